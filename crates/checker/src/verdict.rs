@@ -1,0 +1,130 @@
+//! What checkers answer.
+
+use seatrial_history::History;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Did the system keep its promises?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// Nothing in the history contradicts the model.
+    Valid,
+    /// An anomaly was found.
+    Invalid,
+    /// A limit was reached, or the history says too little; the reason in one line.
+    Unknown(String),
+}
+
+/// `true`, `false` or `"unknown"`, as in Jepsen's results.
+impl Serialize for Validity {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Validity::Valid => serializer.serialize_bool(true),
+            Validity::Invalid => serializer.serialize_bool(false),
+            Validity::Unknown(_) => serializer.serialize_str("unknown"),
+        }
+    }
+}
+
+impl Validity {
+    /// The validity of both together: invalid beats unknown beats valid.
+    #[must_use]
+    pub fn and(self, other: Validity) -> Validity {
+        match (self, other) {
+            (Validity::Invalid, _) | (_, Validity::Invalid) => Validity::Invalid,
+            (Validity::Unknown(reason), _) | (_, Validity::Unknown(reason)) => {
+                Validity::Unknown(reason)
+            }
+            _ => Validity::Valid,
+        }
+    }
+}
+
+/// The name of an anomaly, as the field writes it: `G0`, `G1a`, `G-single-realtime`, `internal`, `nonlinearizable`, …
+pub type Anomaly = &'static str;
+
+/// One anomaly, explained so that a person can check it by hand.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// Its name.
+    pub anomaly: Anomaly,
+    /// The whole story in words, one or a few lines, naming operations by index.
+    pub summary: String,
+    /// Indices of the operations that take part (completions where there are some), each once.
+    pub operations: Vec<u64>,
+    /// A cycle or a chain, step by step; empty when the summary says it all.
+    pub steps: Vec<Step>,
+}
+
+/// One edge of an explanation: `from` must come before `to`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Index of the earlier operation's completion (its invocation, if it never completed).
+    pub from: u64,
+    /// Index of the later operation.
+    pub to: u64,
+    /// The kind of dependency: `ww`, `wr`, `rw`, `process`, `realtime`.
+    pub relation: &'static str,
+    /// Why, in words: "T2 observed T1's append of 1 to key 5".
+    pub reason: String,
+}
+
+/// The answer of one checker.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict {
+    /// The checker's name: `stats`, `register`, `list-append`, …
+    pub checker: &'static str,
+    /// The answer.
+    pub valid: Validity,
+    /// Why it is unknown, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The model that was asked for: `linearizable`, `strict-serializable`, …; `None` when the checker has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// How many of each anomaly were found (not only those kept as findings).
+    pub anomalies: BTreeMap<Anomaly, u64>,
+    /// The weakest models that the history rules out.
+    pub not: Vec<&'static str>,
+    /// Stronger models that are ruled out with them.
+    pub also_not: Vec<&'static str>,
+    /// Explained anomalies, the most telling first, capped per anomaly.
+    pub findings: Vec<Finding>,
+    /// Further figures of this checker: counts, rates, examples.
+    pub details: serde_json::Value,
+}
+
+impl Verdict {
+    /// A valid verdict without findings.
+    pub fn valid(checker: &'static str) -> Verdict {
+        Verdict {
+            checker,
+            valid: Validity::Valid,
+            reason: None,
+            model: None,
+            anomalies: BTreeMap::new(),
+            not: Vec::new(),
+            also_not: Vec::new(),
+            findings: Vec::new(),
+            details: serde_json::Value::Null,
+        }
+    }
+
+    /// The same, but the answer is unknown for this reason.
+    #[must_use]
+    pub fn unknown(mut self, reason: impl Into<String>) -> Verdict {
+        let reason = reason.into();
+        self.reason = Some(reason.clone());
+        self.valid = Validity::Unknown(reason);
+        self
+    }
+}
+
+/// Judges a history.
+pub trait Checker: Send + Sync {
+    /// The name by which `--checker` and the results know it.
+    fn name(&self) -> &'static str;
+
+    /// Judges. Total: a history that makes no sense to this checker gives [`Validity::Unknown`] with the reason.
+    fn check(&self, history: &History) -> Verdict;
+}

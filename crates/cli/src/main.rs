@@ -1,0 +1,2 @@
+//! Puts distributed systems through their sea trials.
+fn main() {}

@@ -1,0 +1,1 @@
+//! What to do next: pure generators, contexts, the pure interpreter.

@@ -1,0 +1,1 @@
+//! Runs machines in the real world: sockets, files, clock, thread pool.

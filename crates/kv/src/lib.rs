@@ -1,0 +1,1 @@
+//! A key-value store whose log is an archive.

@@ -1,0 +1,35 @@
+//! Reading bytes that are already sealed.
+
+use std::io;
+
+/// Durable bytes as a machine may read them: an immutable prefix of a log. Writes are [`Output::Append`]; reads of
+/// what is already durable are plain calls. Implemented by real files, simulated disks and byte slices.
+///
+/// [`Output::Append`]: crate::Output::Append
+pub trait Disk {
+    /// Bytes readable now.
+    fn len(&self) -> u64;
+
+    /// Is there nothing to read?
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `buffer` from `offset` on; fails with `UnexpectedEof` when fewer bytes are there.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+}
+
+impl Disk for [u8] {
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let found = usize::try_from(offset)
+            .ok()
+            .and_then(|start| self.get(start..start.checked_add(buffer.len())?))
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(found);
+        Ok(())
+    }
+}

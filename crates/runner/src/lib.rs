@@ -1,0 +1,1 @@
+//! A test in the real world: clients, nodes, nemeses, workloads.

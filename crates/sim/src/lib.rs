@@ -1,0 +1,1 @@
+//! Runs machines in a seeded world: network, disk, clock, crashes.

@@ -1,0 +1,1 @@
+//! A replicated, encrypted block volume.

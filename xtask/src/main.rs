@@ -1,0 +1,2 @@
+//! Checks of this workspace.
+fn main() {}
