@@ -1,1 +1,35 @@
-//! The append-only checksummed log.
+//! The append-only checksummed log: one block format for everything durable (`docs/formats/block.md`).
+//!
+//! [`block`] and [`frame`] encode, [`Walker`] reads blocks back and tells a torn tail from damage, [`recover`] finds
+//! the end of a log, [`root`] finds the newest root of a file, and [`LogFile`] is the real file underneath.
+//!
+//! ```
+//! use seatrial_archive::{BlockKind, Walker, block, recover};
+//!
+//! let mut log = Vec::new();
+//! block::write(&mut log, BlockKind::FRAMES, 0, 0, b"first", 5);
+//! block::write(&mut log, BlockKind::FRAMES, 0, 1, b"second", 6);
+//! log.truncate(log.len() - 3); // a crash in the middle of the second write
+//!
+//! let recovery = recover(&log, 0).unwrap();
+//! assert_eq!((recovery.blocks, recovery.next_sequence), (1, 1));
+//! assert!(recovery.torn.is_some());
+//! let mut walker = Walker::new(&log, 0);
+//! assert_eq!(walker.next_block().unwrap().unwrap().payload, b"first");
+//! ```
+
+pub mod block;
+mod crc32c;
+pub mod file;
+pub mod frame;
+mod recover;
+pub mod root;
+mod walk;
+mod window;
+
+pub use block::{ALIGNMENT, BlockHeader, BlockKind, Defect, HEADER_LENGTH, PAYLOAD_LENGTH_MAX};
+pub use crc32c::crc32c;
+pub use file::{FileError, LogFile};
+pub use frame::{Frame, FrameError, Frames};
+pub use recover::{RecoverError, Recovery, recover};
+pub use walk::{Block, Damage, Torn, WalkError, Walker};

@@ -33,3 +33,23 @@ impl Disk for [u8] {
         Ok(())
     }
 }
+
+impl Disk for Vec<u8> {
+    fn len(&self) -> u64 {
+        self.as_slice().len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.as_slice().read_at(offset, buffer)
+    }
+}
+
+impl<D: Disk + ?Sized> Disk for &D {
+    fn len(&self) -> u64 {
+        D::len(self)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        D::read_at(self, offset, buffer)
+    }
+}

@@ -1,0 +1,344 @@
+//! One block: header of 32 bytes, payload, padding. Byte map in `docs/formats/block.md`.
+
+use crate::crc32c;
+use std::fmt;
+
+/// Bytes of a block's header.
+pub const HEADER_LENGTH: usize = 32;
+/// Blocks start at multiples of this.
+pub const ALIGNMENT: usize = 8;
+/// The longest payload that is written or believed: 64 MiB.
+pub const PAYLOAD_LENGTH_MAX: usize = 64 << 20;
+/// The version of the format that is written.
+pub const VERSION: u8 = 1;
+/// The first three bytes of every block.
+pub const MAGIC: [u8; 3] = [0x5e, 0xa1, 0xb1];
+
+/// Meanings of the bits in [`BlockHeader::flags`].
+pub mod flags {
+    /// Written while a block before it was not yet known to be durable. Without it, a hole before this block is
+    /// damage; with it, a hole is a torn tail.
+    pub const UNORDERED: u16 = 1;
+    /// The bits that name the codec of the payload.
+    pub const CODEC: u16 = 0xf0;
+    /// The payload is stored as it is.
+    pub const CODEC_NONE: u16 = 0x00;
+    /// The payload is one LZ4 block.
+    pub const CODEC_LZ4: u16 = 0x10;
+    /// The payload is one zstd frame.
+    pub const CODEC_ZSTD: u16 = 0x20;
+    /// The bits whose meaning belongs to the block's kind.
+    pub const OF_KIND: u16 = 0xff00;
+}
+
+/// What a block's payload is. Ranges: 1–15 archive, 16–31 test file, 32–47 key-value store, 48–63 volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockKind(pub u16);
+
+impl BlockKind {
+    /// Names what is live in a file: found through the first page.
+    pub const ROOT: BlockKind = BlockKind(1);
+    /// Frames back to back.
+    pub const FRAMES: BlockKind = BlockKind(2);
+}
+
+/// The decoded header of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// What the payload is.
+    pub kind: BlockKind,
+    /// See [`flags`].
+    pub flags: u16,
+    /// Bytes of payload as stored; at most [`PAYLOAD_LENGTH_MAX`].
+    pub payload_length: u32,
+    /// Bytes of payload after decompression.
+    pub uncompressed_length: u32,
+    /// One more than that of the block before.
+    pub sequence: u64,
+    /// CRC-32C of the payload as stored.
+    pub payload_checksum: u32,
+}
+
+impl BlockHeader {
+    /// Bytes from the start of this block to the start of the next.
+    pub fn block_length(&self) -> u64 {
+        block_length(self.payload_length as usize) as u64
+    }
+
+    /// Was everything before this block durable when it was written?
+    pub fn is_ordered(&self) -> bool {
+        self.flags & flags::UNORDERED == 0
+    }
+
+    /// The header as stored, its own checksum included.
+    pub fn encode(&self) -> [u8; HEADER_LENGTH] {
+        let mut bytes = [0; HEADER_LENGTH];
+        bytes[0..3].copy_from_slice(&MAGIC);
+        bytes[3] = VERSION;
+        bytes[4..6].copy_from_slice(&self.kind.0.to_le_bytes());
+        bytes[6..8].copy_from_slice(&self.flags.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.payload_length.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.uncompressed_length.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.payload_checksum.to_le_bytes());
+        let checksum = crc32c(&bytes[..28]);
+        bytes[28..32].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Decodes and checks a header (not the payload behind it).
+    pub fn decode(bytes: &[u8; HEADER_LENGTH]) -> Result<BlockHeader, Defect> {
+        let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let word = |at: usize| u32::from(half(at)) | u32::from(half(at + 2)) << 16;
+        if bytes[..3] != MAGIC {
+            return Err(Defect::Magic { found: word(0) });
+        }
+        let (stored, computed) = (word(28), crc32c(&bytes[..28]));
+        if stored != computed {
+            return Err(Defect::HeaderChecksum { stored, computed });
+        }
+        if bytes[3] != VERSION {
+            return Err(Defect::Version { found: bytes[3] });
+        }
+        let header = BlockHeader {
+            kind: BlockKind(half(4)),
+            flags: half(6),
+            payload_length: word(8),
+            uncompressed_length: word(12),
+            sequence: u64::from(word(16)) | u64::from(word(20)) << 32,
+            payload_checksum: word(24),
+        };
+        if header.payload_length as usize > PAYLOAD_LENGTH_MAX {
+            return Err(Defect::Length {
+                claimed: header.payload_length,
+            });
+        }
+        Ok(header)
+    }
+}
+
+/// Why the bytes at some place are not the block that belongs there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// The first bytes are not those of a block.
+    Magic {
+        /// The four bytes that are there.
+        found: u32,
+    },
+    /// The header's checksum does not match.
+    HeaderChecksum {
+        /// The one in the file.
+        stored: u32,
+        /// The one of the bytes in the file.
+        computed: u32,
+    },
+    /// A whole header of a version that this program does not know.
+    Version {
+        /// The version in the header.
+        found: u8,
+    },
+    /// A whole header with a payload length that is never written.
+    Length {
+        /// The length in the header.
+        claimed: u32,
+    },
+    /// The file ends inside the block.
+    Short {
+        /// Bytes that the block (or its header) needs.
+        needed: u64,
+        /// Bytes that are there.
+        there: u64,
+    },
+    /// The payload's checksum does not match.
+    PayloadChecksum {
+        /// The one in the header.
+        stored: u32,
+        /// The one of the payload in the file.
+        computed: u32,
+    },
+    /// The bytes between payload and next block are not zero.
+    Padding,
+    /// A whole block, but not the next one of this log.
+    Sequence {
+        /// The number that would continue the log.
+        expected: u64,
+        /// The number in the header.
+        found: u64,
+    },
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Defect::Magic { found } => write!(f, "no block starts here (found {found:08x})"),
+            Defect::HeaderChecksum { stored, computed } => write!(
+                f,
+                "header checksum is {computed:08x}, the header says {stored:08x}"
+            ),
+            Defect::Version { found } => write!(
+                f,
+                "block of format version {found}, this program reads version {VERSION}"
+            ),
+            Defect::Length { claimed } => write!(
+                f,
+                "payload length {claimed} is over the maximum of {PAYLOAD_LENGTH_MAX}"
+            ),
+            Defect::Short { needed, there } => {
+                write!(f, "{needed} bytes needed, {there} there")
+            }
+            Defect::PayloadChecksum { stored, computed } => write!(
+                f,
+                "payload checksum is {computed:08x}, the header says {stored:08x}"
+            ),
+            Defect::Padding => f.write_str("padding behind the payload is not zero"),
+            Defect::Sequence { expected, found } => {
+                write!(f, "block number {found} where {expected} belongs")
+            }
+        }
+    }
+}
+
+/// Bytes that a block with this payload takes, padding included.
+pub const fn block_length(payload_length: usize) -> usize {
+    (HEADER_LENGTH + payload_length).next_multiple_of(ALIGNMENT)
+}
+
+/// Appends one whole block to `out`. `out` must be at a multiple of [`ALIGNMENT`] (it is, if it holds whole blocks
+/// only). `uncompressed_length` equals the payload's length when no codec is set in `flags`.
+///
+/// Panics when the payload is longer than [`PAYLOAD_LENGTH_MAX`].
+pub fn write(
+    out: &mut Vec<u8>,
+    kind: BlockKind,
+    flags: u16,
+    sequence: u64,
+    payload: &[u8],
+    uncompressed_length: u32,
+) {
+    let start = begin(out);
+    out.extend_from_slice(payload);
+    finish(out, start, kind, flags, sequence, uncompressed_length);
+}
+
+/// Leaves room for a header at the end of `out` and says where; the payload is then written behind it in place, and
+/// [`finish`] or [`finish_plain`] makes it a block.
+pub fn begin(out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    assert!(start.is_multiple_of(ALIGNMENT), "block at {start}");
+    out.extend_from_slice(&[0; HEADER_LENGTH]);
+    start
+}
+
+/// Makes everything in `out` behind the header at `start` the payload of a block: one checksum over all of it,
+/// padding, header. Panics when the payload is longer than [`PAYLOAD_LENGTH_MAX`].
+pub fn finish(
+    out: &mut Vec<u8>,
+    start: usize,
+    kind: BlockKind,
+    flags: u16,
+    sequence: u64,
+    uncompressed_length: u32,
+) {
+    let payload = &out[start + HEADER_LENGTH..];
+    assert!(payload.len() <= PAYLOAD_LENGTH_MAX, "{}", payload.len());
+    let header = BlockHeader {
+        kind,
+        flags,
+        payload_length: payload.len() as u32,
+        uncompressed_length,
+        sequence,
+        payload_checksum: crc32c(payload),
+    };
+    out[start..start + HEADER_LENGTH].copy_from_slice(&header.encode());
+    out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+}
+
+/// [`finish`] for a payload that is stored as it is.
+pub fn finish_plain(out: &mut Vec<u8>, start: usize, kind: BlockKind, flags: u16, sequence: u64) {
+    let length = out.len() - start - HEADER_LENGTH;
+    finish(out, start, kind, flags, sequence, length as u32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_byte_map_is_the_documented_one() {
+        let mut out = Vec::new();
+        write(
+            &mut out,
+            BlockKind(0x0102),
+            0x0304,
+            0x1122_3344_5566_7788,
+            b"123456789",
+            9,
+        );
+        let expected = [
+            &[0x5e, 0xa1, 0xb1, 1, 2, 1, 4, 3, 9, 0, 0, 0, 9, 0, 0, 0][..],
+            &[0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11],
+            &0xe306_9283_u32.to_le_bytes(),
+        ]
+        .concat();
+        assert_eq!(out[..28], expected);
+        assert_eq!(out[28..32], crc32c(&expected).to_le_bytes());
+        assert_eq!(&out[32..], b"123456789\0\0\0\0\0\0\0");
+    }
+
+    #[test]
+    fn building_in_place_equals_writing() {
+        let (mut written, mut built) = (Vec::new(), Vec::new());
+        for length in [0, 1, 7, 8, 9, 500] {
+            let payload = vec![7; length];
+            write(
+                &mut written,
+                BlockKind::FRAMES,
+                0,
+                3,
+                &payload,
+                length as u32,
+            );
+            let start = begin(&mut built);
+            built.extend_from_slice(&payload);
+            finish_plain(&mut built, start, BlockKind::FRAMES, 0, 3);
+            assert_eq!(written, built);
+            assert_eq!(written.len() - start, block_length(length));
+        }
+    }
+
+    #[test]
+    fn a_header_decodes_to_itself_and_no_flipped_bit_does() {
+        let header = BlockHeader {
+            kind: BlockKind::ROOT,
+            flags: flags::UNORDERED | flags::CODEC_ZSTD,
+            payload_length: 77,
+            uncompressed_length: 1_000_000,
+            sequence: u64::MAX,
+            payload_checksum: 0xdead_beef,
+        };
+        let bytes = header.encode();
+        assert_eq!(BlockHeader::decode(&bytes), Ok(header));
+        for bit in 0..HEADER_LENGTH * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(BlockHeader::decode(&flipped).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn another_version_and_an_impossible_length_are_named() {
+        let mut bytes = [0; HEADER_LENGTH];
+        bytes[..3].copy_from_slice(&MAGIC);
+        let seal = |mut bytes: [u8; HEADER_LENGTH]| {
+            let checksum = crc32c(&bytes[..28]).to_le_bytes();
+            bytes[28..].copy_from_slice(&checksum);
+            BlockHeader::decode(&bytes)
+        };
+        bytes[3] = 2;
+        assert_eq!(seal(bytes), Err(Defect::Version { found: 2 }));
+        bytes[3] = VERSION;
+        bytes[8..12].copy_from_slice(&(PAYLOAD_LENGTH_MAX as u32 + 1).to_le_bytes());
+        let claimed = PAYLOAD_LENGTH_MAX as u32 + 1;
+        assert_eq!(seal(bytes), Err(Defect::Length { claimed }));
+    }
+}

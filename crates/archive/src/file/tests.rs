@@ -1,0 +1,137 @@
+use super::*;
+use crate::block::{self, BlockKind};
+use crate::walk::Walker;
+
+/// A directory of its own for one test, removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let name = format!("seatrial-archive-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("log")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn blocks(first: u64, count: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    for sequence in first..first + count {
+        block::write(
+            &mut out,
+            BlockKind::FRAMES,
+            0,
+            sequence,
+            b"some payload",
+            12,
+        );
+    }
+    out
+}
+
+#[test]
+fn what_was_appended_is_read_back_and_continued() {
+    let directory = Directory::new("append");
+    let mut log = LogFile::create(&directory.file()).unwrap();
+    log.append(&blocks(0, 3)).unwrap();
+    log.sync().unwrap();
+    assert!(matches!(
+        LogFile::create(&directory.file()),
+        Err(FileError::System {
+            action: "create",
+            ..
+        })
+    ));
+    drop(log);
+    let (mut log, recovery) = LogFile::open_recover(&directory.file(), 0).unwrap();
+    assert_eq!((recovery.blocks, recovery.torn), (3, None));
+    log.append(&blocks(recovery.next_sequence, 2)).unwrap();
+    let mut walker = Walker::new(&log, 0);
+    for _ in 0..5 {
+        assert_eq!(
+            walker.next_block().unwrap().unwrap().payload,
+            b"some payload"
+        );
+    }
+    assert!(walker.next_block().unwrap().is_none());
+    let reader = ReadFile::open(&directory.file()).unwrap();
+    assert_eq!(Disk::len(&reader), blocks(0, 5).len() as u64);
+    let mut past = [0; 8];
+    assert!(log.read_at(Disk::len(&log) - 7, &mut past).is_err());
+}
+
+#[test]
+fn a_torn_tail_is_cut_off_the_file() {
+    let directory = Directory::new("torn");
+    let whole = blocks(0, 3);
+    std::fs::write(directory.file(), &whole[..whole.len() - 5]).unwrap();
+    let (mut log, recovery) = LogFile::open_recover(&directory.file(), 0).unwrap();
+    assert_eq!(recovery.blocks, 2);
+    assert!(recovery.torn.is_some());
+    log.append(&blocks(2, 1)).unwrap();
+    drop(log);
+    assert_eq!(std::fs::read(directory.file()).unwrap(), whole);
+    let error = LogFile::open_append(&directory.file(), 1_000_000).unwrap_err();
+    assert!(matches!(error, FileError::Short { .. }), "{error}");
+}
+
+#[test]
+fn damage_names_the_file() {
+    let directory = Directory::new("damage");
+    let mut bytes = blocks(0, 3);
+    bytes[40] ^= 1;
+    std::fs::write(directory.file(), &bytes).unwrap();
+    let error = LogFile::open_recover(&directory.file(), 0).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("damage at 0"), "{text}");
+    assert!(text.contains(directory.file().to_str().unwrap()), "{text}");
+    assert_eq!(std::fs::read(directory.file()).unwrap(), bytes, "untouched");
+}
+
+#[test]
+fn one_writer_at_a_time() {
+    let directory = Directory::new("lock");
+    let log = LogFile::create(&directory.file()).unwrap();
+    let error = LogFile::open(&directory.file()).unwrap_err();
+    assert!(matches!(error, FileError::Locked { .. }), "{error}");
+    drop(log);
+    LogFile::open(&directory.file()).unwrap();
+}
+
+#[test]
+fn a_failed_write_poisons_the_file() {
+    // A device that answers every write with "no space left".
+    let mut log = LogFile::open(Path::new("/dev/full")).unwrap();
+    log.append(&blocks(0, 1)).unwrap_err();
+    assert_eq!(Disk::len(&log), 0);
+    for result in [log.sync(), log.append(&[]), log.cut(0)] {
+        assert!(
+            matches!(result, Err(FileError::Poisoned { .. })),
+            "{result:?}"
+        );
+    }
+}
+
+#[test]
+fn a_failed_sync_is_never_retried() {
+    // A terminal-like device that cannot sync.
+    let mut log = LogFile::open(Path::new("/dev/null")).unwrap();
+    log.append(&blocks(0, 1)).unwrap();
+    log.sync().unwrap_err();
+    let error = log.sync().unwrap_err();
+    assert!(matches!(error, FileError::Poisoned { .. }), "{error}");
+    assert!(
+        error.to_string().contains("an earlier sync failed"),
+        "{error}"
+    );
+}
