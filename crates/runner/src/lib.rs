@@ -1,1 +1,15 @@
 //! A test in the real world: clients, nodes, nemeses, workloads.
+
+mod child;
+mod client;
+mod folder;
+mod log;
+mod mesh;
+mod node;
+mod process;
+
+pub use client::{BoxFuture, Client, ClientError, Clients, Seat};
+pub use folder::{FolderError, RunFolder, time_name};
+pub use mesh::{Mesh, Meter};
+pub use node::{Death, Effect, NoNodes, NodeError, Nodes};
+pub use process::{NodeLimits, Place, ProcessNodes, System};

@@ -1,0 +1,197 @@
+//! The folder of one run.
+
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thiserror::Error;
+
+/// A folder that belongs to one run: `history.sea`, `results.json`, the nodes' logs and data. It is locked as long
+/// as this value lives, by a lock that the kernel releases when the bench dies.
+#[derive(Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+    /// The folder itself, opened: holds the lock.
+    _lock: File,
+}
+
+/// Why a folder cannot be used for a run.
+#[derive(Debug, Error)]
+pub enum FolderError {
+    /// Another run is at work in it.
+    #[error("another run is at work in {}; choose another folder with --out", .0.display())]
+    Locked(PathBuf),
+    /// An earlier run left its history there.
+    #[error("{} holds the history of an earlier run; choose another folder with --out", .0.display())]
+    Used(PathBuf),
+    /// It cannot be made or opened.
+    #[error("the run folder {} cannot be used: {error}", path.display())]
+    File {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+/// How many runs of one suite may begin in the same second with the same seed.
+const TWINS_MAX: u32 = 1000;
+
+impl RunFolder {
+    /// Makes the folder if need be and locks it. Refuses one that another run uses or has used.
+    pub fn open(path: impl Into<PathBuf>) -> Result<RunFolder, FolderError> {
+        let path = path.into();
+        let file_error = |path: &Path, error| FolderError::File {
+            path: path.to_owned(),
+            error,
+        };
+        fs::create_dir_all(&path).map_err(|error| file_error(&path, error))?;
+        let lock = File::open(&path).map_err(|error| file_error(&path, error))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(FolderError::Locked(path)),
+            Err(error) => return Err(file_error(&path, error.into())),
+        }
+        let folder = RunFolder { path, _lock: lock };
+        if folder.history().exists() {
+            return Err(FolderError::Used(folder.path));
+        }
+        Ok(folder)
+    }
+
+    /// Makes and locks `runs/SUITE/TIME-SEED`, or with `-2`, `-3`, … behind it when that exists.
+    pub fn fresh(runs: &Path, suite: &str, seed: u64) -> Result<RunFolder, FolderError> {
+        let suite_folder = runs.join(suite);
+        let file_error = |path: &Path, error| FolderError::File {
+            path: path.to_owned(),
+            error,
+        };
+        fs::create_dir_all(&suite_folder).map_err(|error| file_error(&suite_folder, error))?;
+        let name = format!("{}-{seed:04x}", time_name(SystemTime::now()));
+        for twin in 1..=TWINS_MAX {
+            let suffix = if twin == 1 {
+                String::new()
+            } else {
+                format!("-{twin}")
+            };
+            let path = suite_folder.join(format!("{name}{suffix}"));
+            match fs::create_dir(&path) {
+                Ok(()) => return RunFolder::open(path),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(file_error(&path, error)),
+            }
+        }
+        Err(FolderError::Used(suite_folder.join(name)))
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file of the history.
+    pub fn history(&self) -> PathBuf {
+        self.path.join("history.sea")
+    }
+
+    /// The file of the results.
+    pub fn results(&self) -> PathBuf {
+        self.path.join("results.json")
+    }
+}
+
+/// A moment as part of a file name: `2026-11-21T09-14-03`, UTC.
+pub fn time_name(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let seconds = since.as_secs();
+    let (year, month, day) = civil((seconds / 86_400) as i64);
+    let second = seconds % 86_400;
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{:02}",
+        second % 60
+    )
+}
+
+/// Year, month and day of a day counted from 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("seatrial-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        path
+    }
+
+    #[test]
+    fn one_run_per_folder() {
+        let path = scratch("folder");
+        let first = RunFolder::open(&path).unwrap();
+        assert!(matches!(
+            RunFolder::open(&path),
+            Err(FolderError::Locked(_))
+        ));
+        fs::write(first.history(), b"x").unwrap();
+        drop(first);
+        let error = RunFolder::open(&path).unwrap_err();
+        assert!(matches!(error, FolderError::Used(_)));
+        assert!(error.to_string().contains("earlier run"), "{error}");
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn twins_get_folders_of_their_own() {
+        let path = scratch("twins");
+        let folders: Vec<_> = (0..5)
+            .map(|_| RunFolder::fresh(&path, "kv", 0x91c4).unwrap())
+            .collect();
+        for (number, folder) in folders.iter().enumerate() {
+            assert!(folder.path().starts_with(path.join("kv")));
+            let earlier = &folders[..number];
+            assert!(earlier.iter().all(|other| other.path() != folder.path()));
+        }
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_an_error() {
+        let path = scratch("in-the-way");
+        fs::write(&path, b"x").unwrap();
+        assert!(matches!(
+            RunFolder::open(&path),
+            Err(FolderError::File { .. })
+        ));
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn moments_have_names() {
+        let name = |seconds| time_name(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(name(0), "1970-01-01T00-00-00");
+        assert_eq!(name(951_782_399), "2000-02-28T23-59-59");
+        assert_eq!(name(951_782_400), "2000-02-29T00-00-00");
+        assert_eq!(name(1_795_252_443), "2026-11-21T09-14-03");
+        assert_eq!(name(4_107_542_399), "2100-02-28T23-59-59");
+        assert_eq!(name(4_107_542_400), "2100-03-01T00-00-00");
+    }
+}

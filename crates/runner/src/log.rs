@@ -1,0 +1,63 @@
+//! The log file of a node.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// Lines that an error shows.
+const TAIL_LINES: usize = 20;
+/// Bytes that are read for them at most.
+const TAIL_BYTES: u64 = 8 * 1024;
+
+/// Opens the log for appending, notes there that a process starts, and returns it with the offset behind that note.
+pub(crate) fn open(path: &Path, note: &str) -> io::Result<(File, u64)> {
+    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    writeln!(file, "-- seatrial: {note}")?;
+    let length = file.metadata()?.len();
+    Ok((file, length))
+}
+
+/// The last lines of the log behind `offset`; empty when there are none or the file cannot be read. Each line is
+/// indented, and bytes that are no text are replaced.
+pub(crate) fn tail(path: &Path, offset: u64) -> String {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let end = file.metadata()?.len();
+        file.seek(SeekFrom::Start(offset.max(end.saturating_sub(TAIL_BYTES))))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    let kept = &lines[lines.len().saturating_sub(TAIL_LINES)..];
+    let indented: Vec<String> = kept.iter().map(|line| format!("    {line}")).collect();
+    indented.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_the_end_of_the_last_start() {
+        let path = std::env::temp_dir().join(format!("seatrial-log-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let (mut first, _) = open(&path, "first").unwrap();
+        writeln!(first, "old").unwrap();
+        let (mut second, offset) = open(&path, "second").unwrap();
+        assert_eq!(tail(&path, offset), "");
+        for number in 0..30 {
+            writeln!(second, "line {number}").unwrap();
+        }
+        let shown = tail(&path, offset);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(shown.lines().count(), TAIL_LINES);
+        assert!(
+            shown.starts_with("    line 10\n") && shown.ends_with("    line 29"),
+            "{shown}"
+        );
+        assert_eq!(tail(Path::new("/nowhere"), 0), "");
+    }
+}

@@ -1,0 +1,159 @@
+//! One route: its listener and the connections that it carries.
+
+use super::pump::{self, Ending};
+use super::wire::Wire;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::sleep;
+
+/// Connections that one route carries at once; more wait in the kernel's backlog.
+const CONNECTIONS_MAX: usize = 1024;
+/// Pause after a failed accept (as a rule: out of file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How often a connection that waits for a cut link looks whether its opener has given up.
+const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The way from one endpoint to one node.
+#[derive(Debug)]
+pub(super) struct Route {
+    /// Where the endpoint connects.
+    pub(super) address: SocketAddr,
+    /// Where the node listens.
+    target: SocketAddr,
+    /// From the endpoint to the node.
+    forward: Arc<Wire>,
+    /// From the node to the endpoint.
+    backward: Arc<Wire>,
+    /// Counts resets; each connection subscribes.
+    resets: watch::Sender<u64>,
+    /// Connections that are through to the node.
+    open: AtomicU64,
+}
+
+impl Route {
+    pub(super) fn new(
+        address: SocketAddr,
+        target: SocketAddr,
+        forward: Arc<Wire>,
+        backward: Arc<Wire>,
+    ) -> Route {
+        Route {
+            address,
+            target,
+            forward,
+            backward,
+            resets: watch::Sender::new(0),
+            open: AtomicU64::new(0),
+        }
+    }
+
+    /// Breaks the connections that are open; returns their number.
+    pub(super) fn reset(&self) -> u64 {
+        self.resets.send_modify(|count| *count += 1);
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Waits until a new connection may pass in both directions; false when its opener has given up before.
+    async fn wait_for_links(&self, inbound: &TcpStream) -> bool {
+        let mut waited = false;
+        loop {
+            let cut = [&self.forward, &self.backward].map(|wire| wire.is_cut());
+            if cut == [false, false] {
+                return !(waited && has_ended(inbound).await);
+            }
+            if !waited {
+                // What is cut for the first packet is the link that it meets first.
+                let wire = if cut[0] {
+                    &self.forward
+                } else {
+                    &self.backward
+                };
+                wire.count_held_connection();
+                waited = true;
+            }
+            if has_ended(inbound).await {
+                return false;
+            }
+            let changed = |wire: &Wire| {
+                let mut watch = wire.watch();
+                async move {
+                    let _ = watch.wait_for(|condition| !condition.cut).await;
+                }
+            };
+            tokio::select! {
+                () = async { tokio::join!(changed(&self.forward), changed(&self.backward)); } => {}
+                () = sleep(GIVEN_UP_INTERVAL) => {}
+            }
+        }
+    }
+
+    /// One connection from its first packet to its end.
+    async fn carry(&self, mut inbound: TcpStream) {
+        let mut resets = self.resets.subscribe();
+        if !self.wait_for_links(&inbound).await {
+            let _ = inbound.set_zero_linger();
+            return;
+        }
+        sleep(pump::delay_now(&self.forward) + pump::delay_now(&self.backward)).await;
+        let Ok(mut outbound) = TcpStream::connect(self.target).await else {
+            let _ = inbound.set_zero_linger(); // nobody listens: the opener sees a reset
+            return;
+        };
+        let _ = inbound.set_nodelay(true);
+        let _ = outbound.set_nodelay(true);
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let ending = {
+            let (inbound_read, inbound_write) = inbound.split();
+            let (outbound_read, outbound_write) = outbound.split();
+            let forward = pump::pump(inbound_read, outbound_write, &self.forward);
+            let backward = pump::pump(outbound_read, inbound_write, &self.backward);
+            tokio::select! {
+                ending = pump::both(forward, backward) => ending,
+                _ = resets.changed() => {
+                    self.forward.count_reset();
+                    self.backward.count_reset();
+                    Ending::Reset
+                }
+            }
+        };
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        if ending == Ending::Reset {
+            let _ = inbound.set_zero_linger();
+            let _ = outbound.set_zero_linger();
+        }
+    }
+}
+
+/// Has the other side closed or broken this connection?
+async fn has_ended(stream: &TcpStream) -> bool {
+    let interest = Interest::READABLE | Interest::WRITABLE;
+    match stream.ready(interest).await {
+        Ok(ready) => ready.is_read_closed() || ready.is_error(),
+        Err(_) => true,
+    }
+}
+
+/// Accepts for ever.
+pub(super) async fn accept(listener: TcpListener, route: Arc<Route>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let route = Arc::clone(&route);
+                tokio::spawn(async move {
+                    route.carry(stream).await;
+                    drop(place);
+                });
+            }
+            Err(_) => sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
