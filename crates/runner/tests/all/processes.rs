@@ -1,0 +1,240 @@
+//! Nodes as processes: start, kill, pause, damage, and what is left behind.
+
+use crate::roles::{command, nodes, scratch};
+use seatrial_machine::{Link, NodeId, Rng};
+use seatrial_runner::{Effect, Mesh, NodeError, NodeLimits, Nodes, ProcessNodes};
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::time::{sleep, timeout};
+
+const N1: NodeId = NodeId::server(1);
+const C0: NodeId = NodeId::client(0);
+/// Long enough that what has not happened by then is not under way.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// One client of the register, through the mesh.
+struct Line(BufReader<TcpStream>);
+
+impl Line {
+    async fn open(mesh: &Mesh) -> Line {
+        let address = mesh.route(C0, N1).unwrap();
+        Line(BufReader::new(TcpStream::connect(address).await.unwrap()))
+    }
+
+    async fn say(&mut self, text: &str) -> io::Result<String> {
+        self.0
+            .get_mut()
+            .write_all(format!("{text}\n").as_bytes())
+            .await?;
+        self.hear().await
+    }
+
+    async fn hear(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        match self.0.read_line(&mut line).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(line.trim().into()),
+        }
+    }
+}
+
+async fn started(name: &str, count: u32) -> (ProcessNodes, Mesh, std::path::PathBuf) {
+    let folder = scratch(name);
+    let mesh = Mesh::new(Handle::current());
+    let nodes = nodes("register", count);
+    nodes.prepare(&folder, &mesh).await.unwrap();
+    for &node in nodes.ids() {
+        let effect = nodes.start(node).await.unwrap();
+        assert!(matches!(effect, Effect::Done(_)), "{effect:?}");
+    }
+    nodes.formed().await.unwrap();
+    (nodes, mesh, folder)
+}
+
+fn happened(effect: Result<Effect, NodeError>) {
+    let effect = effect.unwrap();
+    assert!(matches!(effect, Effect::Done(_)), "{effect:?}");
+}
+
+fn did_not_happen(effect: Result<Effect, NodeError>) {
+    let effect = effect.unwrap();
+    assert!(matches!(effect, Effect::Nothing(_)), "{effect:?}");
+}
+
+#[tokio::test]
+async fn a_kill_is_seen_by_clients_and_a_restart_keeps_the_data() {
+    let (nodes, mesh, folder) = started("kill", 2).await;
+    let mut line = Line::open(&mesh).await;
+    assert_eq!(line.say("w 5").await.unwrap(), "ok");
+    happened(nodes.kill(N1).await);
+    line.say("r").await.unwrap_err();
+    did_not_happen(nodes.kill(N1).await);
+    did_not_happen(nodes.pause(N1).await);
+    happened(nodes.start(N1).await);
+    did_not_happen(nodes.start(N1).await);
+    let mut line = Line::open(&mesh).await;
+    assert_eq!(line.say("r").await.unwrap(), "5");
+    for &node in nodes.ids() {
+        nodes.stop(node).await.unwrap();
+    }
+    assert!(nodes.take_deaths().is_empty(), "no node died by itself");
+    let log = fs::read_to_string(folder.join("n1.log")).unwrap();
+    assert_eq!(log.matches("ready").count(), 2, "{log}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn a_pause_stalls_clients_until_the_end_of_it() {
+    let (nodes, mesh, folder) = started("pause", 1).await;
+    let mut line = Line::open(&mesh).await;
+    happened(nodes.pause(N1).await);
+    did_not_happen(nodes.pause(N1).await);
+    assert!(timeout(QUIET, line.say("r")).await.is_err());
+    happened(nodes.resume(N1).await);
+    did_not_happen(nodes.resume(N1).await);
+    assert_eq!(line.hear().await.unwrap(), "0");
+    happened(nodes.pause(N1).await);
+    happened(nodes.kill(N1).await);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn a_cut_stalls_clients_until_it_heals() {
+    let (nodes, mesh, folder) = started("cut", 1).await;
+    let mut line = Line::open(&mesh).await;
+    line.say("r").await.unwrap();
+    let links = Link::both(C0, N1);
+    mesh.cut(&links);
+    assert!(timeout(QUIET, line.say("w 9")).await.is_err());
+    assert_eq!(fs::read_to_string(folder.join("n1/value")).unwrap(), "0");
+    assert_eq!(mesh.meter(&links).held_bytes, 4);
+    mesh.heal();
+    assert_eq!(line.hear().await.unwrap(), "ok");
+    nodes.stop(N1).await.unwrap();
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn a_node_that_dies_by_itself_is_noted() {
+    let (nodes, mesh, folder) = started("death", 1).await;
+    Line::open(&mesh).await.say("die").await.unwrap_err();
+    let mut deaths = Vec::new();
+    while deaths.is_empty() {
+        sleep(Duration::from_millis(5)).await;
+        deaths = nodes.take_deaths();
+    }
+    assert_eq!(deaths.len(), 1);
+    assert_eq!(deaths[0].node, N1);
+    assert!(deaths[0].status.contains('7'), "{}", deaths[0].status);
+    assert!(
+        deaths[0].log_tail.contains("a bug of mine"),
+        "{}",
+        deaths[0].log_tail
+    );
+    did_not_happen(nodes.kill(N1).await);
+    assert!(nodes.take_deaths().is_empty(), "noted once");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Starts one node in a role and returns the error.
+async fn start_error(nodes: &ProcessNodes, folder: &Path) -> NodeError {
+    let mesh = Mesh::new(Handle::current());
+    match nodes.prepare(folder, &mesh).await {
+        Ok(()) => nodes.start(N1).await.unwrap_err(),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_start_shows_its_log() {
+    let folder = scratch("broken");
+    let error = start_error(&nodes("broken", 1), &folder).await;
+    assert!(matches!(error, NodeError::Ended { .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("status: 3") && text.contains("my configuration"),
+        "{text}"
+    );
+    assert!(text.contains("n1.log"), "{text}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_answer_is_an_error_and_is_ended() {
+    let folder = scratch("mute");
+    let nodes = nodes("mute", 1).with_limits(NodeLimits {
+        ready: Duration::from_millis(500),
+        stop: Duration::from_millis(500),
+    });
+    let error = start_error(&nodes, &folder).await;
+    assert!(matches!(error, NodeError::Silent { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("0.5 s") && text.contains("refused"), "{text}");
+    assert!(text.contains("I do not speak"), "{text}");
+    did_not_happen(nodes.kill(N1).await);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_named() {
+    let folder = scratch("port");
+    let taken = TcpListener::bind("127.0.0.11:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let error = start_error(&nodes("register", 1).with_port(port), &folder).await;
+    assert!(matches!(error, NodeError::PortInUse { .. }), "{error}");
+    assert!(error.to_string().contains(&port.to_string()), "{error}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn rot_changes_bits_on_the_disk() {
+    let (nodes, _mesh, folder) = started("rot", 1).await;
+    happened(nodes.kill(N1).await);
+    let path = folder.join("n1/value");
+    let before = vec![0; 1000];
+    fs::write(&path, &before).unwrap();
+    happened(nodes.rot(N1, 5, Rng::from_seed(1)).await);
+    let after = fs::read(&path).unwrap();
+    let wrong: u32 = after.iter().map(|byte| byte.count_ones()).sum();
+    assert_eq!((after.len(), wrong), (1000, 5));
+    fs::remove_file(&path).unwrap();
+    did_not_happen(nodes.rot(N1, 5, Rng::from_seed(1)).await);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn nothing_is_left_of_a_killed_bench() {
+    let folder = scratch("bench");
+    let mut bench = command("bench", &folder).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let pids = loop {
+        if let Ok(pids) = fs::read_to_string(folder.join("pids")) {
+            break pids;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "the bench did not start its nodes"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let alive = |pid: &str| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.is_ok_and(|stat| !stat.contains(") Z"))
+    };
+    let pids: Vec<&str> = pids.lines().collect();
+    assert_eq!(pids.len(), 3);
+    assert!(pids.iter().all(|pid| alive(pid)), "all nodes run");
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    while pids.iter().any(|pid| alive(pid)) {
+        assert!(Instant::now() < deadline, "a node outlived the bench");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
