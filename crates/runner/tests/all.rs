@@ -1,6 +1,8 @@
 //! Tests with real processes. The test program plays the servers, and the bench that gets killed, itself: it starts
 //! its own executable with a role in the environment.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
 #[path = "all/processes.rs"]
 mod processes;
 #[path = "all/roles.rs"]
