@@ -1,1 +1,31 @@
-//! What people see: text, pages, charts.
+//! What people see: the last screen of a run, one page with everything, a document for machines, a listing. A report
+//! computes no verdict; it shows what the checkers found and what the history says.
+//!
+//! ```
+//! use seatrial_checker::Verdict;
+//! use seatrial_history::{History, Op, OpType, Process, Value};
+//! use seatrial_report::{Report, results_json, text};
+//!
+//! let read = Op::invoke(Process::Client(0), "read", Value::Nil);
+//! let history = History::from_unindexed(vec![read.clone(), read.complete(OpType::Ok, Value::Int(3))]);
+//! let attributes = serde_json::json!({"suite": "kv", "workload": "register", "seed": "91c4"});
+//! let verdicts = [Verdict::valid("register")];
+//! let report = Report::new(&attributes, &history, &verdicts);
+//! assert!(text(&report, false).starts_with(" kv · register · seed 91c4\n 1 operation   ok 100 %"));
+//! assert_eq!(results_json(&report)["valid"], true);
+//! ```
+
+mod fault;
+mod listing;
+mod report;
+mod results;
+mod summary;
+mod text;
+mod wording;
+
+pub use fault::{FaultWindow, fault_windows};
+pub use listing::{Columns, listing};
+pub use report::Report;
+pub use results::results_json;
+pub use summary::{Counts, Summary};
+pub use text::text;

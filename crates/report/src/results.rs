@@ -1,0 +1,79 @@
+//! The report for machines.
+
+use crate::report::Report;
+use seatrial_checker::{Finding, Validity, Verdict};
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeSet;
+
+/// The results of a check as one JSON document, the schema of `docs/formats/results.md`.
+pub fn results_json(report: &Report<'_>) -> Json {
+    let mut results = Map::new();
+    let mut put = |name: &str, value: Json| results.insert(name.to_owned(), value);
+    let validity = report.validity();
+    put("valid", json!(validity));
+    if let Validity::Unknown(reason) = &validity {
+        put("reason", json!(reason));
+    }
+    put("model", json!(report.model()));
+    let counts = report.summary.total;
+    put("operations", json!(counts.total()));
+    put(
+        "counts",
+        json!({"ok": counts.ok, "fail": counts.fail, "info": counts.info}),
+    );
+    put("faults", json!(report.fault_count()));
+    put("anomalies", json!(report.anomalies()));
+    let not = union(report.verdicts, |verdict| &verdict.not);
+    let also_not = union(report.verdicts, |verdict| &verdict.also_not);
+    put(
+        "also_not",
+        json!(also_not.difference(&not).collect::<Vec<_>>()),
+    );
+    put("not", json!(not));
+    put("holds", json!(report.holds()));
+    let findings = report.findings();
+    put(
+        "findings",
+        findings
+            .map(|(checker, finding)| finding_json(checker, finding))
+            .collect(),
+    );
+    let checkers = report.verdicts.iter();
+    let checkers: Map<String, Json> = checkers
+        .map(|verdict| (verdict.checker.to_owned(), verdict_json(verdict)))
+        .collect();
+    put("checkers", Json::Object(checkers));
+    put("warnings", json!(report.warnings));
+    put(
+        "seconds",
+        json!(report.checked_in.map(|time| time.as_secs_f64())),
+    );
+    Json::Object(results)
+}
+
+/// The models that any verdict names, each once.
+fn union(
+    verdicts: &[Verdict],
+    models: impl Fn(&Verdict) -> &Vec<&'static str>,
+) -> BTreeSet<&'static str> {
+    verdicts.iter().flat_map(models).copied().collect()
+}
+
+/// A finding and the checker that found it.
+fn finding_json(checker: &str, finding: &Finding) -> Json {
+    let mut json = Map::from_iter([("checker".to_owned(), json!(checker))]);
+    if let Json::Object(fields) = json!(finding) {
+        json.extend(fields);
+    }
+    Json::Object(json)
+}
+
+/// A verdict without its findings, which stand at the top.
+fn verdict_json(verdict: &Verdict) -> Json {
+    let mut json = json!(verdict);
+    if let Some(fields) = json.as_object_mut() {
+        fields.shift_remove("checker");
+        fields.shift_remove("findings");
+    }
+    json
+}

@@ -1,0 +1,160 @@
+//! The last screen of a run.
+
+use crate::report::Report;
+use crate::wording::{anomaly_count, count, length, one_line, percent, rate, shortened};
+use seatrial_checker::Validity;
+use std::fmt::Write;
+
+/// Findings told in words; the page has them all.
+const FINDINGS_MAX: usize = 3;
+/// Lines of one finding.
+const FINDING_LINES_MAX: usize = 4;
+/// Longest line of a finding in characters.
+const LINE_LENGTH_MAX: usize = 160;
+
+/// How the terminal shows a stretch of text (SGR codes of ECMA-48).
+#[derive(Clone, Copy)]
+struct Style(&'static str);
+
+const BOLD: Style = Style("1");
+const DIM: Style = Style("2");
+const RED: Style = Style("1;31");
+const GREEN: Style = Style("1;32");
+const YELLOW: Style = Style("1;33");
+
+/// Colours when they are wanted.
+struct Painter {
+    color: bool,
+}
+
+impl Painter {
+    fn paint(&self, Style(code): Style, text: &str) -> String {
+        if self.color {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// The last screen of a run: what it was, how much happened, the verdict with its anomalies, where things are. Ends
+/// with a newline. With `color`, for a terminal.
+pub fn text(report: &Report<'_>, color: bool) -> String {
+    let painter = Painter { color };
+    let mut out = String::new();
+    let heading = heading(report);
+    if !heading.is_empty() {
+        line(&mut out, 1, &painter.paint(BOLD, &heading));
+    }
+    line(&mut out, 1, &counts(report));
+    let (style, verdict) = verdict(report);
+    line(
+        &mut out,
+        1,
+        &(painter.paint(style, &verdict) + &remains(report)),
+    );
+    findings(&mut out, report);
+    for warning in &report.warnings {
+        let warning = format!("! {}", one_line(warning));
+        line(&mut out, 1, &painter.paint(YELLOW, &warning));
+    }
+    if let Some(folder) = &report.folder {
+        let folder = format!("{}/", folder.trim_end_matches('/'));
+        let files = painter.paint(DIM, &report.files.join("  "));
+        line(&mut out, 1, format!("{folder}   {files}").trim_end());
+    }
+    out
+}
+
+/// Appends a line, indented.
+fn line(out: &mut String, indent: usize, text: &str) {
+    let _ = writeln!(out, "{:indent$}{text}", "");
+}
+
+/// What the run was: suite, workload, nodes, faults, length, seed, planted bug; only what is known.
+fn heading(report: &Report<'_>) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let suite = report
+        .attribute("suite")
+        .or_else(|| report.attribute("name"));
+    parts.extend(suite.map(str::to_owned));
+    parts.extend(report.attribute("workload").map(str::to_owned));
+    parts.extend(report.node_count().map(|nodes| count(nodes, "node")));
+    let kinds = report.fault_kinds();
+    if !kinds.is_empty() {
+        parts.push(kinds.join(", "));
+    }
+    if report.summary.seconds > 0.0 {
+        parts.push(length(report.summary.seconds));
+    }
+    parts.extend(report.seed().map(|seed| format!("seed {seed}")));
+    parts.extend(report.attribute("bug").map(|bug| format!("bug {bug}")));
+    one_line(&parts.join(" · ")).into_owned()
+}
+
+/// How many operations, how they ended, how fast, how many faults.
+fn counts(report: &Report<'_>) -> String {
+    let counts = report.summary.total;
+    let total = counts.total();
+    let mut parts = vec![count(total, "operation")];
+    if total > 0 {
+        let share = |part| percent(part, total);
+        let (ok, fail, info) = (share(counts.ok), share(counts.fail), share(counts.info));
+        parts.push(format!("ok {ok}  fail {fail}  info {info}"));
+    }
+    parts.extend(rate(total, report.summary.seconds));
+    let faults = report.fault_count();
+    if faults > 0 || !report.fault_kinds().is_empty() {
+        parts.push(count(faults, "fault"));
+    }
+    parts.join("   ")
+}
+
+/// The verdict in one line.
+fn verdict(report: &Report<'_>) -> (Style, String) {
+    let model = report.model().unwrap_or("valid");
+    match report.validity() {
+        Validity::Valid => (GREEN, format!("✓ {model}")),
+        Validity::Unknown(reason) => (YELLOW, format!("? unknown: {}", one_line(&reason))),
+        Validity::Invalid => {
+            let anomalies: Vec<String> = report
+                .anomalies()
+                .into_iter()
+                .map(|(anomaly, number)| anomaly_count(anomaly, number))
+                .collect();
+            let separator = if anomalies.is_empty() { "" } else { ": " };
+            let anomalies = anomalies.join(", ");
+            (RED, format!("✗ not {model}{separator}{anomalies}"))
+        }
+    }
+}
+
+/// What an invalid history still keeps.
+fn remains(report: &Report<'_>) -> String {
+    let holds = report.holds();
+    if report.validity() != Validity::Invalid || holds.is_empty() {
+        return String::new();
+    }
+    format!("   (holds: {})", holds.join(", "))
+}
+
+/// The most telling findings in words.
+fn findings(out: &mut String, report: &Report<'_>) {
+    let all = report.findings().count();
+    for (_, finding) in report.findings().take(FINDINGS_MAX) {
+        let mut lines = finding
+            .summary
+            .lines()
+            .filter(|line| !line.trim().is_empty());
+        for text in lines.by_ref().take(FINDING_LINES_MAX) {
+            line(out, 3, &shortened(&one_line(text), LINE_LENGTH_MAX));
+        }
+        if lines.next().is_some() {
+            line(out, 3, "…");
+        }
+    }
+    if all > FINDINGS_MAX {
+        let more = count((all - FINDINGS_MAX) as u64, "more finding");
+        line(out, 3, &format!("… and {more} in the report"));
+    }
+}
