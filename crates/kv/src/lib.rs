@@ -1,1 +1,51 @@
-//! A key-value store whose log is an archive.
+//! A key-value store whose log is an archive: registers and append-only lists, multi-key transactions, strict
+//! serializability. Protocol and log format: `docs/formats/kv-protocol.md`.
+//!
+//! [`Store`] is the server and [`Client`] its counterpart; both are machines, so the same code serves real sockets and
+//! the simulator.
+//!
+//! ```
+//! use seatrial_kv::{Answer, Outcome, Store, StoreOptions, Transaction};
+//! use seatrial_machine::{Input, Machine, Output, Ticket, Time};
+//!
+//! let (mut store, _) = Store::boot(&Vec::new(), StoreOptions::default()).unwrap();
+//! let mut out = Vec::new();
+//! store.turn(Time::ZERO, Input::Wake, &mut out);
+//! // A driver writes and syncs appends, and says so.
+//! let Some(Output::Append(_, boot)) = out.pop() else { panic!("a store logs its start") };
+//! store.turn(Time::ZERO, Input::Appended(boot), &mut out);
+//!
+//! let mut transaction = Transaction::new();
+//! transaction.append(b"list", b"one").unwrap();
+//! transaction.read(b"list").unwrap();
+//! store.turn(Time::ZERO, Input::Request(Ticket(7), transaction), &mut out);
+//! let Some(Output::Append(_, ticket)) = out.pop() else { panic!("a change is logged") };
+//! assert!(out.is_empty(), "and answered only when it is durable");
+//! store.turn(Time::ZERO, Input::Appended(ticket), &mut out);
+//! let Some(Output::Reply(Ticket(7), Outcome::Ok(answers))) = out.pop() else { panic!() };
+//! let answers: Vec<Answer> = answers.iter().collect();
+//! assert_eq!(answers[0], Answer::Done);
+//! let Answer::List(list) = &answers[1] else { panic!() };
+//! assert!(list.iter().eq([b"one"]));
+//! ```
+
+mod answer;
+mod boot;
+mod bug;
+mod client;
+mod log;
+pub mod message;
+mod outcome;
+mod session;
+mod state;
+mod store;
+mod transaction;
+
+pub use answer::{Answer, Answers, Elements, List};
+pub use boot::{BootError, BootReport};
+pub use bug::Bug;
+pub use client::{Client, ClientOptions};
+pub use log::BATCH;
+pub use outcome::{Doubt, Failure, Outcome};
+pub use store::{Store, StoreOptions};
+pub use transaction::{Operation, Operations, Transaction, TransactionError};

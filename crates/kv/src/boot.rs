@@ -1,0 +1,155 @@
+//! From the log back to a store.
+
+use crate::log::{BATCH, BOOT, COMMAND};
+use crate::message::{Header, MessageKind};
+use crate::state::{Effect, State};
+use crate::transaction::Operations;
+use seatrial_archive::{Block, Frame, Frames, RecoverError, Recovery, Walker};
+use seatrial_machine::Disk;
+
+/// The version of the log's records.
+const VERSION: u32 = 1;
+
+/// What was found in the log at a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BootReport {
+    /// Where the log ends; the driver cuts off what is behind, and makes the cut durable, before the first turn.
+    pub recovery: Recovery,
+    /// Commands that were executed again.
+    pub commands: u64,
+    /// The number of this start, counted from 1.
+    pub incarnation: u32,
+}
+
+/// Why a store cannot start from a log.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// The log cannot be read to its end.
+    #[error(transparent)]
+    Log(#[from] RecoverError),
+    /// A whole record that a store does not write.
+    #[error("record at {offset} (byte {place} of the payload of its block): {problem}")]
+    Record {
+        /// Where the block with the record starts.
+        offset: u64,
+        /// Where the record starts within the block's payload.
+        place: usize,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// A state, built by executing the log's commands again.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    state: State,
+    commands: u64,
+    incarnation: u32,
+    answers: Vec<u8>,
+}
+
+impl Replay {
+    /// Reads the whole log. `state` is the one that the log starts from.
+    pub(crate) fn run(disk: &dyn Disk, state: State) -> Result<(State, BootReport), BootError> {
+        let mut replay = Replay {
+            state,
+            commands: 0,
+            incarnation: 0,
+            answers: Vec::new(),
+        };
+        let mut walker = Walker::new(disk, 0).expecting(0);
+        let mut blocks = 0;
+        let result = loop {
+            match walker.next_block() {
+                Ok(Some(block)) => replay.block(&block)?,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            blocks += 1;
+        };
+        let recovery = Recovery::after(&walker, blocks, result)?;
+        let report = BootReport {
+            recovery,
+            commands: replay.commands,
+            incarnation: replay.incarnation.saturating_add(1),
+        };
+        Ok((replay.state, report))
+    }
+
+    fn block(&mut self, block: &Block<'_>) -> Result<(), BootError> {
+        let error = |place, problem| BootError::Record {
+            offset: block.offset,
+            place,
+            problem,
+        };
+        if block.header.kind != BATCH {
+            let kind = block.header.kind.0;
+            return Err(error(
+                0,
+                format!("a block of kind {kind} is not of a store's log"),
+            ));
+        }
+        for frame in Frames::new(block.payload) {
+            let frame = frame.map_err(|problem| error(0, problem.to_string()))?;
+            let done = match frame.flags {
+                COMMAND => self.command(&frame, block.header.sequence),
+                BOOT => self.boot(&frame),
+                other => Err(format!("a frame with flags {other}")),
+            };
+            done.map_err(|problem| error(frame.offset, problem))?;
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, frame: &Frame<'_>, batch: u64) -> Result<(), String> {
+        let header = Header::decode(frame.payload).map_err(|error| error.to_string())?;
+        if header.kind != MessageKind::Request {
+            return Err("a command that is not a request".into());
+        }
+        self.answers.clear();
+        let operations = Operations::new(frame.payload, header.count);
+        match self.state.execute(operations, batch, &mut self.answers) {
+            Ok(Effect::Read) => return Err("a command that changes nothing".into()),
+            Err(abort) if !abort.is_dirty => {
+                return Err(format!(
+                    "a command that committed once does not commit again: {:?} at operation {}",
+                    abort.code, abort.operation
+                ));
+            }
+            Ok(Effect::Change) | Err(_) => self.commands += 1,
+        }
+        Ok(())
+    }
+
+    fn boot(&mut self, frame: &Frame<'_>) -> Result<(), String> {
+        let [incarnation, version] = read_record(frame.payload).ok_or("a cut boot record")?;
+        if version != VERSION {
+            return Err(format!(
+                "log of version {version}, this program reads {VERSION}"
+            ));
+        }
+        if incarnation <= self.incarnation || incarnation == u32::MAX {
+            return Err(format!(
+                "start {incarnation} behind start {}",
+                self.incarnation
+            ));
+        }
+        self.incarnation = incarnation;
+        Ok(())
+    }
+}
+
+/// The record that counts a start.
+pub(crate) fn record(incarnation: u32) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&incarnation.to_le_bytes());
+    bytes[4..].copy_from_slice(&VERSION.to_le_bytes());
+    bytes
+}
+
+/// The two words of a boot record.
+fn read_record(payload: &[u8]) -> Option<[u32; 2]> {
+    let (first, rest) = payload.split_first_chunk()?;
+    let second: &[u8; 4] = rest.try_into().ok()?;
+    Some([u32::from_le_bytes(*first), u32::from_le_bytes(*second)])
+}

@@ -1,0 +1,348 @@
+//! What goes over the wire: the header of every message and the limits. Byte map in `docs/formats/kv-protocol.md`.
+
+/// Bytes of the header that every message starts with.
+pub const HEADER_LENGTH: usize = 24;
+/// The longest message: 4 MiB.
+pub const MESSAGE_LENGTH_MAX: usize = 4 << 20;
+/// Operations of one transaction.
+pub const OPERATIONS_MAX: usize = 1_024;
+/// Bytes of a key.
+pub const KEY_LENGTH_MAX: usize = 1_024;
+/// Bytes of a register's value or of a list's element.
+pub const VALUE_LENGTH_MAX: usize = 64 << 10;
+/// Bytes of a list, 4 for each element's length included.
+pub const LIST_LENGTH_MAX: usize = 1 << 20;
+/// Requests of one session that may be under way.
+pub const WINDOW: u64 = 128;
+/// The version of the protocol that is spoken.
+pub const VERSION: u8 = 1;
+
+/// The types of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageKind {
+    /// A client asks for a session.
+    Hello = 1,
+    /// A client asks for a transaction.
+    Request = 2,
+    /// The server gives (or refuses) a session.
+    Welcome = 3,
+    /// The server answers a request.
+    Reply = 4,
+}
+
+/// How a request ended; also why there is no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Executed and durable.
+    Committed = 0,
+    /// A register did not hold the expected value.
+    CompareFailed = 1,
+    /// A list was touched as a register, or the other way round.
+    WrongKind = 2,
+    /// A list would pass [`LIST_LENGTH_MAX`].
+    ListFull = 3,
+    /// The reply would pass [`MESSAGE_LENGTH_MAX`].
+    AnswerTooLong = 4,
+    /// A queue of the server is full.
+    Overloaded = 5,
+    /// The body is not that of a request.
+    Malformed = 6,
+    /// The server does not know the session.
+    WrongSession = 7,
+    /// The server does not speak the client's version of the protocol.
+    WrongVersion = 8,
+}
+
+impl Code {
+    /// The code that is stored as `byte`.
+    fn from_byte(byte: u8) -> Option<Code> {
+        const ALL: [Code; 9] = [
+            Code::Committed,
+            Code::CompareFailed,
+            Code::WrongKind,
+            Code::ListFull,
+            Code::AnswerTooLong,
+            Code::Overloaded,
+            Code::Malformed,
+            Code::WrongSession,
+            Code::WrongVersion,
+        ];
+        ALL.get(usize::from(byte)).copied()
+    }
+
+    /// Says nothing about the store's state, so it need not wait for anything to be durable.
+    pub(crate) fn is_refusal(self) -> bool {
+        self as u8 >= Code::Overloaded as u8
+    }
+}
+
+/// A header whose fields depend on the message's kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the message is.
+    pub kind: MessageKind,
+    /// A [`Code`], or the protocol version in a hello.
+    pub code: u8,
+    /// Operations, answers or window.
+    pub count: u16,
+    /// Index of the operation that failed, or a version.
+    pub detail: u32,
+    /// Token or session.
+    pub first: u64,
+    /// Session (in a welcome) or request id.
+    pub second: u64,
+}
+
+/// Bytes that are not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// The message ends inside a field.
+    #[error("message ends at {length}, inside the {field} that starts at {offset}")]
+    Short {
+        /// What is cut.
+        field: &'static str,
+        /// Where it starts.
+        offset: usize,
+        /// Where the message ends.
+        length: usize,
+    },
+    /// A field has a value that is never sent.
+    #[error("{field} at {offset} is {value}, which is never sent")]
+    Value {
+        /// Which field.
+        field: &'static str,
+        /// Where it is.
+        offset: usize,
+        /// What it says.
+        value: u64,
+    },
+    /// Bytes are left behind the last operation or answer.
+    #[error("{count} bytes behind the end at {offset}")]
+    Trailing {
+        /// Where the message should end.
+        offset: usize,
+        /// How many bytes are left.
+        count: usize,
+    },
+}
+
+impl Header {
+    /// The header as sent.
+    #[inline]
+    pub fn encode(&self) -> [u8; HEADER_LENGTH] {
+        let mut bytes = [0; HEADER_LENGTH];
+        bytes[0] = self.kind as u8;
+        bytes[1] = self.code;
+        bytes[2..4].copy_from_slice(&self.count.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.detail.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.first.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.second.to_le_bytes());
+        bytes
+    }
+
+    /// The header of `message`.
+    #[inline]
+    pub fn decode(message: &[u8]) -> Result<Header, MessageError> {
+        let mut cursor = Cursor::new(message, 0);
+        let kind = match cursor.byte("type")? {
+            1 => MessageKind::Hello,
+            2 => MessageKind::Request,
+            3 => MessageKind::Welcome,
+            4 => MessageKind::Reply,
+            other => return Err(cursor.never("type", 1, u64::from(other))),
+        };
+        Ok(Header {
+            kind,
+            code: cursor.byte("code")?,
+            count: cursor.half("count")?,
+            detail: cursor.word("detail")?,
+            first: cursor.long("first id")?,
+            second: cursor.long("second id")?,
+        })
+    }
+
+    /// The outcome in a welcome or reply.
+    pub(crate) fn outcome(&self) -> Result<Code, MessageError> {
+        Code::from_byte(self.code).ok_or(MessageError::Value {
+            field: "code",
+            offset: 1,
+            value: u64::from(self.code),
+        })
+    }
+}
+
+/// Reads fields of a message, each checked against what is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor<'a> {
+    message: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// Starts at `offset`.
+    pub(crate) fn new(message: &'a [u8], offset: usize) -> Cursor<'a> {
+        Cursor { message, offset }
+    }
+
+    /// Where the next field starts.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The field of `width` bytes that was just read has a value that is never sent.
+    fn never(&self, field: &'static str, width: usize, value: u64) -> MessageError {
+        MessageError::Value {
+            field,
+            offset: self.offset - width,
+            value,
+        }
+    }
+
+    /// The next `length` bytes.
+    #[inline]
+    pub(crate) fn bytes(
+        &mut self,
+        field: &'static str,
+        length: usize,
+    ) -> Result<&'a [u8], MessageError> {
+        let rest = self.message.get(self.offset..).unwrap_or(&[]);
+        let found = rest.get(..length).ok_or(MessageError::Short {
+            field,
+            offset: self.offset,
+            length: self.message.len(),
+        })?;
+        self.offset += length;
+        Ok(found)
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], MessageError> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.bytes(field, N)?);
+        Ok(array)
+    }
+
+    #[inline]
+    pub(crate) fn byte(&mut self, field: &'static str) -> Result<u8, MessageError> {
+        self.array(field).map(u8::from_le_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn half(&mut self, field: &'static str) -> Result<u16, MessageError> {
+        self.array(field).map(u16::from_le_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn word(&mut self, field: &'static str) -> Result<u32, MessageError> {
+        self.array(field).map(u32::from_le_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn long(&mut self, field: &'static str) -> Result<u64, MessageError> {
+        self.array(field).map(u64::from_le_bytes)
+    }
+
+    /// A key: length and bytes.
+    #[inline]
+    pub(crate) fn key(&mut self) -> Result<&'a [u8], MessageError> {
+        let length = usize::from(self.half("key length")?);
+        if length > KEY_LENGTH_MAX {
+            return Err(self.never("key length", 2, length as u64));
+        }
+        self.bytes("key", length)
+    }
+
+    /// A value: length and bytes.
+    #[inline]
+    pub(crate) fn value(&mut self) -> Result<&'a [u8], MessageError> {
+        let length = self.word("value length")? as usize;
+        if length > VALUE_LENGTH_MAX {
+            return Err(self.never("value length", 4, length as u64));
+        }
+        self.bytes("value", length)
+    }
+
+    /// A value, or the mark for none.
+    #[inline]
+    pub(crate) fn optional_value(&mut self) -> Result<Option<&'a [u8]>, MessageError> {
+        let mut ahead = self.clone();
+        if ahead.word("value length")? == ABSENT {
+            *self = ahead;
+            return Ok(None);
+        }
+        self.value().map(Some)
+    }
+
+    /// An error unless everything was read.
+    pub(crate) fn end(&self) -> Result<(), MessageError> {
+        let count = self.message.len().saturating_sub(self.offset);
+        if count == 0 {
+            return Ok(());
+        }
+        Err(MessageError::Trailing {
+            offset: self.offset,
+            count,
+        })
+    }
+}
+
+/// The length that stands for no value.
+pub(crate) const ABSENT: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seatrial_machine::Rng;
+
+    #[test]
+    fn the_byte_map_is_the_documented_one() {
+        let header = Header {
+            kind: MessageKind::Reply,
+            code: Code::WrongKind as u8,
+            count: 0x0201,
+            detail: 0x0605_0403,
+            first: 0x1716_1514_1312_1110,
+            second: 0x2726_2524_2322_2120,
+        };
+        let bytes = [
+            4, 2, 1, 2, 3, 4, 5, 6, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x20, 0x21,
+            0x22, 0x23, 0x24, 0x25, 0x26, 0x27,
+        ];
+        assert_eq!(header.encode(), bytes);
+        assert_eq!(Header::decode(&bytes), Ok(header));
+        assert_eq!(header.outcome(), Ok(Code::WrongKind));
+    }
+
+    #[test]
+    fn every_code_survives_its_byte() {
+        for byte in 0..=u8::MAX {
+            let code = Code::from_byte(byte);
+            assert_eq!(code.is_some(), byte <= Code::WrongVersion as u8);
+            assert!(code.is_none_or(|code| code as u8 == byte));
+        }
+    }
+
+    #[test]
+    fn cut_and_unknown_headers_are_refused_with_their_place() {
+        let mut bytes = [0; HEADER_LENGTH];
+        bytes[0] = 2;
+        for length in 0..HEADER_LENGTH {
+            let error = Header::decode(&bytes[..length]).unwrap_err();
+            assert!(matches!(error, MessageError::Short { .. }), "{error}");
+        }
+        bytes[0] = 9;
+        let error = Header::decode(&bytes).unwrap_err();
+        assert_eq!(error.to_string(), "type at 0 is 9, which is never sent");
+    }
+
+    #[test]
+    fn arbitrary_headers_never_panic() {
+        let mut rng = Rng::from_seed(1);
+        for _ in 0..10_000 {
+            let bytes: Vec<u8> = (0..rng.index(40)).map(|_| rng.word() as u8 % 10).collect();
+            if let Ok(header) = Header::decode(&bytes) {
+                assert_eq!(header.encode(), bytes[..HEADER_LENGTH]);
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! The server.
+
+use crate::boot::{self, BootError, BootReport, Replay};
+use crate::bug::Bug;
+use crate::log::{BOOT, COMMAND, Log};
+use crate::message::{
+    Code, HEADER_LENGTH, Header, MESSAGE_LENGTH_MAX, MessageKind, OPERATIONS_MAX, VERSION, WINDOW,
+};
+use crate::outcome::Outcome;
+use crate::session::{Admission, Sessions};
+use crate::state::{Abort, Effect, Planted, State};
+use crate::transaction::{Operations, Transaction};
+use seatrial_machine::{Disk, Input, Machine, NodeId, Output, Ticket, Time};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Bytes of replies that may wait for the log.
+const WAITING_LENGTH_MAX: usize = 64 << 20;
+/// How long the planted [`Bug::AckBeforeAppend`] lets commands gather.
+const LAZY_INTERVAL: Duration = Duration::from_millis(50);
+/// How long the planted [`Bug::StaleRead`] keeps a snapshot.
+const STALE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How a store behaves.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// A bug to plant.
+    pub bug: Option<Bug>,
+    /// Replies that may wait for the log; beyond that, requests are refused as overloaded.
+    pub waiting_max: usize,
+    /// Sessions.
+    pub sessions_max: usize,
+    /// A session keeps its place for at least this long after it was last heard of.
+    pub session_idle_min: Duration,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
+            bug: None,
+            waiting_max: 65_536,
+            sessions_max: 4_096,
+            session_idle_min: Duration::from_secs(10),
+        }
+    }
+}
+
+/// One server: executes requests in the order in which they arrive, on a state in memory, and logs those that change
+/// something. A reply waits until everything that it tells is durable. While one block of the log is under way, the
+/// commands that arrive gather for the next: group commit without a timer.
+///
+/// It owns the state, the log's end, the sessions and the replies that wait. Requests come as messages, or from a
+/// local caller ([`Input::Request`]). Its downside: the state lives in memory, and a start replays the whole log.
+#[derive(Debug)]
+pub struct Store {
+    options: StoreOptions,
+    state: State,
+    log: Log,
+    sessions: Sessions,
+    waiting: VecDeque<Waiting>,
+    waiting_length: usize,
+    answers: Vec<u8>,
+    planted: PlantedTimes,
+}
+
+/// A message that waits until the log is durable up to a position.
+#[derive(Debug)]
+struct Waiting {
+    position: u64,
+    to: Caller,
+    message: Vec<u8>,
+}
+
+/// Who asked.
+#[derive(Clone, Copy, Debug)]
+enum Caller {
+    /// Another endpoint.
+    Remote(NodeId),
+    /// A local caller, with a transaction of so many operations.
+    Local(Ticket, u16),
+}
+
+/// What the bugs that are about time keep.
+#[derive(Debug, Default)]
+struct PlantedTimes {
+    /// When what has gathered is written.
+    flush_at: Option<Time>,
+    /// An old state, and when it was the present one.
+    snapshot: Option<(Time, State)>,
+}
+
+impl Store {
+    /// Replays the log and counts this start. The driver cuts the log at `recovery.end` of the report, then gives the
+    /// store turns; the first one logs the start, and nobody gets a session before that is durable.
+    pub fn boot(disk: &dyn Disk, options: StoreOptions) -> Result<(Store, BootReport), BootError> {
+        let planted = Planted {
+            dirty_abort: options.bug == Some(Bug::DirtyAbort),
+            lost_append: (options.bug == Some(Bug::LostAppend)).then(BTreeMap::new),
+        };
+        let (state, report) = Replay::run(disk, State::new(planted))?;
+        let mut log = Log::new(report.recovery.next_sequence);
+        log.push(BOOT, &boot::record(report.incarnation));
+        let (max, idle_min) = (options.sessions_max, options.session_idle_min);
+        let store = Store {
+            sessions: Sessions::new(report.incarnation, max, idle_min),
+            options,
+            state,
+            log,
+            waiting: VecDeque::new(),
+            waiting_length: 0,
+            answers: Vec::new(),
+            planted: PlantedTimes::default(),
+        };
+        Ok((store, report))
+    }
+
+    fn message(&mut self, now: Time, from: NodeId, bytes: Vec<u8>, out: &mut Vec<Output<Outcome>>) {
+        // What is not a message of a client is dropped: nobody could be told.
+        let Ok(header) = Header::decode(&bytes) else {
+            return;
+        };
+        match header.kind {
+            MessageKind::Hello if is_hello(&header, &bytes) => {
+                self.hello(now, from, &header, bytes, out);
+            }
+            MessageKind::Request => self.request(now, from, &header, bytes, out),
+            _ => {}
+        }
+    }
+
+    fn hello(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        hello: &Header,
+        mut bytes: Vec<u8>,
+        out: &mut Vec<Output<Outcome>>,
+    ) {
+        let opened = if hello.code != VERSION {
+            Err(Code::WrongVersion)
+        } else if self.is_overloaded(0) {
+            Err(Code::Overloaded)
+        } else {
+            self.sessions.open(now).ok_or(Code::Overloaded)
+        };
+        let welcome = Header {
+            kind: MessageKind::Welcome,
+            code: opened.err().unwrap_or(Code::Committed) as u8,
+            count: WINDOW as u16,
+            detail: u32::from(VERSION),
+            first: hello.first,
+            second: opened.unwrap_or(0),
+        };
+        bytes.copy_from_slice(&welcome.encode());
+        let position = if opened.is_ok() {
+            self.log.position()
+        } else {
+            0
+        };
+        self.answer_at(position, Caller::Remote(from), bytes, out);
+    }
+
+    fn request(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        header: &Header,
+        bytes: Vec<u8>,
+        out: &mut Vec<Output<Outcome>>,
+    ) {
+        let refusal = match self.sessions.admit(header.first, header.second, now) {
+            Admission::Repeated => return,
+            Admission::UnknownSession => Some(Code::WrongSession),
+            Admission::First if self.is_overloaded(bytes.len()) => Some(Code::Overloaded),
+            Admission::First => None,
+        };
+        let caller = Caller::Remote(from);
+        match refusal {
+            Some(code) => self.reply(caller, header, Err((code, 0)), bytes, out),
+            None => self.execute(now, caller, header, bytes, out),
+        }
+    }
+
+    /// Is a queue full for a request of this length?
+    fn is_overloaded(&self, length: usize) -> bool {
+        self.waiting.len() >= self.options.waiting_max
+            || self.waiting_length >= WAITING_LENGTH_MAX
+            || !self.log.has_room(length)
+    }
+
+    /// Executes a request, logs it if it changed something, and answers when that is durable.
+    fn execute(
+        &mut self,
+        now: Time,
+        caller: Caller,
+        header: &Header,
+        bytes: Vec<u8>,
+        out: &mut Vec<Output<Outcome>>,
+    ) {
+        let operations = Operations::new(&bytes, header.count);
+        let batch = self.log.sequence();
+        let mut answers = std::mem::take(&mut self.answers);
+        answers.clear();
+        let result = if is_well_formed(header, &bytes) {
+            let state = match self.options.bug {
+                Some(Bug::StaleRead) if operations.are_reads() => self.snapshot(now),
+                _ => &mut self.state,
+            };
+            state.execute(operations, batch, &mut answers)
+        } else {
+            Err(Abort::MALFORMED)
+        };
+        self.answers = answers;
+        let is_dirty = |abort: &Abort| abort.is_dirty;
+        if result == Ok(Effect::Change) || result.as_ref().is_err_and(is_dirty) {
+            self.log.push(COMMAND, &bytes);
+        }
+        let result = result
+            .map(|_| ())
+            .map_err(|abort| (abort.code, abort.operation));
+        self.reply(caller, header, result, bytes, out);
+    }
+
+    /// The planted stale read: an old state, or the present one if that is too old.
+    fn snapshot(&mut self, now: Time) -> &mut State {
+        let present = &self.state;
+        let (taken, state) = self
+            .planted
+            .snapshot
+            .get_or_insert_with(|| (now, present.clone()));
+        if now.since(*taken) >= STALE_INTERVAL {
+            *taken = now;
+            state.clone_from(present);
+        }
+        state
+    }
+
+    /// Answers a request, in the memory of its message, when everything told so far is durable.
+    fn reply(
+        &mut self,
+        caller: Caller,
+        request: &Header,
+        result: Result<(), (Code, u32)>,
+        mut bytes: Vec<u8>,
+        out: &mut Vec<Output<Outcome>>,
+    ) {
+        let (code, operation) = result.err().unwrap_or((Code::Committed, 0));
+        let is_committed = code == Code::Committed;
+        let header = Header {
+            kind: MessageKind::Reply,
+            code: code as u8,
+            count: if is_committed { request.count } else { 0 },
+            detail: operation,
+            ..*request
+        };
+        bytes.clear();
+        bytes.extend_from_slice(&header.encode());
+        if is_committed {
+            bytes.extend_from_slice(&self.answers);
+        }
+        let position = if code.is_refusal() || self.options.bug == Some(Bug::AckBeforeAppend) {
+            0
+        } else {
+            self.log.position()
+        };
+        self.answer_at(position, caller, bytes, out);
+    }
+
+    /// Sends `message` when the log is durable up to `position`.
+    fn answer_at(
+        &mut self,
+        position: u64,
+        to: Caller,
+        message: Vec<u8>,
+        out: &mut Vec<Output<Outcome>>,
+    ) {
+        if position <= self.log.durable() {
+            out.push(deliver(to, message));
+        } else {
+            self.waiting_length += message.len();
+            self.waiting.push_back(Waiting {
+                position,
+                to,
+                message,
+            });
+        }
+    }
+
+    /// Sends what waited for what is durable now.
+    fn release(&mut self, out: &mut Vec<Output<Outcome>>) {
+        let durable = self.log.durable();
+        while let Some(waiting) = self.waiting.pop_front_if(|it| it.position <= durable) {
+            self.waiting_length -= waiting.message.len();
+            out.push(deliver(waiting.to, waiting.message));
+        }
+    }
+
+    /// Writes what has gathered, if nothing is under way.
+    fn flush(&mut self, now: Time, out: &mut Vec<Output<Outcome>>) {
+        if !self.log.is_ready() {
+            return;
+        }
+        if self.options.bug == Some(Bug::AckBeforeAppend) {
+            let flush_at = *self.planted.flush_at.get_or_insert(now + LAZY_INTERVAL);
+            if now < flush_at {
+                return;
+            }
+            self.planted.flush_at = None;
+        }
+        if let Some((block, ticket)) = self.log.flush() {
+            out.push(Output::Append(block, ticket));
+        }
+    }
+}
+
+/// Is it a hello of any version?
+fn is_hello(header: &Header, bytes: &[u8]) -> bool {
+    bytes.len() == HEADER_LENGTH && (header.count, header.detail, header.second) == (0, 0, 0)
+}
+
+/// Could this header be one of a request, as far as it can be told without its operations?
+fn is_well_formed(header: &Header, bytes: &[u8]) -> bool {
+    header.code == 0
+        && header.detail == 0
+        && usize::from(header.count) <= OPERATIONS_MAX
+        && bytes.len() <= MESSAGE_LENGTH_MAX
+}
+
+/// A message or reply for whoever asked.
+#[inline]
+fn deliver(to: Caller, message: Vec<u8>) -> Output<Outcome> {
+    match to {
+        Caller::Remote(to) => Output::Send { to, message },
+        Caller::Local(ticket, operations) => {
+            let outcome = Outcome::from_reply(message, operations);
+            Output::Reply(ticket, outcome.expect("a store reads its own replies"))
+        }
+    }
+}
+
+impl Machine for Store {
+    type Request = Transaction;
+    type Reply = Outcome;
+
+    fn turn(&mut self, now: Time, input: Input<Transaction>, out: &mut Vec<Output<Outcome>>) {
+        match input {
+            Input::Message { from, bytes } => self.message(now, from, bytes, out),
+            Input::Appended(ticket) => {
+                self.log.appended(ticket);
+                self.release(out);
+            }
+            Input::Request(ticket, transaction) => {
+                let bytes = transaction.into_message(0, ticket.0);
+                if let Ok(header) = Header::decode(&bytes) {
+                    let caller = Caller::Local(ticket, header.count);
+                    if self.is_overloaded(bytes.len()) {
+                        let refusal = Err((Code::Overloaded, 0));
+                        self.reply(caller, &header, refusal, bytes, out);
+                    } else {
+                        self.execute(now, caller, &header, bytes, out);
+                    }
+                }
+            }
+            Input::Wake | Input::Computed(..) => {}
+        }
+        self.flush(now, out);
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        let ready = self.log.is_ready();
+        ready.then(|| self.planted.flush_at.unwrap_or(Time::ZERO))
+    }
+
+    fn check_invariants(&self) {
+        self.log.check_invariants();
+        assert!(self.waiting.len() <= self.options.waiting_max);
+        assert_eq!(self.waiting.is_empty(), self.waiting_length == 0);
+        if let (Some(first), Some(last)) = (self.waiting.front(), self.waiting.back()) {
+            let durable = self.log.durable();
+            assert!(first.position > durable, "a reply was forgotten");
+            assert!(last.position >= first.position);
+            assert!(last.position <= self.log.position());
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Transactions: operations on keys, executed completely or not at all.
+
+use crate::message::{
+    ABSENT, Cursor, HEADER_LENGTH, Header, KEY_LENGTH_MAX, MESSAGE_LENGTH_MAX, MessageError,
+    MessageKind, OPERATIONS_MAX, VALUE_LENGTH_MAX,
+};
+
+/// The bytes that name the kinds of operations.
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+const APPEND: u8 = 3;
+const COMPARE_AND_SET: u8 = 4;
+
+/// One operation of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation<'a> {
+    /// What is there?
+    Read {
+        /// Of which key.
+        key: &'a [u8],
+    },
+    /// Put a value into a register.
+    Write {
+        /// The register.
+        key: &'a [u8],
+        /// Its new value.
+        value: &'a [u8],
+    },
+    /// Put an element at the end of a list.
+    Append {
+        /// The list.
+        key: &'a [u8],
+        /// The new element.
+        value: &'a [u8],
+    },
+    /// Put a value into a register that holds another; otherwise the transaction fails.
+    CompareAndSet {
+        /// The register.
+        key: &'a [u8],
+        /// What it has to hold; nothing: the key has to be absent.
+        expected: Option<&'a [u8]>,
+        /// Its new value.
+        value: &'a [u8],
+    },
+}
+
+impl<'a> Operation<'a> {
+    /// The key that it is about.
+    pub fn key(&self) -> &'a [u8] {
+        match *self {
+            Operation::Read { key }
+            | Operation::Write { key, .. }
+            | Operation::Append { key, .. }
+            | Operation::CompareAndSet { key, .. } => key,
+        }
+    }
+
+    /// Does it change nothing?
+    pub fn is_read(&self) -> bool {
+        matches!(self, Operation::Read { .. })
+    }
+}
+
+/// What cannot be put into a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransactionError {
+    /// A key of more than [`KEY_LENGTH_MAX`] bytes.
+    #[error("key of {0} bytes, at most {KEY_LENGTH_MAX} are allowed")]
+    KeyLength(usize),
+    /// A value of more than [`VALUE_LENGTH_MAX`] bytes.
+    #[error("value of {0} bytes, at most {VALUE_LENGTH_MAX} are allowed")]
+    ValueLength(usize),
+    /// More than [`OPERATIONS_MAX`] operations.
+    #[error("a transaction holds at most {OPERATIONS_MAX} operations")]
+    Operations,
+    /// More than [`MESSAGE_LENGTH_MAX`] bytes in all.
+    #[error("transaction of {0} bytes, at most {MESSAGE_LENGTH_MAX} are allowed")]
+    Length(usize),
+}
+
+/// Operations to be executed completely or not at all, in the order in which they were put in. Kept as the message
+/// that will be sent, so sending copies nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    message: Vec<u8>,
+    operations: u16,
+}
+
+impl Default for Transaction {
+    fn default() -> Transaction {
+        Transaction::new()
+    }
+}
+
+impl Transaction {
+    /// Without operations; such a transaction commits and answers nothing.
+    pub fn new() -> Transaction {
+        let mut message = Vec::with_capacity(64);
+        message.extend_from_slice(&[0; HEADER_LENGTH]);
+        Transaction {
+            message,
+            operations: 0,
+        }
+    }
+
+    /// Operations so far.
+    pub fn len(&self) -> usize {
+        usize::from(self.operations)
+    }
+
+    /// Are there no operations?
+    pub fn is_empty(&self) -> bool {
+        self.operations == 0
+    }
+
+    /// The operations, in order.
+    pub fn operations(&self) -> Operations<'_> {
+        Operations::new(&self.message, self.operations)
+    }
+
+    /// Reads `key`.
+    pub fn read(&mut self, key: &[u8]) -> Result<(), TransactionError> {
+        self.put(READ, key, &[])
+    }
+
+    /// Writes `value` into the register `key`.
+    pub fn write(&mut self, key: &[u8], value: &[u8]) -> Result<(), TransactionError> {
+        self.put(WRITE, key, &[Some(value)])
+    }
+
+    /// Appends `value` to the list `key`.
+    pub fn append(&mut self, key: &[u8], value: &[u8]) -> Result<(), TransactionError> {
+        self.put(APPEND, key, &[Some(value)])
+    }
+
+    /// Writes `value` into the register `key` if it holds `expected` (or is absent, for `None`); otherwise the whole
+    /// transaction fails.
+    pub fn compare_and_set(
+        &mut self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        value: &[u8],
+    ) -> Result<(), TransactionError> {
+        self.put(COMPARE_AND_SET, key, &[expected, Some(value)])
+    }
+
+    /// Encodes one operation; leaves the transaction as it was if that is not allowed.
+    fn put(
+        &mut self,
+        kind: u8,
+        key: &[u8],
+        values: &[Option<&[u8]>],
+    ) -> Result<(), TransactionError> {
+        if key.len() > KEY_LENGTH_MAX {
+            return Err(TransactionError::KeyLength(key.len()));
+        }
+        let lengths = values.iter().flatten().map(|value| value.len());
+        if let Some(length) = lengths.clone().find(|&length| length > VALUE_LENGTH_MAX) {
+            return Err(TransactionError::ValueLength(length));
+        }
+        if self.len() == OPERATIONS_MAX {
+            return Err(TransactionError::Operations);
+        }
+        let more = 3 + key.len() + 4 * values.len() + lengths.sum::<usize>();
+        if self.message.len() + more > MESSAGE_LENGTH_MAX {
+            return Err(TransactionError::Length(self.message.len() + more));
+        }
+        self.message.push(kind);
+        self.message
+            .extend_from_slice(&(key.len() as u16).to_le_bytes());
+        self.message.extend_from_slice(key);
+        for value in values {
+            let length = value.map_or(ABSENT, |value| value.len() as u32);
+            self.message.extend_from_slice(&length.to_le_bytes());
+            self.message.extend_from_slice(value.unwrap_or(&[]));
+        }
+        self.operations += 1;
+        Ok(())
+    }
+
+    /// The request to send.
+    pub(crate) fn into_message(mut self, session: u64, request: u64) -> Vec<u8> {
+        let header = Header {
+            kind: MessageKind::Request,
+            code: 0,
+            count: self.operations,
+            detail: 0,
+            first: session,
+            second: request,
+        };
+        self.message[..HEADER_LENGTH].copy_from_slice(&header.encode());
+        self.message
+    }
+}
+
+/// The operations of a request, in order, decoded as they are asked for. Stops after the first error, which may be that
+/// bytes are left behind the last operation.
+#[derive(Clone, Debug)]
+pub struct Operations<'a> {
+    cursor: Cursor<'a>,
+    left: u16,
+    ended: bool,
+}
+
+impl<'a> Operations<'a> {
+    /// Reads `count` operations from a whole request, header included.
+    pub fn new(request: &'a [u8], count: u16) -> Operations<'a> {
+        Operations {
+            cursor: Cursor::new(request, HEADER_LENGTH),
+            left: count,
+            ended: false,
+        }
+    }
+
+    /// Does no operation that is left change anything? (A malformed one does not.)
+    pub fn are_reads(&self) -> bool {
+        self.clone().flatten().all(|operation| operation.is_read())
+    }
+
+    #[inline]
+    fn decode(&mut self) -> Result<Operation<'a>, MessageError> {
+        let offset = self.cursor.offset();
+        let kind = self.cursor.byte("operation")?;
+        let key = self.cursor.key()?;
+        Ok(match kind {
+            READ => Operation::Read { key },
+            WRITE => Operation::Write {
+                key,
+                value: self.cursor.value()?,
+            },
+            APPEND => Operation::Append {
+                key,
+                value: self.cursor.value()?,
+            },
+            COMPARE_AND_SET => Operation::CompareAndSet {
+                key,
+                expected: self.cursor.optional_value()?,
+                value: self.cursor.value()?,
+            },
+            other => {
+                return Err(MessageError::Value {
+                    field: "operation",
+                    offset,
+                    value: u64::from(other),
+                });
+            }
+        })
+    }
+}
+
+impl<'a> Iterator for Operations<'a> {
+    type Item = Result<Operation<'a>, MessageError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        if self.left == 0 {
+            self.ended = true;
+            return self.cursor.end().err().map(Err);
+        }
+        self.left -= 1;
+        let operation = self.decode();
+        self.ended = operation.is_err();
+        Some(operation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seatrial_machine::Rng;
+
+    #[test]
+    fn operations_come_back_in_order() {
+        let mut transaction = Transaction::new();
+        transaction.read(b"a").unwrap();
+        transaction.write(b"", b"").unwrap();
+        transaction.append(b"list", &[9; 300]).unwrap();
+        transaction.compare_and_set(b"b", None, b"1").unwrap();
+        transaction.compare_and_set(b"b", Some(b"1"), b"2").unwrap();
+        let operations: Vec<Operation<'_>> = transaction.operations().map(Result::unwrap).collect();
+        let expected = [
+            Operation::Read { key: b"a" },
+            Operation::Write {
+                key: b"",
+                value: b"",
+            },
+            Operation::Append {
+                key: b"list",
+                value: &[9; 300],
+            },
+            Operation::CompareAndSet {
+                key: b"b",
+                expected: None,
+                value: b"1",
+            },
+            Operation::CompareAndSet {
+                key: b"b",
+                expected: Some(b"1"),
+                value: b"2",
+            },
+        ];
+        assert_eq!(operations, expected);
+    }
+
+    #[test]
+    fn what_is_not_allowed_leaves_the_transaction_as_it_was() {
+        let mut transaction = Transaction::new();
+        transaction.read(b"a").unwrap();
+        let before = transaction.clone();
+        let key = [0; KEY_LENGTH_MAX + 1];
+        let value = vec![0; VALUE_LENGTH_MAX + 1];
+        let error = transaction.read(&key).unwrap_err();
+        assert_eq!(error, TransactionError::KeyLength(KEY_LENGTH_MAX + 1));
+        let error = transaction
+            .compare_and_set(b"a", Some(&value), b"")
+            .unwrap_err();
+        assert_eq!(error, TransactionError::ValueLength(VALUE_LENGTH_MAX + 1));
+        assert_eq!(transaction, before);
+        let mut long = Transaction::new();
+        while long.write(b"a", &value[..VALUE_LENGTH_MAX]).is_ok() {}
+        assert!(long.into_message(1, 1).len() <= MESSAGE_LENGTH_MAX);
+        for _ in 1..OPERATIONS_MAX {
+            transaction.read(b"a").unwrap();
+        }
+        assert_eq!(transaction.read(b"a"), Err(TransactionError::Operations));
+    }
+
+    /// Every operation that decodes lies within the message; errors end the iteration.
+    fn fuzz_one(request: &[u8], count: u16) {
+        let mut operations = Operations::new(request, count);
+        let mut length = HEADER_LENGTH;
+        for operation in operations.by_ref() {
+            let Ok(operation) = operation else { continue };
+            length += 3 + operation.key().len();
+            assert!(length <= request.len());
+        }
+        assert!(operations.next().is_none());
+    }
+
+    #[test]
+    fn mutated_requests_never_panic() {
+        for seed in 0..5_000 {
+            let mut rng = Rng::from_seed(seed);
+            let mut transaction = Transaction::new();
+            for _ in 0..rng.below(5) {
+                let value = vec![1; rng.index(20)];
+                transaction.append(b"k", &value).unwrap();
+                transaction.compare_and_set(b"k", None, &value).unwrap();
+            }
+            let count = transaction.operations + rng.below(2) as u16;
+            let mut message = transaction.into_message(1, 1);
+            for _ in 0..rng.below(4) {
+                let at = rng.index(message.len());
+                message[at] = *rng.pick(&[0, 1, 2, 4, 255, rng.clone().word() as u8]);
+            }
+            message.truncate(rng.index(message.len() * 2 + 1));
+            fuzz_one(&message, count);
+        }
+    }
+}
