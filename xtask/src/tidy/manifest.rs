@@ -1,0 +1,309 @@
+//! The crates' manifests: who may depend on whom, and what keeps cores pure.
+
+use super::{Finding, Tree};
+use std::collections::BTreeSet;
+
+/// The house: each crate and the crates below it that it stands on (`docs/ARCHITECTURE.md` draws the same arrows).
+/// What these stand on may be named too, and everyone may name `machine`.
+const HOUSE: [(&str, &[&str]); 12] = [
+    ("machine", &[]),
+    ("host", &["machine"]),
+    ("sim", &["machine"]),
+    ("archive", &["machine"]),
+    ("history", &["archive"]),
+    ("generator", &["history"]),
+    ("checker", &["history"]),
+    ("kv", &["archive"]),
+    ("volume", &["archive"]),
+    ("runner", &["generator", "checker", "host"]),
+    ("report", &["checker"]),
+    ("cli", &["runner", "report", "kv", "volume", "sim"]),
+];
+
+/// Crates that may run in the simulator in their own tests.
+const TESTED_IN_SIM: [&str; 4] = ["archive", "generator", "kv", "volume"];
+
+/// Crates whose code is told the time and asks for nothing: their `clippy.toml` bans the world.
+const CORES: [&str; 9] = [
+    "machine",
+    "sim",
+    "archive",
+    "history",
+    "generator",
+    "checker",
+    "kv",
+    "volume",
+    "report",
+];
+
+/// What a core must ban.
+const WORLD: [&str; 8] = [
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "std::net::TcpStream",
+    "std::net::TcpListener",
+    "std::net::UdpSocket",
+    "std::process::Command",
+    "std::fs::File",
+    "std::fs::OpenOptions",
+];
+
+/// Prefix of the names of our packages.
+const OURS: &str = "seatrial-";
+
+/// Checks all manifests of the workspace.
+pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
+    for file in &tree.files {
+        let Some(folder) = file.path.strip_suffix("/Cargo.toml") else {
+            continue;
+        };
+        let manifest = Manifest {
+            path: &file.path,
+            text: file.text.as_deref().unwrap_or_default(),
+        };
+        let name = folder.strip_prefix("crates/").unwrap_or(folder);
+        manifest.lints(findings);
+        manifest.versions(findings);
+        manifest.arrows(name, findings);
+        if CORES.contains(&name) {
+            bans(tree, folder, findings);
+        }
+    }
+}
+
+/// One `Cargo.toml`, read line by line: ours are flat.
+struct Manifest<'a> {
+    path: &'a str,
+    text: &'a str,
+}
+
+/// One line `key = value` under its `[section]`.
+struct Entry<'a> {
+    line: usize,
+    section: &'a str,
+    key: &'a str,
+    value: &'a str,
+}
+
+impl<'a> Manifest<'a> {
+    fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
+        let mut section = "";
+        self.text
+            .lines()
+            .enumerate()
+            .filter_map(move |(number, line)| {
+                let line = line.trim();
+                if let Some(name) = line.strip_prefix('[') {
+                    section = name.trim_end_matches(']').trim();
+                    // `[dependencies.name]` names a dependency as a key would.
+                    let (table, key) = section.rsplit_once('.')?;
+                    let names = table.ends_with("dependencies");
+                    return names.then_some(Entry {
+                        line: number + 1,
+                        section: table,
+                        key,
+                        value: "",
+                    });
+                }
+                let (key, value) = line.split_once('=').filter(|_| !line.starts_with('#'))?;
+                Some(Entry {
+                    line: number + 1,
+                    section,
+                    key: key.trim(),
+                    value: value.trim(),
+                })
+            })
+    }
+
+    /// Dependencies: the line, whether only tests have it, its name, and the rest of the line.
+    fn dependencies(&self) -> impl Iterator<Item = (bool, Entry<'a>)> {
+        let entries = self.entries();
+        entries.filter_map(|entry| match entry.section.rsplit('.').next()? {
+            "dependencies" | "build-dependencies" => Some((false, entry)),
+            "dev-dependencies" => Some((true, entry)),
+            _ => None,
+        })
+    }
+
+    fn lints(&self, findings: &mut Vec<Finding>) {
+        let mut entries = self.entries();
+        if !entries
+            .any(|entry| (entry.section, entry.key, entry.value) == ("lints", "workspace", "true"))
+        {
+            let what = "the workspace's lints are not on; add [lints] workspace = true";
+            findings.push(Finding::new(self.path, 0, what));
+        }
+    }
+
+    fn versions(&self, findings: &mut Vec<Finding>) {
+        for (_, entry) in self.dependencies() {
+            let shared =
+                entry.key.ends_with(".workspace") || entry.value.contains("workspace = true");
+            if !shared {
+                let name = entry.key;
+                let what = format!(
+                    "{name} has a version of its own; declare it in the workspace's Cargo.toml \
+                     and write {name}.workspace = true"
+                );
+                findings.push(Finding::new(self.path, entry.line, what));
+            }
+        }
+    }
+
+    fn arrows(&self, name: &str, findings: &mut Vec<Finding>) {
+        let known = HOUSE.iter().any(|(crate_name, _)| *crate_name == name);
+        if !known && self.path.starts_with("crates/") {
+            let what = "a crate that the house does not know; give the code to the crate that owns \
+                        it, or decide the house anew (docs/ARCHITECTURE.md, xtask/src/tidy/manifest.rs)";
+            findings.push(Finding::new(self.path, 0, what));
+            return;
+        }
+        let below = below(name);
+        for (tests_only, entry) in self.dependencies() {
+            let package = entry.key.split('.').next().unwrap_or_default();
+            let Some(other) = package.strip_prefix(OURS) else {
+                continue;
+            };
+            let simulated = tests_only && other == "sim" && TESTED_IN_SIM.contains(&name);
+            if !below.contains(other) && !simulated {
+                let allowed: Vec<&str> = below.iter().copied().collect();
+                let allowed = allowed.join(", ");
+                let what = format!(
+                    "{name} must not depend on {other} (only on: {allowed}); move the code, or pass \
+                     what it needs as a value"
+                );
+                findings.push(Finding::new(self.path, entry.line, what));
+            }
+        }
+    }
+}
+
+/// Every crate that `name` may name: all below it, and `machine`.
+fn below(name: &str) -> BTreeSet<&'static str> {
+    let mut all = BTreeSet::new();
+    let arrows = |name: &str| HOUSE.iter().find(|(from, _)| *from == name);
+    let mut open: Vec<&str> = arrows(name).map_or(&[] as &[_], |(_, to)| *to).to_vec();
+    while let Some(next) = open.pop() {
+        if all.insert(next) {
+            open.extend(arrows(next).map_or(&[] as &[_], |(_, to)| *to));
+        }
+    }
+    if !["machine", "xtask"].contains(&name) {
+        all.insert("machine");
+    }
+    all
+}
+
+/// Finds bans that a core's `clippy.toml` lacks.
+fn bans(tree: &Tree, folder: &str, findings: &mut Vec<Finding>) {
+    let path = format!("{folder}/clippy.toml");
+    let text = tree.text(&path).unwrap_or_default();
+    for world in WORLD {
+        if !text.contains(&format!("\"{world}\"")) {
+            let what = format!("a core without a ban of {world}; take the list of another core");
+            findings.push(Finding::new(&path, 0, what));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::said;
+    use super::*;
+
+    const LINTS: &str = "\n[lints]\nworkspace = true\n";
+
+    #[test]
+    fn arrows_that_turn_back_are_found() {
+        let checker = format!(
+            "[dependencies]\nseatrial-machine.workspace = true\nseatrial-archive.workspace = true\n\
+             seatrial-generator = {{ workspace = true }}\n{LINTS}"
+        );
+        let found = said(check, &[("crates/runner/Cargo.toml", &checker)]);
+        assert_eq!(found, [""; 0]);
+        let found = said(check_arrows, &[("crates/checker/Cargo.toml", &checker)]);
+        let expected = "crates/checker/Cargo.toml:4: checker must not depend on generator (only on: \
+                        archive, history, machine); move the code, or pass what it needs as a value";
+        assert_eq!(found, [expected]);
+    }
+
+    /// Without the bans of `clippy.toml`, which these trees do not have.
+    fn check_arrows(tree: &Tree, findings: &mut Vec<Finding>) {
+        check(tree, findings);
+        findings.retain(|finding| !finding.file.ends_with("clippy.toml"));
+    }
+
+    #[test]
+    fn the_simulator_is_for_the_tests_of_four_crates() {
+        let manifest = |section| format!("[{section}]\nseatrial-sim.workspace = true\n{LINTS}");
+        let count = |name: &str, section| {
+            let path = format!("crates/{name}/Cargo.toml");
+            said(check_arrows, &[(&path, &manifest(section))]).len()
+        };
+        assert_eq!(count("kv", "dev-dependencies"), 0);
+        assert_eq!(count("kv", "dependencies"), 1);
+        assert_eq!(count("kv", "target.'cfg(unix)'.dependencies"), 1);
+        assert_eq!(count("history", "dev-dependencies"), 1);
+        assert_eq!(count("cli", "dependencies"), 0);
+    }
+
+    #[test]
+    fn a_dependency_as_a_section_is_seen() {
+        let manifest = format!("[dependencies.seatrial-kv]\nworkspace = true\n{LINTS}");
+        let found = said(check_arrows, &[("crates/runner/Cargo.toml", &manifest)]);
+        assert!(
+            found
+                .iter()
+                .any(|line| line.contains("runner must not depend on kv")),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn missing_lints_own_versions_and_unknown_crates_are_found() {
+        let found = said(
+            check,
+            &[("crates/host/Cargo.toml", "[dependencies]\nserde = \"1\"\n")],
+        );
+        let expected = [
+            "crates/host/Cargo.toml: the workspace's lints are not on; add [lints] workspace = true",
+            "crates/host/Cargo.toml:2: serde has a version of its own; declare it in the workspace's \
+             Cargo.toml and write serde.workspace = true",
+        ];
+        assert_eq!(found, expected);
+        let found = said(check, &[("crates/util/Cargo.toml", LINTS)]);
+        assert!(
+            found[0].contains("a crate that the house does not know"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_core_that_may_ask_for_the_time_is_found() {
+        let bans = format!(
+            "\"{}\"",
+            WORLD[1..].join(
+                "\"
+\""
+            )
+        );
+        let files = [
+            ("crates/sim/Cargo.toml", LINTS),
+            ("crates/sim/clippy.toml", bans.as_str()),
+        ];
+        let expected = "crates/sim/clippy.toml: a core without a ban of std::time::Instant; take the \
+                        list of another core";
+        assert_eq!(said(check, &files), [expected]);
+    }
+
+    #[test]
+    fn the_house_has_no_way_back() {
+        for (name, _) in HOUSE {
+            assert!(!below(name).contains(name), "{name} stands on itself");
+        }
+        assert_eq!(
+            below("report").into_iter().collect::<Vec<_>>(),
+            ["archive", "checker", "history", "machine"]
+        );
+    }
+}
