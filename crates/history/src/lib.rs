@@ -1,6 +1,7 @@
 //! Operations, histories, the test file, and folds over them.
 
 mod history;
+pub mod import;
 mod op;
 mod symbol;
 mod value;

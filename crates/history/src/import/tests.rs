@@ -1,0 +1,391 @@
+#![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
+
+use super::*;
+use crate::{Key, Mop, Observed, OpType, Process, Symbol, Value};
+use expect_test::{Expect, expect};
+use seatrial_machine::Rng;
+use std::fmt::Write as _;
+
+fn edn(text: &str) -> Result<History, ImportError> {
+    read("a.edn", text.as_bytes(), Format::Edn, Options::default())
+}
+
+/// Prints the operations of `text`, or the error, one per line.
+fn check(text: &str, format: Format, options: Options, expected: &Expect) {
+    let actual = match read("a.edn", text.as_bytes(), format, options) {
+        Ok(history) => history.iter().fold(String::new(), |mut text, op| {
+            writeln!(text, "{op}").unwrap();
+            text
+        }),
+        Err(error) => format!("{error}\n"),
+    };
+    expected.assert_eq(&actual);
+}
+
+fn plain(text: &str, expected: &Expect) {
+    check(text, Format::Edn, Options::default(), expected);
+}
+
+#[test]
+fn maps_one_after_another() {
+    plain(
+        "{:index 4, :time 17, :process 0, :type :invoke, :f :read, :value nil}\n\
+         ; a comment\n\
+         {:index 9 :time 20 :process :nemesis :type :info :f :kill :value {:n1 :killed}}\n\
+         {:type :ok #_ {:x [1 2]} :f :read, :process 0, :index 10, :time 21, :value 3 :error [:a \"b\\n\"]}",
+        &expect![[r#"
+            {:index 4, :time 17, :type :invoke, :process 0, :f :read, :value nil}
+            {:index 9, :time 20, :type :info, :process :nemesis, :f :kill, :value {:n1 :killed}}
+            {:index 10, :time 21, :type :ok, :process 0, :f :read, :value 3, :error [:a "b\n"]}
+        "#]],
+    );
+}
+
+#[test]
+fn a_vector_of_records_without_indices() {
+    plain(
+        "[#jepsen.history.Op{:process 1, :type :invoke, :f :cas, :value [1 2]}\n\
+         #jepsen.history.Op {:process 1, :type :ok, :f :cas, :value [1 2]}] ; done",
+        &expect![[r"
+            {:index 0, :time -1, :type :invoke, :process 1, :f :cas, :value [1 2]}
+            {:index 1, :time -1, :type :ok, :process 1, :f :cas, :value [1 2]}
+        "]],
+    );
+    let history = edn("({:process 1 :type :ok :f :cas :value [1 2]})").unwrap();
+    assert_eq!(history.ops()[0].value, Value::Cas(1, 2));
+}
+
+#[test]
+fn transactions_are_recognised() {
+    let text = "{:process 1 :type :ok :f :txn :value [[:append 5 1] [:r :x [1 2]] [:r \"y\" nil] \
+                [:w 3 4] [:r 3 4] [:r 7 []]]}";
+    let history = edn(text).unwrap();
+    let key = |name: &'static str| Key::Word(Symbol::new(name));
+    let read = |key, observed| Mop::Read { key, observed };
+    let expected = [
+        Mop::Append {
+            key: Key::Int(5),
+            element: 1,
+        },
+        read(key("x"), Observed::List([1, 2].into())),
+        read(Key::Text("y".into()), Observed::Nil),
+        Mop::Write {
+            key: Key::Int(3),
+            value: 4,
+        },
+        read(Key::Int(3), Observed::Register(4)),
+        read(Key::Int(7), Observed::List([].into())),
+    ];
+    assert_eq!(history.ops()[0].value.as_txn().unwrap(), expected);
+    let empty = edn("{:process 1 :type :ok :f :txn :value []}").unwrap();
+    assert_eq!(empty.ops()[0].value, Value::Txn([].into()));
+    let other = edn("{:process 1 :type :ok :f :txn :value [[:inc 5 1]]}").unwrap();
+    assert!(matches!(other.ops()[0].value, Value::List(_)));
+    let nemesis = edn("{:process :nemesis :type :info :f :x :value [[:r 5 1]]}").unwrap();
+    assert!(matches!(nemesis.ops()[0].value, Value::List(_)));
+}
+
+#[test]
+fn tuples_are_keyed_only_when_told() {
+    let text = "{:process 1 :type :invoke :f :cas :value [7 [1 2]]}\
+                {:process 1 :type :invoke :f :write :value [7 3]}\
+                {:process 1 :type :invoke :f :read :value [:k nil]}\
+                {:process 1 :type :invoke :f :read :value nil}";
+    let values = |options| {
+        let history = read("a", text.as_bytes(), Format::Edn, options).unwrap();
+        history
+            .iter()
+            .map(|op| op.value.clone())
+            .collect::<Vec<_>>()
+    };
+    let keyed = values(Options { keyed: true });
+    assert_eq!(keyed[0], Value::Keyed(Key::Int(7), Value::Cas(1, 2).into()));
+    assert_eq!(keyed[1], Value::Keyed(Key::Int(7), Value::Int(3).into()));
+    let key = Key::Word(Symbol::new("k"));
+    assert_eq!(keyed[2], Value::Keyed(key, Value::Nil.into()));
+    assert_eq!(keyed[3], Value::Nil);
+    let plain = values(Options::default());
+    assert!(matches!(plain[0], Value::List(_)));
+    assert_eq!(plain[1].to_string(), "[7 3]");
+}
+
+#[test]
+fn every_kind_of_form_is_read() {
+    plain(
+        "{:process 1 :type :ok :f :read :value [1 -2 +3 4N 0x1F 1.5 -2e3 7M 1/3 99999999999999999999 \
+         \\a \\newline \\u0041 \"\\u00e9\\101\\t\" true false sym :ns/key #{1 2} {:a {}} () [] \
+         #inst \"2026-01-01\" ##Inf #\"re\" ^:meta [x] #_ #_ 1 2 nil]}",
+        &expect![[r#"
+            {:index 0, :time -1, :type :ok, :process 1, :f :read, :value [1 -2 3 4 31 1.5 -2000.0 7.0 "1/3" "99999999999999999999" "a" "\n" "A" "éA\t" true false :sym :ns/key #{1 2} {:a {}} [] [] "2026-01-01" inf "re" [:x] nil]}
+        "#]],
+    );
+}
+
+#[test]
+fn porcupine_logs() {
+    let log = "INFO  jepsen.util - 3\t:invoke\t:cas\t[1 2]\n\
+               INFO  jepsen.core - something else\n\
+               INFO  jepsen.util - :nemesis   :info  :start   nil\n\
+               INFO  jepsen.util - 3   :info     :cas    :timed-out\n";
+    check(
+        log,
+        Format::Porcupine,
+        Options::default(),
+        &expect![[r"
+            {:index 0, :time -1, :type :invoke, :process 3, :f :cas, :value [1 2]}
+            {:index 1, :time -1, :type :info, :process :nemesis, :f :start, :value nil}
+            {:index 2, :time -1, :type :info, :process 3, :f :cas, :value :timed-out}
+        "]],
+    );
+    check(
+        "{:process 0, :type :ok, :f :get, :key \"7\", :value \"\"}\n",
+        Format::Porcupine,
+        Options::default(),
+        &expect![[r#"
+            {:index 0, :time -1, :type :ok, :process 0, :f :get, :value ["7" ""]}
+        "#]],
+    );
+    check(
+        "INFO  jepsen.util - 3 :invoke :read nil\nINFO  jepsen.util - 3 :done :read nil\n",
+        Format::Porcupine,
+        Options::default(),
+        &expect![[r"
+            a.edn:2:23: :type is none of :invoke, :ok, :fail, :info
+        "]],
+    );
+}
+
+#[test]
+fn formats_are_detected() {
+    let cases: [(&str, &str, Option<Format>); 12] = [
+        ("x", "  ; hello\n[{:type :ok", Some(Format::Edn)),
+        ("x", "({:type :ok", Some(Format::Edn)),
+        ("x", "#jepsen.history.Op{:type :ok", Some(Format::Edn)),
+        (
+            "x",
+            "{:process 0, :f :get, :key \"7\", :value nil}",
+            Some(Format::Porcupine),
+        ),
+        ("x", "{:process 0, :f :get, :keys 7}", Some(Format::Edn)),
+        (
+            "x.log",
+            "INFO  jepsen.util - 0\t:invoke",
+            Some(Format::Porcupine),
+        ),
+        ("x", "[{\"type\": \"ok\"}]", None),
+        ("x.json", "{\"type\": \"ok\"}", None),
+        ("x.edn", "", Some(Format::Edn)),
+        ("x.txt", "r(1,2,3,4)", None),
+        ("x", "\u{0}\u{1}", None),
+        ("x", "", None),
+    ];
+    for (name, text, expected) in cases {
+        assert_eq!(detect(name, text.as_bytes()), expected, "{name} {text}");
+    }
+    assert_eq!(detect("x", &[0xff, 0xfe]), None);
+    for format in Format::ALL {
+        assert_eq!(Format::by_name(format.name()), Some(format));
+    }
+    assert_eq!(Format::by_name("csv"), None);
+}
+
+#[test]
+fn errors_name_the_place() {
+    let cases = [
+        "",
+        "[",
+        "[{:process 0",
+        "{:process 0 :type :ok :f :read :value }",
+        "{:process 0 :type :ok :f :read :value 1}\n  {:process 0 :type :yes :f :read}",
+        "{:process 0 :type :ok :f :read :value \"abc}",
+        "{:process 0 :type :ok}",
+        "{:process -1 :type :ok :f :read}",
+        "{:process nil :type :ok :f :read}",
+        "{:process 0 :type :ok :f :read :value 12x}",
+        "{:process 0 :type :ok :f :read :value \"\\q\"}",
+        "{:process 0 :type :ok :f :read :value \"\\ud800\\u0041\"}",
+        "[{:process 0 :type :ok :f :read}] x",
+        "[{:process 0 :type :ok :f :read})",
+        "{:process 0 :type :ok :f :read :index 3} {:process 0 :type :ok :f :read :index 3}",
+        "{:process 0 :type :ok :f :read :index 3} {:process 0 :type :ok :f :read}",
+        "{:process 0 :type :ok :f :read :value {1}}",
+        "{\"process\" 0}",
+        "é 1",
+        "{:process 0 :type :ok :f :read :time :noon}",
+    ];
+    let mut actual = String::new();
+    for text in cases {
+        writeln!(actual, "{}", edn(text).unwrap_err()).unwrap();
+    }
+    expect![[r#"
+        a.edn:1:1: no operation found
+        a.edn:1:1: this bracket is never closed
+        a.edn:1:2: this bracket is never closed
+        a.edn:1:32: :value has no value
+        a.edn:2:21: :type is none of :invoke, :ok, :fail, :info
+        a.edn:1:39: this string is never closed
+        a.edn:1:1: this operation has no :f
+        a.edn:1:11: process -1 is negative
+        a.edn:1:11: :process is neither a number nor a name
+        a.edn:1:39: bad number `12x`
+        a.edn:1:40: unknown escape `\q`
+        a.edn:1:40: half of a surrogate pair
+        a.edn:1:35: something follows the history's closing bracket
+        a.edn:1:33: an operation (a map) is expected
+        a.edn:1:42: index 3 follows index 3
+        a.edn:1:42: this operation has no :index, those before it have one
+        a.edn:1:39: this map has a key without a value
+        a.edn:1:2: an operation's fields are keywords
+        a.edn:1:1: an operation (a map) is expected
+        a.edn:1:38: :time is not a number
+    "#]]
+    .assert_eq(&actual);
+    let error = read("b.edn", b"{:a \xff}", Format::Edn, Options::default()).unwrap_err();
+    assert_eq!(error.to_string(), "b.edn:1:5: not UTF-8 text");
+}
+
+#[test]
+fn nesting_has_a_bound() {
+    for open in ["[", "{:a ", "#{", "#_ ", "#tag ", "^", "(", "^{:a ", "#_#_"] {
+        let text = format!(
+            "{{:process 0 :type :ok :f :read :value {}",
+            open.repeat(1_000_000)
+        );
+        let error = edn(&text).unwrap_err();
+        assert!(error.problem.contains("nesting"), "{open}: {error}");
+    }
+}
+
+#[test]
+fn what_is_printed_is_read_back() {
+    let mut rng = Rng::from_seed(5);
+    for _ in 0..500 {
+        let op = random_operation(&mut rng);
+        let text = op.to_string();
+        let history = edn(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(history.ops(), [op], "{text}");
+    }
+}
+
+/// An operation whose printed form says everything about it.
+fn random_operation(rng: &mut Rng) -> Op {
+    let process = Process::Client(rng.below(9));
+    let key = |rng: &mut Rng| match rng.below(3) {
+        0 => Key::Int(rng.word().cast_signed()),
+        1 => Key::Word(Symbol::new("x")),
+        _ => Key::Text("a \"b\" \\ \n é".into()),
+    };
+    let int = |rng: &mut Rng| rng.word().cast_signed() >> rng.below(64);
+    let mut mops = Vec::new();
+    for _ in 0..=rng.below(4) {
+        mops.push(match rng.below(4) {
+            0 => Mop::Append {
+                key: key(rng),
+                element: int(rng),
+            },
+            1 => Mop::Write {
+                key: key(rng),
+                value: int(rng),
+            },
+            2 => Mop::Read {
+                key: key(rng),
+                observed: Observed::Nil,
+            },
+            _ => Mop::Read {
+                key: key(rng),
+                observed: Observed::List((0..rng.below(5)).map(|_| int(rng)).collect()),
+            },
+        });
+    }
+    let (f, value) = match rng.below(5) {
+        0 => ("read", Value::Nil),
+        1 => ("write", Value::Int(int(rng))),
+        2 => ("cas", Value::Cas(int(rng), int(rng))),
+        3 => (
+            "write",
+            Value::Map([(Value::Bool(true), Value::Float(0.25))].into()),
+        ),
+        _ => ("txn", Value::Txn(mops.into())),
+    };
+    let kinds = [OpType::Invoke, OpType::Ok, OpType::Fail, OpType::Info];
+    let mut op = Op::invoke(process, f, value);
+    op.kind = *rng.pick(&kinds);
+    op.index = rng.below(1 << 40);
+    op.time = int(rng);
+    if rng.chance(0.3) {
+        op = op.with("error", Value::Set([Value::text("oh"), Value::Nil].into()));
+    }
+    op
+}
+
+/// Reads arbitrary bytes in every way; must neither panic nor hang.
+fn fuzz_one(bytes: &[u8]) {
+    if let Some(format) = detect("a.edn", bytes) {
+        let _ = read("a", bytes, format, Options::default());
+    }
+    for format in Format::ALL {
+        if let Err(error) = read("a", bytes, format, Options { keyed: true }) {
+            assert!(error.line >= 1 && error.column >= 1);
+        }
+    }
+}
+
+#[test]
+fn damaged_text_gives_errors() {
+    let seeds = [
+        "[{:process 4, :type :invoke, :f :write, :value 2} ; x\n {:process :n, :type :ok, :f :txn, \
+         :value [[:append 1 2] [:r \"x\" [1 2 3]] [:r 1 nil]] :error #{\\a \"\\u00e9\\n\" 1.5e3 #_ x}}]",
+        "INFO  jepsen.util - 3\t:invoke\t:cas\t[1 2]\nINFO  jepsen.util - :nemesis\t:info\t:start\tnil\n",
+        "{:process 0, :type :ok, :f :get, :key \"7\", :value \"\"}\n#jepsen.history.Op{:process 0 :f :x \
+         :type :ok :time 12 :index 3 :v [##NaN 12N 3/4 ^{:a 1} (b) {:c {}}]}",
+    ];
+    let tokens = [
+        "[",
+        "]",
+        "{",
+        "}",
+        "(",
+        ")",
+        "\"",
+        "\\",
+        "#",
+        "#_",
+        "#{",
+        "^",
+        ":",
+        ";",
+        "\n",
+        "é",
+        "nil",
+        "-",
+        "0x",
+        "##",
+        ":value",
+        "\\u12",
+        "99999999999999999999",
+        "1e999",
+        " ",
+    ];
+    let mut rng = Rng::from_seed(11);
+    for round in 0..12_000 {
+        let mut bytes = seeds[round % seeds.len()].as_bytes().to_vec();
+        for _ in 0..=rng.below(6) {
+            let at = rng.index(bytes.len() + 1);
+            match rng.below(4) {
+                0 => bytes.truncate(at.max(1)),
+                1 if at < bytes.len() => bytes[at] = rng.word() as u8,
+                2 => {
+                    let end = (at + rng.index(20)).min(bytes.len());
+                    bytes.drain(at..end);
+                }
+                _ => {
+                    let token = rng.pick(&tokens).bytes();
+                    bytes.splice(at..at, token);
+                }
+            }
+        }
+        fuzz_one(&bytes);
+        let noise: Vec<u8> = (0..rng.index(64)).map(|_| rng.word() as u8).collect();
+        fuzz_one(&noise);
+    }
+}
