@@ -1,0 +1,502 @@
+//! What a generator may look at: the time, who is free, who is who.
+
+use seatrial_history::{Op, OpType, Process, Symbol, Value};
+use seatrial_machine::Time;
+use std::fmt;
+
+use crate::Next;
+
+/// Most client threads of one test.
+pub const THREADS_MAX: u32 = 10_000;
+
+/// Bits of one word of a thread set.
+const WORD: usize = 64;
+
+/// A worker of the test: a client thread, counted from 0, or the nemesis. A thread lives as long as the test; the
+/// process that it runs is replaced when it crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Thread(pub u32);
+
+impl Thread {
+    /// The worker that breaks things. Sorts behind all clients.
+    pub const NEMESIS: Thread = Thread(u32::MAX);
+
+    /// Does this thread run clients?
+    pub const fn is_client(self) -> bool {
+        self.0 != u32::MAX
+    }
+}
+
+impl fmt::Display for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_client() {
+            self.0.fmt(f)
+        } else {
+            f.write_str("nemesis")
+        }
+    }
+}
+
+/// Mixes a word well (the finalizer of splitmix64).
+const fn mixed(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// A fixed set of threads as bits. Only the words between the first and the last member are kept, so that a set of one
+/// thread among 10,000 costs one word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadSet {
+    /// Index of the first kept word in the bits of the whole test.
+    first: usize,
+    words: Box<[u64]>,
+    /// Members.
+    count: u32,
+    /// Names the content; equal content, equal fingerprint.
+    fingerprint: u64,
+}
+
+impl ThreadSet {
+    /// The set with these slots (clients by number, then the nemesis), which must rise.
+    pub(crate) fn from_slots(slots: impl IntoIterator<Item = usize>) -> ThreadSet {
+        let (mut first, mut words) = (0, Vec::new());
+        for slot in slots {
+            if words.is_empty() {
+                first = slot / WORD;
+            }
+            let index = slot / WORD - first;
+            if words.len() <= index {
+                words.resize(index + 1, 0);
+            }
+            words[index] |= 1_u64 << (slot % WORD);
+        }
+        ThreadSet::from_words(first, words)
+    }
+
+    fn from_words(first: usize, words: Vec<u64>) -> ThreadSet {
+        let count = words.iter().map(|word| word.count_ones()).sum();
+        let fingerprint = words.iter().fold(mixed(first as u64 + 1), |sum, &word| {
+            mixed(sum ^ word).wrapping_add(sum)
+        });
+        ThreadSet {
+            first,
+            words: words.into(),
+            count,
+            fingerprint,
+        }
+    }
+
+    /// The word at `index` of the whole test's bits.
+    fn word(&self, index: usize) -> u64 {
+        index
+            .checked_sub(self.first)
+            .and_then(|index| self.words.get(index))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// Number of members.
+    pub const fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Has it no members?
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(crate) fn contains_slot(&self, slot: usize) -> bool {
+        self.word(slot / WORD) & (1 << (slot % WORD)) != 0
+    }
+
+    pub(crate) fn slots(&self) -> impl Iterator<Item = usize> {
+        let words = self.words.iter().zip(self.first..);
+        words.flat_map(|(&word, index)| bits(word).map(move |bit| index * WORD + bit))
+    }
+}
+
+/// The positions of the bits that are set, lowest first.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros() as usize;
+        word &= word.checked_sub(1)?;
+        Some(bit)
+    })
+}
+
+/// The truth about the threads of one test, owned by the interpreter; generators see it through a [`Context`].
+#[derive(Debug)]
+pub struct Threads {
+    /// Client threads; the nemesis has the slot behind them.
+    concurrency: u32,
+    /// One bit per slot.
+    free: Box<[u64]>,
+    /// The process that each client thread runs now.
+    processes: Box<[u64]>,
+    everyone: ThreadSet,
+    /// How often a process was replaced: whoever counts processes looks again only when this moved.
+    retired: u64,
+    /// Decides which free thread is offered; replaced by [`Threads::draw`].
+    word: u64,
+}
+
+impl Threads {
+    /// `concurrency` client threads (at most [`THREADS_MAX`]) and the nemesis, all free; thread `n` runs process `n`.
+    pub fn new(concurrency: u32) -> Threads {
+        assert!(
+            concurrency <= THREADS_MAX,
+            "{concurrency} threads, the most is {THREADS_MAX}"
+        );
+        let slots = concurrency as usize + 1;
+        let everyone = ThreadSet::from_slots(0..slots);
+        Threads {
+            concurrency,
+            free: everyone.words.clone(),
+            processes: (0..u64::from(concurrency)).collect(),
+            everyone,
+            retired: 0,
+            word: 0,
+        }
+    }
+
+    /// Client threads.
+    pub const fn concurrency(&self) -> u32 {
+        self.concurrency
+    }
+
+    /// All threads as a generator may see them at this time.
+    pub fn context(&self, time: Time) -> Context<'_> {
+        Context {
+            time,
+            threads: self,
+            set: &self.everyone,
+        }
+    }
+
+    /// The slot of a thread of this test.
+    fn slot(&self, thread: Thread) -> Option<usize> {
+        if thread.0 < self.concurrency {
+            Some(thread.0 as usize)
+        } else {
+            (thread == Thread::NEMESIS).then_some(self.concurrency as usize)
+        }
+    }
+
+    fn thread(&self, slot: usize) -> Thread {
+        if slot < self.concurrency as usize {
+            Thread(slot as u32)
+        } else {
+            Thread::NEMESIS
+        }
+    }
+
+    /// The slot as a dense index: clients by number, then the nemesis. `None` for a thread of no test.
+    pub(crate) fn index_of(&self, thread: Thread) -> Option<usize> {
+        self.slot(thread)
+    }
+
+    /// The thread begins an operation. A thread that this test does not have is ignored, as in all that follows.
+    pub fn occupy(&mut self, thread: Thread) {
+        if let Some(slot) = self.slot(thread) {
+            self.free[slot / WORD] &= !(1 << (slot % WORD));
+        }
+    }
+
+    /// The thread's operation is over.
+    pub fn release(&mut self, thread: Thread) {
+        if let Some(slot) = self.slot(thread) {
+            self.free[slot / WORD] |= 1 << (slot % WORD);
+        }
+    }
+
+    /// The thread's process crashed: it goes on as process + concurrency. The nemesis stays who it is.
+    pub fn retire(&mut self, thread: Thread) {
+        if let Some(process) = self.processes.get_mut(thread.0 as usize) {
+            *process += u64::from(self.concurrency);
+            self.retired += 1;
+        }
+    }
+
+    /// Sets the random word that decides which free thread [`Context::some_free_thread`] answers.
+    pub fn draw(&mut self, word: u64) {
+        self.word = word;
+    }
+
+    /// The process that this thread runs.
+    pub fn process_of(&self, thread: Thread) -> Process {
+        match self.processes.get(thread.0 as usize) {
+            Some(&process) => Process::Client(process),
+            None => Process::NEMESIS,
+        }
+    }
+
+    /// The thread that runs this process, or ran it before it crashed; `None` for a process of no thread.
+    pub fn thread_of(&self, process: Process) -> Option<Thread> {
+        match process {
+            Process::Client(number) => {
+                let thread = number.checked_rem(u64::from(self.concurrency))?;
+                Some(Thread(thread as u32))
+            }
+            Process::NEMESIS => Some(Thread::NEMESIS),
+            Process::Named(_) => None,
+        }
+    }
+
+    /// Busy threads, the nemesis among them.
+    pub(crate) fn busy_count(&self) -> usize {
+        let free: u32 = self.free.iter().map(|word| word.count_ones()).sum();
+        self.everyone.len() - free as usize
+    }
+}
+
+/// What a generator sees: the time, and the threads that it may use. Copying is free; restricting it to fewer threads
+/// costs nothing once the [`ThreadFilter`] is compiled.
+///
+/// In [`Generator::update`](crate::Generator::update) the context shows the state after the event: the thread is busy
+/// after an invocation and free after a completion, and still runs the process of the event.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    time: Time,
+    threads: &'a Threads,
+    set: &'a ThreadSet,
+}
+
+impl<'a> Context<'a> {
+    /// Now.
+    pub const fn time(&self) -> Time {
+        self.time
+    }
+
+    /// The same at another time.
+    #[must_use]
+    pub const fn at(self, time: Time) -> Context<'a> {
+        Context { time, ..self }
+    }
+
+    /// The same with none but the threads of `set`, which must be a subset of this context's threads.
+    pub(crate) const fn restricted(self, set: &'a ThreadSet) -> Context<'a> {
+        Context { set, ..self }
+    }
+
+    /// Client threads of the whole test.
+    pub const fn concurrency(&self) -> u32 {
+        self.threads.concurrency
+    }
+
+    /// All threads of this context, clients by number, then the nemesis.
+    pub fn threads(&self) -> impl Iterator<Item = Thread> {
+        let threads = self.threads;
+        self.set.slots().map(|slot| threads.thread(slot))
+    }
+
+    /// The free threads of this context, in the same order.
+    pub fn free_threads(&self) -> impl Iterator<Item = Thread> {
+        let threads = self.threads;
+        self.free_words().flat_map(move |(index, word)| {
+            bits(word).map(move |bit| threads.thread(index * WORD + bit))
+        })
+    }
+
+    /// The words of free threads that are not empty.
+    fn free_words(&self) -> impl Iterator<Item = (usize, u64)> {
+        let set = self
+            .set
+            .words
+            .iter()
+            .zip(self.threads.free[self.set.first..].iter());
+        set.zip(self.set.first..)
+            .map(|((&set, &free), index)| (index, set & free))
+    }
+
+    /// Number of threads of this context.
+    pub const fn thread_count(&self) -> usize {
+        self.set.len()
+    }
+
+    /// Number of free threads.
+    pub fn free_count(&self) -> usize {
+        self.free_words()
+            .map(|(_, word)| word.count_ones() as usize)
+            .sum()
+    }
+
+    /// Is at least one thread free?
+    pub fn any_free(&self) -> bool {
+        self.free_words().any(|(_, word)| word != 0)
+    }
+
+    /// Is every thread free?
+    pub fn all_free(&self) -> bool {
+        let mut pairs = self
+            .set
+            .words
+            .iter()
+            .zip(self.threads.free[self.set.first..].iter());
+        pairs.all(|(&set, &free)| set & !free == 0)
+    }
+
+    /// Is this thread one of this context's?
+    pub fn contains(&self, thread: Thread) -> bool {
+        self.threads
+            .slot(thread)
+            .is_some_and(|slot| self.set.contains_slot(slot))
+    }
+
+    /// Is this thread one of this context's, and free?
+    pub fn is_free(&self, thread: Thread) -> bool {
+        self.threads.slot(thread).is_some_and(|slot| {
+            let bit = 1 << (slot % WORD);
+            self.set.word(slot / WORD) & self.threads.free[slot / WORD] & bit != 0
+        })
+    }
+
+    /// One of the free threads, each as likely as any other; the same one as long as neither the free threads nor the
+    /// interpreter's random word change.
+    pub fn some_free_thread(&self) -> Option<Thread> {
+        let words = self.set.words.len();
+        // Rejection is uniform too, and does not look at all the words of a large test.
+        let mut word = self.threads.word;
+        for _ in 0..if words > 4 { 8 } else { 0 } {
+            word = mixed(word.wrapping_add(0x9e37_79b9_7f4a_7c15));
+            let slot = self.set.first * WORD + scaled(word, words * WORD);
+            let thread = self.threads.thread(slot);
+            if slot <= self.threads.concurrency as usize && self.is_free(thread) {
+                return Some(thread);
+            }
+        }
+        let free = self.free_count();
+        let mut rank = scaled(word, free);
+        for (index, word) in self.free_words() {
+            let count = word.count_ones() as usize;
+            if rank < count {
+                let bit = bits(word).nth(rank)?;
+                return Some(self.threads.thread(index * WORD + bit));
+            }
+            rank -= count;
+        }
+        None
+    }
+
+    /// The process of [`Context::some_free_thread`].
+    pub fn some_free_process(&self) -> Option<Process> {
+        self.some_free_thread()
+            .map(|thread| self.process_of(thread))
+    }
+
+    /// The process that this thread runs.
+    pub fn process_of(&self, thread: Thread) -> Process {
+        self.threads.process_of(thread)
+    }
+
+    /// The thread that runs this process, or ran it before it crashed.
+    pub fn thread_of(&self, process: Process) -> Option<Thread> {
+        self.threads.thread_of(process)
+    }
+
+    /// A dense number for a thread of the whole test, from 0: clients by number, then the nemesis.
+    pub(crate) fn index_of(&self, thread: Thread) -> Option<usize> {
+        self.threads.slot(thread)
+    }
+
+    /// The thread with such a number.
+    pub(crate) fn thread_at(&self, index: usize) -> Thread {
+        self.threads.thread(index)
+    }
+
+    /// The dense number of the thread of a process.
+    pub(crate) fn index_of_process(&self, process: Process) -> Option<usize> {
+        self.index_of(self.thread_of(process)?)
+    }
+
+    /// Names the set of threads of this context: whoever compiled something for it compares this.
+    pub(crate) const fn fingerprint(&self) -> u64 {
+        self.set.fingerprint
+    }
+
+    /// Moves whenever a process was replaced.
+    pub(crate) const fn retired(&self) -> u64 {
+        self.threads.retired
+    }
+
+    /// The operation `f` of `value` by some free process, now; [`Next::Pending`] while no thread is free. For
+    /// generators that end in operations.
+    pub fn operation(&self, f: Symbol, value: Value) -> Next {
+        match self.some_free_process() {
+            Some(process) => Next::Op(self.operation_by(process, f, value)),
+            None => Next::Pending,
+        }
+    }
+
+    /// The operation `f` of `value` by this process, now. What the nemesis does is an `info`, what clients do an
+    /// `invoke`.
+    pub fn operation_by(&self, process: Process, f: Symbol, value: Value) -> Op {
+        let begins = if process.is_client() {
+            OpType::Invoke
+        } else {
+            OpType::Info
+        };
+        Op {
+            time: i64::try_from(self.time.nanoseconds()).unwrap_or(i64::MAX),
+            kind: begins,
+            ..Op::invoke(process, f, value)
+        }
+    }
+}
+
+/// `word` as a number below `bound`, uniform when the word is.
+fn scaled(word: u64, bound: usize) -> usize {
+    ((u128::from(word) * bound as u128) >> WORD) as usize
+}
+
+/// Which threads a [`ThreadFilter`] lets through.
+type Rule = Box<dyn Fn(Thread) -> bool + Send>;
+
+/// A rule about threads, compiled into a set of bits the first time it is used, and again only when the context that
+/// it narrows has other threads.
+pub struct ThreadFilter {
+    rule: Rule,
+    /// The fingerprint of the context and the threads of it that pass.
+    compiled: Option<(u64, ThreadSet)>,
+}
+
+impl ThreadFilter {
+    /// Lets threads through that satisfy `rule`, which must answer the same for the same thread.
+    pub fn new(rule: impl Fn(Thread) -> bool + Send + 'static) -> ThreadFilter {
+        ThreadFilter {
+            rule: Box::new(rule),
+            compiled: None,
+        }
+    }
+
+    /// `context` with none but the threads that pass.
+    pub fn apply<'c>(&'c mut self, context: &Context<'c>) -> Context<'c> {
+        let fingerprint = context.fingerprint();
+        if self
+            .compiled
+            .as_ref()
+            .is_none_or(|(known, _)| *known != fingerprint)
+        {
+            let passing = context.threads().filter(|&thread| (self.rule)(thread));
+            let slots = passing.filter_map(|thread| context.index_of(thread));
+            self.compiled = Some((fingerprint, ThreadSet::from_slots(slots)));
+        }
+        match &self.compiled {
+            Some((_, set)) => context.restricted(set),
+            None => *context,
+        }
+    }
+
+    /// Does this thread pass?
+    pub fn passes(&self, thread: Thread) -> bool {
+        (self.rule)(thread)
+    }
+}
+
+impl fmt::Debug for ThreadFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadFilter")
+            .field("compiled", &self.compiled)
+            .finish_non_exhaustive()
+    }
+}

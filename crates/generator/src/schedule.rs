@@ -1,0 +1,354 @@
+//! Combinators that say when, and how often.
+
+use seatrial_history::Op;
+use seatrial_machine::{Rng, Time};
+use std::time::Duration;
+
+use crate::generator::{not_before, time_of};
+use crate::{Context, Generator, Next, Tree};
+
+/// See [`Generator::limit`].
+#[derive(Clone, Debug)]
+pub struct Limit<G> {
+    remaining: u64,
+    generator: G,
+}
+
+impl<G: Generator> Limit<G> {
+    pub(crate) fn new(remaining: u64, generator: G) -> Limit<G> {
+        Limit {
+            remaining,
+            generator,
+        }
+    }
+}
+
+impl<G: Generator> Generator for Limit<G> {
+    fn next(&mut self, context: &Context) -> Next {
+        if self.remaining == 0 {
+            return Next::Exhausted;
+        }
+        self.generator.next(context)
+    }
+
+    fn commit(&mut self) {
+        self.remaining -= 1;
+        self.generator.commit();
+    }
+
+    fn update(&mut self, context: &Context, event: &Op) {
+        self.generator.update(context, event);
+    }
+
+    fn tree(&self) -> Tree {
+        Tree::around(format!("limit, {} more", self.remaining), &self.generator)
+    }
+}
+
+/// See [`Generator::repeat`].
+#[derive(Clone, Debug)]
+pub struct Repeat<G> {
+    /// `None` is for ever.
+    remaining: Option<u64>,
+    generator: G,
+}
+
+impl<G: Generator> Repeat<G> {
+    pub(crate) fn new(remaining: Option<u64>, generator: G) -> Repeat<G> {
+        Repeat {
+            remaining,
+            generator,
+        }
+    }
+}
+
+impl<G: Generator> Generator for Repeat<G> {
+    fn next(&mut self, context: &Context) -> Next {
+        if self.remaining == Some(0) {
+            return Next::Exhausted;
+        }
+        self.generator.next(context)
+    }
+
+    fn commit(&mut self) {
+        if let Some(remaining) = &mut self.remaining {
+            *remaining -= 1;
+        }
+    }
+
+    fn update(&mut self, context: &Context, event: &Op) {
+        self.generator.update(context, event);
+    }
+
+    fn tree(&self) -> Tree {
+        let name = match self.remaining {
+            Some(remaining) => format!("repeat, {remaining} more"),
+            None => "repeat".into(),
+        };
+        Tree::around(name, &self.generator)
+    }
+}
+
+/// See [`Generator::time_limit`].
+#[derive(Clone, Debug)]
+pub struct TimeLimit<G> {
+    duration: Duration,
+    /// From here on there are no more operations; known since the first was taken.
+    end: Option<Time>,
+    /// The time of the operation that was answered last.
+    candidate: Time,
+    generator: G,
+}
+
+impl<G: Generator> TimeLimit<G> {
+    pub(crate) fn new(duration: Duration, generator: G) -> TimeLimit<G> {
+        TimeLimit {
+            duration,
+            end: None,
+            candidate: Time::ZERO,
+            generator,
+        }
+    }
+}
+
+impl<G: Generator> Generator for TimeLimit<G> {
+    fn next(&mut self, context: &Context) -> Next {
+        let over = |time: Time| self.end.is_some_and(|end| time >= end);
+        if self.duration.is_zero() || over(context.time()) {
+            return Next::Exhausted;
+        }
+        let next = self.generator.next(context);
+        if let Next::Op(op) = &next {
+            self.candidate = time_of(op);
+            if over(self.candidate) {
+                return Next::Exhausted;
+            }
+        }
+        next
+    }
+
+    fn commit(&mut self) {
+        self.end = self.end.or(Some(self.candidate + self.duration));
+        self.generator.commit();
+    }
+
+    fn update(&mut self, context: &Context, event: &Op) {
+        self.generator.update(context, event);
+    }
+
+    fn tree(&self) -> Tree {
+        let name = match self.end {
+            Some(end) => format!("time-limit {:?}, ends at {end}", self.duration),
+            None => format!("time-limit {:?}, not begun", self.duration),
+        };
+        Tree::around(name, &self.generator)
+    }
+}
+
+/// See [`Generator::stagger`].
+#[derive(Clone, Debug)]
+pub struct Stagger<G> {
+    rng: Rng,
+    mean: Duration,
+    /// No operation before this time; `None` before the first.
+    due: Option<Time>,
+    /// The time of the operation that was answered last.
+    candidate: Time,
+    generator: G,
+}
+
+impl<G: Generator> Stagger<G> {
+    pub(crate) fn new(rng: Rng, mean: Duration, generator: G) -> Stagger<G> {
+        Stagger {
+            rng,
+            mean,
+            due: None,
+            candidate: Time::ZERO,
+            generator,
+        }
+    }
+}
+
+impl<G: Generator> Generator for Stagger<G> {
+    fn next(&mut self, context: &Context) -> Next {
+        let mut next = self.generator.next(context);
+        if let Next::Op(op) = &mut next {
+            not_before(op, self.due.unwrap_or(Time::ZERO));
+            self.candidate = time_of(op);
+        }
+        next
+    }
+
+    fn commit(&mut self) {
+        self.due = Some(self.candidate + self.rng.duration_below(self.mean * 2));
+        self.generator.commit();
+    }
+
+    fn update(&mut self, context: &Context, event: &Op) {
+        self.generator.update(context, event);
+    }
+
+    fn tree(&self) -> Tree {
+        Tree::around(format!("stagger {:?}", self.mean), &self.generator)
+    }
+}
+
+/// See [`Generator::delay`].
+#[derive(Clone, Debug)]
+pub struct Delay<G> {
+    interval: Duration,
+    /// No operation before this time; the beginning before the first.
+    due: Time,
+    /// The time of the operation that was answered last.
+    candidate: Time,
+    generator: G,
+}
+
+impl<G: Generator> Delay<G> {
+    pub(crate) fn new(interval: Duration, generator: G) -> Delay<G> {
+        Delay {
+            interval,
+            due: Time::ZERO,
+            candidate: Time::ZERO,
+            generator,
+        }
+    }
+}
+
+impl<G: Generator> Generator for Delay<G> {
+    fn next(&mut self, context: &Context) -> Next {
+        let mut next = self.generator.next(context);
+        if let Next::Op(op) = &mut next {
+            not_before(op, self.due);
+            self.candidate = time_of(op);
+        }
+        next
+    }
+
+    fn commit(&mut self) {
+        self.due = self.candidate + self.interval;
+        self.generator.commit();
+    }
+
+    fn update(&mut self, context: &Context, event: &Op) {
+        self.generator.update(context, event);
+    }
+
+    fn tree(&self) -> Tree {
+        Tree::around(format!("delay {:?}", self.interval), &self.generator)
+    }
+}
+
+/// See [`Generator::synchronize`].
+#[derive(Clone, Debug)]
+pub struct Synchronize<G> {
+    /// The first operation was taken: nobody waits any more.
+    begun: bool,
+    generator: G,
+}
+
+impl<G: Generator> Synchronize<G> {
+    pub(crate) fn new(generator: G) -> Synchronize<G> {
+        Synchronize {
+            begun: false,
+            generator,
+        }
+    }
+}
+
+impl<G: Generator> Generator for Synchronize<G> {
+    fn next(&mut self, context: &Context) -> Next {
+        if self.begun || context.all_free() {
+            self.generator.next(context)
+        } else {
+            Next::Pending
+        }
+    }
+
+    fn commit(&mut self) {
+        self.begun = true;
+        self.generator.commit();
+    }
+
+    fn update(&mut self, context: &Context, event: &Op) {
+        self.generator.update(context, event);
+    }
+
+    fn tree(&self) -> Tree {
+        let name = if self.begun {
+            "synchronize, begun"
+        } else {
+            "synchronize"
+        };
+        Tree::around(name, &self.generator)
+    }
+}
+
+/// See [`Generator::until_ok`].
+#[derive(Clone, Debug)]
+pub struct UntilOk<G> {
+    generator: G,
+    done: bool,
+    /// Per thread (clients by number, then the nemesis): is one of our operations open there?
+    open: Vec<bool>,
+    /// The thread of the operation that was answered last.
+    candidate: usize,
+}
+
+impl<G: Generator> UntilOk<G> {
+    pub(crate) fn new(generator: G) -> UntilOk<G> {
+        UntilOk {
+            generator,
+            done: false,
+            open: Vec::new(),
+            candidate: 0,
+        }
+    }
+}
+
+impl<G: Generator> Generator for UntilOk<G> {
+    fn next(&mut self, context: &Context) -> Next {
+        if self.done {
+            return Next::Exhausted;
+        }
+        let next = self.generator.next(context);
+        if let Next::Op(op) = &next {
+            self.candidate = context.index_of_process(op.process).unwrap_or(0);
+        }
+        next
+    }
+
+    fn commit(&mut self) {
+        if self.open.len() <= self.candidate {
+            self.open.resize(self.candidate + 1, false);
+        }
+        self.open[self.candidate] = true;
+        self.generator.commit();
+    }
+
+    fn update(&mut self, context: &Context, event: &Op) {
+        self.generator.update(context, event);
+        let Some(thread) = context.thread_of(event.process) else {
+            return;
+        };
+        let open = context
+            .index_of(thread)
+            .and_then(|index| self.open.get_mut(index));
+        if context.is_free(thread)
+            && let Some(open) = open
+            && *open
+        {
+            *open = false;
+            self.done |= event.is_ok();
+        }
+    }
+
+    fn tree(&self) -> Tree {
+        let name = if self.done {
+            "until-ok, done"
+        } else {
+            "until-ok"
+        };
+        Tree::around(name, &self.generator)
+    }
+}
