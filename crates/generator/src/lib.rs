@@ -26,6 +26,7 @@
 
 mod combine;
 mod context;
+mod faults;
 mod generator;
 mod interpreter;
 mod partition;
@@ -38,6 +39,10 @@ pub use combine::{
     function, function_of, mix, phases, sequence,
 };
 pub use context::{Context, THREADS_MAX, Thread, ThreadFilter, ThreadSet, Threads};
+pub use faults::{
+    FaultOptions, FaultPackage, FaultSchedule, NotAFault, fault_of, fault_operation, fault_package,
+    fault_value,
+};
 pub use generator::{
     Generator, LOG, Next, SLEEP, Template, Tree, is_special, log, operation, sleep,
 };
