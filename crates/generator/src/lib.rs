@@ -26,6 +26,7 @@
 
 mod combine;
 mod context;
+mod course;
 mod faults;
 mod generator;
 mod interpreter;
@@ -39,6 +40,7 @@ pub use combine::{
     function, function_of, mix, phases, sequence,
 };
 pub use context::{Context, THREADS_MAX, Thread, ThreadFilter, ThreadSet, Threads};
+pub use course::{Course, CourseOptions, course};
 pub use faults::{
     FaultOptions, FaultPackage, FaultSchedule, NotAFault, fault_of, fault_operation, fault_package,
     fault_value,

@@ -1,0 +1,224 @@
+//! The course of a whole test: clients work while the nemesis breaks things, then everything is mended and the clients
+//! go on for a while, to see what was lost.
+
+use seatrial_history::Op;
+use seatrial_machine::Time;
+use std::time::Duration;
+
+use crate::generator::time_of;
+use crate::partition::OnThreads;
+use crate::{Context, FaultPackage, Generator, Next, Sequence, Template, Tree};
+
+/// How long the parts of a test take.
+#[derive(Clone, Copy, Debug)]
+pub struct CourseOptions {
+    /// Faults happen until so long after the beginning; then everything is mended.
+    pub duration: Duration,
+    /// The clients go on for so long after that.
+    pub recovery: Duration,
+}
+
+/// Runs clients and faults side by side. The clients end with their generator or after duration and recovery; the
+/// faults end after the duration or with the clients; the healing always follows, and a test whose clients have ended
+/// is over when it is done.
+///
+/// Its downside: the recovery is counted from the beginning of the healing, however long that takes.
+#[derive(Debug)]
+pub struct Course<G> {
+    /// `None` when they have ended.
+    clients: Option<OnThreads<G>>,
+    faults: Option<OnThreads<crate::FaultSchedule>>,
+    /// `None` when all is mended.
+    healing: Option<OnThreads<Sequence<std::vec::IntoIter<Template>>>>,
+    options: CourseOptions,
+    /// When the test began: the time of the first context.
+    begin: Option<Time>,
+    /// The time for faults is over.
+    mending: bool,
+    /// Does the last answer come from the nemesis?
+    by_nemesis: bool,
+}
+
+/// A whole test: `clients` on the client threads, `faults` on the nemesis.
+pub fn course<G: Generator>(
+    clients: G,
+    faults: Option<FaultPackage>,
+    options: CourseOptions,
+) -> Course<G> {
+    let (faults, healing) = faults
+        .map(|package| (package.faults, package.healing))
+        .unzip();
+    Course {
+        clients: Some(clients.clients()),
+        faults: faults.map(Generator::nemesis),
+        healing: healing.map(Generator::nemesis),
+        options,
+        begin: None,
+        mending: false,
+        by_nemesis: false,
+    }
+}
+
+impl<G: Generator> Course<G> {
+    /// What the clients would do next, unless their time is up.
+    fn ask_clients(&mut self, context: &Context, end: Time) -> Next {
+        if context.time() >= end {
+            self.clients = None;
+        }
+        let next = self.clients.next(context);
+        let over = match &next {
+            Next::Op(op) => time_of(op) >= end,
+            other => matches!(other, Next::Exhausted),
+        };
+        if over {
+            self.clients = None;
+            return Next::Exhausted;
+        }
+        next
+    }
+
+    /// What the nemesis would do next; pending until it is time to mend.
+    fn ask_nemesis(&mut self, context: &Context, mend: Time) -> Next {
+        if !self.mending {
+            return match self.faults.next(context) {
+                Next::Op(op) if time_of(&op) >= mend => Next::Pending,
+                Next::Exhausted => Next::Pending,
+                next => next,
+            };
+        }
+        let next = self.healing.next(context);
+        if matches!(next, Next::Exhausted) {
+            self.healing = None;
+        }
+        next
+    }
+}
+
+impl<G: Generator> Generator for Course<G> {
+    fn next(&mut self, context: &Context) -> Next {
+        let begin = *self.begin.get_or_insert(context.time());
+        let mend = begin + self.options.duration;
+        let clients = self.ask_clients(context, mend + self.options.recovery);
+        self.mending |= context.time() >= mend || self.clients.is_none();
+        let nemesis = self.ask_nemesis(context, mend);
+        self.by_nemesis = match (&clients, &nemesis) {
+            (Next::Failed(_), _) => false,
+            (_, Next::Failed(_)) => true,
+            // Different threads: there is no tie in which one could starve the other.
+            (Next::Op(client), Next::Op(nemesis)) => nemesis.time <= client.time,
+            (Next::Op(_), _) => false,
+            (_, Next::Op(_)) => true,
+            (clients, _) => matches!(clients, Next::Exhausted),
+        };
+        if self.by_nemesis { nemesis } else { clients }
+    }
+
+    fn commit(&mut self) {
+        if !self.by_nemesis {
+            self.clients.commit();
+        } else if self.mending {
+            self.healing.commit();
+        } else {
+            self.faults.commit();
+        }
+    }
+
+    fn update(&mut self, context: &Context, event: &Op) {
+        self.clients.update(context, event);
+        self.faults.update(context, event);
+        self.healing.update(context, event);
+    }
+
+    fn tree(&self) -> Tree {
+        let stage = if self.mending { "mending" } else { "breaking" };
+        let name = format!(
+            "course of {:?} and {:?}, {stage}",
+            self.options.duration, self.options.recovery
+        );
+        let clients = self.clients.iter().map(Generator::tree);
+        let faults = self.faults.iter().map(Generator::tree);
+        Tree {
+            name,
+            children: clients.chain(faults).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FaultOptions, Simulation, fault_package, operation};
+    use seatrial_history::{History, Value};
+    use seatrial_machine::{FaultKind, NodeId, Rng};
+
+    fn run(limit: u64, faults: bool) -> History {
+        let rng = Rng::from_seed(4);
+        let client = operation("read", Value::Nil).repeat();
+        let client = client
+            .stagger(rng.fork("rate"), Duration::from_millis(5))
+            .limit(limit);
+        let options = FaultOptions {
+            kinds: vec![FaultKind::Kill],
+            servers: vec![NodeId::server(1), NodeId::server(2)],
+            clients: Vec::new(),
+            interval: Duration::from_millis(100),
+        };
+        let package = faults.then(|| fault_package(options, rng.fork("faults")));
+        let options = CourseOptions {
+            duration: Duration::from_secs(1),
+            recovery: Duration::from_secs(1),
+        };
+        Simulation::perfect(course(client, package, options), 3)
+            .run()
+            .unwrap()
+    }
+
+    #[test]
+    fn everything_is_mended_in_time_and_the_clients_go_on() {
+        let history = run(u64::MAX, true);
+        let nemesis: Vec<&Op> = history
+            .iter()
+            .filter(|op| !op.process.is_client())
+            .collect();
+        let (healing, faults): (Vec<&Op>, Vec<&Op>) =
+            nemesis.iter().partition(|op| op.time >= 1_000_000_000);
+        let names: Vec<String> = healing
+            .iter()
+            .step_by(2)
+            .map(|op| format!("{} {}", op.f, op.value))
+            .collect();
+        assert_eq!(names, ["restart \"n1\"", "restart \"n2\""]);
+        assert!(
+            healing.iter().all(|op| op.time < 1_001_100_000),
+            "at the very end of the faults"
+        );
+        assert!(faults.len() > 8);
+        let last = history.ops().last().unwrap().time;
+        assert!((1_980_000_000..2_000_000_100).contains(&last), "{last}");
+    }
+
+    #[test]
+    fn a_limit_of_operations_ends_the_test_after_the_healing() {
+        let history = run(20, true);
+        let clients = history.clients();
+        assert_eq!(clients.len(), 40);
+        let names: Vec<&str> = history.ops()[history.len() - 2..]
+            .iter()
+            .map(|op| op.f.as_str())
+            .collect();
+        assert_eq!(names, ["restart", "restart"]);
+        assert!(history.ops().last().unwrap().time < 200_000_000);
+    }
+
+    #[test]
+    fn the_nemesis_changes_nothing_for_the_clients() {
+        let what = |history: History| -> Vec<String> {
+            history
+                .clients()
+                .iter()
+                .map(|op| format!("{} {} {}", op.time, op.process, op.f))
+                .collect()
+        };
+        assert_eq!(what(run(200, true)), what(run(200, false)));
+    }
+}
