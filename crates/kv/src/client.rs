@@ -338,3 +338,6 @@ impl Machine for Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

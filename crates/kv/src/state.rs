@@ -270,3 +270,6 @@ impl List {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -383,3 +383,6 @@ impl Machine for Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
