@@ -78,6 +78,8 @@ fn a_torn_tail_is_cut_off_the_file() {
     let (mut log, recovery) = LogFile::open_recover(&directory.file(), 0).unwrap();
     assert_eq!(recovery.blocks, 2);
     assert!(recovery.torn.is_some());
+    let length = std::fs::metadata(directory.file()).unwrap().len();
+    assert_eq!(length, recovery.end);
     log.append(&blocks(2, 1)).unwrap();
     drop(log);
     assert_eq!(std::fs::read(directory.file()).unwrap(), whole);

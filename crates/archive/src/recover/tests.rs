@@ -255,6 +255,40 @@ fn a_hole_before_unordered_blocks_is_a_torn_tail() {
 }
 
 #[test]
+fn numbers_that_cannot_follow_are_no_evidence() {
+    let mut rng = Rng::from_seed(6);
+    let whole = log_from(0, &[50, 50, 50], 0, &mut rng);
+    let hole = whole.starts[2];
+    // The hole is 88 bytes long: at most two blocks fit between it and what is behind.
+    for (sequence, is_newer) in [(1, false), (2, false), (3, true), (4, true), (5, false)] {
+        let mut bytes = whole.bytes.clone();
+        bytes[hole] ^= 1;
+        bytes.extend(log_from(sequence, &[50], 0, &mut rng).bytes);
+        let is_damage = matches!(recover(&bytes, 0), Err(RecoverError::Damaged(_)));
+        assert_eq!(is_damage, is_newer, "number {sequence}");
+    }
+}
+
+#[test]
+fn blocks_inside_an_unordered_block_are_no_evidence() {
+    let mut rng = Rng::from_seed(7);
+    let mut bytes = log_from(0, &[50, 50], 0, &mut rng).bytes;
+    let copy = log_from(3, &[16], 0, &mut rng).bytes;
+    let length = copy.len() as u32;
+    block::write(
+        &mut bytes,
+        BlockKind::FRAMES,
+        flags::UNORDERED,
+        2,
+        &copy,
+        length,
+    );
+    bytes[88] ^= 1;
+    let found = torn(&bytes);
+    assert_eq!((found.offset, found.unordered), (88, 1));
+}
+
+#[test]
 fn blocks_inside_a_torn_payload_are_no_evidence() {
     let mut rng = Rng::from_seed(5);
     let mut bytes = log_from(0, &[50, 50], 0, &mut rng).bytes;

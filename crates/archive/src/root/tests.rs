@@ -105,6 +105,18 @@ fn a_root_whose_hint_was_not_written_is_found() {
 }
 
 #[test]
+fn a_hint_at_another_block_is_not_followed() {
+    let mut file = File::with_roots(1);
+    let data = PAGE_LENGTH as u64;
+    for (offset, sequence) in [(data, 0), (file.roots[0], 1), (0, 2), (u64::MAX, 2)] {
+        let slot = file.slots.next(offset, sequence);
+        file.hint(&slot);
+        file.spoil_slot(usize::from(slot.offset == SLOT_OFFSETS[0] as u64));
+        assert_eq!(file.newest(), Some((file.roots[0], true)), "{offset}");
+    }
+}
+
+#[test]
 fn a_damaged_newest_root_falls_back_to_the_one_before() {
     let mut file = File::with_roots(4);
     let newest = file.roots[3] as usize;

@@ -298,6 +298,36 @@ fn a_full_queue_refuses_for_good() {
 }
 
 #[test]
+fn full_memory_refuses_too() {
+    let (mut bench, session) = Bench::ready(StoreOptions::default());
+    let value = vec![b'x'; crate::message::VALUE_LENGTH_MAX];
+    let (mut writes, mut appends) = (Transaction::new(), Transaction::new());
+    for index in 0..15 {
+        writes.write(&[b'r', index], &value).unwrap();
+        appends.append(b"list", &value).unwrap();
+    }
+    let refused = |bench: &mut Bench| -> Vec<usize> {
+        bench.sync();
+        let is_refused = |(_, reply): &(usize, Vec<u8>)| reply[1] == Code::Overloaded as u8;
+        let refused = bench.sent.drain(..).enumerate().filter(is_refused);
+        refused.map(|(index, _)| index).collect()
+    };
+    // Almost one MiB each: the first is under way, and 17 find room in 16 MiB.
+    for request in 1..=20 {
+        bench.message(writes.clone().into_message(session, request));
+    }
+    assert_eq!(refused(&mut bench), [0, 1], "and they are told first");
+    bench.message(appends.into_message(session, 21));
+    assert_eq!(refused(&mut bench), [0; 0]);
+    // Behind a write that is under way 69 reads of almost one MiB fill 64 MiB.
+    bench.message(write(b"b", b"1").into_message(session, 22));
+    for request in 23..=100 {
+        bench.message(read(b"list").into_message(session, request));
+    }
+    assert_eq!(refused(&mut bench).len(), 78 - 69);
+}
+
+#[test]
 fn malformed_requests_are_answered_once_and_change_nothing() {
     let (mut bench, session) = Bench::ready(StoreOptions::default());
     let mut cut = append(b"a", b"xyz").into_message(session, 1);
@@ -462,6 +492,10 @@ fn records_that_a_store_does_not_write_are_named() {
     let contradiction = [command(write(b"a", b"1")), command(append(b"a", b"1"))];
     let error = boot_error(&contradiction, BATCH);
     assert!(error.contains("does not commit again"), "{error}");
+    let mut beheaded = Vec::new();
+    block::write(&mut beheaded, BATCH, 0, 7, &[], 0);
+    let error = Store::boot(&beheaded, StoreOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("7 where 0 belongs"), "{error}");
 }
 
 /// Anything may come over the wire; the store stays whole, and what it says is readable.
