@@ -87,6 +87,16 @@ impl LogFile {
         LogFile::open_with(path, &mut OpenOptions::new(), "open")
     }
 
+    /// [`LogFile::open`], or [`LogFile::create`] if there is no such file.
+    pub fn open_or_create(path: &Path) -> Result<LogFile, FileError> {
+        match LogFile::open(path) {
+            Err(FileError::System { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                LogFile::create(path)
+            }
+            other => other,
+        }
+    }
+
     /// Opens `path`, which holds a log that ends at `end`: [`LogFile::open`], then [`LogFile::cut`].
     pub fn open_append(path: &Path, end: u64) -> Result<LogFile, FileError> {
         let mut log = LogFile::open(path)?;

@@ -101,6 +101,18 @@ fn damage_names_the_file() {
 }
 
 #[test]
+fn opened_or_created() {
+    let directory = Directory::new("create");
+    LogFile::open(&directory.file()).unwrap_err();
+    let mut log = LogFile::open_or_create(&directory.file()).unwrap();
+    log.append(&blocks(0, 1)).unwrap();
+    drop(log);
+    let log = LogFile::open_or_create(&directory.file()).unwrap();
+    assert_eq!(Disk::len(&log), blocks(0, 1).len() as u64);
+    LogFile::open_or_create(&directory.0.join("missing/log")).unwrap_err();
+}
+
+#[test]
 fn one_writer_at_a_time() {
     let directory = Directory::new("lock");
     let log = LogFile::create(&directory.file()).unwrap();

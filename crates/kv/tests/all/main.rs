@@ -1,0 +1,4 @@
+//! The store as a whole: on a real file, and in the simulated world.
+
+#[cfg(test)]
+mod file;
