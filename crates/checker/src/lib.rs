@@ -1,6 +1,13 @@
 //! What went wrong: statistics, linearizability, transactions. Checkers read a history and answer with data; they
 //! draw nothing, write nothing, and know neither the generator that ran nor the system that was tested.
 
+mod compose;
+pub mod linear;
+mod registry;
+mod stats;
 mod verdict;
 
+pub use compose::{Judgement, check_safe, compose};
+pub use registry::{NAMES, UnknownName, by_name, for_workload};
+pub use stats::{Counts, Stats, counts};
 pub use verdict::{Anomaly, Checker, Finding, Step, Validity, Verdict};

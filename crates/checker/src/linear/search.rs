@@ -1,0 +1,410 @@
+//! The search for a linearization.
+
+use super::entry::{Entry, NEVER};
+use super::model::{Action, State, Values};
+use super::table::Table;
+
+/// What one search may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Configurations that may be visited per object.
+    pub configurations_max: u64,
+    /// Bytes that may be held per object: configurations and the text of values.
+    pub memory_bytes_max: usize,
+}
+
+impl Default for Bound {
+    /// Twenty million configurations, 1 GiB: about a minute.
+    fn default() -> Bound {
+        Bound {
+            configurations_max: 20_000_000,
+            memory_bytes_max: 1 << 30,
+        }
+    }
+}
+
+/// What the search found out about one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// There is a linearization.
+    Linearizable,
+    /// There is none.
+    Stuck(Stuck),
+    /// A bound was reached; so many required operations were linearized at best.
+    Exhausted {
+        /// Which bound.
+        bound: &'static str,
+        /// Operations of the longest linearizable prefix.
+        linearized: usize,
+    },
+}
+
+/// The furthest point that any order of operations reaches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stuck {
+    /// The operation that no order can place in time.
+    pub(super) entry: usize,
+    /// A longest linearizable prefix: entries with the state after each.
+    pub(super) prefix: Vec<(usize, State)>,
+    /// The states that the object may have had when that operation was to take place, by number.
+    pub(super) states: Vec<State>,
+    /// Operations that had begun and not ended when that operation ended, itself excluded.
+    pub(super) concurrent: Vec<usize>,
+}
+
+/// Wing and Gong's search ("Testing and Verifying Concurrent Objects", 1993) with Lowe's two improvements ("Testing
+/// for Linearizability", 2017): configurations that were seen are not entered again, and operations are linearized
+/// just in time, when the earliest completion that waits demands it.
+///
+/// A configuration is (the earliest completion whose operation is not linearized yet, which of the operations open at
+/// that moment are, the state); everything that completed before is linearized. Open operations have slots, so the
+/// set is a bit mask as long as the concurrency, whatever the length of the history. The search is depth first over
+/// an arena of configurations; each remembers its parent, so that a counterexample can be told without keeping paths.
+///
+/// What need not be tried: a read that is possible is linearized at once (it changes nothing and hinders nobody); of
+/// open operations that do the same, only the one that completes first (the others can take its later place); an
+/// operation of unknown outcome only if something depends on its effect.
+///
+/// Its downside: with many operations of unknown outcome the number of configurations is exponential in them, so the
+/// search has a [`Bound`] and may give up.
+pub(super) struct Search<'a> {
+    entries: &'a [Entry],
+    values: &'a mut Values,
+    bound: Bound,
+    /// Slots below this hold required operations, the others those of unknown outcome.
+    required_slots: usize,
+    /// Invocations and completions in order.
+    events: Vec<Event>,
+    /// The slot of each entry.
+    slots: Vec<u32>,
+    /// Which entry holds each slot at the current event; [`NOBODY`] for none.
+    holders: Vec<u32>,
+    pub(super) table: Table,
+    /// The current configuration.
+    at: usize,
+    state: State,
+    mask: Vec<u64>,
+    /// Is the last operation one of unknown outcome that nothing depended on yet?
+    bare: bool,
+    /// When told to, everything that is linearized, with the state after it.
+    log: Option<Vec<(usize, State)>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Event {
+    Call(u32),
+    Return(u32),
+}
+
+/// No entry, no record.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// A configuration whose successors are being tried.
+struct Frame {
+    /// Its number in the table.
+    record: u32,
+    /// Its remaining candidates lie here in the stack of candidates.
+    first: usize,
+    next: usize,
+}
+
+impl<'a> Search<'a> {
+    /// A search over the operations of one object, which must be in the order of their calls.
+    pub(super) fn new(entries: &'a [Entry], values: &'a mut Values, bound: Bound) -> Search<'a> {
+        let mut times: Vec<(u32, bool, u32)> = Vec::with_capacity(2 * entries.len());
+        for (number, entry) in entries.iter().enumerate() {
+            times.push((entry.call, false, number as u32));
+            if entry.ret != NEVER {
+                times.push((entry.ret, true, number as u32));
+            }
+        }
+        times.sort_unstable();
+        let events: Vec<_> = times
+            .into_iter()
+            .map(|(_, ends, entry)| {
+                if ends {
+                    Event::Return(entry)
+                } else {
+                    Event::Call(entry)
+                }
+            })
+            .collect();
+        let (slots, required_slots, slot_count) = slots(&events, entries);
+        let words = slot_count.div_ceil(64).max(1);
+        Search {
+            entries,
+            values,
+            bound,
+            required_slots,
+            events,
+            slots,
+            holders: vec![NOBODY; words * 64],
+            table: Table::new(words),
+            at: 0,
+            state: 0,
+            mask: vec![0; words],
+            bare: false,
+            log: None,
+        }
+    }
+
+    /// Searches to the end or to a bound.
+    pub(super) fn run(mut self) -> (Outcome, u64) {
+        let outcome = self.search();
+        (outcome, self.table.len())
+    }
+
+    fn search(&mut self) -> Outcome {
+        if self.settle() {
+            return Outcome::Linearizable;
+        }
+        let mut candidates: Vec<u32> = Vec::new();
+        let mut stack: Vec<Frame> = Vec::new();
+        if let Some(frame) = self.enter(NOBODY, NOBODY, &mut candidates) {
+            stack.push(frame);
+        }
+        while let Some(frame) = stack.last_mut() {
+            if frame.next == candidates.len() {
+                candidates.truncate(frame.first);
+                stack.pop();
+                continue;
+            }
+            let candidate = candidates[frame.next];
+            frame.next += 1;
+            let parent = frame.record;
+            // A frame's candidates are the last ones only while it is on top, hence `truncate` on the way back.
+            self.restore(parent);
+            if !self.linearize(candidate) {
+                continue;
+            }
+            if self.settle() {
+                return Outcome::Linearizable;
+            }
+            if let Some(bound) = self.exhausted() {
+                let prefix = self.stuck().prefix.into_iter();
+                return Outcome::Exhausted {
+                    bound,
+                    linearized: prefix
+                        .filter(|&(entry, _)| self.entries[entry].is_required())
+                        .count(),
+                };
+            }
+            if let Some(frame) = self.enter(parent, candidate, &mut candidates) {
+                stack.push(frame);
+            }
+        }
+        Outcome::Stuck(self.stuck())
+    }
+
+    fn exhausted(&self) -> Option<&'static str> {
+        if self.table.len() >= self.bound.configurations_max {
+            Some("configurations")
+        } else if self.table.bytes() + self.values.bytes() >= self.bound.memory_bytes_max {
+            Some("memory")
+        } else {
+            None
+        }
+    }
+
+    /// Records the current configuration; unless it was seen, lists what can be tried from it.
+    fn enter(&mut self, parent: u32, via: u32, candidates: &mut Vec<u32>) -> Option<Frame> {
+        let key = (self.at as u32, self.state);
+        // What fails with more freedom fails with less.
+        if self.bare && self.table.contains(key, false, &self.mask) {
+            return None;
+        }
+        let record = self.table.insert(key, self.bare, &self.mask, parent, via)?;
+        let first = candidates.len();
+        self.list(candidates);
+        Some(Frame {
+            record,
+            first,
+            next: first,
+        })
+    }
+
+    /// Lists the open operations that are worth trying, earliest completion first.
+    fn list(&mut self, candidates: &mut Vec<u32>) {
+        let first = candidates.len();
+        for word in 0..self.mask.len() {
+            for bit in 0..64 {
+                let holder = self.holders[word * 64 + bit];
+                if holder == NOBODY || (self.mask[word] >> bit) & 1 == 1 {
+                    continue;
+                }
+                let entry = self.entries[holder as usize];
+                let blind = matches!(entry.action, Action::Write(_));
+                let possible = match self.values.step(self.state, entry.action) {
+                    None => false,
+                    Some(_) if entry.is_required() => true,
+                    Some(next) => next != self.state,
+                };
+                if possible && !(blind && self.bare) {
+                    candidates.push(holder);
+                }
+            }
+        }
+        let entries = self.entries;
+        let key = |number: &u32| {
+            let entry = &entries[*number as usize];
+            (entry.action, entry.ret, entry.call)
+        };
+        let mut listed = candidates.split_off(first);
+        listed.sort_unstable_by_key(key);
+        listed.dedup_by_key(|number| entries[*number as usize].action);
+        listed.sort_unstable_by_key(|number| {
+            let entry = &entries[*number as usize];
+            (entry.ret, entry.call)
+        });
+        candidates.extend(listed);
+    }
+
+    /// Repeats the step to a record and returns what it linearized, with the state after each.
+    pub(super) fn replay(&mut self, parent: u32, via: u32) -> Vec<(usize, State)> {
+        self.log = Some(Vec::new());
+        if parent == NOBODY {
+            self.mask.fill(0);
+            (self.state, self.bare) = (0, false);
+            self.walk_to(0);
+        } else {
+            self.restore(parent);
+            self.linearize(via);
+        }
+        self.settle();
+        self.log.take().unwrap_or_default()
+    }
+
+    /// The operation whose completion waits.
+    pub(super) fn waiting(&self) -> Option<usize> {
+        match self.events.get(self.at) {
+            Some(Event::Return(entry)) => Some(*entry as usize),
+            _ => None,
+        }
+    }
+
+    /// The operations open at the current event.
+    pub(super) fn open(&self) -> Vec<usize> {
+        let holders = self.holders.iter().filter(|&&holder| holder != NOBODY);
+        holders.map(|&holder| holder as usize).collect()
+    }
+
+    /// Makes a recorded configuration the current one.
+    pub(super) fn restore(&mut self, record: u32) {
+        let (at, state) = self.table.key(record);
+        self.mask.copy_from_slice(self.table.mask(record));
+        self.state = state;
+        self.bare = self.table.bare(record);
+        self.walk_to(at as usize);
+    }
+
+    /// Moves to the event `at`, keeping [`Search::holders`] true.
+    fn walk_to(&mut self, at: usize) {
+        while self.at < at {
+            match self.events[self.at] {
+                Event::Call(entry) => self.holders[self.slots[entry as usize] as usize] = entry,
+                Event::Return(entry) => self.holders[self.slots[entry as usize] as usize] = NOBODY,
+            }
+            self.at += 1;
+        }
+        while self.at > at {
+            self.at -= 1;
+            match self.events[self.at] {
+                Event::Call(entry) => self.holders[self.slots[entry as usize] as usize] = NOBODY,
+                Event::Return(entry) => self.holders[self.slots[entry as usize] as usize] = entry,
+            }
+        }
+    }
+
+    fn is_linearized(&self, entry: u32) -> bool {
+        let slot = self.slots[entry as usize] as usize;
+        (self.mask[slot / 64] >> (slot % 64)) & 1 == 1
+    }
+
+    fn flip(&mut self, entry: u32) {
+        let slot = self.slots[entry as usize] as usize;
+        self.mask[slot / 64] ^= 1 << (slot % 64);
+    }
+
+    /// Linearizes an open operation next. False when the state does not allow it.
+    fn linearize(&mut self, entry: u32) -> bool {
+        let Entry { action, .. } = self.entries[entry as usize];
+        let Some(state) = self.values.step(self.state, action) else {
+            return false;
+        };
+        self.state = state;
+        self.bare = !self.entries[entry as usize].is_required();
+        self.flip(entry);
+        if let Some(log) = &mut self.log {
+            log.push((entry as usize, state));
+        }
+        true
+    }
+
+    /// Goes on to the next completion that waits, linearizing every open read that is possible. True at the end of
+    /// the history.
+    fn settle(&mut self) -> bool {
+        loop {
+            let Some(&event) = self.events.get(self.at) else {
+                return true;
+            };
+            if let Event::Return(entry) = event {
+                if !self.is_linearized(entry) {
+                    if !self.read_all() {
+                        return false;
+                    }
+                    continue;
+                }
+                self.flip(entry);
+            }
+            self.walk_to(self.at + 1);
+        }
+    }
+
+    /// Linearizes the open reads of the current state. False when there were none.
+    fn read_all(&mut self) -> bool {
+        let mut any = false;
+        for slot in 0..self.required_slots {
+            let holder = self.holders[slot];
+            if holder == NOBODY || self.is_linearized(holder) {
+                continue;
+            }
+            if self.entries[holder as usize].action == Action::Read(self.state) {
+                self.flip(holder);
+                self.bare = false;
+                any = true;
+                if let Some(log) = &mut self.log {
+                    log.push((holder as usize, self.state));
+                }
+            }
+        }
+        any
+    }
+}
+
+/// Gives every required entry the lowest slot that is free from its call to its return, and every other a slot of its
+/// own behind those. Returns the slots, where the second kind begins, and how many there are.
+fn slots(events: &[Event], entries: &[Entry]) -> (Vec<u32>, usize, usize) {
+    let mut slots = vec![0; entries.len()];
+    let mut free = std::collections::BTreeSet::new();
+    let mut required_slots = 0;
+    for event in events {
+        match *event {
+            Event::Call(entry) if entries[entry as usize].is_required() => {
+                slots[entry as usize] = free.pop_first().unwrap_or_else(|| {
+                    required_slots += 1;
+                    required_slots - 1
+                });
+            }
+            Event::Call(_) => {}
+            Event::Return(entry) => _ = free.insert(slots[entry as usize]),
+        }
+    }
+    let mut count = required_slots;
+    for (entry, slot) in entries.iter().zip(&mut slots) {
+        if !entry.is_required() {
+            *slot = count;
+            count += 1;
+        }
+    }
+    (slots, required_slots as usize, count as usize)
+}

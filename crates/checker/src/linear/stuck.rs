@@ -1,0 +1,59 @@
+//! What to say about a search that found no linearization.
+
+use super::model::State;
+use super::search::{NOBODY, Search, Stuck};
+
+impl Search<'_> {
+    /// The furthest point reached: the operation that waits there, the longest prefix, the possible states.
+    pub(super) fn stuck(&mut self) -> Stuck {
+        let records = 0..self.table.len() as u32;
+        let furthest = records.clone().map(|record| self.table.key(record).0).max();
+        let Some(furthest) = furthest else {
+            return Stuck::default();
+        };
+        let here = records.filter(|&record| self.table.key(record).0 == furthest);
+        let here: Vec<u32> = here.collect();
+        let mut states: Vec<_> = here
+            .iter()
+            .map(|&record| self.table.key(record).1)
+            .collect();
+        states.sort_unstable();
+        states.dedup();
+        let linearized = |record: &u32| -> u32 {
+            let mask = self.table.mask(*record);
+            mask.iter().map(|word| word.count_ones()).sum()
+        };
+        // Of equals, the one found first.
+        let best = here
+            .iter()
+            .copied()
+            .max_by_key(|record| (linearized(record), std::cmp::Reverse(*record)))
+            .unwrap_or(0);
+        let prefix = self.prefix(best);
+        self.restore(best);
+        let entry = self.waiting().unwrap_or_default();
+        let mut concurrent = self.open();
+        concurrent.retain(|&other| other != entry);
+        concurrent.sort_unstable();
+        Stuck {
+            entry,
+            prefix,
+            states,
+            concurrent,
+        }
+    }
+
+    /// The order of operations that led to a record, with the state after each.
+    fn prefix(&mut self, record: u32) -> Vec<(usize, State)> {
+        let mut path = vec![self.table.parent(record)];
+        while let Some(&(parent, _)) = path.last()
+            && parent != NOBODY
+        {
+            path.push(self.table.parent(parent));
+        }
+        let steps = path.into_iter().rev();
+        steps
+            .flat_map(|(parent, via)| self.replay(parent, via))
+            .collect()
+    }
+}

@@ -1,0 +1,99 @@
+//! Checkers by name.
+
+use crate::linear::{Linearizable, Model};
+use crate::{Checker, Stats};
+
+/// A name that no checker or model has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownName {
+    /// No checker of this name.
+    #[error("there is no checker `{name}`; there are {}", NAMES.join(", "))]
+    Checker {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// The checker does not know this model.
+    #[error("the checker `{checker}` has no model `{model}`; it has {}", models.join(", "))]
+    Model {
+        /// The checker that was asked for.
+        checker: &'static str,
+        /// The model that was asked for.
+        model: String,
+        /// The models that it has.
+        models: Vec<&'static str>,
+    },
+}
+
+/// The names of all checkers.
+pub const NAMES: [&str; 5] = ["stats", "register", "cas-register", "mutex", "kv-map"];
+
+/// The checker called `name`, judging by `model` (`None`: the checker's strictest).
+pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, UnknownName> {
+    if let Some(data_type) = Model::ALL.into_iter().find(|model| model.name() == name) {
+        only("linearizable", data_type.name(), model)?;
+        return Ok(Box::new(Linearizable::new(data_type)));
+    }
+    match name {
+        "stats" => Ok(Box::new(Stats)),
+        _ => Err(UnknownName::Checker { name: name.into() }),
+    }
+}
+
+/// The checkers of a workload: statistics, and what its operations promise.
+pub fn for_workload(
+    workload: &str,
+    model: Option<&str>,
+) -> Result<Vec<Box<dyn Checker>>, UnknownName> {
+    let checker = match workload {
+        // The workload compares and sets as well.
+        "register" => "cas-register",
+        other => other,
+    };
+    Ok(vec![Box::new(Stats), by_name(checker, model)?])
+}
+
+/// Refuses every model but the one that the checker has.
+fn only(
+    known: &'static str,
+    checker: &'static str,
+    model: Option<&str>,
+) -> Result<(), UnknownName> {
+    match model {
+        Some(model) if model != known => Err(UnknownName::Model {
+            checker,
+            model: model.into(),
+            models: vec![known],
+        }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_its_checker() {
+        for name in NAMES {
+            assert_eq!(by_name(name, None).unwrap().name(), name);
+        }
+        let error = |name, model| by_name(name, model).err().unwrap().to_string();
+        let text = error("regster", None);
+        assert!(
+            text.starts_with("there is no checker `regster`; there are stats, "),
+            "{text}"
+        );
+        assert_eq!(
+            error("mutex", Some("serializable")),
+            "the checker `mutex` has no model `serializable`; it has linearizable"
+        );
+    }
+
+    #[test]
+    fn a_workload_has_statistics_and_a_checker() {
+        let checkers = for_workload("register", Some("linearizable")).unwrap();
+        let names: Vec<_> = checkers.iter().map(|checker| checker.name()).collect();
+        assert_eq!(names, ["stats", "cas-register"]);
+        assert!(for_workload("register", Some("causal")).is_err());
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of the checkers through their public face.
+
+#[path = "all/corpus.rs"]
+mod corpus;

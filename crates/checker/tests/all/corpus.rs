@@ -1,0 +1,102 @@
+//! Histories of other projects with known verdicts.
+//!
+//! The corpus lies in `../shared/corpus` beside the workspace, or in the folder that `SEATRIAL_CORPUS` names; without
+//! it the test is skipped, except in continuous integration, where a corpus that was named must be there.
+
+use seatrial_checker::{Validity, by_name};
+use seatrial_history::import::{self, Format, Options};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The folder, unless there is none and that is in order.
+fn folder() -> Option<PathBuf> {
+    let named = std::env::var_os("SEATRIAL_CORPUS").map(PathBuf::from);
+    let strict = named.is_some() && std::env::var("CI").is_ok_and(|ci| ci == "true");
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    let folder = named.unwrap_or(beside);
+    if folder.join("MANIFEST.tsv").is_file() {
+        return Some(folder);
+    }
+    assert!(
+        !strict,
+        "SEATRIAL_CORPUS: no MANIFEST.tsv in {}",
+        folder.display()
+    );
+    println!(
+        "skipped: no corpus in {} (set SEATRIAL_CORPUS)",
+        folder.display()
+    );
+    None
+}
+
+/// Why an entry cannot be checked yet.
+fn skip_reason(format: &str, checker: &str) -> Option<&'static str> {
+    match (format, checker) {
+        ("awdit-text", _) => Some("AWDIT text needs the weak isolation checkers"),
+        (_, "list-append") => Some("list-append is not checked yet"),
+        _ => None,
+    }
+}
+
+/// Compares one entry's verdict with the expected one; the error tells them apart.
+fn check(path: &Path, format: &str, checker: &str, expected: &str) -> Result<(), String> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|error| format!("{name}: {error}"))?;
+    let first = &bytes[..bytes.len().min(4_096)];
+    let format = Format::by_name(format).ok_or_else(|| format!("{name}: format {format}?"))?;
+    if import::detect(&name, first) != Some(format) {
+        return Err(format!("{name}: not detected as {}", format.name()));
+    }
+    let history = import::read(&name, &bytes, format, Options::default())
+        .map_err(|error| error.to_string())?;
+    let checker = checker.strip_prefix("linearizable:").unwrap_or(checker);
+    let checker = by_name(checker, None).map_err(|error| error.to_string())?;
+    let verdict = checker.check(&history);
+    let expected = match expected.split_whitespace().next() {
+        Some("valid") => Validity::Valid,
+        Some("invalid") => Validity::Invalid,
+        _ => return Err(format!("{name}: expected verdict {expected}?")),
+    };
+    if verdict.valid != expected {
+        return Err(format!(
+            "{name}: {:?}, expected {expected:?}",
+            verdict.valid
+        ));
+    }
+    if expected == Validity::Invalid && verdict.findings.is_empty() {
+        return Err(format!("{name}: invalid without a finding"));
+    }
+    Ok(())
+}
+
+#[test]
+fn known_verdicts_hold() {
+    let Some(folder) = folder() else {
+        return;
+    };
+    let manifest = std::fs::read_to_string(folder.join("MANIFEST.tsv")).unwrap();
+    let mut failures = Vec::new();
+    let mut skipped: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut checked = 0;
+    for line in manifest.lines().skip(1).filter(|line| !line.is_empty()) {
+        let columns: Vec<_> = line.split('\t').collect();
+        let [file, format, checker, expected, ..] = columns[..] else {
+            panic!("MANIFEST.tsv: {line}");
+        };
+        if let Some(reason) = skip_reason(format, checker) {
+            *skipped.entry(reason).or_default() += 1;
+            continue;
+        }
+        checked += 1;
+        failures.extend(check(&folder.join(file), format, checker, expected).err());
+    }
+    for (reason, count) in skipped {
+        println!("skipped {count}: {reason}");
+    }
+    println!("checked {checked}");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(
+        checked > 0,
+        "the manifest names nothing that can be checked"
+    );
+}
