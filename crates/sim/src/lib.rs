@@ -1,1 +1,50 @@
-//! Runs machines in a seeded world: network, disk, clock, crashes.
+//! Runs any set of machines in one thread from one seed: a network that delays, loses, repeats and reorders, disks that
+//! forget what was not synced and tear what they were writing, clocks that drift and jump, processes that die, stop and come
+//! back. Nothing here has a clock, a socket or a file of the real world.
+//!
+//! ```
+//! use seatrial_machine::{Input, Machine, NodeId, Output, Ticket, Time};
+//! use seatrial_sim::{Booted, World, WorldOptions};
+//!
+//! /// Says how many bytes each message has.
+//! struct Echo;
+//! impl Machine for Echo {
+//!     type Request = NodeId;
+//!     type Reply = usize;
+//!     fn turn(&mut self, _now: Time, input: Input<NodeId>, out: &mut Vec<Output<usize>>) {
+//!         match input {
+//!             Input::Request(_, to) => out.push(Output::Send { to, message: vec![7; 3] }),
+//!             Input::Message { bytes, .. } => out.push(Output::Reply(Ticket(0), bytes.len())),
+//!             _ => {}
+//!         }
+//!     }
+//!     fn wake_at(&self) -> Option<Time> {
+//!         None
+//!     }
+//! }
+//!
+//! let boot = |_, _: &dyn seatrial_machine::Disk| Ok(Booted { machine: Echo, log_end: 0 });
+//! let mut world = World::new(7, WorldOptions::default(), boot);
+//! let (a, b) = (NodeId::server(1), NodeId::server(2));
+//! world.add(a);
+//! world.add(b);
+//! world.request(a, Ticket(1), b);
+//! while world.step() {}
+//! assert_eq!(world.drain_replies().collect::<Vec<_>>(), [(b, Ticket(0), 3)]);
+//! ```
+
+mod clock;
+mod disk;
+mod explore;
+mod network;
+mod options;
+mod queue;
+mod trace;
+mod world;
+
+pub use explore::{Exploration, explore};
+pub use options::{DiskOptions, NetworkOptions, WorldOptions};
+pub use world::{Boot, Booted, World};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! How rough a world is.
+
+use seatrial_machine::{FaultKind, Rng};
+use std::fmt;
+use std::time::Duration;
+
+/// How rough a world is: what its network, disks and clocks do all the time, beside the faults that are applied to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorldOptions {
+    /// What becomes of messages.
+    pub network: NetworkOptions,
+    /// What becomes of bytes.
+    pub disk: DiskOptions,
+    /// Largest drift of a node's clock in parts per million, either way.
+    pub drift_ppm_max: u32,
+    /// Longest run of a job.
+    pub job_delay_max: Duration,
+}
+
+/// What becomes of messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkOptions {
+    /// Shortest time on the way.
+    pub delay_min: Duration,
+    /// Added to it, uniform: what lets messages overtake each other.
+    pub delay_spread: Duration,
+    /// Probability that a message is lost.
+    pub loss: f64,
+    /// Probability that a message arrives twice.
+    pub duplication: f64,
+    /// Probability that a message takes much longer.
+    pub straggler: f64,
+    /// How much longer, on average (exponential).
+    pub straggler_delay: Duration,
+}
+
+/// What becomes of bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiskOptions {
+    /// Shortest sync.
+    pub sync_min: Duration,
+    /// Added to it, uniform.
+    pub sync_spread: Duration,
+    /// Probability that a sync takes fifty times as long.
+    pub sync_stall: f64,
+    /// Probability that a crash loses all that was not synced; otherwise a random part survives.
+    pub crash_loses_all: f64,
+    /// Probability that a part of the append that a crash cut survives.
+    pub torn_write: f64,
+}
+
+impl Default for WorldOptions {
+    /// A quiet world: a local network, a good disk, right clocks, and crashes that lose what was not synced.
+    fn default() -> WorldOptions {
+        WorldOptions {
+            network: NetworkOptions {
+                delay_min: Duration::from_micros(100),
+                delay_spread: Duration::from_micros(200),
+                loss: 0.0,
+                duplication: 0.0,
+                straggler: 0.0,
+                straggler_delay: Duration::from_millis(10),
+            },
+            disk: DiskOptions {
+                sync_min: Duration::from_micros(100),
+                sync_spread: Duration::from_micros(400),
+                sync_stall: 0.0,
+                crash_loses_all: 0.5,
+                torn_write: 0.0,
+            },
+            drift_ppm_max: 0,
+            job_delay_max: Duration::from_millis(1),
+        }
+    }
+}
+
+impl WorldOptions {
+    /// Draws a world by *swarm* (Groce and others, "Swarm testing", 2012): of the misbehaviours that belong to `kinds`
+    /// a random subset is on, each with a strength over orders of magnitude. A bug that needs a quiet disk and a
+    /// wild network is met as well as its opposite. Times of network and disk vary in every world.
+    pub fn swarm(rng: &mut Rng, kinds: &[FaultKind]) -> WorldOptions {
+        let mut options = WorldOptions::default();
+        let network = &mut options.network;
+        network.delay_min = magnitude(rng, 10, 4);
+        network.delay_spread = magnitude(rng, 10, 4);
+        let disk = &mut options.disk;
+        disk.sync_min = magnitude(rng, 10, 3);
+        disk.sync_spread = magnitude(rng, 10, 4);
+        disk.crash_loses_all = rng.unit();
+        options.job_delay_max = magnitude(rng, 10, 4);
+        if kinds.contains(&FaultKind::Partition) {
+            network.loss = sometimes(rng, 0.3);
+            network.duplication = sometimes(rng, 0.3);
+            network.straggler = sometimes(rng, 0.2);
+            network.straggler_delay = magnitude(rng, 1_000, 3);
+        }
+        if kinds.contains(&FaultKind::Kill) {
+            disk.torn_write = sometimes(rng, 1.0);
+        }
+        if kinds.contains(&FaultKind::Disk) {
+            disk.sync_stall = sometimes(rng, 0.2);
+        }
+        if kinds.contains(&FaultKind::Clock) && rng.chance(0.5) {
+            options.drift_ppm_max = 1 << rng.below(18);
+        }
+        options
+    }
+
+    /// The drift of the next node's clock.
+    pub(crate) fn drift(&self, rng: &mut Rng) -> i32 {
+        let max = i32::try_from(self.drift_ppm_max).unwrap_or(i32::MAX);
+        rng.below(u64::from(max.unsigned_abs()) * 2 + 1) as i32 - max
+    }
+
+    pub(crate) fn job_delay(&self, rng: &mut Rng) -> Duration {
+        rng.duration_below(self.job_delay_max)
+    }
+}
+
+impl DiskOptions {
+    pub(crate) fn sync_delay(&self, rng: &mut Rng) -> Duration {
+        let delay = self.sync_min + rng.duration_below(self.sync_spread);
+        if self.sync_stall > 0.0 && rng.chance(self.sync_stall) {
+            delay * 50
+        } else {
+            delay
+        }
+    }
+}
+
+/// `microseconds` times a random power of ten below `decades`, and something between.
+fn magnitude(rng: &mut Rng, microseconds: u64, decades: i32) -> Duration {
+    let factor = 10_f64.powf(rng.unit() * f64::from(decades - 1));
+    Duration::from_nanos((microseconds as f64 * 1e3 * factor) as u64)
+}
+
+/// Nothing half of the time, else a probability up to `max`, small ones as likely as large ones.
+fn sometimes(rng: &mut Rng, max: f64) -> f64 {
+    if rng.chance(0.5) {
+        0.0
+    } else {
+        max * 10_f64.powf(-2.0 * rng.unit())
+    }
+}
+
+/// One line that names what is unusual.
+impl fmt::Display for WorldOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WorldOptions {
+            network,
+            disk,
+            drift_ppm_max,
+            ..
+        } = self;
+        write!(
+            f,
+            "network {:.0?} + {:.0?}",
+            network.delay_min, network.delay_spread
+        )?;
+        for (name, probability) in [
+            ("loss", network.loss),
+            ("duplication", network.duplication),
+            ("stragglers", network.straggler),
+        ] {
+            if probability > 0.0 {
+                write!(f, ", {name} {:.1} %", probability * 100.0)?;
+            }
+        }
+        write!(f, "; sync {:.0?} + {:.0?}", disk.sync_min, disk.sync_spread)?;
+        for (name, probability) in [
+            ("stalls", disk.sync_stall),
+            ("torn writes", disk.torn_write),
+        ] {
+            if probability > 0.0 {
+                write!(f, ", {name} {:.1} %", probability * 100.0)?;
+            }
+        }
+        if *drift_ppm_max > 0 {
+            write!(f, "; clocks drift up to {drift_ppm_max} ppm")?;
+        }
+        Ok(())
+    }
+}

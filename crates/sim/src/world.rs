@@ -1,0 +1,424 @@
+//! The seeded world.
+
+use crate::clock::Clock;
+use crate::disk::SimDisk;
+use crate::network::Network;
+use crate::options::WorldOptions;
+use crate::queue::{Event, Queue};
+use crate::trace::Trace;
+use seatrial_machine::{Disk, Fault, Input, Machine, NodeId, Output, Rng, Ticket, Time};
+
+/// What [`Boot`] made of a disk.
+#[derive(Debug)]
+pub struct Booted<M> {
+    /// The machine, before its first turn.
+    pub machine: M,
+    /// Where its log ends; the world cuts off what is behind it.
+    pub log_end: u64,
+}
+
+/// Builds the machine of a node from its durable bytes, at its first start and at every restart. An error (in words)
+/// leaves the node down and is reported by [`World::take_boot_failures`].
+pub type Boot<M> = Box<dyn FnMut(NodeId, &dyn Disk) -> Result<Booted<M>, String>>;
+
+/// A world of machines, a network, disks and clocks, run in one thread from one seed. `M` is an enum where several
+/// kinds of machine live in one world.
+///
+/// It owns the machines and everything that could surprise them. Its loop ([`World::step`]): take the earliest event, give the
+/// machine it is for one turn, carry the outputs out by drawing what becomes of them, check the machine's invariants.
+/// The same seed and the same calls give the same events.
+///
+/// Its downside: everything is in memory, and a machine that never goes quiet keeps the world going for ever; callers
+/// bound their runs by time or steps.
+pub struct World<M: Machine> {
+    now: Time,
+    options: WorldOptions,
+    queue: Queue<M::Request>,
+    network: Network,
+    disk_rng: Rng,
+    job_rng: Rng,
+    clock_rng: Rng,
+    nodes: Vec<Node<M>>,
+    boot: Boot<M>,
+    boot_failures: Vec<(NodeId, String)>,
+    replies: Vec<(NodeId, Ticket, M::Reply)>,
+    /// Reused by every turn.
+    out: Vec<Output<M::Reply>>,
+    turns: u64,
+    trace: Trace,
+}
+
+/// One endpoint and all that belongs to it.
+struct Node<M: Machine> {
+    id: NodeId,
+    machine: Option<M>,
+    /// Counts starts: what was under way for an earlier start never reaches a later one.
+    incarnation: u32,
+    paused: bool,
+    /// What came while it was paused, in order.
+    held: Vec<Event<M::Request>>,
+    disk: SimDisk,
+    clock: Clock,
+    /// The world's time of the wake-up that is queued, and its number: an older number is void.
+    wake: Option<(Time, u32)>,
+    wakes: u32,
+}
+
+/// Events that a paused node keeps, as the kernel's buffers do; later messages are lost.
+const HELD_MAX: usize = 65_536;
+
+impl<M: Machine> World<M> {
+    /// An empty world.
+    pub fn new(
+        seed: u64,
+        options: WorldOptions,
+        boot: impl FnMut(NodeId, &dyn Disk) -> Result<Booted<M>, String> + 'static,
+    ) -> World<M> {
+        let rng = Rng::from_seed(seed);
+        World {
+            now: Time::ZERO,
+            network: Network::new(options.network.clone(), rng.fork("network")),
+            options,
+            queue: Queue::new(),
+            disk_rng: rng.fork("disk"),
+            job_rng: rng.fork("jobs"),
+            clock_rng: rng.fork("clocks"),
+            nodes: Vec::new(),
+            boot: Box::new(boot),
+            boot_failures: Vec::new(),
+            replies: Vec::new(),
+            out: Vec::new(),
+            turns: 0,
+            trace: Trace::default(),
+        }
+    }
+
+    /// Keeps every event as a line of text, for [`World::trace`].
+    pub fn keep_trace(&mut self) {
+        self.trace.keep();
+    }
+
+    /// Puts a new endpoint with an empty disk into the world and starts it.
+    pub fn add(&mut self, id: NodeId) {
+        assert!(self.find(id).is_none(), "{id} is in this world already");
+        let drift = self.options.drift(&mut self.clock_rng);
+        self.nodes.push(Node {
+            id,
+            machine: None,
+            incarnation: 0,
+            paused: false,
+            held: Vec::new(),
+            disk: SimDisk::default(),
+            clock: Clock::new(drift),
+            wake: None,
+            wakes: 0,
+        });
+        self.network.add(id, self.nodes.len() - 1);
+        self.start(self.nodes.len() - 1);
+    }
+
+    /// What time it is in the world. Machines see their own clocks.
+    pub const fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Turns of all machines so far.
+    pub const fn turns(&self) -> u64 {
+        self.turns
+    }
+
+    /// When the next event is due.
+    pub fn next_time(&self) -> Option<Time> {
+        self.queue.next_time()
+    }
+
+    /// The machine of a node that is up.
+    pub fn machine(&self, id: NodeId) -> Option<&M> {
+        self.nodes[self.find(id)?].machine.as_ref()
+    }
+
+    /// The durable bytes of a node.
+    pub fn durable(&self, id: NodeId) -> &[u8] {
+        self.find(id)
+            .map_or(&[], |index| self.nodes[index].disk.durable())
+    }
+
+    /// Answers to requests since the last call, in order: who answered which ticket what. A request to a node that
+    /// was killed before it answered has no reply.
+    pub fn drain_replies(&mut self) -> std::vec::Drain<'_, (NodeId, Ticket, M::Reply)> {
+        self.replies.drain(..)
+    }
+
+    /// Nodes that could not start since the last call, and why.
+    pub fn take_boot_failures(&mut self) -> Vec<(NodeId, String)> {
+        std::mem::take(&mut self.boot_failures)
+    }
+
+    /// A number that depends on every event so far, in order: equal runs have equal fingerprints.
+    pub fn fingerprint(&self) -> u64 {
+        self.trace.fingerprint()
+    }
+
+    /// The lines kept since [`World::keep_trace`].
+    pub fn trace(&self) -> &[String] {
+        self.trace.lines()
+    }
+
+    /// A local caller asks a machine, now. False when the node is down: the caller has to give up by itself.
+    pub fn request(&mut self, id: NodeId, ticket: Ticket, request: M::Request) -> bool {
+        let Some(index) = self.find(id) else {
+            return false;
+        };
+        let incarnation = self.nodes[index].incarnation;
+        if self.nodes[index].machine.is_none() {
+            return false;
+        }
+        self.happen(
+            index,
+            Event::Request {
+                incarnation,
+                ticket,
+                request,
+            },
+        );
+        true
+    }
+
+    /// Lets the earliest event happen. False when there is none.
+    pub fn step(&mut self) -> bool {
+        let Some((time, index, event)) = self.queue.pop() else {
+            return false;
+        };
+        self.now = self.now.max(time);
+        self.happen(index, event);
+        true
+    }
+
+    /// Lets everything happen that is due until `time`, and moves on to it.
+    pub fn run_until(&mut self, time: Time) {
+        while self.next_time().is_some_and(|next| next <= time) {
+            self.step();
+        }
+        self.now = self.now.max(time);
+    }
+
+    /// Breaks or mends something, now. Endpoints that this world does not have are ignored.
+    pub fn apply(&mut self, fault: &Fault) {
+        self.trace.note(self.now, || format!("{fault:?}"));
+        match fault {
+            Fault::Kill(id) => self.on(*id, World::crash_at),
+            Fault::Restart(id) => self.on(*id, |world, index| {
+                if world.nodes[index].machine.is_none() {
+                    world.start(index);
+                }
+            }),
+            Fault::Pause(id) => self.on(*id, |world, index| {
+                world.nodes[index].paused = world.nodes[index].machine.is_some();
+            }),
+            Fault::Resume(id) => self.on(*id, World::resume),
+            Fault::Cut(links) => self.network.cut(links),
+            Fault::Slow {
+                links,
+                delay,
+                jitter,
+            } => self.network.slow(links, *delay, *jitter),
+            Fault::Reset(links) => self.network.reset(links, self.now),
+            Fault::Heal => self.network.heal(),
+            Fault::Skew {
+                node,
+                offset_ns,
+                rate_ppm,
+            } => self.on(*node, |world, index| {
+                let (now, drift) = (world.now, *rate_ppm);
+                world.nodes[index].clock.skew(now, *offset_ns, drift);
+                world.schedule_wake(index);
+            }),
+            Fault::BitRot { node, bits } => self.on(*node, |world, index| {
+                world.nodes[index].disk.rot(*bits, &mut world.disk_rng);
+            }),
+        }
+    }
+
+    fn on(&mut self, id: NodeId, act: impl FnOnce(&mut World<M>, usize)) {
+        if let Some(index) = self.find(id) {
+            act(self, index);
+        }
+    }
+
+    fn find(&self, id: NodeId) -> Option<usize> {
+        self.network.find(id)
+    }
+
+    /// Builds the machine of a node that is down, from its disk.
+    fn start(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        match (self.boot)(node.id, node.disk.durable_vec()) {
+            Ok(booted) => {
+                node.disk.truncate(booted.log_end);
+                node.machine = Some(booted.machine);
+                node.incarnation += 1;
+                self.turn(index, Input::Wake);
+            }
+            Err(reason) => self.boot_failures.push((node.id, reason)),
+        }
+    }
+
+    /// The process is gone, and with it what the disk had not made durable, or part of it.
+    fn crash_at(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        node.machine = None;
+        node.paused = false;
+        node.held.clear();
+        node.wake = None;
+        node.disk.crash(&self.options.disk, &mut self.disk_rng);
+    }
+
+    fn resume(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        if !std::mem::replace(&mut node.paused, false) {
+            return;
+        }
+        for event in std::mem::take(&mut node.held) {
+            self.queue.push(self.now, index, event);
+        }
+    }
+
+    /// Lets one event happen to a node, or keeps or drops it.
+    fn happen(&mut self, index: usize, event: Event<M::Request>) {
+        let node = &mut self.nodes[index];
+        if event
+            .incarnation()
+            .is_some_and(|incarnation| incarnation != node.incarnation)
+        {
+            return;
+        }
+        if let Event::Deliver { from, sent, .. } = &event
+            && self.network.blocks(*from, node.id, *sent)
+        {
+            return;
+        }
+        if node.paused {
+            if node.held.len() < HELD_MAX {
+                node.held.push(event);
+            }
+            return;
+        }
+        if node.machine.is_none() {
+            return;
+        }
+        self.trace.event(self.now, node.id, &event);
+        match event {
+            Event::Deliver { from, bytes, .. } => self.turn(index, Input::Message { from, bytes }),
+            Event::Wake { number, .. } => self.wake(index, number),
+            Event::Synced { .. } => self.synced(index),
+            Event::Computed { ticket, result, .. } => {
+                self.turn(index, Input::Computed(ticket, result));
+            }
+            Event::Request {
+                ticket, request, ..
+            } => {
+                self.turn(index, Input::Request(ticket, request));
+            }
+        }
+    }
+
+    /// A queued wake-up comes: void if the machine was promised another one since.
+    fn wake(&mut self, index: usize, number: u32) {
+        let node = &mut self.nodes[index];
+        if node.wake.is_none_or(|(_, queued)| queued != number) {
+            return;
+        }
+        node.wake = None;
+        let local = node.clock.read(self.now);
+        let due = node.machine.as_ref().and_then(Machine::wake_at);
+        if due.is_some_and(|due| due <= local) {
+            self.turn(index, Input::Wake);
+        } else {
+            self.schedule_wake(index);
+        }
+    }
+
+    /// A sync is done: what it covered is durable.
+    fn synced(&mut self, index: usize) {
+        for ticket in self.nodes[index].disk.complete() {
+            self.turn(index, Input::Appended(ticket));
+        }
+        self.begin_sync(index);
+    }
+
+    /// Starts a sync of all that was appended, unless one is under way.
+    fn begin_sync(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        if node.machine.is_some() && node.disk.begin_sync() {
+            let due = self.now + self.options.disk.sync_delay(&mut self.disk_rng);
+            let incarnation = node.incarnation;
+            self.queue.push(due, index, Event::Synced { incarnation });
+        }
+    }
+
+    /// Gives a machine one turn and carries its outputs out.
+    fn turn(&mut self, index: usize, input: Input<M::Request>) {
+        let node = &mut self.nodes[index];
+        let Some(machine) = &mut node.machine else {
+            return;
+        };
+        let local = node.clock.read(self.now);
+        let mut out = std::mem::take(&mut self.out);
+        machine.turn(local, input, &mut out);
+        machine.check_invariants();
+        self.turns += 1;
+        for output in out.drain(..) {
+            self.carry_out(index, output);
+        }
+        self.out = out;
+        self.schedule_wake(index);
+    }
+
+    fn carry_out(&mut self, index: usize, output: Output<M::Reply>) {
+        let node = &mut self.nodes[index];
+        let (id, incarnation) = (node.id, node.incarnation);
+        match output {
+            Output::Send { to, message } => {
+                self.network
+                    .send(self.now, id, to, message, &mut self.queue);
+            }
+            Output::Append(bytes, ticket) => {
+                node.disk.append(&bytes, ticket);
+                self.begin_sync(index);
+            }
+            Output::Compute(job, ticket) => {
+                let due = self.now + self.options.job_delay(&mut self.job_rng);
+                let result = job.run();
+                self.queue.push(
+                    due,
+                    index,
+                    Event::Computed {
+                        incarnation,
+                        ticket,
+                        result,
+                    },
+                );
+            }
+            Output::Reply(ticket, reply) => self.replies.push((id, ticket, reply)),
+        }
+    }
+
+    /// Queues the wake-up that a machine is owed, unless an earlier or equal one is queued: that one looks again.
+    fn schedule_wake(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        let Some(due) = node.machine.as_ref().and_then(Machine::wake_at) else {
+            return;
+        };
+        let due = node.clock.world_time(due).max(self.now);
+        if node.wake.is_some_and(|(queued, _)| queued <= due) {
+            return;
+        }
+        node.wakes = node.wakes.wrapping_add(1);
+        node.wake = Some((due, node.wakes));
+        let event = Event::Wake {
+            incarnation: node.incarnation,
+            number: node.wakes,
+        };
+        self.queue.push(due, index, event);
+    }
+}
