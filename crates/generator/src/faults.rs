@@ -69,8 +69,8 @@ fn healing(options: &FaultOptions) -> Vec<Fault> {
     healing
 }
 
-/// Draws faults at random intervals: each time a kind, then, if something of that kind is broken, as a rule its mending,
-/// else something new to break. It remembers what it asked for, not what became of it.
+/// Draws faults at random intervals: each time a kind, then, if something of that kind is broken, as a rule its
+/// mending, else something new to break. It remembers what it asked for, not what became of it.
 ///
 /// Its downside: it does not learn what the system is doing; an operation that failed is not tried again before it is
 /// drawn again.
@@ -331,8 +331,8 @@ impl Generator for FaultSchedule {
     }
 }
 
-/// The operation of the nemesis that stands for this fault: `f` is the fault's name, the value its targets in plain data,
-/// so that a history says what was broken and [`fault_of`] can tell.
+/// The operation of the nemesis that stands for this fault: `f` is the fault's name, the value its targets in plain
+/// data, so that a history says what was broken and [`fault_of`] can tell.
 pub fn fault_operation(fault: &Fault) -> Template {
     operation(fault.name(), fault_value(fault))
 }

@@ -435,8 +435,8 @@ impl<G: Generator> Machine for Interpreter<G> {
     }
 }
 
-/// Slots in the order in which they joined, with the time of joining; any may leave at any time. A doubly linked list in
-/// two arrays: nothing is allocated after the start.
+/// Slots in the order in which they joined, with the time of joining; any may leave at any time. A doubly linked list
+/// in one array: nothing is allocated after the start.
 #[derive(Debug)]
 struct Line {
     /// For each slot its neighbours and the time; the last entry is the head: its `after` is the first in line.

@@ -45,7 +45,7 @@ impl std::error::Error for Failure {}
 pub(crate) enum Problem {
     Kind,
     NoProcess,
-    OldProcess,
+    NotRunning(Thread),
     Foreign(Thread),
     Busy(Thread),
     Past,
@@ -54,12 +54,21 @@ pub(crate) enum Problem {
 impl Problem {
     fn words(self, op: &Op, context: &Context) -> String {
         match self {
-            Problem::Kind => format!(
-                "an operation begins as invoke (clients) or info (nemesis), not as {}",
-                op.kind.name()
-            ),
+            Problem::Kind => {
+                let (who, begins) = if op.process.is_client() {
+                    ("a client's", OpType::Invoke)
+                } else {
+                    ("the nemesis's", OpType::Info)
+                };
+                let (wanted, found) = (begins.name(), op.kind.name());
+                format!("{who} operation begins as {wanted}, not as {found}")
+            }
             Problem::NoProcess => format!("there is no process {}", op.process),
-            Problem::OldProcess => format!("process {} crashed and cannot come back", op.process),
+            Problem::NotRunning(thread) => format!(
+                "process {} does not run: thread {thread} runs process {}",
+                op.process,
+                context.process_of(thread)
+            ),
             Problem::Foreign(thread) => format!("thread {thread} is not for this generator"),
             Problem::Busy(thread) => format!("thread {thread} is still busy"),
             Problem::Past => format!(
@@ -75,7 +84,7 @@ impl Problem {
 pub(crate) fn check(op: &Op, context: &Context) -> Result<Thread, Problem> {
     let thread = context.thread_of(op.process).ok_or(Problem::NoProcess)?;
     if context.process_of(thread) != op.process {
-        return Err(Problem::OldProcess);
+        return Err(Problem::NotRunning(thread));
     }
     if !context.is_free(thread) {
         let mine = context.contains(thread);

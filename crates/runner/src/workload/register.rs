@@ -53,8 +53,8 @@ pub fn registers(
     concurrent_keys(options.threads_per_key, keys, make)
 }
 
-/// Endless operations on one register. Every written value is new (1, 2, 3, …), so that a read tells whose write it saw;
-/// a compare-and-set as a rule expects the value that was seen last, so that it has a chance to succeed.
+/// Endless operations on one register. Every written value is new (1, 2, 3, …), so that a read tells whose write it
+/// saw; a compare-and-set as a rule expects the value that was seen last, so that it has a chance to succeed.
 #[derive(Debug)]
 pub struct Register {
     rng: Rng,

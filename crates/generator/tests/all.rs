@@ -1,0 +1,5 @@
+//! Generators and the interpreter from the outside.
+
+mod golden;
+mod interpreter;
+mod properties;
