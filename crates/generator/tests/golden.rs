@@ -794,7 +794,8 @@ fn mistakes_are_shown_with_the_generator() {
             map
               sequence, now in
                 a 0
-    "#]].assert_eq(&(unknown + &foreign + &past + &completion));
+    "#]]
+    .assert_eq(&(unknown + &foreign + &past + &completion));
 }
 
 #[test]
