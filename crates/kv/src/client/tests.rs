@@ -176,6 +176,24 @@ fn a_hello_is_repeated_with_its_token_until_someone_answers() {
 }
 
 #[test]
+fn a_welcome_for_someone_else_is_ignored() {
+    let mut bench = Bench::new();
+    bench.request(1);
+    let token = bench.sent[0].first;
+    bench.sent[0].first = token ^ 1;
+    bench.welcome(Code::Committed, 4);
+    assert_eq!(bench.sent.len(), 1);
+    bench.sent[0].first = token;
+    bench.welcome(Code::Committed, 4);
+    assert_eq!(bench.sent.len(), 2);
+    // And a second welcome for the same hello changes nothing.
+    bench.sent.truncate(1);
+    bench.welcome(Code::Committed, 4);
+    bench.committed(1);
+    assert!(matches!(bench.outcomes()[..], [(1, Outcome::Ok(_))]));
+}
+
+#[test]
 fn the_window_is_kept_also_over_time_outs() {
     let mut bench = Bench::welcomed();
     for ticket in 1..=6 {

@@ -2,3 +2,7 @@
 
 #[cfg(test)]
 mod file;
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod world;
