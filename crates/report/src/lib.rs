@@ -15,16 +15,28 @@
 //! assert_eq!(results_json(&report)["valid"], true);
 //! ```
 
-mod fault;
-mod listing;
-mod report;
-mod results;
-mod summary;
-mod text;
 mod wording;
+
+mod fault;
+mod summary;
+
+mod report;
+
+mod listing;
+mod results;
+mod text;
+
+mod latency;
+mod sample;
+mod series;
+
+mod chart;
+mod escape;
+mod page;
 
 pub use fault::{FaultWindow, fault_windows};
 pub use listing::{Columns, listing};
+pub use page::html;
 pub use report::Report;
 pub use results::results_json;
 pub use summary::{Counts, Summary};

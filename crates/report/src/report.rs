@@ -38,7 +38,8 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// The report of a history with these attributes and verdicts. Warns of faults that never bit.
+    /// The report of a history with these attributes and verdicts. Warns of faults that never bit, and when no
+    /// operation took place.
     pub fn new(attributes: &'a Json, history: &'a History, verdicts: &'a [Verdict]) -> Report<'a> {
         let faults = fault_windows(history);
         let mut report = Report {
@@ -53,6 +54,10 @@ impl<'a> Report<'a> {
             faults,
         };
         report.warnings = report.idle_faults();
+        if report.summary.total.ok == 0 {
+            let warning = "no operation took place, so there is nothing to judge";
+            report.warnings.push(warning.to_owned());
+        }
         report
     }
 
@@ -82,8 +87,11 @@ impl<'a> Report<'a> {
         self
     }
 
-    /// The validity of all verdicts together.
+    /// The validity of all verdicts together; unknown when there is none.
     pub fn validity(&self) -> Validity {
+        if self.verdicts.is_empty() {
+            return Validity::Unknown("no checker judged this history".to_owned());
+        }
         let all = self.verdicts.iter().map(|verdict| verdict.valid.clone());
         all.fold(Validity::Valid, Validity::and)
     }

@@ -50,19 +50,33 @@ pub(crate) fn rate(operations: u64, seconds: f64) -> Option<String> {
     })
 }
 
-/// A length of time: `30 s`, `2.5 s`, `12.0 ms`, `10 min 5 s`.
+/// A length of time: `30 s`, `2.5 s`, `12 ms`, `10 min 5 s`.
 pub(crate) fn length(seconds: f64) -> String {
     match seconds {
         _ if seconds <= 0.0 => "0 s".to_owned(),
-        _ if seconds < 1e-3 => format!("{:.1} µs", seconds * 1e6),
-        _ if seconds < 0.9995 => format!("{:.1} ms", seconds * 1e3),
-        _ if seconds < 9.95 => format!("{seconds:.1} s"),
+        _ if seconds < 0.999_5e-3 => format!("{} µs", three_digits(seconds * 1e6)),
+        _ if seconds < 0.999_5 => format!("{} ms", three_digits(seconds * 1e3)),
+        _ if seconds < 9.95 => format!("{} s", three_digits(seconds)),
         _ if seconds < 119.5 => format!("{seconds:.0} s"),
         _ => {
             let whole = seconds.round() as u64;
             format!("{} min {} s", thousands(whole / 60), whole % 60)
         }
     }
+}
+
+/// A number below a thousand with at most three digits that count: `500`, `12.5`, `0.25`.
+fn three_digits(number: f64) -> String {
+    let decimals = match number {
+        _ if number < 9.995 => 2,
+        _ if number < 99.95 => 1,
+        _ => 0,
+    };
+    let text = format!("{number:.decimals$}");
+    if decimals == 0 {
+        return text;
+    }
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Anomalies that have a name in words; all others are written as the field writes them.
@@ -125,12 +139,12 @@ mod tests {
 
     #[test]
     fn lengths_of_time() {
-        let lengths = [0.0, 0.000_25, 0.012, 0.999_9, 2.5, 9.96, 30.2, 605.0].map(length);
+        let lengths = [0.0, 0.000_25, 0.012_3, 0.999_9, 2.5, 9.96, 30.2, 605.0].map(length);
         let expected = [
             "0 s",
-            "250.0 µs",
-            "12.0 ms",
-            "1.0 s",
+            "250 µs",
+            "12.3 ms",
+            "1 s",
             "2.5 s",
             "10 s",
             "30 s",

@@ -1,0 +1,93 @@
+//! Writes sample pages into a folder, to look at them: `cargo run -p seatrial-report --example sample_pages -- DIR`.
+
+#[path = "../tests/synthetic/mod.rs"]
+mod synthetic;
+
+use seatrial_checker::Verdict;
+use seatrial_history::History;
+use seatrial_report::{Report, html, text};
+use std::path::Path;
+use synthetic::Shape;
+
+fn main() -> std::io::Result<()> {
+    let folder = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "sample-pages".to_owned());
+    std::fs::create_dir_all(&folder)?;
+    let small = Shape {
+        operations: 3_000,
+        processes: 10,
+        seconds: 30,
+        faults: 11,
+    };
+    let history = synthetic::history(1, small);
+    page(
+        &folder,
+        "valid",
+        &history,
+        &[synthetic::linearizable(), synthetic::stats()],
+    )?;
+    page(
+        &folder,
+        "stale",
+        &history,
+        &[synthetic::stale_read(&history), synthetic::stats()],
+    )?;
+    let unknown = synthetic::linearizable()
+        .unknown("key 7 has more than 1,000,000 states; the rest is valid");
+    page(&folder, "unknown", &history, &[unknown])?;
+    let (history, verdicts) = synthetic::transactions();
+    page(&folder, "transactions", &history, &verdicts)?;
+    let many = synthetic::history(
+        2,
+        Shape {
+            faults: 150,
+            seconds: 300,
+            operations: 20_000,
+            ..small
+        },
+    );
+    page(&folder, "faults", &many, &[synthetic::linearizable()])?;
+    page(&folder, "empty", &History::default(), &[])?;
+    let large = synthetic::history(
+        3,
+        Shape {
+            operations: 100_000,
+            processes: 50,
+            seconds: 60,
+            faults: 20,
+        },
+    );
+    page(&folder, "large", &large, &[synthetic::linearizable()])?;
+    if std::env::args().nth(2).is_some() {
+        let huge = synthetic::history(
+            4,
+            Shape {
+                operations: 1_000_000,
+                processes: 100,
+                seconds: 600,
+                faults: 100,
+            },
+        );
+        page(&folder, "huge", &huge, &[synthetic::linearizable()])?;
+    }
+    Ok(())
+}
+
+fn page(folder: &str, name: &str, history: &History, verdicts: &[Verdict]) -> std::io::Result<()> {
+    let attributes = synthetic::attributes();
+    let files = [
+        "report.html",
+        "history.sea",
+        "results.json",
+        "n1.log",
+        "n2.log",
+        "n3.log",
+    ];
+    let report = Report::new(&attributes, history, verdicts)
+        .in_folder("runs/kv/2026-11-21T09-14-03-91c4", files);
+    print!("{}", text(&report, true));
+    let page = html(&report);
+    println!(" {name}: {} bytes\n", page.len());
+    std::fs::write(Path::new(folder).join(format!("{name}.html")), page)
+}

@@ -1,0 +1,145 @@
+//! The figures behind the charts of a page, as one JSON document that its script draws.
+
+use crate::fault::FaultWindow;
+use crate::latency::{Point, points, quantiles};
+use crate::report::Report;
+use crate::sample::sample;
+use crate::series::{Functions, Windows, rates};
+use seatrial_history::OpType;
+use serde_json::{Value as Json, json};
+
+/// Latency points on a page.
+pub(crate) const POINTS_MAX: usize = 30_000;
+/// Faults that are drawn.
+pub(crate) const FAULTS_MAX: usize = 500;
+/// Points in time are written as numbers up to this many ticks: finer than any screen, and short.
+const TICKS: i64 = 1_000_000;
+
+/// What the charts show, and how much of it.
+pub(crate) struct Charts {
+    /// For the page's script.
+    pub(crate) data: Json,
+    /// Latency points that are drawn.
+    pub(crate) shown: usize,
+    /// Operations that completed, of which the points are a sample.
+    pub(crate) completed: usize,
+    /// Nanoseconds that one window of quantiles and rates lasts.
+    pub(crate) window: i64,
+}
+
+/// The charts of a report; `None` when nothing in its history has a time.
+pub(crate) fn charts(report: &Report<'_>) -> Option<Charts> {
+    let windows = Windows::over(report.history, report.summary.total.total())?;
+    let functions = Functions::of(&report.summary);
+    let points = points(report.history, &functions);
+    let kept = sample(&points, POINTS_MAX);
+    let faults = report.faults.iter().filter(|fault| fault.error.is_none());
+    let faults: Vec<Json> = faults
+        .take(FAULTS_MAX)
+        .map(|fault| fault_json(fault, &windows))
+        .collect();
+    let names = functions.names();
+    let quantiles_of = |function| {
+        let lines = quantiles(&points, &windows, function);
+        json!(lines.map(|line| {
+            line.into_iter()
+                .map(|value| value.map(short))
+                .collect::<Vec<_>>()
+        }))
+    };
+    let by_function: Vec<Json> = (0..names.len() as u8)
+        .map(|number| quantiles_of(Some(number)))
+        .collect();
+    let rates = rates(report.history, &functions, &windows);
+    let rates: Vec<Json> = rates
+        .iter()
+        .map(|rate| json!({"f": rate.function, "type": rate.kind.name(), "counts": rate.counts}))
+        .collect();
+    let data = json!({
+        "functions": names,
+        "begin": seconds(windows.begin),
+        "end": seconds(windows.end()),
+        "last": seconds(windows.last),
+        "step": seconds(windows.step),
+        "points": points_json(&points, &kept, &windows),
+        "quantiles": {"all": quantiles_of(None), "by_function": by_function},
+        "rates": rates,
+        "faults": faults,
+    });
+    Some(Charts {
+        data,
+        shown: kept.len(),
+        completed: points.len(),
+        window: windows.step,
+    })
+}
+
+fn seconds(nanoseconds: i64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+/// A latency in nanoseconds with three digits that count: what a reader can see, in few bytes.
+fn short(latency: u64) -> u64 {
+    let digits = latency.checked_ilog10().unwrap_or(0);
+    let unit = 10_u64.pow(digits.saturating_sub(2));
+    latency / unit * unit
+}
+
+/// The kept points in columns: ticks of [`TICKS`] since the begin, thousandths of the decimal logarithm of the latency
+/// in nanoseconds, type and function in one number, index of the invocation.
+fn points_json(points: &[Point], kept: &[usize], windows: &Windows) -> Json {
+    let kept = || kept.iter().map(|position| &points[*position]);
+    let length = i128::from(windows.end()) - i128::from(windows.begin);
+    let tick = |point: &Point| {
+        let elapsed = i128::from(point.time) - i128::from(windows.begin);
+        (elapsed * i128::from(TICKS) / length.max(1)) as i64
+    };
+    let logarithm = |point: &Point| ((point.latency.max(1) as f64).log10() * 1e3).round() as u64;
+    let class = |point: &Point| u64::from(point.function) * 3 + type_number(point.kind);
+    json!({
+        "ticks": TICKS,
+        "time": kept().map(tick).collect::<Vec<_>>(),
+        "latency": kept().map(logarithm).collect::<Vec<_>>(),
+        "class": kept().map(class).collect::<Vec<_>>(),
+        "operation": kept().map(|point| point.operation).collect::<Vec<_>>(),
+    })
+}
+
+/// The order of types in the page's script.
+const fn type_number(kind: OpType) -> u64 {
+    match kind {
+        OpType::Ok => 0,
+        OpType::Fail => 1,
+        OpType::Invoke | OpType::Info => 2,
+    }
+}
+
+fn fault_json(fault: &FaultWindow, windows: &Windows) -> Json {
+    let end = if fault.instant {
+        fault.begin
+    } else {
+        fault.end.unwrap_or(windows.last)
+    };
+    json!({
+        "name": fault.name,
+        "family": fault.family,
+        "target": fault.target,
+        "begin": seconds(fault.begin),
+        "end": seconds(end),
+        "instant": fault.instant,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_count() {
+        let shortened = [0, 7, 999, 1_234, 123_456, u64::MAX].map(short);
+        assert_eq!(
+            shortened,
+            [0, 7, 999, 1_230, 123_000, 18_400_000_000_000_000_000]
+        );
+    }
+}
