@@ -44,7 +44,7 @@ pub trait Clients: Send + Sync {
 pub struct Seat {
     /// The client's end of the network, `c0`, `c1`, …: one per worker.
     pub endpoint: NodeId,
-    /// The node that this worker talks to.
+    /// The node that this worker talks to; [`Seat::NOWHERE`] when the test has no nodes.
     pub node: NodeId,
     /// Where that node is reached from this seat: a proxy whose link faults can cut.
     pub address: SocketAddr,
@@ -53,6 +53,9 @@ pub struct Seat {
 }
 
 impl Seat {
+    /// Stands for the node where there is none.
+    pub const NOWHERE: NodeId = NodeId::server(0);
+
     /// Where any node is reached from this seat.
     pub fn address_of(&self, node: NodeId) -> io::Result<SocketAddr> {
         self.mesh.route(self.endpoint, node)

@@ -1,19 +1,36 @@
 //! A test in the real world: clients, nodes, nemeses, workloads.
 
+mod bench;
 mod child;
 mod client;
+mod driver;
 mod folder;
 mod log;
 mod mesh;
+mod nemesis;
 mod node;
 mod process;
+mod progress;
+mod recorder;
+mod run;
+mod stop;
+mod store;
+mod test;
+mod worker;
 mod workload;
 
+pub use bench::{BenchFigures, bench_interpreter};
 pub use client::{BoxFuture, Client, ClientError, Clients, Seat};
+pub use driver::Ended;
 pub use folder::{FolderError, RunFolder, time_name};
 pub use mesh::{Mesh, Meter};
+pub use nemesis::FaultRecord;
 pub use node::{Death, Effect, NoNodes, NodeError, Nodes};
 pub use process::{NodeLimits, Place, ProcessNodes, System};
+pub use progress::{Counts, Observer, Phase, Progress};
+pub use run::run;
+pub use stop::{Stop, Urgency};
+pub use test::{Crash, Evidence, MakeResults, Outcome, RunError, Test, plain_results};
 pub use workload::{
     KeyDistribution, ListAppend, ListAppendOptions, Register, RegisterOptions, Workload, registers,
 };

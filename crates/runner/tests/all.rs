@@ -7,3 +7,5 @@
 mod processes;
 #[path = "all/roles.rs"]
 mod roles;
+#[path = "all/run.rs"]
+mod run;

@@ -46,9 +46,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// Appends; never due before what was appended before.
+    /// Appends. What is due before those ahead of it waits for them.
     fn push(&mut self, due: Instant, cargo: Cargo) {
-        let due = self.parcels.back().map_or(due, |(last, _)| due.max(*last));
         match &cargo {
             Cargo::Bytes(bytes) => self.bytes += bytes.len(),
             Cargo::End | Cargo::Reset => self.ended = true,

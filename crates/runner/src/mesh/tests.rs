@@ -108,6 +108,13 @@ async fn a_cut_stalls_new_connections() {
         drop(given_up);
         sleep(QUIET).await;
         assert_eq!(mesh.meter(&[link]).held_connections, 2, "{link:?}");
+        let mut late = connect(&mesh).await;
+        late.write_all(b"never mind either").await.unwrap();
+        while mesh.meter(&[link]).held_connections < 3 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        drop(late);
+        sleep(Duration::from_millis(2)).await; // for the news to reach the proxy
         mesh.heal();
         assert_eq!(hear(&mut stream, 5).await.unwrap(), "hello");
         sleep(QUIET).await;

@@ -24,7 +24,8 @@ const FOLDER: &str = "SEATRIAL_TEST_FOLDER";
 #[test]
 fn role() {
     match std::env::var(ROLE).as_deref() {
-        Ok("register") => serve_register(),
+        Ok("register") => serve_register("value"),
+        Ok("loner") => serve_register("elsewhere"),
         Ok("broken") => {
             eprintln!("cannot find my configuration");
             std::process::exit(3);
@@ -73,9 +74,9 @@ impl System for Role {
 }
 
 /// A register behind lines of text: `r` is answered with the value, `w N` with `ok` once N is in the file, `die` not
-/// at all.
-fn serve_register() {
-    let path = PathBuf::from(std::env::var(FOLDER).unwrap()).join("value");
+/// at all. A loner keeps its value where nobody looks.
+fn serve_register(file: &str) {
+    let path = PathBuf::from(std::env::var(FOLDER).unwrap()).join(file);
     if !path.exists() {
         fs::write(&path, "0").unwrap();
     }

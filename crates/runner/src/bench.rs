@@ -1,0 +1,96 @@
+//! Measures the bench itself.
+
+use crate::run::record;
+use crate::{
+    BoxFuture, Client, ClientError, Clients, NoNodes, RunError, RunFolder, Seat, Stop, Test,
+    plain_results,
+};
+use seatrial_generator::{Generator, function, mix, operation};
+use seatrial_history::{Key, Op, OpType, Value};
+use seatrial_machine::Rng;
+use serde_json::{Map, json};
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a measurement of the interpreter found.
+#[derive(Clone, Copy, Debug)]
+pub struct BenchFigures {
+    /// Operations in the history: an invocation and its completion are two.
+    pub operations: u64,
+    /// From the first invocation to the last completion.
+    pub elapsed: Duration,
+    /// Length of the sealed test file in bytes.
+    pub file_length: u64,
+}
+
+impl BenchFigures {
+    /// Operations in the history per second.
+    pub fn operations_per_second(&self) -> f64 {
+        self.operations as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// A client that does what it is told without delay: every read sees 0.
+struct Instant;
+
+impl Clients for Instant {
+    fn open<'a>(&'a self, _seat: &'a Seat) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
+        Box::pin(async { Ok(Box::new(Instant) as Box<dyn Client>) })
+    }
+}
+
+impl Client for Instant {
+    fn invoke<'a>(&'a mut self, op: &'a Op) -> BoxFuture<'a, Result<Op, ClientError>> {
+        let value = match &op.value {
+            Value::Keyed(key, value) if **value == Value::Nil => {
+                Value::Keyed(key.clone(), Arc::new(Value::Int(0)))
+            }
+            other => other.clone(),
+        };
+        Box::pin(std::future::ready(Ok(op.complete(OpType::Ok, value))))
+    }
+}
+
+/// Runs `invocations` reads and writes of 64 registers over `concurrency` workers whose client answers at once, with
+/// the history on disk in `folder`, and measures how long that takes.
+pub fn bench_interpreter(
+    folder: RunFolder,
+    concurrency: u32,
+    invocations: u64,
+) -> Result<BenchFigures, RunError> {
+    let seed = 1;
+    let rng = Rng::from_seed(seed);
+    let (mut reads, mut writes) = (rng.fork("reads"), rng.fork("writes"));
+    let key = |rng: &mut Rng| Key::Int(rng.below(64) as i64);
+    let read = function(move || {
+        let value = Value::Keyed(key(&mut reads), Arc::new(Value::Nil));
+        Some(operation("read", value))
+    });
+    let write = function(move || {
+        let written = Value::Int(writes.below(1000) as i64);
+        let value = Value::Keyed(key(&mut writes), Arc::new(written));
+        Some(operation("write", value))
+    });
+    let both = mix(rng.fork("mix"), [read.boxed(), write.boxed()]);
+    let name = json!("interpreter");
+    let outcome = record(Test {
+        attributes: Map::from_iter([("name".into(), name)]),
+        folder,
+        nodes: Arc::new(NoNodes),
+        clients: Arc::new(Instant),
+        concurrency,
+        timeout: Duration::from_secs(5),
+        generator: both.limit(invocations).clients().boxed(),
+        checkers: Vec::new(),
+        seed,
+        stop: Stop::new(),
+        results: Box::new(plain_results),
+    })?;
+    let metadata = fs::metadata(&outcome.history_path);
+    Ok(BenchFigures {
+        operations: outcome.counts.invoked + outcome.counts.completed(),
+        elapsed: outcome.load,
+        file_length: metadata.map_or(0, |metadata| metadata.len()),
+    })
+}

@@ -1,0 +1,248 @@
+use super::*;
+use crate::BoxFuture;
+use std::path::Path;
+use std::sync::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+
+const N1: NodeId = NodeId::server(1);
+const N2: NodeId = NodeId::server(2);
+const C0: NodeId = NodeId::client(0);
+
+/// Two nodes that exist on paper only; n2 cannot be started again.
+#[derive(Default)]
+struct Paper {
+    dead: Mutex<BTreeSet<NodeId>>,
+    paused: Mutex<BTreeSet<NodeId>>,
+}
+
+type Answer<'a> = BoxFuture<'a, Result<Effect, NodeError>>;
+
+fn answer(changed: bool) -> Answer<'static> {
+    let effect = if changed {
+        Effect::done("so it was")
+    } else {
+        Effect::nothing("it was so before")
+    };
+    Box::pin(std::future::ready(Ok(effect)))
+}
+
+impl Nodes for Paper {
+    fn ids(&self) -> &[NodeId] {
+        &[N1, N2]
+    }
+
+    fn prepare<'a>(&'a self, _: &'a Path, _: &'a Mesh) -> BoxFuture<'a, Result<(), NodeError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn start(&self, node: NodeId) -> Answer<'_> {
+        if node == N2 {
+            let limit = Duration::from_secs(1);
+            let reason = "it sulks".into();
+            return Box::pin(std::future::ready(Err(NodeError::NotFormed {
+                limit,
+                reason,
+            })));
+        }
+        answer(self.dead.lock().unwrap().remove(&node))
+    }
+
+    fn kill(&self, node: NodeId) -> Answer<'_> {
+        self.paused.lock().unwrap().remove(&node);
+        answer(self.dead.lock().unwrap().insert(node))
+    }
+
+    fn pause(&self, node: NodeId) -> Answer<'_> {
+        answer(self.paused.lock().unwrap().insert(node))
+    }
+
+    fn resume(&self, node: NodeId) -> Answer<'_> {
+        answer(self.paused.lock().unwrap().remove(&node))
+    }
+
+    fn stop(&self, _: NodeId) -> BoxFuture<'_, Result<(), NodeError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+fn nemesis() -> (Nemesis, Mesh, Arc<Paper>) {
+    let mesh = Mesh::new(Handle::current());
+    let paper = Arc::new(Paper::default());
+    let nodes = Arc::clone(&paper) as Arc<dyn Nodes>;
+    let rng = Rng::from_seed(1);
+    let nemesis = Nemesis::new(nodes, mesh.clone(), rng, Arc::default(), Instant::now());
+    (nemesis, mesh, paper)
+}
+
+/// Which faults have ended, which bit.
+fn told(records: &[FaultRecord]) -> Vec<(String, bool, bool)> {
+    let tell = |record: &FaultRecord| {
+        let bit = matches!(record.effect, Effect::Done(_));
+        (describe(&record.fault), record.end.is_some(), bit)
+    };
+    records.iter().map(tell).collect()
+}
+
+#[tokio::test]
+async fn faults_begin_and_end() {
+    let (mut nemesis, _mesh, paper) = nemesis();
+    let faults = [
+        Fault::Kill(N1),
+        Fault::Kill(N1),
+        Fault::Pause(N2),
+        Fault::Restart(N1),
+        Fault::Pause(N1),
+        Fault::Kill(N1),
+        Fault::Kill(N2),
+        Fault::Restart(N2),
+    ];
+    for fault in &faults {
+        nemesis.carry_out(fault).await;
+    }
+    let aftermath = nemesis.finish();
+    let expected = [
+        ("kill n1", true, true),
+        ("kill n1", false, false),
+        ("pause n2", true, true),
+        ("pause n1", true, true),
+        ("kill n1", false, true),
+        ("kill n2", false, true),
+    ];
+    let expected = expected.map(|(name, ended, bit)| (name.to_owned(), ended, bit));
+    assert_eq!(told(&aftermath.records), expected);
+    assert_eq!(paper.dead.lock().unwrap().len(), 2);
+    // A restart that fails is told; a kill that hit a dead node is not, as others bit.
+    assert_eq!(aftermath.warnings.len(), 1, "{:?}", aftermath.warnings);
+    let warning = &aftermath.warnings[0];
+    assert!(
+        warning.contains("restart n2 failed") && warning.contains("sulks"),
+        "{warning}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_paused_or_cut_in_the_end_is_mended() {
+    let (mut nemesis, mesh, paper) = nemesis();
+    nemesis.carry_out(&Fault::Pause(N1)).await;
+    nemesis.carry_out(&Fault::Pause(N2)).await;
+    nemesis.carry_out(&Fault::Resume(N2)).await;
+    nemesis
+        .carry_out(&Fault::Cut(Link::both(N1, N2).to_vec()))
+        .await;
+    nemesis.final_heal().await;
+    assert!(paper.paused.lock().unwrap().is_empty());
+    let aftermath = nemesis.finish();
+    assert!(aftermath.records.iter().all(|record| record.end.is_some()));
+    // No route joins the two, so the cut met nothing.
+    let [warning] = &aftermath.warnings[..] else {
+        panic!("{:?}", aftermath.warnings);
+    };
+    assert!(
+        warning.starts_with("cut never took effect: cut n1↔n2: nothing"),
+        "{warning}"
+    );
+    drop(mesh);
+}
+
+/// A client that sends a byte through the mesh every few milliseconds.
+async fn chatter(mesh: &Mesh) -> tokio::task::JoinHandle<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    mesh.add_node(N1, listener.local_addr().unwrap());
+    let address = mesh.route(C0, N1).unwrap();
+    tokio::spawn(async move {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let (mut server, _) = listener.accept().await.unwrap();
+        let mut byte = [0];
+        for _ in 0..2000 {
+            let sent = stream.write_all(&[1]).await;
+            if sent.is_err() || server.read(&mut byte).await.is_err() {
+                return;
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+    })
+}
+
+#[tokio::test]
+async fn network_faults_bite_when_traffic_meets_them() {
+    let (mut nemesis, mesh, _) = nemesis();
+    let reset = Fault::Reset(Link::both(C0, N1).to_vec());
+    let effect = nemesis.carry_out(&reset).await;
+    assert!(
+        matches!(effect, Effect::Nothing(_)),
+        "no connection yet: {effect:?}"
+    );
+    let chatter = chatter(&mesh).await;
+    let links = vec![Link { from: C0, to: N1 }];
+    while mesh.meter(&links).passed_bytes == 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let slow = Fault::Slow {
+        links: links.clone(),
+        delay: Duration::from_millis(1),
+        jitter: Duration::ZERO,
+    };
+    for fault in [slow, Fault::Heal, Fault::Cut(links)] {
+        nemesis.carry_out(&fault).await;
+        sleep(Duration::from_millis(100)).await;
+    }
+    nemesis.carry_out(&Fault::Heal).await;
+    assert!(matches!(nemesis.carry_out(&reset).await, Effect::Done(_)));
+    chatter.await.unwrap();
+    let aftermath = nemesis.finish();
+    let bit: Vec<bool> = told(&aftermath.records)
+        .into_iter()
+        .map(|(_, _, bit)| bit)
+        .collect();
+    assert_eq!(bit, [false, true, true, true], "{:?}", aftermath.records);
+    assert!(aftermath.warnings.is_empty(), "{:?}", aftermath.warnings);
+}
+
+#[tokio::test]
+async fn what_these_nodes_cannot_do_is_said() {
+    let (mut nemesis, _mesh, _) = nemesis();
+    let skew = |offset_ns| Fault::Skew {
+        node: N1,
+        offset_ns,
+        rate_ppm: 0,
+    };
+    nemesis.carry_out(&skew(5)).await;
+    nemesis.carry_out(&skew(0)).await;
+    let rot = Fault::BitRot { node: N1, bits: 3 };
+    nemesis.carry_out(&rot).await;
+    let aftermath = nemesis.finish();
+    let names: Vec<&str> = aftermath
+        .records
+        .iter()
+        .map(|record| record.fault.name())
+        .collect();
+    assert_eq!(names, ["skew", "bit-rot"], "a right clock is no fault");
+    let warnings = aftermath.warnings.join("\n");
+    assert!(
+        warnings.contains("clocks of these nodes cannot be changed"),
+        "{warnings}"
+    );
+    assert!(
+        warnings.contains("disks of these nodes cannot be damaged"),
+        "{warnings}"
+    );
+}
+
+#[test]
+fn links_have_short_names() {
+    let link = |from, to| Link { from, to };
+    assert_eq!(
+        name_links(&[link(N1, N2), link(C0, N1), link(N2, N1)]),
+        "n1↔n2 c0→n1"
+    );
+    let many: Vec<Link> = (0..10)
+        .flat_map(|n| Link::both(NodeId::client(n), N1))
+        .collect();
+    assert!(
+        name_links(&many).ends_with("c5 and 4 more"),
+        "{}",
+        name_links(&many)
+    );
+}

@@ -1,0 +1,475 @@
+//! One test from beginning to end.
+
+use crate::driver::{Desk, Drive, Driver};
+use crate::nemesis::{Aftermath, Nemesis};
+use crate::progress::{Board, Phase, Ticker};
+use crate::recorder::Recorder;
+use crate::stop::Urgency;
+use crate::store::{self, HistoryWriter};
+use crate::test::{Crash, Evidence, Outcome, RunError, Test};
+use crate::worker::Worker;
+use crate::{Effect, Ended, Mesh, NodeError, Nodes, Observer, Seat, Stop, time_name};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use seatrial_checker::Verdict;
+use seatrial_generator::{
+    Generator, Interpreter, InterpreterOptions, THREADS_MAX, Thread, sequence,
+};
+use seatrial_history::{History, Op, Process};
+use seatrial_machine::{NodeId, Rng, Time};
+use serde_json::{Value as Json, json};
+use std::fs;
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// How long the workers may take to say good-bye, and the nemesis to finish what it is doing.
+const END_LIMIT: Duration = Duration::from_secs(3);
+/// How often a stop request is looked for while nodes start.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Runs a test: starts the nodes and waits until they have found together, drives clients and nemesis, heals, ends
+/// the nodes, seals the history, and has it judged. Returns when no process of the test is left.
+pub fn run(test: Test, observer: Arc<dyn Observer>) -> Result<Outcome, RunError> {
+    if test.concurrency == 0 || test.concurrency > THREADS_MAX {
+        let count = test.concurrency;
+        let text = format!("a test has 1 to {THREADS_MAX} workers, not {count}");
+        return Err(RunError::Test(text));
+    }
+    if test.timeout.is_zero() {
+        return Err(RunError::Test(
+            "a time-out of nothing leaves no time to answer".into(),
+        ));
+    }
+    raise_file_limit();
+    let runtime = runtime()?;
+    let nodes = Arc::clone(&test.nodes);
+    let board = Arc::new(Board::default());
+    let ticker = Ticker::start(Arc::clone(&board), observer);
+    let result = Run::new(test, &runtime, board).run();
+    runtime.block_on(async {
+        let _ = end_nodes(&nodes).await; // whatever happened: nothing is left behind
+    });
+    drop(ticker);
+    runtime.shutdown_timeout(END_LIMIT);
+    result
+}
+
+/// Runs a test that is never judged.
+pub(crate) fn record(test: Test) -> Result<Outcome, RunError> {
+    let runtime = runtime()?;
+    let outcome = Run::new(test, &runtime, Arc::default()).record();
+    runtime.shutdown_timeout(END_LIMIT);
+    outcome
+}
+
+/// The threads on which clients, proxies and probes run.
+fn runtime() -> Result<Runtime, RunError> {
+    let built = Builder::new_multi_thread().enable_all().build();
+    built.map_err(|error| RunError::Bench {
+        what: "threads",
+        error,
+    })
+}
+
+/// Every connection costs four descriptors: asks for as many as the system lets this user have.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit); // then the usual number has to do
+}
+
+/// A test under way.
+struct Run<'a> {
+    test: Test,
+    runtime: &'a Runtime,
+    board: Arc<Board>,
+    mesh: Mesh,
+}
+
+/// The tasks of a test, and how the driver reaches them.
+struct Crew {
+    desks: Vec<Desk>,
+    nemesis: Arc<Mutex<Nemesis>>,
+    completions: Receiver<(Thread, Op)>,
+    tasks: JoinSet<()>,
+}
+
+impl<'a> Run<'a> {
+    fn new(test: Test, runtime: &'a Runtime, board: Arc<Board>) -> Run<'a> {
+        Run {
+            test,
+            runtime,
+            board,
+            mesh: Mesh::new(runtime.handle().clone()),
+        }
+    }
+
+    fn run(mut self) -> Result<Outcome, RunError> {
+        self.start_nodes()?;
+        let mut outcome = self.record()?;
+        if outcome.ended != Ended::Aborted {
+            self.check(&mut outcome)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Everything between the start of the nodes and the judgement.
+    fn record(&mut self) -> Result<Outcome, RunError> {
+        let attributes = self.attributes();
+        let path = self.test.folder.history();
+        let write_error = |reason: String| RunError::Write {
+            path: path.clone(),
+            reason,
+        };
+        let writer = HistoryWriter::create(&path);
+        let writer = writer.map_err(|error| write_error(error.to_string()))?;
+        let recorder = Recorder::start(Box::new(writer)).map_err(|error| RunError::Bench {
+            what: "a thread for the history",
+            error,
+        })?;
+        let workers = self.open_clients()?;
+        let began = Instant::now();
+        let crew = self.crew(workers, began);
+        self.board.begin(began);
+        self.board.set_phase(Phase::Running);
+        let (drive, nemesis, tasks) = self.drive(crew, recorder, began);
+        let load = began.elapsed();
+        self.board.set_phase(Phase::Ending);
+        let (aftermath, deaths) = self.end(nemesis, tasks, drive.ended, drive.deaths);
+        drive.recorder.finish().map_err(write_error)?;
+        if let Some(failure) = drive.failure {
+            return Err(RunError::Generator(failure));
+        }
+        let crashes = deaths.into_iter().map(|death| Crash {
+            node: death.node,
+            at: Time::ZERO + death.at.saturating_duration_since(began),
+            status: death.status,
+            log_tail: death.log_tail,
+        });
+        let mut outcome = Outcome {
+            ended: drive.ended,
+            folder: self.test.folder.path().to_owned(),
+            history_path: self.test.folder.history(),
+            attributes,
+            history: History::default(),
+            verdicts: Vec::new(),
+            results: Json::Null,
+            counts: self.board.counts(),
+            load,
+            checked_in: Duration::ZERO,
+            faults: aftermath.records,
+            crashes: crashes.collect(),
+            warnings: aftermath.warnings,
+        };
+        outcome.warnings.extend(outcome.crashes.iter().map(warning));
+        Ok(outcome)
+    }
+
+    /// Starts all nodes at once; gives up when told to stop.
+    fn start_nodes(&self) -> Result<(), RunError> {
+        let folder = self.test.folder.path();
+        let start = start_nodes(&self.test.nodes, folder, &self.mesh);
+        let started = self
+            .runtime
+            .block_on(unless_stopped(&self.test.stop, start));
+        started.ok_or(RunError::Stopped)??;
+        Ok(())
+    }
+
+    fn attributes(&self) -> Json {
+        let mut attributes = self.test.attributes.clone();
+        let mut put = |name: &str, value: Json| {
+            attributes.entry(name).or_insert(value);
+        };
+        put("started", json!(time_name(SystemTime::now())));
+        let ids = self.test.nodes.ids().iter();
+        put(
+            "nodes",
+            json!(ids.map(NodeId::to_string).collect::<Vec<_>>()),
+        );
+        put("concurrency", json!(self.test.concurrency));
+        put("timeout_ms", json!(self.test.timeout.as_millis() as u64));
+        put("seed", json!(self.test.seed));
+        put("version", json!(env!("CARGO_PKG_VERSION")));
+        Json::Object(attributes)
+    }
+
+    /// The workers, their first clients opened as far as that succeeded.
+    fn open_clients(&self) -> Result<Vec<Worker>, RunError> {
+        let mut opening = JoinSet::new();
+        for number in 0..self.test.concurrency {
+            let seat = self.seat(number)?;
+            let clients = Arc::clone(&self.test.clients);
+            let mut worker = Worker::new(seat, clients, self.test.timeout);
+            let open = async move {
+                worker.open_early(Process::Client(number.into())).await;
+                (number, worker)
+            };
+            opening.spawn_on(open, self.runtime.handle());
+        }
+        let opened = self
+            .runtime
+            .block_on(unless_stopped(&self.test.stop, opening.join_all()));
+        let mut workers = opened.ok_or(RunError::Stopped)?;
+        workers.sort_by_key(|(number, _)| *number);
+        Ok(workers.into_iter().map(|(_, worker)| worker).collect())
+    }
+
+    fn seat(&self, number: u32) -> Result<Seat, RunError> {
+        let ids = self.test.nodes.ids();
+        let endpoint = NodeId::client(number);
+        let mut seat = Seat {
+            endpoint,
+            node: Seat::NOWHERE,
+            address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            mesh: self.mesh.clone(),
+        };
+        if !ids.is_empty() {
+            seat.node = ids[number as usize % ids.len()];
+            let route = self.mesh.route(endpoint, seat.node);
+            seat.address = route.map_err(|error| RunError::Bench {
+                what: "a port for a client's connections",
+                error,
+            })?;
+        }
+        Ok(seat)
+    }
+
+    /// Starts a task for each worker and one for the nemesis.
+    fn crew(&self, workers: Vec<Worker>, began: Instant) -> Crew {
+        // A worker that was given up may answer twice before the driver looks.
+        let (answers, completions) = sync_channel(2 * (workers.len() + 1));
+        let mut tasks = JoinSet::new();
+        let mut desks = Vec::new();
+        for (number, worker) in workers.into_iter().enumerate() {
+            let (inbox, orders) = mpsc::channel(1);
+            let node = Some(worker.node()).filter(|node| *node != Seat::NOWHERE);
+            desks.push(Desk::new(inbox, node.map(|node| node.to_string())));
+            let task = work(worker, Thread(number as u32), orders, answers.clone());
+            tasks.spawn_on(task, self.runtime.handle());
+        }
+        let nemesis = Nemesis::new(
+            Arc::clone(&self.test.nodes),
+            self.mesh.clone(),
+            Rng::from_seed(self.test.seed).fork("nemesis"),
+            Arc::clone(&self.board),
+            began,
+        );
+        let nemesis = Arc::new(Mutex::new(nemesis));
+        let (inbox, orders) = mpsc::channel(1);
+        tasks.spawn_on(
+            torment(Arc::clone(&nemesis), orders, answers),
+            self.runtime.handle(),
+        );
+        desks.push(Desk::new(inbox, None));
+        Crew {
+            desks,
+            nemesis,
+            completions,
+            tasks,
+        }
+    }
+
+    fn drive(
+        &mut self,
+        crew: Crew,
+        recorder: Recorder,
+        began: Instant,
+    ) -> (Drive, Arc<Mutex<Nemesis>>, JoinSet<()>) {
+        let generator = std::mem::replace(&mut self.test.generator, nothing());
+        let rng = Rng::from_seed(self.test.seed).fork("interpreter");
+        let options = InterpreterOptions {
+            // The worker keeps to the time-out; this is for one that does not answer at all.
+            operation_timeout: Some(self.test.timeout * 2 + END_LIMIT),
+            drain_timeout: self.test.timeout * 2 + END_LIMIT,
+            ..InterpreterOptions::new(self.test.concurrency, rng)
+        };
+        let driver = Driver {
+            interpreter: Interpreter::new(generator, &options),
+            began,
+            desks: crew.desks,
+            completions: crew.completions,
+            recorder,
+            nodes: Arc::clone(&self.test.nodes),
+            board: Arc::clone(&self.board),
+            stop: self.test.stop.clone(),
+        };
+        (driver.drive(), crew.nemesis, crew.tasks)
+    }
+
+    /// Ends the tasks, heals, ends the nodes. Returns what the nemesis saw, and all deaths.
+    fn end(
+        &self,
+        nemesis: Arc<Mutex<Nemesis>>,
+        mut tasks: JoinSet<()>,
+        ended: Ended,
+        mut deaths: Vec<crate::Death>,
+    ) -> (Aftermath, Vec<crate::Death>) {
+        self.runtime.block_on(async {
+            if ended != Ended::Aborted {
+                let _ = timeout(END_LIMIT, async {
+                    while tasks.join_next().await.is_some() {}
+                })
+                .await;
+            }
+            tasks.shutdown().await;
+            nemesis.lock().await.final_heal().await;
+            deaths.extend(self.test.nodes.take_deaths());
+            let failures = end_nodes(&self.test.nodes).await;
+            let mut aftermath = match Arc::into_inner(nemesis) {
+                Some(nemesis) => nemesis.into_inner().finish(),
+                None => Aftermath::default(),
+            };
+            let failures = failures.into_iter().map(|error| error.to_string());
+            aftermath.warnings.extend(failures);
+            (aftermath, deaths)
+        })
+    }
+
+    /// Has the history judged and keeps the results.
+    fn check(&self, outcome: &mut Outcome) -> Result<(), RunError> {
+        self.board.set_phase(Phase::Checking);
+        let path = &outcome.history_path;
+        let read_error = |reason: String| RunError::Read {
+            path: path.clone(),
+            reason,
+        };
+        // In text, a value of a single key looks like a list: only the workload tells.
+        let keyed = outcome.attributes["workload"] == "register";
+        outcome.history = store::read(path, keyed).map_err(read_error)?;
+        let began = Instant::now();
+        let checkers = self.test.checkers.iter();
+        let verdicts: Vec<Verdict> = checkers
+            .map(|checker| checker.check(&outcome.history))
+            .collect();
+        outcome.verdicts = verdicts;
+        outcome.checked_in = began.elapsed();
+        outcome.results = (self.test.results)(&Evidence {
+            attributes: &outcome.attributes,
+            history: &outcome.history,
+            verdicts: &outcome.verdicts,
+            warnings: &outcome.warnings,
+            checked_in: outcome.checked_in,
+        });
+        self.keep(&outcome.results)
+    }
+
+    /// Writes the results beside the history and into it.
+    fn keep(&self, results: &Json) -> Result<(), RunError> {
+        let path = self.test.folder.results();
+        let results_error = |path: &Path, reason: String| RunError::Results {
+            path: path.to_owned(),
+            reason,
+        };
+        let text = format!("{results:#}\n");
+        fs::write(&path, text).map_err(|error| results_error(&path, error.to_string()))
+    }
+}
+
+/// What a reader should know of a node that ended by itself.
+fn warning(crash: &Crash) -> String {
+    let Crash {
+        node,
+        at,
+        status,
+        log_tail,
+    } = crash;
+    let log = match log_tail.as_str() {
+        "" => "; it wrote nothing to its log".into(),
+        tail => format!("; the last lines of its log:\n{tail}"),
+    };
+    format!("{node} ended by itself after {at} ({status}){log}")
+}
+
+/// What `doing` gives; `None` when a stop is asked for before.
+async fn unless_stopped<T>(stop: &Stop, doing: impl Future<Output = T>) -> Option<T> {
+    let stopped = async {
+        while stop.urgency() == Urgency::None {
+            sleep(STOP_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        done = doing => Some(done),
+        () = stopped => None,
+    }
+}
+
+async fn start_nodes(nodes: &Arc<dyn Nodes>, folder: &Path, mesh: &Mesh) -> Result<(), NodeError> {
+    nodes.prepare(folder, mesh).await?;
+    let mut starting = JoinSet::new();
+    for &node in nodes.ids() {
+        let nodes = Arc::clone(nodes);
+        starting.spawn(async move { nodes.start(node).await });
+    }
+    while let Some(started) = starting.join_next().await {
+        // A panic of a suite goes on here.
+        let _: Effect =
+            started.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
+    }
+    nodes.formed().await
+}
+
+/// Ends all nodes at once; what went wrong with it.
+async fn end_nodes(nodes: &Arc<dyn Nodes>) -> Vec<NodeError> {
+    let mut ending = JoinSet::new();
+    for &node in nodes.ids() {
+        let nodes = Arc::clone(nodes);
+        ending.spawn(async move { nodes.stop(node).await });
+    }
+    let ended = ending.join_all().await;
+    ended.into_iter().filter_map(Result::err).collect()
+}
+
+/// A generator that has nothing to do.
+fn nothing() -> Box<dyn Generator> {
+    Box::new(sequence::<[Box<dyn Generator>; 0]>([]))
+}
+
+/// Carries out what one thread is ordered to, until there are no more orders. An order that comes while another is
+/// carried out means that the interpreter has given that one up.
+async fn work(
+    mut worker: Worker,
+    thread: Thread,
+    mut orders: mpsc::Receiver<Op>,
+    answers: SyncSender<(Thread, Op)>,
+) {
+    let mut next = orders.recv().await;
+    while let Some(op) = next {
+        let completion = tokio::select! {
+            biased;
+            completion = worker.carry_out(&op) => completion,
+            order = orders.recv() => {
+                worker.abandon();
+                next = order;
+                continue;
+            }
+        };
+        next = match answers.try_send((thread, completion)) {
+            Ok(()) => orders.recv().await,
+            Err(_) => None, // the driver has ended
+        };
+    }
+    worker.close().await;
+}
+
+/// Carries out faults, until there are no more orders.
+async fn torment(
+    nemesis: Arc<Mutex<Nemesis>>,
+    mut orders: mpsc::Receiver<Op>,
+    answers: SyncSender<(Thread, Op)>,
+) {
+    while let Some(op) = orders.recv().await {
+        let completion = nemesis.lock().await.answer(&op).await;
+        if answers.try_send((Thread::NEMESIS, completion)).is_err() {
+            break; // the driver has ended
+        }
+    }
+}

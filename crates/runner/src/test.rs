@@ -1,0 +1,182 @@
+//! What a test is made of, and what comes of it.
+
+use crate::{Clients, Counts, Ended, FaultRecord, NodeError, Nodes, RunFolder, Stop};
+use seatrial_checker::{Checker, Validity, Verdict};
+use seatrial_generator::{Failure, Generator};
+use seatrial_history::History;
+use seatrial_machine::{NodeId, Time};
+use serde_json::{Map, Value as Json, json};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+
+/// A whole test, ready to [`run`](crate::run).
+pub struct Test {
+    /// What the test file says about the test: `name`, `suite`, `workload`, `seed`, `faults`, `options`, … The
+    /// runner adds `started`, `nodes` and `concurrency` where they are missing.
+    pub attributes: Map<String, Json>,
+    /// Where everything is kept.
+    pub folder: RunFolder,
+    /// The system under test.
+    pub nodes: Arc<dyn Nodes>,
+    /// Those who talk to it.
+    pub clients: Arc<dyn Clients>,
+    /// Number of workers, each with one client at a time; at least 1. Worker 0 talks to the first node, worker 1 to
+    /// the second and so on, round and round.
+    pub concurrency: u32,
+    /// Longest time that an operation, or opening a client, may take.
+    pub timeout: Duration,
+    /// What is done, faults included.
+    pub generator: Box<dyn Generator>,
+    /// Who judges.
+    pub checkers: Vec<Box<dyn Checker>>,
+    /// Fixes what the runner draws by itself (the bits that rot).
+    pub seed: u64,
+    /// Ends the test early.
+    pub stop: Stop,
+    /// Makes the results that are kept from what is known in the end; [`plain_results`] unless given.
+    pub results: Box<MakeResults>,
+}
+
+/// Makes results: the JSON document that goes to `results.json` and to the test file.
+pub type MakeResults = dyn Fn(&Evidence<'_>) -> Json + Send;
+
+/// All that results are made from.
+pub struct Evidence<'a> {
+    /// The attributes of the test.
+    pub attributes: &'a Json,
+    /// What happened.
+    pub history: &'a History,
+    /// What each checker says.
+    pub verdicts: &'a [Verdict],
+    /// What a reader of the verdict should know.
+    pub warnings: &'a [String],
+    /// How long the checkers took.
+    pub checked_in: Duration,
+}
+
+/// Results without any dressing: `valid`, `operations`, `checkers`, `warnings`, `seconds`.
+pub fn plain_results(evidence: &Evidence<'_>) -> Json {
+    let verdicts = evidence.verdicts.iter();
+    let checkers: Map<String, Json> = verdicts
+        .map(|verdict| (verdict.checker.to_owned(), json!(verdict)))
+        .collect();
+    json!({
+        "valid": validity(evidence.verdicts),
+        "operations": evidence.history.len(),
+        "checkers": checkers,
+        "warnings": evidence.warnings,
+        "seconds": evidence.checked_in.as_secs_f64(),
+    })
+}
+
+/// What all verdicts say together.
+fn validity(verdicts: &[Verdict]) -> Validity {
+    let all = verdicts.iter().map(|verdict| verdict.valid.clone());
+    all.fold(Validity::Valid, Validity::and)
+}
+
+/// What came of a test.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it came to its end.
+    pub ended: Ended,
+    /// The run folder.
+    pub folder: PathBuf,
+    /// The test file, sealed.
+    pub history_path: PathBuf,
+    /// The attributes of the test.
+    pub attributes: Json,
+    /// What happened; empty when the test was aborted.
+    pub history: History,
+    /// What each checker says; empty when the test was aborted.
+    pub verdicts: Vec<Verdict>,
+    /// What is kept as `results.json`; null when the test was aborted.
+    pub results: Json,
+    /// What clients did.
+    pub counts: Counts,
+    /// How long there was load.
+    pub load: Duration,
+    /// How long the checkers took.
+    pub checked_in: Duration,
+    /// All faults, whether they bit or not.
+    pub faults: Vec<FaultRecord>,
+    /// Nodes that ended although nobody told them to.
+    pub crashes: Vec<Crash>,
+    /// What a reader of the verdict should know: faults that never bit, nodes that ended by themselves, …
+    pub warnings: Vec<String>,
+}
+
+impl Outcome {
+    /// What all verdicts say together; unknown when nobody judged.
+    pub fn validity(&self) -> Validity {
+        if self.ended == Ended::Aborted {
+            return Validity::Unknown("the test was aborted before it was checked".into());
+        }
+        validity(&self.verdicts)
+    }
+}
+
+/// A node that ended by itself during the test.
+#[derive(Clone, Debug)]
+pub struct Crash {
+    /// Which one.
+    pub node: NodeId,
+    /// When that was seen.
+    pub at: Time,
+    /// Its exit status or signal, in words.
+    pub status: String,
+    /// The last lines of its log.
+    pub log_tail: String,
+}
+
+/// Why a test could not be run to its end. Nodes are ended and what was recorded is kept, whatever the reason.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The test itself makes no sense.
+    #[error("{0}")]
+    Test(String),
+    /// The nodes cannot be used.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// The generator made a mistake; what was recorded before is sealed.
+    #[error(transparent)]
+    Generator(Box<Failure>),
+    /// The test was told to stop before it had begun.
+    #[error("stopped before the test began")]
+    Stopped,
+    /// The test file cannot be written; what was recorded before is readable.
+    #[error("the history {} cannot be written: {reason}", path.display())]
+    Write {
+        /// The test file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The test file cannot be read again.
+    #[error("the history {} cannot be read: {reason}", path.display())]
+    Read {
+        /// The test file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The results cannot be kept; the history is sealed.
+    #[error("the results {} cannot be written: {reason}", path.display())]
+    Results {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The machine gives the bench no threads, no ports or no files.
+    #[error("the bench cannot work: {what}: {error}")]
+    Bench {
+        /// What was wanted.
+        what: &'static str,
+        /// What the system says.
+        error: io::Error,
+    },
+}

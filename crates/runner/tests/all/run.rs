@@ -1,0 +1,492 @@
+//! Whole tests against real processes.
+
+use crate::roles::{nodes, scratch};
+use seatrial_checker::{Checker, Validity, Verdict};
+use seatrial_generator::{
+    Generator, Template, any, fault_operation, function, mix, operation, sequence, sleep,
+};
+use seatrial_history::{History, Op, OpType, Process, Value, import};
+use seatrial_machine::{Fault, Link, NodeId, Rng};
+use seatrial_runner::{
+    BoxFuture, Client, ClientError, Clients, Effect, Ended, FolderError, NoNodes, NodeError,
+    NodeLimits, Outcome, Phase, Progress, RunError, RunFolder, Seat, Stop, Test, plain_results,
+    run,
+};
+use serde_json::Map;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+const N1: NodeId = NodeId::server(1);
+const N2: NodeId = NodeId::server(2);
+
+/// Speaks to the register; `stop` gets no answer ever, `die` ends the node.
+struct Lines;
+
+struct Line(BufReader<TcpStream>);
+
+impl Line {
+    async fn say(&mut self, text: &str) -> Result<String, ClientError> {
+        let line = format!("{text}\n");
+        self.0.get_mut().write_all(line.as_bytes()).await?;
+        let mut answer = String::new();
+        match self.0.read_line(&mut answer).await? {
+            0 => Err("the connection ended".into()),
+            _ => Ok(answer.trim().into()),
+        }
+    }
+}
+
+impl Clients for Lines {
+    fn open<'a>(&'a self, seat: &'a Seat) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
+        Box::pin(async {
+            let stream = TcpStream::connect(seat.address).await?;
+            stream.set_nodelay(true)?;
+            let mut line = Line(BufReader::new(stream));
+            line.say("r").await?; // so that a dead node is a certain failure
+            Ok(Box::new(line) as Box<dyn Client>)
+        })
+    }
+}
+
+impl Client for Line {
+    fn invoke<'a>(&'a mut self, op: &'a Op) -> BoxFuture<'a, Result<Op, ClientError>> {
+        Box::pin(async move {
+            match op.f.as_str() {
+                "read" => {
+                    let value = self.say("r").await?.parse()?;
+                    Ok(op.complete(OpType::Ok, Value::Int(value)))
+                }
+                "write" => {
+                    self.say(&format!("w {}", op.value)).await?;
+                    Ok(op.complete(OpType::Ok, op.value.clone()))
+                }
+                "hang" => std::future::pending().await,
+                _ => Err(self.say("die").await.unwrap_err()),
+            }
+        })
+    }
+}
+
+/// Answers at once.
+struct Echoes;
+
+impl Clients for Echoes {
+    fn open<'a>(&'a self, _: &'a Seat) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
+        Box::pin(async { Ok(Box::new(Echoes) as Box<dyn Client>) })
+    }
+}
+
+impl Client for Echoes {
+    fn invoke<'a>(&'a mut self, op: &'a Op) -> BoxFuture<'a, Result<Op, ClientError>> {
+        Box::pin(async move {
+            if op.f == "hang" {
+                std::future::pending::<()>().await;
+            }
+            Ok(op.complete(OpType::Ok, op.value.clone()))
+        })
+    }
+}
+
+/// Finds every history valid, and says how long it was.
+struct Length;
+
+impl Checker for Length {
+    fn name(&self) -> &'static str {
+        "length"
+    }
+
+    fn check(&self, history: &History) -> Verdict {
+        let mut verdict = Verdict::valid("length");
+        verdict.details = history.len().into();
+        verdict
+    }
+}
+
+fn reads_and_writes() -> Box<dyn Generator> {
+    let rng = Rng::from_seed(3);
+    let mut values = rng.fork("values");
+    let write = function(move || {
+        let value = values.below(100) as i64;
+        Some(operation("write", Value::Int(value)))
+    });
+    let read = operation("read", Value::Nil).repeat();
+    mix(rng.fork("mix"), [read.boxed(), write.boxed()])
+        .stagger(rng.fork("stagger"), Duration::from_millis(2))
+        .boxed()
+}
+
+fn test(folder: &Path, generator: Box<dyn Generator>) -> Test {
+    Test {
+        attributes: Map::new(),
+        folder: RunFolder::open(folder).unwrap(),
+        nodes: Arc::new(NoNodes),
+        clients: Arc::new(Echoes),
+        concurrency: 4,
+        timeout: Duration::from_millis(300),
+        generator,
+        checkers: vec![Box::new(Length)],
+        seed: 7,
+        stop: Stop::new(),
+        results: Box::new(plain_results),
+    }
+}
+
+fn unseen() -> Arc<dyn seatrial_runner::Observer> {
+    Arc::new(|_: &Progress| {})
+}
+
+fn pause(milliseconds: u64) -> Template {
+    sleep(Duration::from_millis(milliseconds))
+}
+
+/// Every invocation has one completion, indices are dense, time does not go back, every client operation names its
+/// node and every failure its reason.
+fn sound(history: &History, nodes: usize) {
+    let mut time = 0;
+    for (position, op) in history.iter().enumerate() {
+        assert_eq!(op.index, position as u64);
+        assert!(op.time >= time, "time goes back at {op}");
+        time = op.time;
+        assert!(history.pair(position).is_some(), "half an operation: {op}");
+        if let Process::Client(process) = op.process {
+            let node = (nodes > 0).then(|| format!("n{}", process as usize % 4 % nodes + 1));
+            let named = op.extra.get("node").cloned();
+            assert_eq!(named, node.map(Value::text), "{op}");
+            let failed = matches!(op.kind, OpType::Fail | OpType::Info);
+            assert_eq!(op.extra.get("error").is_some(), failed, "{op}");
+        }
+    }
+}
+
+#[test]
+fn faults_are_seen_by_clients_and_kept_in_the_outcome() {
+    let folder = scratch("faults");
+    let links: Vec<Link> = (0..4)
+        .flat_map(|client| Link::both(NodeId::client(client), N2))
+        .collect();
+    let faults = [
+        Fault::Kill(N1),
+        Fault::Restart(N1),
+        Fault::Pause(N2),
+        Fault::Resume(N2),
+        Fault::Cut(links.clone()),
+        Fault::Heal,
+        Fault::Reset(links),
+    ];
+    let steps = faults.iter().flat_map(|fault| {
+        // Long enough for a time-out.
+        [pause(450), fault_operation(fault)]
+    });
+    let nemesis = sequence(steps.collect::<Vec<_>>()).nemesis();
+    let clients = reads_and_writes()
+        .time_limit(Duration::from_millis(3600))
+        .clients();
+    let generator = any(Rng::from_seed(1), [clients.boxed(), nemesis.boxed()]);
+    let mut test = test(&folder, generator.boxed());
+    test.nodes = Arc::new(nodes("register", 2));
+    test.clients = Arc::new(Lines);
+    let seen = Arc::new(Mutex::new(BTreeMap::<Phase, Vec<Progress>>::new()));
+    let sink = Arc::clone(&seen);
+    let observer = move |progress: &Progress| {
+        let mut seen = sink.lock().unwrap();
+        seen.entry(progress.phase)
+            .or_default()
+            .push(progress.clone());
+    };
+    let outcome = run(test, Arc::new(observer)).unwrap();
+    assert_eq!(outcome.ended, Ended::Completed);
+    assert_eq!(outcome.validity(), Validity::Valid);
+    sound(&outcome.history, 2);
+    assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
+    assert!(outcome.crashes.is_empty());
+    let faults: Vec<(&str, bool, bool)> = outcome
+        .faults
+        .iter()
+        .map(|record| {
+            let bit = matches!(record.effect, Effect::Done(_));
+            (record.fault.name(), record.end.is_some(), bit)
+        })
+        .collect();
+    let expected = [
+        ("kill", true, true),
+        ("pause", true, true),
+        ("cut", true, true),
+        ("reset", false, true),
+    ];
+    assert_eq!(faults, expected);
+    errors_tell_the_faults(&outcome.history);
+    let seen = seen.lock().unwrap();
+    let running = &seen[&Phase::Running];
+    assert!(
+        running
+            .iter()
+            .any(|look| look.faults == ["pause n2"] && look.rate > 0.0)
+    );
+    assert!(
+        seen.contains_key(&Phase::Checking),
+        "the last look is at the last phase"
+    );
+    let results = fs::read_to_string(folder.join("results.json")).unwrap();
+    let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+    assert_eq!(results["valid"], true);
+    assert_eq!(
+        results["checkers"]["length"]["details"],
+        outcome.history.len()
+    );
+    assert_eq!(results, outcome.results);
+    assert!(
+        fs::read_to_string(folder.join("n1.log"))
+            .unwrap()
+            .matches("ready")
+            .count()
+            == 2
+    );
+    drop(outcome);
+    let again = RunFolder::open(&folder).unwrap_err();
+    assert!(matches!(again, FolderError::Used(_)), "{again}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// The kill shows as resets and certain failures, pause and cut as time-outs.
+fn errors_tell_the_faults(history: &History) {
+    let mut errors: BTreeMap<(OpType, String), u32> = BTreeMap::new();
+    let mut nemesis = Vec::new();
+    for op in history {
+        match op.extra.get("error") {
+            Some(error) if op.process.is_client() => {
+                *errors.entry((op.kind, error.to_string())).or_default() += 1;
+            }
+            _ if !op.process.is_client() => nemesis.push((op.f.as_str(), op.value.to_string())),
+            _ => {}
+        }
+    }
+    let count = |kind, text: &str| -> u32 {
+        let matching = errors
+            .iter()
+            .filter(|((k, error), _)| *k == kind && error.contains(text));
+        matching.map(|(_, count)| count).sum()
+    };
+    assert!(count(OpType::Fail, "no client: ") > 0, "{errors:?}");
+    assert!(count(OpType::Info, "timeout") >= 2, "{errors:?}");
+    assert!(
+        count(OpType::Info, "reset") + count(OpType::Info, "ended") > 0,
+        "{errors:?}"
+    );
+    assert_eq!(nemesis.len(), 14, "{nemesis:?}");
+    assert!(nemesis[1].1.contains("died of SIGKILL"), "{nemesis:?}");
+}
+
+#[test]
+fn a_stop_lets_operations_complete_and_checks() {
+    let folder = scratch("stop");
+    let test = test(&folder, reads_and_writes().clients().boxed());
+    let stop = test.stop.clone();
+    let stopper = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        stop.request();
+    });
+    let outcome = run(test, unseen()).unwrap();
+    stopper.join().unwrap();
+    assert_eq!(outcome.ended, Ended::Stopped);
+    assert_eq!(outcome.verdicts.len(), 1);
+    assert!(outcome.history.len() > 50, "{}", outcome.history.len());
+    assert_eq!(outcome.counts.invoked, outcome.counts.completed());
+    sound(&outcome.history, 0);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_second_stop_waits_for_nothing() {
+    let folder = scratch("abort");
+    let hang = operation("hang", Value::Nil).repeat().clients();
+    let mut test = test(&folder, hang.boxed());
+    test.timeout = Duration::from_mins(2);
+    let path = test.folder.history();
+    let stop = test.stop.clone();
+    let stopper = thread::spawn(move || {
+        for _ in 0..2 {
+            thread::sleep(Duration::from_millis(200));
+            stop.request();
+        }
+    });
+    let began = Instant::now();
+    let outcome = run(test, unseen()).unwrap();
+    stopper.join().unwrap();
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(outcome.ended, Ended::Aborted);
+    assert!(matches!(outcome.validity(), Validity::Unknown(_)));
+    assert_eq!((outcome.counts.invoked, outcome.counts.info), (4, 4));
+    let history = read(&path);
+    assert_eq!(history.len(), 8);
+    sound(&history, 0);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_stop_while_nodes_start_ends_them() {
+    let folder = scratch("early");
+    let mut test = test(&folder, reads_and_writes().clients().boxed());
+    test.nodes = Arc::new(nodes("mute", 1));
+    let stop = test.stop.clone();
+    let stopper = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        stop.request();
+    });
+    let began = Instant::now();
+    let error = run(test, unseen()).unwrap_err();
+    stopper.join().unwrap();
+    assert!(matches!(error, RunError::Stopped), "{error}");
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_client_that_never_answers_stalls_nobody_else() {
+    let folder = scratch("hang");
+    let hang = operation("hang", Value::Nil)
+        .repeat()
+        .on_threads(|thread| thread.0 == 0);
+    let read = operation("read", Value::Nil)
+        .repeat()
+        .on_threads(|thread| thread.0 != 0);
+    let both = any(Rng::from_seed(1), [hang.boxed(), read.boxed()]);
+    let generator = both.time_limit(Duration::from_secs(1)).clients();
+    let outcome = run(test(&folder, generator.boxed()), unseen()).unwrap();
+    let hung = outcome
+        .history
+        .iter()
+        .filter(|op| op.f == "hang" && op.is_info());
+    let texts: Vec<String> = hung
+        .map(|op| op.extra.get("error").unwrap().to_string())
+        .collect();
+    assert!((3..=5).contains(&texts.len()), "{texts:?}");
+    assert!(
+        texts.iter().all(|text| text.contains("timeout")),
+        "{texts:?}"
+    );
+    assert!(outcome.counts.ok > 1000, "{:?}", outcome.counts);
+    sound(&outcome.history, 0);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_node_that_does_not_start_ends_the_test_before_it_begins() {
+    let folder = scratch("no-start");
+    let mut test = test(&folder, reads_and_writes().clients().boxed());
+    test.nodes = Arc::new(nodes("broken", 2));
+    let error = run(test, unseen()).unwrap_err();
+    assert!(
+        matches!(error, RunError::Node(NodeError::Ended { .. })),
+        "{error}"
+    );
+    assert!(error.to_string().contains("my configuration"), "{error}");
+    assert!(!folder.join("history.edn").exists());
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn nodes_that_do_not_find_together_end_the_test() {
+    let folder = scratch("unformed");
+    let mut test = test(&folder, reads_and_writes().clients().boxed());
+    let limits = NodeLimits {
+        ready: Duration::from_millis(400),
+        stop: Duration::from_secs(1),
+    };
+    test.nodes = Arc::new(nodes("loner", 2).with_limits(limits));
+    let error = run(test, unseen()).unwrap_err();
+    assert!(
+        matches!(error, RunError::Node(NodeError::NotFormed { .. })),
+        "{error}"
+    );
+    assert!(error.to_string().contains("has no value yet"), "{error}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_node_that_dies_by_itself_is_told_with_its_log() {
+    let folder = scratch("dies");
+    let die = operation("die", Value::Nil).once();
+    let generator = any(
+        Rng::from_seed(1),
+        [
+            reads_and_writes()
+                .time_limit(Duration::from_millis(500))
+                .boxed(),
+            die.delay(Duration::from_millis(200)).boxed(),
+        ],
+    );
+    let mut test = test(&folder, generator.clients().boxed());
+    test.nodes = Arc::new(nodes("register", 1));
+    test.clients = Arc::new(Lines);
+    let outcome = run(test, unseen()).unwrap();
+    let [crash] = &outcome.crashes[..] else {
+        panic!("{:?}", outcome.crashes);
+    };
+    assert_eq!(crash.node, N1);
+    let warning = outcome.warnings.join("\n");
+    assert!(warning.contains("n1 ended by itself"), "{warning}");
+    assert!(
+        warning.contains("status: 7") && warning.contains("a bug of mine"),
+        "{warning}"
+    );
+    sound(&outcome.history, 1);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_mistake_of_the_generator_ends_the_test_and_keeps_the_history() {
+    let folder = scratch("mistake");
+    let mut count = 0;
+    let wrong = operation("read", Value::Nil).repeat().map(move |mut op| {
+        count += 1;
+        if count > 10 {
+            op.process = Process::Client(99);
+        }
+        op
+    });
+    let test = test(&folder, wrong.clients().boxed());
+    let path = test.folder.history();
+    let error = run(test, unseen()).unwrap_err();
+    assert!(matches!(error, RunError::Generator(_)), "{error}");
+    assert!(error.to_string().contains("99"), "{error}");
+    assert!(!read(&path).is_empty());
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_fault_that_never_bites_is_warned_of() {
+    let folder = scratch("never");
+    let kill = fault_operation(&Fault::Kill(N1));
+    let cut = fault_operation(&Fault::Cut(Link::both(N1, N2).to_vec()));
+    let nemesis = sequence([kill, cut]).nemesis();
+    let clients = reads_and_writes().limit(10).clients();
+    let generator = any(Rng::from_seed(1), [clients.boxed(), nemesis.boxed()]);
+    let outcome: Outcome = run(test(&folder, generator.boxed()), unseen()).unwrap();
+    let warnings = outcome.warnings.join("\n");
+    assert!(
+        warnings.contains("kill never took effect: there is no node n1"),
+        "{warnings}"
+    );
+    assert!(warnings.contains("cut never took effect"), "{warnings}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+fn read(path: &Path) -> History {
+    let bytes = fs::read(path).unwrap();
+    let options = import::Options::default();
+    import::read("history.edn", &bytes, import::Format::Edn, options).unwrap()
+}
