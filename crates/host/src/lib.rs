@@ -1,1 +1,15 @@
-//! Runs machines in the real world: sockets, files, clock, thread pool.
+//! Runs machines in the real world: sockets, files, the clock, threads. The same machine that `seatrial-sim` runs from a
+//! seed is served here to real clients.
+//!
+//! [`serve`] runs a server: one machine, its log on disk, and whoever connects. [`Session`] runs a client's machine over
+//! one connection. Both speak [`wire`]: a length of four bytes before each message.
+
+mod disk;
+mod drive;
+mod net;
+mod session;
+pub mod wire;
+
+pub use disk::LogFile;
+pub use drive::{Booted, HostError, ServeOptions, serve};
+pub use session::{Peer, Session, SessionOptions};

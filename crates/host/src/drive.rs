@@ -1,0 +1,249 @@
+//! One machine as a server.
+
+use crate::disk::{DiskThread, LogFile};
+use crate::net::{Arrival, Connections, INBOX_MAX, listen};
+use seatrial_machine::{Computed, Disk, Input, Machine, Output, Ticket, Time};
+use std::future::{Future, pending};
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+/// What a server needs to know.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The folder of the log; made when missing.
+    pub data: PathBuf,
+    /// Longest message in bytes; whoever sends a longer one is disconnected.
+    pub message_length_max: usize,
+}
+
+/// What was made of a log.
+#[derive(Debug)]
+pub struct Booted<M> {
+    /// The machine, before its first turn.
+    pub machine: M,
+    /// Where its log ends; what is behind is cut off.
+    pub log_end: u64,
+}
+
+/// Why a server cannot start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// A folder or file cannot be used.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The folder or file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// Another process uses the data folder.
+    #[error("another process uses the data folder {}", .0.display())]
+    Locked(PathBuf),
+    /// The log makes no sense to the machine.
+    #[error("{}: {reason}", path.display())]
+    Boot {
+        /// The data folder.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// Nobody can listen there.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// What the system says; `AddrInUse`: the port is in use.
+        error: io::Error,
+    },
+    /// The log could not be written or synced. Nothing that was not durable before has been acknowledged.
+    #[error("{} cannot be written: {error}", path.display())]
+    Append {
+        /// The log.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The system gives no thread.
+    #[error("no thread for the disk: {0}")]
+    Thread(io::Error),
+    /// The system gives no runtime.
+    #[error("no runtime: {0}")]
+    Runtime(io::Error),
+}
+
+/// Inputs that one batch of turns takes at most before the outputs are carried out.
+const BATCH_MAX: usize = 512;
+
+/// Serves one machine until `stop` is done: opens the log, lets `boot` make the machine of it, listens, tells `ready` the
+/// address, and works. Blocks the calling thread, which alone turns the machine.
+pub fn serve<M: Machine>(
+    options: &ServeOptions,
+    boot: impl FnOnce(&dyn Disk) -> Result<Booted<M>, String>,
+    ready: impl FnOnce(SocketAddr),
+    stop: impl Future<Output = ()>,
+) -> Result<(), HostError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(HostError::Runtime)?;
+    let mut log = LogFile::open(&options.data)?;
+    let booted = boot(&log).map_err(|reason| HostError::Boot {
+        path: options.data.clone(),
+        reason,
+    })?;
+    log.truncate(booted.log_end)?;
+    runtime.block_on(async {
+        let failed = |error| HostError::Listen {
+            address: options.listen,
+            error,
+        };
+        let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (accepted, arrivals) = mpsc::channel(64);
+        tokio::spawn(listen(listener, accepted));
+        let (inbox, messages) = mpsc::channel(INBOX_MAX);
+        let (done, durable) = mpsc::unbounded_channel();
+        let disk = DiskThread::start(log, move |result| {
+            let _ = done.send(result); // the server has ended
+        })?;
+        let (finished, jobs) = mpsc::unbounded_channel();
+        let server = Server {
+            machine: booted.machine,
+            began: Instant::now(),
+            connections: Connections::new(inbox, options.message_length_max),
+            disk,
+            finished,
+            out: Vec::new(),
+        };
+        ready(address);
+        server
+            .run(
+                Sources {
+                    arrivals,
+                    messages,
+                    durable,
+                    jobs,
+                },
+                stop,
+            )
+            .await
+    })
+}
+
+/// Where inputs come from. What comes from the disk and from jobs is bounded by what the machine has under way.
+struct Sources {
+    arrivals: mpsc::Receiver<TcpStream>,
+    messages: mpsc::Receiver<Arrival>,
+    durable: mpsc::UnboundedReceiver<Result<Vec<Ticket>, HostError>>,
+    jobs: mpsc::UnboundedReceiver<(Ticket, Computed)>,
+}
+
+/// Owns the machine. Its loop: wait for anything, drain the inbox up to a bound, give the machine a turn for each input,
+/// then hand the sends over once per connection.
+///
+/// Its downside: one machine, one core.
+struct Server<M: Machine> {
+    machine: M,
+    began: Instant,
+    connections: Connections,
+    disk: DiskThread,
+    finished: mpsc::UnboundedSender<(Ticket, Computed)>,
+    /// Reused by every turn.
+    out: Vec<Output<M::Reply>>,
+}
+
+impl<M: Machine> Server<M> {
+    async fn run(
+        mut self,
+        mut sources: Sources,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), HostError> {
+        let mut stop = std::pin::pin!(stop);
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        self.turn(Input::Wake);
+        loop {
+            self.flush();
+            let wake = self.machine.wake_at();
+            tokio::select! {
+                () = &mut stop => return Ok(()),
+                Some(stream) = sources.arrivals.recv() => self.connections.accept(stream),
+                Some(result) = sources.durable.recv() => {
+                    for ticket in result? {
+                        self.turn(Input::Appended(ticket));
+                    }
+                }
+                Some((ticket, result)) = sources.jobs.recv() => {
+                    self.turn(Input::Computed(ticket, result));
+                }
+                count = sources.messages.recv_many(&mut batch, BATCH_MAX), if batch.is_empty() => {
+                    debug_assert!(count > 0, "the server holds a sender");
+                    for arrival in batch.drain(..) {
+                        self.arrive(arrival);
+                    }
+                }
+                () = self.sleep_until(wake) => self.turn(Input::Wake),
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.began.elapsed()
+    }
+
+    async fn sleep_until(&self, wake: Option<Time>) {
+        match wake {
+            Some(wake) => {
+                let wait = wake.since(self.now()).min(Duration::from_hours(1));
+                tokio::time::sleep(wait).await;
+            }
+            None => pending().await,
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Message(from, bytes) => self.turn(Input::Message { from, bytes }),
+            Arrival::Closed(id, reason) => {
+                if let Some(error) =
+                    reason.filter(|error| error.kind() == io::ErrorKind::InvalidData)
+                {
+                    eprintln!("{id} was disconnected: {error}");
+                }
+                self.connections.close(id);
+            }
+        }
+    }
+
+    /// Gives the machine a turn and carries out what it wants, but for what [`Server::flush`] hands over.
+    fn turn(&mut self, input: Input<M::Request>) {
+        let now = self.now();
+        self.machine.turn(now, input, &mut self.out);
+        self.machine.check_invariants();
+        for output in self.out.drain(..) {
+            match output {
+                Output::Send { to, message } => self.connections.send(to, &message),
+                Output::Append(bytes, ticket) => self.disk.append(bytes, ticket),
+                Output::Compute(job, ticket) => {
+                    let finished = self.finished.clone();
+                    tokio::task::spawn_blocking(move || {
+                        let _ = finished.send((ticket, job.run())); // the server has ended
+                    });
+                }
+                // A server has no local callers.
+                Output::Reply(..) => {}
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        for id in self.connections.flush() {
+            eprintln!("{id} was disconnected: it does not read what it asked for");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Those who connect.
+
+use crate::wire;
+use seatrial_machine::NodeId;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::AbortHandle;
+
+/// Messages that wait for the machine; connections are not read meanwhile.
+pub(crate) const INBOX_MAX: usize = 4_096;
+/// Bytes that wait for one connection; one that reads so slowly is closed.
+const OUTBOX_LENGTH_MAX: usize = 64 << 20;
+/// Connections at a time; further ones are closed at once.
+const CONNECTIONS_MAX: usize = 10_000;
+/// How much of a connection is read at once.
+const BUFFER_LENGTH: usize = 64 << 10;
+
+/// What comes from the network.
+pub(crate) enum Arrival {
+    /// One message.
+    Message(NodeId, Vec<u8>),
+    /// The connection is over, for this reason if it is not the usual one.
+    Closed(NodeId, Option<io::Error>),
+}
+
+/// All connections: each is an endpoint with a fresh number.
+///
+/// It owns their writing ends. Sends are gathered while the machine works through a batch, then handed over once per
+/// connection ([`Connections::flush`]). The bound of each outbox is in bytes, so its channel needs none.
+pub(crate) struct Connections {
+    open: BTreeMap<NodeId, Connection>,
+    next: u32,
+    inbox: mpsc::Sender<Arrival>,
+    length_max: usize,
+    /// Connections with something gathered.
+    touched: Vec<NodeId>,
+}
+
+struct Connection {
+    gathered: Vec<u8>,
+    outbox: UnboundedSender<Vec<u8>>,
+    /// Bytes in the outbox.
+    waiting: Arc<AtomicUsize>,
+    reader: AbortHandle,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl Connections {
+    pub(crate) fn new(inbox: mpsc::Sender<Arrival>, length_max: usize) -> Connections {
+        Connections {
+            open: BTreeMap::new(),
+            next: 0,
+            inbox,
+            length_max,
+            touched: Vec::new(),
+        }
+    }
+
+    /// Takes in a connection that was accepted.
+    pub(crate) fn accept(&mut self, stream: TcpStream) {
+        if self.open.len() >= CONNECTIONS_MAX {
+            return;
+        }
+        let _ = stream.set_nodelay(true); // slower without, not wrong
+        let id = NodeId::client(self.next);
+        self.next = (self.next + 1) % (1 << 31);
+        let (reading, writing) = stream.into_split();
+        let (outbox, queue) = mpsc::unbounded_channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        tokio::spawn(write(writing, queue, Arc::clone(&waiting)));
+        let reader = tokio::spawn(read(reading, id, self.inbox.clone(), self.length_max));
+        let reader = reader.abort_handle();
+        let gathered = Vec::new();
+        self.open.insert(
+            id,
+            Connection {
+                gathered,
+                outbox,
+                waiting,
+                reader,
+            },
+        );
+    }
+
+    /// Forgets a connection; what waits for it is still written if it can be.
+    pub(crate) fn close(&mut self, id: NodeId) {
+        self.open.remove(&id);
+    }
+
+    /// Gathers a message for an endpoint; dropped when it is gone.
+    pub(crate) fn send(&mut self, to: NodeId, message: &[u8]) {
+        if let Some(connection) = self.open.get_mut(&to) {
+            if connection.gathered.is_empty() {
+                self.touched.push(to);
+            }
+            wire::write(&mut connection.gathered, message);
+        }
+    }
+
+    /// Hands over what was gathered. Says which connections were closed because they do not read.
+    pub(crate) fn flush(&mut self) -> Vec<NodeId> {
+        let mut closed = Vec::new();
+        for id in self.touched.drain(..) {
+            let Some(connection) = self.open.get_mut(&id) else {
+                continue;
+            };
+            let bytes = std::mem::take(&mut connection.gathered);
+            let waiting = connection.waiting.fetch_add(bytes.len(), Ordering::Relaxed);
+            if waiting + bytes.len() > OUTBOX_LENGTH_MAX && waiting > 0 {
+                self.open.remove(&id);
+                closed.push(id);
+            } else {
+                let _ = connection.outbox.send(bytes); // a broken connection is reported by its reader
+            }
+        }
+        closed
+    }
+}
+
+/// Listens until the socket fails.
+pub(crate) async fn listen(listener: TcpListener, accepted: mpsc::Sender<TcpStream>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if accepted.send(stream).await.is_err() {
+                    return;
+                }
+            }
+            // Too many open files, or the other side gave up: neither ends the server.
+            Err(error) => {
+                eprintln!("a connection could not be accepted: {error}");
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn read(stream: OwnedReadHalf, id: NodeId, inbox: mpsc::Sender<Arrival>, length_max: usize) {
+    let mut stream = BufReader::with_capacity(BUFFER_LENGTH, stream);
+    let reason = loop {
+        match wire::read(&mut stream, length_max).await {
+            Ok(Some(message)) => {
+                if inbox.send(Arrival::Message(id, message)).await.is_err() {
+                    return;
+                }
+            }
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        }
+    };
+    let _ = inbox.send(Arrival::Closed(id, reason)).await; // nobody is left to care
+}
+
+async fn write(
+    mut stream: OwnedWriteHalf,
+    mut queue: UnboundedReceiver<Vec<u8>>,
+    waiting: Arc<AtomicUsize>,
+) {
+    while let Some(bytes) = queue.recv().await {
+        let written = stream.write_all(&bytes).await;
+        waiting.fetch_sub(bytes.len(), Ordering::Relaxed);
+        if written.is_err() {
+            return;
+        }
+    }
+}

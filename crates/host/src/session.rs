@@ -1,0 +1,146 @@
+//! A client's machine over one real connection.
+
+use crate::wire;
+use seatrial_machine::{Input, Machine, NodeId, Output, Ticket, Time};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+/// A client's machine that wants to know about its connection.
+pub trait Peer: Machine {
+    /// The connection is gone; answers what cannot be known any more.
+    fn connection_closed(&mut self, out: &mut Vec<Output<Self::Reply>>);
+}
+
+/// What a session needs to know.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionOptions {
+    /// Who is at the other end.
+    pub server: NodeId,
+    /// Longest message in bytes.
+    pub message_length_max: usize,
+}
+
+/// One machine and one connection, for a caller that asks one thing at a time. There is no task and no lock behind it:
+/// whoever awaits [`Session::request`] does the work.
+///
+/// Its downside: between two requests nobody reads, so a message that comes then waits.
+pub struct Session<M: Machine> {
+    machine: M,
+    options: SessionOptions,
+    /// `None` when it is lost; it does not come back.
+    stream: Option<(BufReader<OwnedReadHalf>, OwnedWriteHalf)>,
+    began: Instant,
+    tickets: u64,
+    out: Vec<Output<M::Reply>>,
+    gathered: Vec<u8>,
+}
+
+impl<M: Peer> Session<M> {
+    /// Connects `machine` to a server.
+    pub async fn connect(
+        address: SocketAddr,
+        machine: M,
+        options: SessionOptions,
+    ) -> io::Result<Session<M>> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let (reading, writing) = stream.into_split();
+        Ok(Session {
+            machine,
+            options,
+            stream: Some((BufReader::new(reading), writing)),
+            began: Instant::now(),
+            tickets: 0,
+            out: Vec::new(),
+            gathered: Vec::new(),
+        })
+    }
+
+    /// Is the connection still there, as far as anybody has noticed?
+    pub fn is_connected(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Asks the machine and waits for its answer, however long its own time-outs let it take.
+    pub async fn request(&mut self, request: M::Request) -> M::Reply {
+        self.tickets += 1;
+        let mine = Ticket(self.tickets);
+        let mut reply = self.turn(Input::Request(mine, request), mine);
+        loop {
+            self.send().await;
+            if self.stream.is_none() && reply.is_none() {
+                self.machine.connection_closed(&mut self.out);
+                reply = self.gather(mine);
+            }
+            if let Some(reply) = reply {
+                return reply;
+            }
+            let input = self.next_input().await;
+            reply = input.and_then(|input| self.turn(input, mine));
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.began.elapsed()
+    }
+
+    fn turn(&mut self, input: Input<M::Request>, mine: Ticket) -> Option<M::Reply> {
+        let now = self.now();
+        self.machine.turn(now, input, &mut self.out);
+        self.machine.check_invariants();
+        self.gather(mine)
+    }
+
+    /// Takes the outputs of a turn: sends are gathered, the answer to the present request is returned.
+    fn gather(&mut self, mine: Ticket) -> Option<M::Reply> {
+        let mut found = None;
+        for output in self.out.drain(..) {
+            match output {
+                Output::Send { message, .. } => wire::write(&mut self.gathered, &message),
+                Output::Reply(ticket, reply) if ticket == mine => found = Some(reply),
+                // Clients have no disk and no jobs; answers to earlier requests have lost their caller.
+                _ => {}
+            }
+        }
+        found
+    }
+
+    async fn send(&mut self) {
+        if self.gathered.is_empty() {
+            return;
+        }
+        if let Some((_, writing)) = &mut self.stream
+            && writing.write_all(&self.gathered).await.is_err()
+        {
+            self.stream = None;
+        }
+        self.gathered.clear();
+    }
+
+    /// Waits for a message or for the machine's next wake-up. `None` when the connection is found to be gone.
+    async fn next_input(&mut self) -> Option<Input<M::Request>> {
+        let wait = self.machine.wake_at().map(|wake| wake.since(self.now()));
+        let Some((reading, _)) = &mut self.stream else {
+            tokio::time::sleep(wait?).await;
+            return Some(Input::Wake);
+        };
+        let from = self.options.server;
+        let message = wire::read(reading, self.options.message_length_max);
+        let message = match wait {
+            None => message.await,
+            Some(wait) => match tokio::time::timeout(wait, message).await {
+                Ok(message) => message,
+                Err(_) => return Some(Input::Wake),
+            },
+        };
+        if let Ok(Some(bytes)) = message {
+            return Some(Input::Message { from, bytes });
+        }
+        self.stream = None;
+        None
+    }
+}
