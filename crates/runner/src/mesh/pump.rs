@@ -143,8 +143,9 @@ pub(super) async fn pump(
             read = reader.read(&mut buffer), if queue.has_room(&condition) => {
                 // The link may have changed while this waited.
                 let condition = *watch.borrow();
+                let at_once = queue.parcels.is_empty() && condition.is_whole();
                 match read {
-                    Ok(length) if length > 0 && queue.parcels.is_empty() && condition.is_whole() => {
+                    Ok(length) if length > 0 && at_once => {
                         if write(&mut writer, &buffer[..length], wire).await.is_err() {
                             return Ending::Closed;
                         }

@@ -164,9 +164,8 @@ fn sound(history: &History, nodes: usize) {
     }
 }
 
-#[test]
-fn faults_are_seen_by_clients_and_kept_in_the_outcome() {
-    let folder = scratch("faults");
+/// Two registers, clients that read and write, and one fault of each kind.
+fn faulty(folder: &Path) -> Test {
     let links: Vec<Link> = (0..4)
         .flat_map(|client| Link::both(NodeId::client(client), N2))
         .collect();
@@ -188,9 +187,15 @@ fn faults_are_seen_by_clients_and_kept_in_the_outcome() {
         .time_limit(Duration::from_millis(3600))
         .clients();
     let generator = any(Rng::from_seed(1), [clients.boxed(), nemesis.boxed()]);
-    let mut test = test(&folder, generator.boxed());
+    let mut test = test(folder, generator.boxed());
     test.nodes = Arc::new(nodes("register", 2));
     test.clients = Arc::new(Lines);
+    test
+}
+
+#[test]
+fn faults_are_seen_by_clients_and_kept_in_the_outcome() {
+    let folder = scratch("faults");
     let seen = Arc::new(Mutex::new(BTreeMap::<Phase, Vec<Progress>>::new()));
     let sink = Arc::clone(&seen);
     let observer = move |progress: &Progress| {
@@ -199,7 +204,7 @@ fn faults_are_seen_by_clients_and_kept_in_the_outcome() {
             .or_default()
             .push(progress.clone());
     };
-    let outcome = run(test, Arc::new(observer)).unwrap();
+    let outcome = run(faulty(&folder), Arc::new(observer)).unwrap();
     assert_eq!(outcome.ended, Ended::Completed);
     assert_eq!(outcome.validity(), Validity::Valid);
     sound(&outcome.history, 2);
@@ -232,6 +237,15 @@ fn faults_are_seen_by_clients_and_kept_in_the_outcome() {
         seen.contains_key(&Phase::Checking),
         "the last look is at the last phase"
     );
+    is_kept(&folder, &outcome);
+    drop(outcome);
+    let again = RunFolder::open(&folder).unwrap_err();
+    assert!(matches!(again, FolderError::Used(_)), "{again}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Results and logs are in the folder.
+fn is_kept(folder: &Path, outcome: &Outcome) {
     let results = fs::read_to_string(folder.join("results.json")).unwrap();
     let results: serde_json::Value = serde_json::from_str(&results).unwrap();
     assert_eq!(results["valid"], true);
@@ -240,17 +254,8 @@ fn faults_are_seen_by_clients_and_kept_in_the_outcome() {
         outcome.history.len()
     );
     assert_eq!(results, outcome.results);
-    assert!(
-        fs::read_to_string(folder.join("n1.log"))
-            .unwrap()
-            .matches("ready")
-            .count()
-            == 2
-    );
-    drop(outcome);
-    let again = RunFolder::open(&folder).unwrap_err();
-    assert!(matches!(again, FolderError::Used(_)), "{again}");
-    fs::remove_dir_all(folder).unwrap();
+    let log = fs::read_to_string(folder.join("n1.log")).unwrap();
+    assert_eq!(log.matches("ready").count(), 2, "{log}");
 }
 
 /// The kill shows as resets and certain failures, pause and cut as time-outs.
