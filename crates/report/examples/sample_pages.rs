@@ -1,6 +1,6 @@
 //! Writes sample pages into a folder, to look at them: `cargo run -p seatrial-report --example sample_pages -- DIR`.
 
-#[path = "../tests/synthetic/mod.rs"]
+#[path = "../tests/all/synthetic.rs"]
 mod synthetic;
 
 use seatrial_checker::Verdict;

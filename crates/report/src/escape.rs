@@ -39,12 +39,14 @@ fn harmless(letter: char) -> Option<&'static str> {
         '\'' => Some("&#39;"),
         '\n' | '\t' => None,
         _ if letter.is_control() => Some("\u{fffd}"),
-        // Marks that reverse or hide the text around them.
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            Some("\u{fffd}")
-        }
+        _ if is_hidden(letter) => Some("\u{fffd}"),
         _ => None,
     }
+}
+
+/// Marks that reverse, hide or break the text around them.
+fn is_hidden(letter: char) -> bool {
+    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// JSON that can stand inside a script element: nothing in it ends the element or begins a comment. The result is
@@ -52,12 +54,11 @@ fn harmless(letter: char) -> Option<&'static str> {
 pub(crate) fn json_for_script(json: &serde_json::Value) -> String {
     let mut out = String::new();
     for letter in json.to_string().chars() {
-        match letter {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                // Writing to a string cannot fail.
-                let _ = write!(out, "\\u{:04x}", letter as u32);
-            }
-            _ => out.push(letter),
+        if matches!(letter, '<' | '>' | '&') || is_hidden(letter) {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "\\u{:04x}", letter as u32);
+        } else {
+            out.push(letter);
         }
     }
     out

@@ -1,5 +1,7 @@
 //! When the system was broken, read off the nemesis operations of a history.
 
+use crate::summary::error_text;
+use crate::target::Target;
 use seatrial_history::{History, Op, Value};
 use std::collections::BTreeSet;
 
@@ -95,13 +97,13 @@ pub fn fault_windows(history: &History) -> Vec<FaultWindow> {
         }
         let completion = other.map(|other| &history.ops()[other]);
         let (family, effect) = effect(op, start_breaks);
-        let (target, names) = target(&op.value);
+        let target = Target::of(&op.value);
         match effect {
             Effect::Begins | Effect::Strikes => {}
             Effect::Observes => continue,
             Effect::Ends => {
                 let end = completion.unwrap_or(op).time;
-                mend(&mut windows, &mut open, family, &names, end);
+                mend(&mut windows, &mut open, family, &target.names, end);
                 continue;
             }
         }
@@ -109,18 +111,18 @@ pub fn fault_windows(history: &History) -> Vec<FaultWindow> {
         let window = FaultWindow {
             name: op.f.as_str(),
             family,
-            target,
+            target: target.text,
             begin: op.time,
             end: None,
             operation: op.index,
             instant: effect == Effect::Strikes,
-            error: error.map(plain),
+            error: error.map(error_text),
         };
         if effect == Effect::Begins && window.error.is_none() {
             // The same fault again on the same target goes on; the earlier window ends here.
             open.retain(|&number| {
                 let (earlier, targets) = &mut windows[number];
-                let same = earlier.name == window.name && *targets == names;
+                let same = earlier.name == window.name && *targets == target.names;
                 if same {
                     earlier.end = Some(op.time);
                 }
@@ -131,7 +133,7 @@ pub fn fault_windows(history: &History) -> Vec<FaultWindow> {
             }
             open.push(windows.len());
         }
-        windows.push((window, names));
+        windows.push((window, target.names));
     }
     windows.into_iter().map(|(window, _)| window).collect()
 }
@@ -143,9 +145,23 @@ fn effect(op: &Op, start_breaks: bool) -> (&'static str, Effect) {
         Some(("start", _, _)) if start_breaks => ("nemesis", Effect::Begins),
         Some(("start", _, _)) => ("kill", Effect::Ends),
         Some(("stop", _, _)) => ("nemesis", Effect::Ends),
+        // A clock that neither jumps nor drifts is right again.
+        Some(("skew", family, _)) if is_still(&op.value) => (family, Effect::Ends),
         Some((_, family, effect)) => (family, *effect),
         None => (name, Effect::Strikes),
     }
+}
+
+/// Are all numbers of this value zero, and is there one?
+fn is_still(value: &Value) -> bool {
+    let Value::Map(fields) = value else {
+        return false;
+    };
+    let mut numbers = fields
+        .iter()
+        .filter_map(|(_, value)| value.as_int())
+        .peekable();
+    numbers.peek().is_some() && numbers.all(|number| number == 0)
 }
 
 /// Ends the open windows of `family` that a mending operation with these targets concerns.
@@ -169,62 +185,6 @@ fn mend(
     open.retain(|number| !ended.contains(number));
     for number in ended {
         windows[number].0.end = Some(end);
-    }
-}
-
-/// Longest target text in characters; a nemesis may carry a whole partition plan.
-const TARGET_LENGTH_MAX: usize = 120;
-
-/// What a fault struck: as text, and the names in it.
-fn target(value: &Value) -> (String, BTreeSet<String>) {
-    let mut names = BTreeSet::new();
-    collect_names(value, &mut names);
-    let text = match value {
-        Value::Nil => String::new(),
-        other => plain(other),
-    };
-    (text, names)
-}
-
-/// Text and words without quotes and colons, lists of them separated by commas, anything else as EDN.
-fn plain(value: &Value) -> String {
-    let text = match value {
-        Value::Text(text) => text.to_string(),
-        Value::Word(word) => word.to_string(),
-        Value::List(items) | Value::Set(items)
-            if items
-                .iter()
-                .all(|item| matches!(item, Value::Text(_) | Value::Word(_))) =>
-        {
-            let items: Vec<String> = items.iter().map(plain).collect();
-            items.join(", ")
-        }
-        other => other.to_string(),
-    };
-    crate::wording::shortened(&text, TARGET_LENGTH_MAX).into_owned()
-}
-
-/// Every text and word inside `value`: node names, as far as one can tell.
-fn collect_names(value: &Value, names: &mut BTreeSet<String>) {
-    match value {
-        Value::Text(text) => {
-            names.insert(text.to_string());
-        }
-        Value::Word(word) => {
-            names.insert(word.to_string());
-        }
-        Value::List(items) | Value::Set(items) => {
-            for item in items.iter() {
-                collect_names(item, names);
-            }
-        }
-        Value::Map(pairs) => {
-            for (key, value) in pairs.iter() {
-                collect_names(key, names);
-                collect_names(value, names);
-            }
-        }
-        _ => {}
     }
 }
 
@@ -304,6 +264,25 @@ mod tests {
             nemesis("stop", Value::Nil, 20),
         ]);
         assert_eq!(windows, ["start  10..21"]);
+    }
+
+    #[test]
+    fn a_clock_is_mended_by_a_skew_of_nothing() {
+        let skew = |name: &str, offset| {
+            let field = |name, value| (Value::Word(Symbol::new(name)), value);
+            let fields = [
+                field("node", node(name)),
+                field("offset-ns", Value::Int(offset)),
+            ];
+            Value::Map(fields.into())
+        };
+        let windows = windows(vec![
+            nemesis("skew", skew("n1", 5_000_000), 10),
+            nemesis("skew", skew("n2", -5_000_000), 20),
+            nemesis("skew", skew("n1", 0), 30),
+        ]);
+        let expected = ["skew n1, offset 5 ms 10..31", "skew n2, offset -5 ms 20.."];
+        assert_eq!(windows, expected);
     }
 
     #[test]

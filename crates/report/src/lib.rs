@@ -19,6 +19,7 @@ mod wording;
 
 mod fault;
 mod summary;
+mod target;
 
 mod report;
 

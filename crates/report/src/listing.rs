@@ -1,8 +1,8 @@
 //! A history as aligned text, like Jepsen's `history.txt`.
 
-use crate::wording::one_line;
+use crate::wording::{brief, one_line};
 use seatrial_history::{History, Op};
-use std::fmt::{self, Write};
+use std::fmt;
 
 /// Widths of the columns that are aligned, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,15 +46,28 @@ impl Columns {
 
     /// One operation as one line, without a newline: index, seconds, process, type, f, node, value, other fields.
     pub fn line(&self, op: &Op) -> String {
-        let mut line = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write(op, &mut line);
+        let mut line = Line { columns: *self, op }.to_string();
         line.truncate(line.trim_end().len());
         one_line(&line).into_owned()
     }
 
-    fn write(&self, op: &Op, line: &mut String) -> fmt::Result {
-        write!(line, "{:>width$}  ", op.index, width = self.index)?;
+    /// The same, cut after this many characters.
+    pub(crate) fn brief_line(&self, op: &Op, characters_max: usize) -> String {
+        let line = brief(Line { columns: *self, op }, characters_max);
+        one_line(line.trim_end()).into_owned()
+    }
+}
+
+/// Prints one operation in columns.
+struct Line<'a> {
+    columns: Columns,
+    op: &'a Op,
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, line: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Line { columns, op } = self;
+        write!(line, "{:>width$}  ", op.index, width = columns.index)?;
         if op.time < 0 {
             write!(line, "{:>TIME_WIDTH$}  ", "-")?;
         } else {
@@ -64,15 +77,20 @@ impl Columns {
         }
         // Formatted first: a width does not reach through an implementation of Display.
         let process = op.process.to_string();
-        write!(line, "{process:>width$}  ", width = self.process)?;
+        write!(line, "{process:>width$}  ", width = columns.process)?;
         write!(line, "{:<6}  ", op.kind.name())?;
-        write!(line, "{:<width$}  ", op.f.as_str(), width = self.function)?;
-        if self.node > 0 {
+        write!(
+            line,
+            "{:<width$}  ",
+            op.f.as_str(),
+            width = columns.function
+        )?;
+        if columns.node > 0 {
             write!(
                 line,
                 "{:<width$}  ",
                 node(op).unwrap_or_default(),
-                width = self.node
+                width = columns.node
             )?;
         }
         write!(line, "{}", op.value)?;

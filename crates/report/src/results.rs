@@ -25,11 +25,9 @@ pub fn results_json(report: &Report<'_>) -> Json {
     put("anomalies", json!(report.anomalies()));
     let not = union(report.verdicts, |verdict| &verdict.not);
     let also_not = union(report.verdicts, |verdict| &verdict.also_not);
-    put(
-        "also_not",
-        json!(also_not.difference(&not).collect::<Vec<_>>()),
-    );
     put("not", json!(not));
+    let stronger: Vec<_> = also_not.difference(&not).collect();
+    put("also_not", json!(stronger));
     put("holds", json!(report.holds()));
     let findings = report.findings();
     put(

@@ -1,6 +1,6 @@
 //! What happened, in numbers.
 
-use crate::wording::{one_line, shortened};
+use crate::wording::{brief, one_line, shortened};
 use seatrial_history::{History, Op, OpType, Symbol, Value};
 use std::collections::BTreeMap;
 
@@ -106,18 +106,18 @@ pub(crate) fn node_of(invocation: &Op, completion: Option<&Op>) -> Option<String
     Some(match node {
         Value::Text(text) => shortened(&one_line(text), ERROR_LENGTH_MAX).into_owned(),
         Value::Word(word) => word.to_string(),
-        other => shortened(&other.to_string(), ERROR_LENGTH_MAX).into_owned(),
+        other => brief(other, ERROR_LENGTH_MAX),
     })
 }
 
 /// An error as one short line.
 pub(crate) fn error_text(error: &Value) -> String {
     let text = match error {
-        Value::Text(text) => text.to_string(),
+        Value::Text(text) => shortened(text, ERROR_LENGTH_MAX).into_owned(),
         Value::Word(word) => word.to_string(),
-        other => other.to_string(),
+        other => brief(other, ERROR_LENGTH_MAX),
     };
-    shortened(&one_line(&text), ERROR_LENGTH_MAX).into_owned()
+    one_line(&text).into_owned()
 }
 
 fn unexplained(completion: Option<&Op>) -> String {

@@ -60,8 +60,12 @@ pub fn text(report: &Report<'_>, color: bool) -> String {
     }
     if let Some(folder) = &report.folder {
         let folder = format!("{}/", folder.trim_end_matches('/'));
-        let files = painter.paint(DIM, &report.files.join("  "));
-        line(&mut out, 1, format!("{folder}   {files}").trim_end());
+        let files = painter.paint(DIM, &one_line(&report.files.join("  ")));
+        line(
+            &mut out,
+            1,
+            format!("{}   {files}", one_line(&folder)).trim_end(),
+        );
     }
     out
 }

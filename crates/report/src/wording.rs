@@ -1,6 +1,7 @@
 //! Figures and names as people read them.
 
 use std::borrow::Cow;
+use std::fmt::{self, Write};
 
 /// `58213` as `58,213`.
 pub(crate) fn thousands(number: u64) -> String {
@@ -108,6 +109,36 @@ pub(crate) fn shortened(text: &str, characters_max: usize) -> Cow<'_, str> {
     Cow::Owned(kept.chain(['…']).collect())
 }
 
+/// What `value` prints, cut after this many characters; a long value is not printed to its end first.
+pub(crate) fn brief(value: impl fmt::Display, characters_max: usize) -> String {
+    let mut text = Limited {
+        text: String::new(),
+        room: characters_max,
+    };
+    // An error means that there is no more room.
+    if write!(text, "{value}").is_err() {
+        text.text.pop();
+        text.text.push('…');
+    }
+    text.text
+}
+
+/// Takes so many characters and refuses the rest.
+struct Limited {
+    text: String,
+    room: usize,
+}
+
+impl Write for Limited {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = text.char_indices().nth(self.room).map(|(end, _)| end);
+        let kept = &text[..end.unwrap_or(text.len())];
+        self.room -= kept.chars().count();
+        self.text.push_str(kept);
+        end.map_or(Ok(()), |_| Err(fmt::Error))
+    }
+}
+
 /// The text on one line and safe for a terminal: control characters become spaces.
 pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
     if text.contains(char::is_control) {
@@ -158,6 +189,17 @@ mod tests {
         assert_eq!(anomaly_count("G-single", 1), "1 G-single");
         assert_eq!(anomaly_count("lost-update", 2), "2 lost updates");
         assert_eq!(anomaly_count("internal", 3), "3 × internal");
+    }
+
+    #[test]
+    fn brief_is_the_shortened_text() {
+        for length in 1..9 {
+            let words = ["na", "ïv", "", "e →"].concat();
+            assert_eq!(
+                brief(format_args!("na{}{}", "ïv", "e →"), length),
+                shortened(&words, length)
+            );
+        }
     }
 
     #[test]

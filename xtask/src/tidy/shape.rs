@@ -89,10 +89,20 @@ fn functions(mask: &Mask) -> Vec<(usize, &str, usize)> {
         line += mask.code[counted..at].matches('\n').count();
         counted = at;
         if let Some(length) = block_length(rest).filter(|_| !name.is_empty()) {
-            found.push((line, name, 1 + rest[..length].matches('\n').count()));
+            found.push((line, name, body_lines(mask, at, length)));
         }
     }
     found
+}
+
+/// Lines of a function; those inside a literal (golden text) do not count.
+fn body_lines(mask: &Mask, at: usize, length: usize) -> usize {
+    let code = mask.code[at..at + length].bytes();
+    let classes = &mask.classes[at..at + length];
+    let ends = code
+        .zip(classes)
+        .filter(|(byte, class)| *byte == b'\n' && **class != Class::Literal);
+    1 + ends.count()
 }
 
 /// Bytes up to and with the brace that closes the first block of `code`; `None` when a semicolon ends it before.
@@ -151,6 +161,12 @@ mod tests {
         let nested = format!("impl A {{\n{}}}\n", function("inner", 72));
         let expected = "a.rs:2: fn inner has 72 lines, at most 70; name its parts";
         assert_eq!(said(&nested), [expected]);
+    }
+
+    #[test]
+    fn golden_text_does_not_make_a_function_long() {
+        let golden = format!("fn a() {{\n    b(r\"{}\");\n}}\n", "text\n".repeat(200));
+        assert_eq!(said(&golden), [""; 0]);
     }
 
     #[test]

@@ -49,7 +49,7 @@ const ANYWHERE: [(&str, &str, &str); 8] = [
 ];
 
 /// What may not stand in code (strings and comments may speak of it).
-const IN_CODE: [(&str, &str, &str); 5] = [
+const IN_CODE: [(&str, &str, &str); 4] = [
     ("todo", "!(", "write the code; a stub is a lie in the type"),
     (
         "unimplemented",
@@ -62,8 +62,14 @@ const IN_CODE: [(&str, &str, &str); 5] = [
         "ore]",
         "run it, or give the reason: #[ignore = \"...\"]",
     ),
-    ("#![all", "ow(", "expect it where it happens, with a reason"),
 ];
+
+/// Attributes that switch a lint off; each says why.
+const EXCUSES: [&str; 2] = ["[allow(", "[expect("];
+
+/// Lints that keep cores pure, and the files that may switch them off: they open files.
+const PURITY: [&str; 2] = ["clippy::disallowed_types", "clippy::disallowed_methods"];
+const FILES_OPENED_IN: [&str; 2] = ["crates/history/src/store", "crates/archive/src/file"];
 
 /// Files that may hold `unsafe`, each with the reason.
 const UNSAFE: [(&str, &str); 1] = [(
@@ -103,6 +109,7 @@ pub(super) fn check_code(path: &str, mask: &Mask, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(path, mask.line(at), what));
         }
     }
+    excuses(path, mask, findings);
     if UNSAFE.iter().any(|(allowed, _)| *allowed == path) {
         return;
     }
@@ -111,6 +118,30 @@ pub(super) fn check_code(path: &str, mask: &Mask, findings: &mut Vec<Finding>) {
         if is_whole_word(&mask.code, at, keyword.len()) {
             let what = "unsafe outside the named files; find a safe crate for it, or name the file \
                         in xtask/src/tidy/words.rs with the reason";
+            findings.push(Finding::new(path, mask.line(at), what));
+        }
+    }
+}
+
+/// Finds lints that are switched off without a reason, or where they keep a core pure.
+fn excuses(path: &str, mask: &Mask, findings: &mut Vec<Finding>) {
+    let attributes = EXCUSES
+        .iter()
+        .flat_map(|excuse| mask.code.match_indices(excuse));
+    for (at, _) in attributes {
+        let attribute = &mask.code[at..];
+        let attribute = &attribute[..attribute.find(")]").unwrap_or(attribute.len())];
+        if !attribute.contains("reason = ") {
+            let what = "a lint is off without a reason; add reason = \"...\", or mend the code";
+            findings.push(Finding::new(path, mask.line(at), what));
+        }
+        let pure = PURITY.iter().any(|lint| attribute.contains(lint));
+        let opens_files = FILES_OPENED_IN
+            .iter()
+            .any(|prefix| path.starts_with(prefix));
+        if pure && !opens_files {
+            let what = "a core reaches into the world; pass what it needs as an input (only \
+                        history::store and archive::file open files)";
             findings.push(Finding::new(path, mask.line(at), what));
         }
     }
@@ -180,6 +211,25 @@ mod tests {
             assert_eq!(said("a.rs", &format!("// {first}{second}")), [""; 0]);
         }
         assert_eq!(said("a.rs", "#[ignore = \"needs root\"]"), [""; 0]);
+    }
+
+    #[test]
+    fn excuses_have_reasons_and_cores_have_none() {
+        let excuse = |lint, reason| format!("#[{}({lint}{reason})]", "allow");
+        let reason = ", reason = \"because\"";
+        let found = said("a.rs", &excuse("clippy::a", ""));
+        assert!(
+            found[0].starts_with("a.rs:1: a lint is off without a reason"),
+            "{found:?}"
+        );
+        assert_eq!(said("a.rs", &excuse("clippy::a", reason)), [""; 0]);
+        let impure = excuse(PURITY[0], reason);
+        let found = said("crates/kv/src/log.rs", &impure);
+        assert!(
+            found[0].contains("a core reaches into the world"),
+            "{found:?}"
+        );
+        assert_eq!(said("crates/archive/src/file.rs", &impure), [""; 0]);
     }
 
     #[test]

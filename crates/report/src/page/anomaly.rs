@@ -4,9 +4,9 @@ use super::{cycle, interval};
 use crate::escape::Escaped;
 use crate::listing::Columns;
 use crate::report::Report;
-use crate::wording::{anomaly_count, shortened, thousands};
+use crate::wording::{anomaly_count, brief, one_line, shortened, thousands};
 use seatrial_checker::{Finding, Step};
-use seatrial_history::{History, Op};
+use seatrial_history::{History, Op, Value};
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
@@ -15,11 +15,11 @@ const FINDINGS_MAX: usize = 60;
 /// Findings that are open when the page opens.
 const OPEN_MAX: usize = 3;
 /// Operations listed for one finding.
-pub(super) const OPERATIONS_MAX: usize = 40;
+pub(super) const OPERATIONS_MAX: usize = 24;
 /// Steps listed for one finding.
 const STEPS_MAX: usize = 40;
 /// Longest line of an operation in characters.
-const LINE_LENGTH_MAX: usize = 400;
+const LINE_LENGTH_MAX: usize = 300;
 /// Longest headline of a finding in characters.
 const HEADLINE_LENGTH_MAX: usize = 160;
 /// Longest summary of a finding in characters.
@@ -221,6 +221,17 @@ impl<'a> Part<'a> {
     pub(super) fn telling(&self) -> Option<&'a Op> {
         self.completion.or(self.invocation)
     }
+
+    /// What was done, on one line: the transaction, or the function and its value.
+    pub(super) fn deed(&self, characters_max: usize) -> String {
+        let deed = self
+            .telling()
+            .map_or_else(String::new, |op| match &op.value {
+                Value::Txn(_) => brief(&op.value, characters_max),
+                value => brief(format_args!("{} {value}", op.f), characters_max),
+            });
+        one_line(&deed).into_owned()
+    }
 }
 
 /// The operations of a finding, each once, in the order in which they began.
@@ -286,12 +297,12 @@ fn listing(number: usize, parts: &[Part<'_>], page: &mut String) -> fmt::Result 
     let columns = Columns::of(ops.iter().copied());
     page.write_str("<pre class=\"operations\" tabindex=\"0\">")?;
     for op in ops {
-        let line = columns.line(op);
+        let line = columns.brief_line(op, LINE_LENGTH_MAX);
         let (index, kind) = (op.index, op.kind.name());
         write!(
             page,
             "<span id=\"op-{number}-{index}\" class=\"{kind}\">{}</span>",
-            Escaped(shortened(&line, LINE_LENGTH_MAX)),
+            Escaped(line),
         )?;
     }
     page.write_str("</pre>\n")

@@ -168,19 +168,14 @@ fn border(middle: Point, target: Point) -> Point {
 fn operation(history: &History, index: u64, place: Point, page: &mut String) -> fmt::Result {
     let part = Part::find(history, index);
     let op = part.as_ref().and_then(Part::telling);
-    let (kind, value) = op.map_or(("info", String::new()), |op| {
-        let value = match &op.value {
-            seatrial_history::Value::Txn(_) => op.value.to_string(),
-            value => format!("{} {value}", op.f),
-        };
-        (op.kind.name(), value)
-    });
+    let kind = op.map_or("info", |op| op.kind.name());
+    let deed = |characters_max| part.as_ref().map(|part| part.deed(characters_max));
     let process = op.map_or_else(String::new, |op| format!(" · process {}", op.process));
     writeln!(
         page,
         "<g class=\"node {kind}\"><title>{}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{}\" height=\"{}\" rx=\"6\"/>\
          <text x=\"{:.1}\" y=\"{:.1}\" class=\"name\">op {}{}</text><text x=\"{:.1}\" y=\"{:.1}\">{}</text></g>",
-        Escaped(one_line(&shortened(&value, 400))),
+        Escaped(deed(400).unwrap_or_default()),
         place.0 - BOX.0,
         place.1 - BOX.1,
         BOX.0 * 2.0,
@@ -191,6 +186,6 @@ fn operation(history: &History, index: u64, place: Point, page: &mut String) -> 
         Escaped(process),
         place.0,
         place.1 + 11.0,
-        Escaped(one_line(&shortened(&value, VALUE_LENGTH_MAX))),
+        Escaped(deed(VALUE_LENGTH_MAX).unwrap_or_default()),
     )
 }

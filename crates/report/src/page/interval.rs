@@ -2,7 +2,7 @@
 
 use super::anomaly::Part;
 use crate::escape::Escaped;
-use crate::wording::{length, one_line, shortened};
+use crate::wording::{brief, length};
 use seatrial_history::{Op, Process};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -49,7 +49,7 @@ pub(super) fn draw(parts: &[Part<'_>], page: &mut String) -> fmt::Result {
             page,
             "<text x=\"0\" y=\"{text}\" class=\"process\">process {}</text>\
              <line x1=\"0\" x2=\"{WIDTH}\" y1=\"{line}\" y2=\"{line}\"/>",
-            Escaped(shortened(&process.to_string(), 8))
+            Escaped(brief(process, 8))
         )?;
     }
     let places = places(parts);
@@ -102,32 +102,28 @@ fn bar(
     y: f64,
     page: &mut String,
 ) -> fmt::Result {
-    let value = match &op.value {
-        seatrial_history::Value::Txn(_) => op.value.to_string(),
-        value => format!("{} {value}", op.f),
-    };
     let width = (end - begin).max(6.0) - 2.0;
     let room = ((width - 8.0) / LETTER_WIDTH).max(0.0) as usize;
     let label = if room >= 3 {
-        shortened(&value, room)
+        part.deed(room)
     } else {
-        "".into()
+        String::new()
     };
     let kind = if part.completion.is_some() {
         op.kind.name()
     } else {
         "info"
     };
-    let title = format!("{}, {kind}: {}", times(part), shortened(&value, 300));
+    let title = format!("{}, {kind}: {}", times(part), part.deed(300));
     writeln!(
         page,
         "<g class=\"bar {kind}\"><title>{}</title><rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
          height=\"{BAR_HEIGHT}\" rx=\"4\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text></g>",
-        Escaped(one_line(&title)),
+        Escaped(title),
         begin + 1.0,
         begin + 6.0,
         y + 15.0,
-        Escaped(one_line(&label)),
+        Escaped(label),
     )
 }
 

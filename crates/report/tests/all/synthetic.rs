@@ -142,71 +142,6 @@ pub(crate) fn attributes() -> Json {
 /// A transactional history of a few operations in which two transactions miss each other's append, and the verdict
 /// that a checker would give.
 pub(crate) fn transactions() -> (History, Vec<Verdict>) {
-    let key = |name: i64| Key::Int(name);
-    let append = |name, element| Mop::Append {
-        key: key(name),
-        element,
-    };
-    let read = |name, observed: Option<&[i64]>| Mop::Read {
-        key: key(name),
-        observed: observed.map_or(Observed::Nil, |list| Observed::List(list.into())),
-    };
-    let txn = |mops: Vec<Mop>| Value::Txn(mops.into());
-    let op = |process, time, kind, value| Op {
-        kind,
-        time,
-        ..Op::invoke(Process::Client(process), "txn", value)
-    };
-    let history = History::from_unindexed(vec![
-        op(
-            0,
-            1_000_000,
-            OpType::Invoke,
-            txn(vec![append(1, 1), read(2, None)]),
-        ),
-        op(
-            1,
-            1_500_000,
-            OpType::Invoke,
-            txn(vec![append(2, 1), read(1, None)]),
-        ),
-        op(2, 1_700_000, OpType::Invoke, txn(vec![append(3, 7)])),
-        op(
-            0,
-            2_000_000,
-            OpType::Ok,
-            txn(vec![append(1, 1), read(2, Some(&[]))]),
-        ),
-        op(
-            1,
-            2_500_000,
-            OpType::Ok,
-            txn(vec![append(2, 1), read(1, Some(&[]))]),
-        ),
-        op(
-            3,
-            3_000_000,
-            OpType::Invoke,
-            txn(vec![read(1, None), read(2, None), read(3, None)]),
-        ),
-        op(2, 3_500_000, OpType::Info, txn(vec![append(3, 7)])),
-        op(
-            3,
-            4_000_000,
-            OpType::Ok,
-            txn(vec![
-                read(1, Some(&[1])),
-                read(2, Some(&[1])),
-                read(3, Some(&[7])),
-            ]),
-        ),
-    ]);
-    let step = |from, to, relation, reason: &str| Step {
-        from,
-        to,
-        relation,
-        reason: reason.to_owned(),
-    };
     let mut verdict = Verdict::valid("list-append");
     verdict.valid = Validity::Invalid;
     verdict.model = Some("strict-serializable".to_owned());
@@ -214,31 +149,81 @@ pub(crate) fn transactions() -> (History, Vec<Verdict>) {
     verdict.not = vec!["serializable"];
     verdict.also_not = vec!["strict-serializable"];
     verdict.details = json!({"holds": ["snapshot-isolation"], "transactions": 4});
-    verdict.findings = vec![
-        Finding {
-            anomaly: "G2-item",
-            summary: "T1 (op 3) and T2 (op 4) each missed what the other appended.\n\
-                      T1 read key 2 = [] before T2's append of 1; T2 read key 1 = [] before T1's append of 1."
-                .to_owned(),
-            operations: vec![3, 4],
-            steps: vec![
-                step(3, 4, "rw", "T1 read key 2 = [], before T2 appended 1 to it"),
-                step(4, 3, "rw", "T2 read key 1 = [], before T1 appended 1 to it"),
-            ],
-        },
-        Finding {
-            anomaly: "G1c-realtime",
-            summary: "T3 saw T4's append, and T4 began after T3 had ended.".to_owned(),
-            operations: vec![3, 4, 6, 7],
-            steps: vec![
-                step(6, 7, "wr", "T4 observed T3's append of 7 to key 3"),
-                step(7, 4, "realtime", "T4 ended before T2 began"),
-                step(4, 3, "ww", "T1 appended 2 right after T2's 1 to key 5"),
-                step(3, 6, "process", "the same process did T1 before T3"),
-            ],
-        },
-    ];
-    (history, vec![stats(), verdict])
+    verdict.findings = vec![write_skew(), circle()];
+    (transactional_history(), vec![stats(), verdict])
+}
+
+fn transactional_history() -> History {
+    use OpType::{Info, Invoke, Ok};
+    let append = |key, element| Mop::Append {
+        key: Key::Int(key),
+        element,
+    };
+    let read = |key, list: &[i64]| Mop::Read {
+        key: Key::Int(key),
+        observed: Observed::List(list.into()),
+    };
+    let ask = |key| Mop::Read {
+        key: Key::Int(key),
+        observed: Observed::Nil,
+    };
+    let op = |process, microseconds: i64, kind, mops: Vec<Mop>| Op {
+        kind,
+        time: microseconds * 1_000,
+        ..Op::invoke(Process::Client(process), "txn", Value::Txn(mops.into()))
+    };
+    History::from_unindexed(vec![
+        op(0, 1_000, Invoke, vec![append(1, 1), ask(2)]),
+        op(1, 1_500, Invoke, vec![append(2, 1), ask(1)]),
+        op(2, 1_700, Invoke, vec![append(3, 7)]),
+        op(0, 2_000, Ok, vec![append(1, 1), read(2, &[])]),
+        op(1, 2_500, Ok, vec![append(2, 1), read(1, &[])]),
+        op(3, 3_000, Invoke, vec![ask(1), ask(2), ask(3)]),
+        op(2, 3_500, Info, vec![append(3, 7)]),
+        op(
+            3,
+            4_000,
+            Ok,
+            vec![read(1, &[1]), read(2, &[1]), read(3, &[7])],
+        ),
+    ])
+}
+
+fn step(from: u64, to: u64, relation: &'static str, reason: &str) -> Step {
+    Step {
+        from,
+        to,
+        relation,
+        reason: reason.to_owned(),
+    }
+}
+
+fn write_skew() -> Finding {
+    Finding {
+        anomaly: "G2-item",
+        summary: "T1 (op 3) and T2 (op 4) each missed what the other appended.\n\
+                  T1 read key 2 = [] before T2's append of 1; T2 read key 1 = [] before T1's append of 1."
+            .to_owned(),
+        operations: vec![3, 4],
+        steps: vec![
+            step(3, 4, "rw", "T1 read key 2 = [], before T2 appended 1 to it"),
+            step(4, 3, "rw", "T2 read key 1 = [], before T1 appended 1 to it"),
+        ],
+    }
+}
+
+fn circle() -> Finding {
+    Finding {
+        anomaly: "G1c-realtime",
+        summary: "T4 saw T3's append, and T4 ended before T2 began.".to_owned(),
+        operations: vec![3, 4, 6, 7],
+        steps: vec![
+            step(6, 7, "wr", "T4 observed T3's append of 7 to key 3"),
+            step(7, 4, "realtime", "T4 ended before T2 began"),
+            step(4, 3, "ww", "T1 appended 2 right after T2's 1 to key 5"),
+            step(3, 6, "process", "the same process did T1 before T3"),
+        ],
+    }
 }
 
 /// What a checker of statistics says.

@@ -1,0 +1,7 @@
+//! Whole reports.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod page;
+mod screen;
+mod synthetic;
