@@ -29,10 +29,15 @@ fn run() -> History {
     synthetic::history(1, shape)
 }
 
+/// The last screen under a line of its own, because golden text loses the indentation that all its lines share.
+fn screen(report: &Report<'_>) -> String {
+    format!("The last screen:\n{}", text(report, false))
+}
+
 fn check(history: &History, verdicts: &[Verdict], expected: &Expect) {
     let attributes = synthetic::attributes();
     let report = Report::new(&attributes, history, verdicts).in_folder(FOLDER, FILES);
-    expected.assert_eq(&text(&report, false));
+    expected.assert_eq(&screen(&report));
 }
 
 #[test]
@@ -42,6 +47,7 @@ fn valid() {
         &run(),
         &verdicts,
         &expect![[r#"
+            The last screen:
              kv · register · 3 nodes · kill, pause, partition · 39 s · seed 91c4
              3,000 operations   ok 94.5 %  fail 4.2 %  info 1.4 %   77/s   11 faults
              ✓ linearizable
@@ -58,6 +64,7 @@ fn invalid() {
         &history,
         &verdicts,
         &expect![[r#"
+            The last screen:
              kv · register · 3 nodes · kill, pause, partition · 39 s · seed 91c4
              3,000 operations   ok 94.5 %  fail 4.2 %  info 1.4 %   77/s   11 faults
              ✗ not linearizable: 2 × nonlinearizable
@@ -77,6 +84,7 @@ fn anomalies_of_transactions() {
         &history,
         &verdicts,
         &expect![[r#"
+            The last screen:
              kv · register · 3 nodes · kill, pause, partition · 3 ms · seed 91c4
              4 operations   ok 75.0 %  fail 0 %  info 25.0 %   1,333/s   0 faults
              ✗ not strict-serializable: 2 G1c-realtime, 1 G2-item, 2 lost updates   (holds: snapshot-isolation)
@@ -95,6 +103,7 @@ fn unknown() {
         &run(),
         &verdicts,
         &expect![[r#"
+            The last screen:
              kv · register · 3 nodes · kill, pause, partition · 39 s · seed 91c4
              3,000 operations   ok 94.5 %  fail 4.2 %  info 1.4 %   77/s   11 faults
              ? unknown: key 7 has more than 1,000,000 states
@@ -109,6 +118,7 @@ fn nothing_happened() {
         &History::default(),
         &[],
         &expect![[r#"
+            The last screen:
              kv · register · 3 nodes · kill, pause, partition · seed 91c4
              0 operations   0 faults
              ? unknown: no checker judged this history
@@ -123,11 +133,12 @@ fn a_history_without_attributes() {
     let (history, verdicts) = synthetic::transactions();
     let report = Report::new(&serde_json::Value::Null, &history, &verdicts[..1]);
     let expected = expect![[r#"
+        The last screen:
          3 ms
          4 operations   ok 75.0 %  fail 0 %  info 25.0 %   1,333/s
          ✓ valid
     "#]];
-    expected.assert_eq(&text(&report, false));
+    expected.assert_eq(&screen(&report));
 }
 
 #[test]
