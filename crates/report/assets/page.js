@@ -287,7 +287,7 @@
         const ctx = stamp.getContext("2d");
         ctx.translate(size / 2, size / 2);
         ctx.scale(radius, radius);
-        ctx.globalAlpha = type === "ok" ? 0.5 : 0.85;
+        ctx.globalAlpha = type === "info" ? 0.85 : 0.55;
         ctx.fillStyle = colors[type];
         ctx.fill(new Path2D(shape));
         return stamp;

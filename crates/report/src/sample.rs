@@ -3,10 +3,15 @@
 use crate::latency::Point;
 use seatrial_history::OpType;
 
+/// What share of all points failed operations may take, and unknown ones.
+const RARE_SHARE: usize = 6;
+/// For how many points there is a slice of time whose two extremes stay.
+const SLICE_SHARE: usize = 8;
+
 /// Which of `points` (sorted by time) to show so that at most `points_max` are: positions in rising order. All of
 /// them when they fit.
 ///
-/// Operations that failed or stayed unknown are the story, so each of these two types may take up to a quarter of the
+/// Operations that failed or stayed unknown are the story, so each of these two types may take up to a sixth of the
 /// room and is only thinned beyond that. Within a type the time is cut into slices; the fastest and the slowest of
 /// every slice stay, the rest is thinned evenly. So no outlier is lost, and density survives roughly.
 pub(crate) fn sample(points: &[Point], points_max: usize) -> Vec<usize> {
@@ -21,19 +26,19 @@ pub(crate) fn sample(points: &[Point], points_max: usize) -> Vec<usize> {
     };
     let mut kept = Vec::with_capacity(points_max);
     for kind in [OpType::Info, OpType::Fail] {
-        kept.extend(thin(points, &of_type(kind), points_max / 4));
+        kept.extend(thin(points, &of_type(kind), points_max / RARE_SHARE));
     }
     kept.extend(thin(points, &of_type(OpType::Ok), points_max - kept.len()));
     kept.sort_unstable();
     kept
 }
 
-/// At most `room` of `positions`: the extremes of `room / 4` slices of time, then every so many of the others.
+/// At most `room` of `positions`: the extremes of `room / 8` slices of time, then every so many of the others.
 fn thin(points: &[Point], positions: &[usize], room: usize) -> Vec<usize> {
     if positions.len() <= room {
         return positions.to_vec();
     }
-    let mut kept = extremes(points, positions, room / 4);
+    let mut kept = extremes(points, positions, room / SLICE_SHARE);
     debug_assert!(kept.len() <= room);
     let rest: Vec<usize> = positions
         .iter()
@@ -112,7 +117,7 @@ mod tests {
         for seed in 0..300 {
             let mut rng = Rng::from_seed(seed);
             let points = random_points(&mut rng);
-            let points_max = 16 + rng.index(1_000);
+            let points_max = 48 + rng.index(1_000);
             let kept = sample(&points, points_max);
             assert!(
                 kept.is_sorted_by(|a, b| a < b),
@@ -144,7 +149,7 @@ mod tests {
                     fastest(&shown),
                     "seed {seed}: the fastest {kind:?}"
                 );
-                if kind != OpType::Ok && all.len() <= points_max / 4 {
+                if kind != OpType::Ok && all.len() <= points_max / RARE_SHARE {
                     assert_eq!(all, shown, "seed {seed}: every {kind:?}");
                 }
             }
