@@ -31,7 +31,7 @@ pub fn write(out: &mut Vec<u8>, flags: u32, payload: &[u8]) {
     finish(out, start, flags);
 }
 
-/// Like [`write`], with a checksum, for frames that are sent on without their block.
+/// Like [`write()`], with a checksum, for frames that are sent on without their block.
 pub fn write_checksummed(out: &mut Vec<u8>, flags: u32, payload: &[u8]) {
     let start = begin(out);
     out.extend_from_slice(payload);

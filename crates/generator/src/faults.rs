@@ -22,7 +22,7 @@ pub struct FaultOptions {
 }
 
 /// Generators of faults that fit together. Both must run on the nemesis thread
-/// ([`Generator::nemesis`](crate::Generator::nemesis)).
+/// ([`Generator::nemesis`]).
 #[derive(Debug)]
 pub struct FaultPackage {
     /// Breaks and mends, without end.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What a run was, what happened in it, and what the checkers say. Borrows the history and the verdicts; counts once,
-/// when it is made. Every form of a report ([`text`](crate::text),
+/// when it is made. Every form of a report ([`text`](crate::text()),
 /// [`results_json`](crate::results_json)) reads from here, so they cannot disagree.
 ///
 /// Of the attributes it knows `name`, `suite`, `workload`, `model`, `seed` (text or number), `bug`, `nodes` (names, or

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A whole test, ready to [`run`](crate::run).
+/// A whole test, ready to [`run`](crate::run()).
 pub struct Test {
     /// What the test file says about the test: `name`, `suite`, `workload`, `seed`, `faults`, `options`, … The
     /// runner adds `started`, `nodes` and `concurrency` where they are missing.
