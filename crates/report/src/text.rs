@@ -10,7 +10,7 @@ const FINDINGS_MAX: usize = 3;
 /// Lines of one finding.
 const FINDING_LINES_MAX: usize = 4;
 /// Longest line of a finding in characters.
-const LINE_LENGTH_MAX: usize = 160;
+const LINE_LENGTH_MAX: usize = 240;
 
 /// How the terminal shows a stretch of text (SGR codes of ECMA-48).
 #[derive(Clone, Copy)]

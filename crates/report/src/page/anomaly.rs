@@ -21,7 +21,7 @@ const STEPS_MAX: usize = 40;
 /// Longest line of an operation in characters.
 const LINE_LENGTH_MAX: usize = 300;
 /// Longest headline of a finding in characters.
-const HEADLINE_LENGTH_MAX: usize = 160;
+const HEADLINE_LENGTH_MAX: usize = 240;
 /// Longest summary of a finding in characters.
 const SUMMARY_LENGTH_MAX: usize = 4_000;
 
