@@ -35,6 +35,10 @@ fn role() {
             thread::sleep(Duration::from_mins(5));
         }
         Ok("bench") => be_killed(),
+        Ok("tester") => {
+            let folder = PathBuf::from(std::env::var(FOLDER).unwrap());
+            crate::killed::run_for_ever(&folder);
+        }
         Ok(other) => panic!("{other} is no role"),
         Err(_) => {}
     }
