@@ -1,2 +1,53 @@
-//! Puts distributed systems through their sea trials.
-fn main() {}
+//! The binary `seatrial`: arguments in, exit status out. Everything else is in the library crates.
+
+mod args;
+mod command;
+mod exit;
+mod judge;
+mod load;
+mod progress;
+mod suite;
+
+use args::{Arguments, Command};
+use clap::Parser;
+use exit::Exit;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are answers, anything else a usage error; clap knows which stream each belongs on.
+            let _ = error.print();
+            return if error.use_stderr() {
+                Exit::Error
+            } else {
+                Exit::Valid
+            }
+            .into();
+        }
+    };
+    match std::panic::catch_unwind(|| run(arguments.command)) {
+        Ok(Ok(exit)) => exit.into(),
+        Ok(Err(error)) => {
+            eprintln!("seatrial: {error:#}");
+            Exit::Error.into()
+        }
+        Err(_) => {
+            eprintln!("seatrial: this is a bug of seatrial; please report the lines above");
+            Exit::Bug.into()
+        }
+    }
+}
+
+/// Carries one verb out.
+fn run(command: Command) -> anyhow::Result<Exit> {
+    match command {
+        Command::Test(arguments) => command::test::run(&arguments),
+        Command::Sim(arguments) => command::sim::run(&arguments),
+        Command::Check(arguments) => command::check::run(&arguments),
+        Command::Show(arguments) => command::show::run(&arguments),
+        Command::Node(arguments) => command::node::run(&arguments),
+        Command::Bench(arguments) => command::bench::run(&arguments),
+    }
+}

@@ -1,0 +1,236 @@
+//! What can be typed: one table of verbs and options, from which clap makes parser and help.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Puts distributed systems through their sea trials: generates operations, drives a system while breaking it, records
+/// the history, and proves from the history alone whether the system kept its promises.
+#[derive(Debug, Parser)]
+#[command(
+    name = "seatrial",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
+#[command(
+    after_help = "Exit status: 0 valid, 1 invalid (an anomaly was found), 2 unknown (a limit was \
+reached), 254 error (usage, input, set-up), 255 a bug of seatrial."
+)]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Test a real system: start its processes, drive and break them, judge the history.
+    Test(TestArguments),
+    /// Run the same system, test and faults in one thread from a seed; find a bug and replay it.
+    Sim(SimArguments),
+    /// Judge histories: test files, Jepsen/Elle EDN, Knossos EDN, Porcupine logs.
+    Check(CheckArguments),
+    /// Print a history, its attributes or its results.
+    Show(ShowArguments),
+    /// Run one node of a bundled system.
+    Node(NodeArguments),
+    /// Measure seatrial itself.
+    Bench(BenchArguments),
+}
+
+/// What `test` and `sim` share.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunArguments {
+    /// The system to test; `kv` is the bundled key-value store.
+    pub(crate) suite: String,
+    /// What the clients do: register, list-append.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) workload: Option<String>,
+    /// What to break, separated by commas: kill, pause, partition, clock, disk, or none.
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    pub(crate) faults: Option<Vec<String>>,
+    /// Number of client threads.
+    #[arg(long, value_name = "N")]
+    pub(crate) concurrency: Option<u32>,
+    /// Operations per second over all clients.
+    #[arg(long, value_name = "OPS_PER_SECOND")]
+    pub(crate) rate: Option<f64>,
+    /// The promise to hold the system to: strict-serializable, serializable, …; linearizable for registers.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Plant a bug in the bundled system (see `seatrial sim kv --help` for their names).
+    #[arg(long, value_name = "NAME")]
+    pub(crate) bug: Option<String>,
+    /// Where the run folder goes [default: runs/SUITE/TIME-SEED].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+}
+
+/// How to talk.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OutputArguments {
+    /// One JSON document on standard output instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Say nothing but errors and the verdict.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Say more.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// `seatrial test`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Planted bugs of kv: ack-before-append, stale-read, lost-append, dirty-abort.\n\
+Example: seatrial test kv --workload list-append --faults kill,partition --time 30"
+)]
+pub(crate) struct TestArguments {
+    #[command(flatten)]
+    pub(crate) run: RunArguments,
+    /// Seconds of load.
+    #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
+    pub(crate) time: f64,
+    /// Seconds between two faults, on average.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) interval: f64,
+    /// End after this many operations, if that comes first.
+    #[arg(long, value_name = "N")]
+    pub(crate) ops: Option<u64>,
+    /// Number of nodes.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) nodes: u32,
+    /// Fixes the schedule of operations and faults [default: drawn].
+    #[arg(long, value_name = "HEX", value_parser = parse_seed)]
+    pub(crate) seed: Option<u64>,
+    /// Node i listens on this port of its own loopback address [default: a free one].
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// Seconds after which a client gives an operation up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pub(crate) timeout: f64,
+}
+
+/// `seatrial sim`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Planted bugs of kv: ack-before-append, stale-read, lost-append, dirty-abort.\n\
+Example: seatrial sim kv --bug stale-read, then seatrial sim kv --bug stale-read --seed SEED"
+)]
+pub(crate) struct SimArguments {
+    #[command(flatten)]
+    pub(crate) run: RunArguments,
+    /// How many seeds to try [default: 200, or as many as the planted bug may take].
+    #[arg(long, value_name = "N", conflicts_with = "seed")]
+    pub(crate) seeds: Option<u64>,
+    /// The first of those seeds.
+    #[arg(long, value_name = "HEX", value_parser = parse_seed, conflicts_with = "seed")]
+    pub(crate) first_seed: Option<u64>,
+    /// Replay exactly this seed.
+    #[arg(long, value_name = "HEX", value_parser = parse_seed)]
+    pub(crate) seed: Option<u64>,
+    /// Operations per seed.
+    #[arg(long, value_name = "N", default_value_t = SimArguments::OPERATIONS)]
+    pub(crate) ops: u64,
+}
+
+impl SimArguments {
+    /// Operations per seed, unless asked otherwise.
+    pub(crate) const OPERATIONS: u64 = 400;
+}
+
+/// `seatrial check`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Checkers: stats, register, cas-register, mutex, kv-map, list-append, rw-register.\n\
+Without --checker the history says which one it needs: a test file by its workload, any other by its operations."
+)]
+pub(crate) struct CheckArguments {
+    /// Histories; `-` is standard input.
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// How the file is written: auto, sea, edn, porcupine.
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(crate) format: String,
+    /// Which checker judges.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) checker: Option<String>,
+    /// The promise to hold the history to [default: strict-serializable; linearizable for data types].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Write the report page here.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+}
+
+/// `seatrial show`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ShowArguments {
+    /// A test file, or any history that `check` reads.
+    pub(crate) file: PathBuf,
+    /// How the file is written: auto, sea, edn, porcupine.
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(crate) format: String,
+    /// The test's attributes instead of its operations.
+    #[arg(long, conflicts_with_all = ["results", "from", "count"])]
+    pub(crate) attributes: bool,
+    /// The newest results instead of the operations.
+    #[arg(long, conflicts_with_all = ["from", "count"])]
+    pub(crate) results: bool,
+    /// Begin with the operation of this index.
+    #[arg(long, value_name = "INDEX", default_value_t = 0)]
+    pub(crate) from: u64,
+    /// Print at most this many operations.
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Operations as EDN, one map a line, as Jepsen writes them.
+    #[arg(long, conflicts_with_all = ["attributes", "results"])]
+    pub(crate) edn: bool,
+}
+
+/// `seatrial node`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct NodeArguments {
+    /// The system; `kv` is the bundled key-value store.
+    pub(crate) system: String,
+    /// Address and port to listen on; port 0 takes a free one and prints it.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// Folder for the log; made when missing.
+    #[arg(long, value_name = "DIR", default_value = "kv-data")]
+    pub(crate) data: PathBuf,
+    /// Plant a bug: ack-before-append, stale-read, lost-append, dirty-abort.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) bug: Option<String>,
+}
+
+/// `seatrial bench`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BenchArguments {
+    /// What to measure: interpreter, sim, open.
+    pub(crate) topic: String,
+    /// Operations (interpreter, open) or seeds (sim) a run.
+    #[arg(long, value_name = "N")]
+    pub(crate) ops: Option<u64>,
+    /// Number of client threads (interpreter).
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) concurrency: u32,
+    /// Counted runs after one warm-up.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) runs: u32,
+    /// Folder for the files that a run writes [default: a temporary one].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// A seed as it is printed: hexadecimal without prefix.
+fn parse_seed(text: &str) -> Result<u64, String> {
+    u64::from_str_radix(text, 16)
+        .map_err(|_| format!("a seed is up to 16 hexadecimal digits, not {text:?}"))
+}

@@ -1,0 +1,8 @@
+//! One file a verb.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod node;
+pub(crate) mod show;
+pub(crate) mod sim;
+pub(crate) mod test;

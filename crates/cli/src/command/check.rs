@@ -1,0 +1,116 @@
+//! `seatrial check`: histories in, verdicts out.
+
+use crate::args::CheckArguments;
+use crate::exit::Exit;
+use crate::judge::{color, judge, write};
+use crate::load::{Loaded, load};
+use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_checker::{Checker, by_name, for_workload};
+use seatrial_history::{History, Mop, Value};
+use seatrial_report::{Report, html, results_json, text};
+use serde_json::{Value as Json, json};
+use std::path::Path;
+
+/// Carries the verb out.
+pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
+    let several = arguments.files.len() > 1;
+    ensure!(
+        !(several && arguments.report.is_some()),
+        "--report takes one history"
+    );
+    let mut exit = Exit::Valid;
+    let mut documents = Vec::new();
+    for path in &arguments.files {
+        let (checked, document) = check(path, arguments)?;
+        exit = exit.worse(checked);
+        documents.push(document);
+    }
+    if arguments.output.json {
+        let document = match documents.pop() {
+            Some(document) if !several => document,
+            last => Json::Array(documents.into_iter().chain(last).collect()),
+        };
+        println!("{document:#}");
+    }
+    Ok(exit)
+}
+
+/// Judges one file and shows the verdict unless it goes into a document.
+fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
+    // Tuples of independent keys look like lists; only who asks for registers knows which they are.
+    let keyed = arguments.checker.as_deref() == Some("register");
+    let loaded = load(path, &arguments.format, keyed)?;
+    let checkers = checkers(&loaded, arguments).with_context(|| path.display().to_string())?;
+    let judged = judge(&checkers, &loaded.history);
+    let mut report = Report::new(&loaded.attributes, &loaded.history, &judged.verdicts)
+        .checked_in(judged.checked_in);
+    for warning in &loaded.warnings {
+        report = report.warn(warning.clone());
+    }
+    if let Some(page) = &arguments.report {
+        write(page, &html(&report))?;
+    }
+    let mut document = results_json(&report);
+    document["file"] = json!(path.display().to_string());
+    if !arguments.output.json {
+        if arguments.output.quiet {
+            println!("{}: {}", path.display(), word(&document["valid"]));
+        } else {
+            if arguments.files.len() > 1 {
+                println!(" {}", path.display());
+            }
+            print!("{}", text(&report, color()));
+        }
+    }
+    Ok((Exit::from(&judged.valid), document))
+}
+
+fn word(valid: &Json) -> &str {
+    match valid {
+        Json::Bool(true) => "valid",
+        Json::Bool(false) => "invalid",
+        _ => "unknown",
+    }
+}
+
+/// The checkers: those asked for, else those of the file's workload, else what its operations look like.
+fn checkers(loaded: &Loaded, arguments: &CheckArguments) -> Result<Vec<Box<dyn Checker>>> {
+    let model = arguments.model.as_deref();
+    if let Some(name) = &arguments.checker {
+        return Ok(vec![by_name(name, model)?]);
+    }
+    if let Some(workload) = loaded.attributes["workload"].as_str() {
+        return Ok(for_workload(workload, model)?);
+    }
+    match workload_of(&loaded.history) {
+        Some(name) => Ok(vec![by_name(name, model)?]),
+        None => bail!("its operations fit no checker that is known; name one with --checker"),
+    }
+}
+
+/// What the operations of a foreign history look like.
+fn workload_of(history: &History) -> Option<&'static str> {
+    let clients = history.iter().filter(|op| op.process.is_client());
+    let mut guess = None;
+    for op in clients {
+        match (op.f.as_str(), &op.value) {
+            (_, Value::Txn(mops)) => {
+                let writes = mops.iter().find_map(|mop| match mop {
+                    Mop::Append { .. } => Some("list-append"),
+                    Mop::Write { .. } => Some("rw-register"),
+                    Mop::Read { .. } => None,
+                });
+                if writes.is_some() {
+                    return writes;
+                }
+                guess = Some("list-append");
+            }
+            ("cas", _) => return Some("cas-register"),
+            ("acquire" | "release", _) => return Some("mutex"),
+            ("get" | "put" | "append", _) => return Some("kv-map"),
+            ("read" | "write", _) => guess = Some("cas-register"),
+            _ => {}
+        }
+    }
+    guess
+}

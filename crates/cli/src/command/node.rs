@@ -1,0 +1,67 @@
+//! `seatrial node`: one node of a bundled system, as a process of its own.
+
+use crate::args::NodeArguments;
+use crate::exit::Exit;
+use crate::suite::kv;
+use anyhow::{Context as _, Result, bail};
+use seatrial_host::{Booted, ServeOptions, serve};
+use seatrial_kv::message::MESSAGE_LENGTH_MAX;
+use seatrial_kv::{Store, StoreOptions};
+use seatrial_machine::Disk;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Carries the verb out: serves until SIGTERM or Ctrl-C.
+pub(crate) fn run(arguments: &NodeArguments) -> Result<Exit> {
+    if arguments.system != "kv" {
+        bail!(
+            "there is no system {:?}; the systems are: kv",
+            arguments.system
+        );
+    }
+    let bug = arguments.bug.as_deref().map(kv::bug).transpose()?;
+    if let Some(bug) = bug {
+        eprintln!("planted bug: {bug}");
+    }
+    let options = ServeOptions {
+        listen: arguments.listen,
+        data: arguments.data.clone(),
+        message_length_max: MESSAGE_LENGTH_MAX,
+    };
+    let boot = |disk: &dyn Disk| {
+        let options = StoreOptions {
+            bug,
+            ..StoreOptions::default()
+        };
+        let (machine, report) = Store::boot(disk, options).map_err(|error| error.to_string())?;
+        eprintln!(
+            "start {} with {} commands from {} bytes of log",
+            report.incarnation, report.commands, report.recovery.end
+        );
+        if let Some(torn) = &report.recovery.torn {
+            eprintln!("cut off: {torn}");
+        }
+        Ok(Booted {
+            machine,
+            log_end: report.recovery.end,
+        })
+    };
+    let ready = |address| eprintln!("listening on {address}");
+    serve(&options, boot, ready, async {
+        match (
+            signal(SignalKind::terminate()),
+            signal(SignalKind::interrupt()),
+        ) {
+            (Ok(mut terminate), Ok(mut interrupt)) => {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                eprintln!("told to end");
+            }
+            // Then only SIGKILL ends it, which it survives as well.
+            _ => std::future::pending().await,
+        }
+    })
+    .context("kv node")?;
+    Ok(Exit::Valid)
+}

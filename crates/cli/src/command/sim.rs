@@ -1,0 +1,295 @@
+//! `seatrial sim`: seeds in order until one fails, or one seed again.
+
+use crate::args::{RunArguments, SimArguments};
+use crate::exit::Exit;
+use crate::judge::{Judged, Keep, judge};
+use crate::suite::kv::simulated::{Run, Simulation};
+use crate::suite::kv::{self, checkers};
+use anyhow::{Result, bail};
+use seatrial_checker::{Checker, Finding, Validity, Verdict};
+use seatrial_kv::Bug;
+use seatrial_machine::FaultKind;
+use seatrial_runner::Workload;
+use seatrial_sim::explore;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+/// Seeds without a planted bug, unless asked otherwise.
+const SEEDS: u64 = 200;
+/// What is broken, unless asked otherwise. Disks are left whole: one unreplicated store cannot outlive its disk.
+const FAULTS: [FaultKind; 4] = [
+    FaultKind::Kill,
+    FaultKind::Pause,
+    FaultKind::Partition,
+    FaultKind::Clock,
+];
+/// Client threads, unless asked otherwise.
+const CONCURRENCY: u32 = 6;
+
+/// Carries the verb out.
+pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
+    if arguments.run.suite != "kv" {
+        bail!(
+            "there is no suite {:?}; the suites are: kv",
+            arguments.run.suite
+        );
+    }
+    let plan = Plan::new(arguments)?;
+    let began = Instant::now();
+    let mut tally = Tally::default();
+    let found = explore(plan.seeds.clone(), |seed| {
+        let run = plan
+            .simulation(seed)
+            .run()
+            .map_err(|error| Box::new(Err(error)))?;
+        tally.turns += run.turns;
+        let judged = plan.judge(&run);
+        match &judged.valid {
+            Validity::Valid => Ok(()),
+            // Too rough a world leaves nothing to judge; a single seed is shown as it is.
+            Validity::Unknown(_) if !plan.replay => {
+                tally.unknown += 1;
+                Ok(())
+            }
+            _ => Err(Box::new(Ok((run, judged)))),
+        }
+    });
+    tally.tried = found.tried;
+    tally.elapsed = began.elapsed();
+    match found.failure {
+        Some((seed, failure)) => {
+            let (run, judged) = (*failure)?;
+            plan.report_failure(seed, &run, &judged, &tally)
+        }
+        None => Ok(plan.report_success(&tally)),
+    }
+}
+
+/// What is run for every seed.
+struct Plan {
+    arguments: RunArguments,
+    operations: u64,
+    seeds: std::ops::Range<u64>,
+    /// Is this one seed, named by the user?
+    replay: bool,
+    kinds: Vec<FaultKind>,
+    bug: Option<Bug>,
+    checkers: BTreeMap<&'static str, Vec<Box<dyn Checker>>>,
+}
+
+/// How much was done.
+#[derive(Default)]
+struct Tally {
+    tried: u64,
+    /// Seeds whose history says too little.
+    unknown: u64,
+    turns: u64,
+    elapsed: Duration,
+}
+
+impl Plan {
+    fn new(arguments: &SimArguments) -> Result<Plan> {
+        let run = &arguments.run;
+        let bug = run.bug.as_deref().map(kv::bug).transpose()?;
+        let names = match &run.workload {
+            None => Workload::NAMES.to_vec(),
+            Some(name) => match Workload::NAMES.into_iter().find(|known| known == name) {
+                Some(known) => vec![known],
+                None => bail!(
+                    "there is no workload {name:?}; kv has {}",
+                    Workload::NAMES.join(", ")
+                ),
+            },
+        };
+        let mut judges = BTreeMap::new();
+        for name in names {
+            judges.insert(name, checkers(name, run.model.as_deref())?);
+        }
+        let count = arguments
+            .seeds
+            .unwrap_or_else(|| bug.map_or(SEEDS, kv::seed_budget));
+        let first = arguments.seed.or(arguments.first_seed).unwrap_or(0);
+        let count = if arguments.seed.is_some() { 1 } else { count };
+        Ok(Plan {
+            arguments: run.clone(),
+            operations: arguments.ops,
+            seeds: first..first.saturating_add(count),
+            replay: arguments.seed.is_some(),
+            kinds: kv::fault_kinds(run.faults.as_deref(), &FAULTS)?,
+            bug,
+            checkers: judges,
+        })
+    }
+
+    /// The workloads take turns from seed to seed.
+    fn workload(&self, seed: u64) -> &'static str {
+        let names: Vec<&'static str> = self.checkers.keys().copied().collect();
+        names[(seed % names.len() as u64) as usize]
+    }
+
+    fn simulation(&self, seed: u64) -> Simulation {
+        Simulation {
+            seed,
+            workload: self.workload(seed).to_owned(),
+            kinds: self.kinds.clone(),
+            operations: self.operations,
+            concurrency: self.arguments.concurrency.unwrap_or(CONCURRENCY),
+            operation_interval: self
+                .arguments
+                .rate
+                .map(|rate| Duration::from_secs_f64(1.0 / rate)),
+            bug: self.bug,
+        }
+    }
+
+    fn judge(&self, run: &Run) -> Judged {
+        let mut judged = judge(&self.checkers[run.workload], &run.history);
+        // Without rot in the plan, a store that cannot read its own log has broken its first promise.
+        if !run.boot_failures.is_empty() && !self.kinds.contains(&FaultKind::Disk) {
+            let mut verdict = Verdict::valid("recovery");
+            verdict.valid = Validity::Invalid;
+            verdict
+                .anomalies
+                .insert("unrecoverable", run.boot_failures.len() as u64);
+            verdict.findings = run.boot_failures.iter().map(unrecoverable).collect();
+            judged.add(verdict);
+        }
+        judged
+    }
+
+    fn attributes(&self, seed: u64, run: &Run) -> Json {
+        json!({
+            "name": format!("kv {} simulated", run.workload),
+            "suite": "kv",
+            "simulated": true,
+            "workload": run.workload,
+            "seed": format!("{seed:x}"),
+            "nodes": ["n1"],
+            "faults": self.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
+            "bug": self.bug.map(Bug::name),
+            "world": run.world,
+            "command": self.command(seed),
+            "version": env!("CARGO_PKG_VERSION"),
+        })
+    }
+
+    /// How to see this seed again.
+    fn command(&self, seed: u64) -> String {
+        let mut command = format!("seatrial sim kv --seed {seed:x}");
+        let run = &self.arguments;
+        // Writing to a string cannot fail.
+        if let Some(bug) = &run.bug {
+            let _ = write!(command, " --bug {bug}");
+        }
+        if let Some(workload) = &run.workload {
+            let _ = write!(command, " --workload {workload}");
+        }
+        if let Some(faults) = &run.faults {
+            let _ = write!(command, " --faults {}", faults.join(","));
+        }
+        if let Some(concurrency) = run.concurrency {
+            let _ = write!(command, " --concurrency {concurrency}");
+        }
+        if let Some(rate) = run.rate {
+            let _ = write!(command, " --rate {rate}");
+        }
+        if let Some(model) = &run.model {
+            let _ = write!(command, " --model {model}");
+        }
+        if self.operations != SimArguments::OPERATIONS {
+            let _ = write!(command, " --ops {}", self.operations);
+        }
+        command
+    }
+
+    fn report_failure(&self, seed: u64, run: &Run, judged: &Judged, tally: &Tally) -> Result<Exit> {
+        let exit = Exit::from(&judged.valid);
+        let attributes = self.attributes(seed, run);
+        let keep = Keep {
+            suite: "kv",
+            seed,
+            out: self.arguments.out.as_deref(),
+        };
+        let kept = keep.write(&attributes, &run.history, judged)?;
+        let output = &self.arguments.output;
+        if output.json {
+            let mut results = kept.results.clone();
+            results["seed"] = json!(format!("{seed:x}"));
+            results["seeds_tried"] = json!(tally.tried);
+            results["command"] = json!(self.command(seed));
+            results["folder"] = json!(kept.folder.display().to_string());
+            println!("{results:#}");
+            return Ok(exit);
+        }
+        print!("{}", kept.text);
+        if !output.quiet {
+            println!(" world: {}", run.world);
+            println!(" history fingerprint {:016x}", run.fingerprint);
+        }
+        if !self.replay {
+            let budget = self.bug.map_or(String::new(), |bug| {
+                format!(" (may take {})", kv::seed_budget(bug))
+            });
+            println!(
+                " found at seed {seed:x}, the {} tried{budget}",
+                ordinal(tally.tried)
+            );
+        }
+        println!(" again: {}", self.command(seed));
+        Ok(exit)
+    }
+
+    fn report_success(&self, tally: &Tally) -> Exit {
+        let rate = tally.turns as f64 / tally.elapsed.as_secs_f64();
+        if self.arguments.output.json {
+            let results = json!({
+                "valid": true,
+                "seeds_tried": tally.tried,
+                "seeds_unknown": tally.unknown,
+                "first_seed": format!("{:x}", self.seeds.start),
+                "turns": tally.turns,
+                "seconds": tally.elapsed.as_secs_f64(),
+            });
+            println!("{results:#}");
+            return Exit::Valid;
+        }
+        let seeds = if tally.tried == 1 { "seed" } else { "seeds" };
+        let unknown = match tally.unknown {
+            0 => String::new(),
+            count => format!(" ({count} too rough to judge)"),
+        };
+        println!(
+            " ✓ {} {seeds} valid{unknown}   {} turns of machines in {:.1} s, {:.0} turns/s with checking",
+            tally.tried,
+            tally.turns,
+            tally.elapsed.as_secs_f64(),
+            rate
+        );
+        if let Some(bug) = self.bug {
+            println!(" ! the planted bug {bug} was not found");
+        }
+        Exit::Valid
+    }
+}
+
+fn unrecoverable(failure: &String) -> Finding {
+    Finding {
+        anomaly: "unrecoverable",
+        summary: format!("could not start again after a crash: {failure}"),
+        operations: Vec::new(),
+        steps: Vec::new(),
+    }
+}
+
+/// `1st`, `2nd`, `3rd`, `4th`, …
+fn ordinal(number: u64) -> String {
+    let ending = match (number % 10, number % 100) {
+        (1, teen) if teen != 11 => "st",
+        (2, teen) if teen != 12 => "nd",
+        (3, teen) if teen != 13 => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}

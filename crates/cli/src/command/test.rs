@@ -1,0 +1,285 @@
+//! `seatrial test`: a real system, real faults, a verdict.
+
+use crate::args::TestArguments;
+use crate::exit::Exit;
+use crate::judge::{color, write};
+use crate::progress::Screen;
+use crate::suite::kv;
+use crate::suite::kv::real::{KvClients, KvSystem};
+use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_generator::{
+    CourseOptions, FaultOptions, FaultPackage, Generator, course, fault_package,
+};
+use seatrial_kv::Bug;
+use seatrial_machine::{FaultKind, NodeId, Rng};
+use seatrial_report::{Report, html, results_json, text};
+use seatrial_runner::{
+    self as runner, Ended, NodeLimits, Observer, Outcome, ProcessNodes, Progress, RunFolder, Stop,
+    Test,
+};
+use serde_json::{Map, Value as Json, json};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is broken, unless asked otherwise.
+const FAULTS: [FaultKind; 3] = [FaultKind::Kill, FaultKind::Pause, FaultKind::Partition];
+/// Client threads, unless asked otherwise.
+const CONCURRENCY: u32 = 10;
+/// Operations per second, unless asked otherwise: enough to meet every fault, few enough to read.
+const RATE: f64 = 2_000.0;
+
+/// Carries the verb out.
+pub(crate) fn run(arguments: &TestArguments) -> Result<Exit> {
+    if arguments.run.suite != "kv" {
+        bail!(
+            "there is no suite {:?}; the suites are: kv",
+            arguments.run.suite
+        );
+    }
+    let plan = Plan::new(arguments)?;
+    let test = plan.test()?;
+    let stop = test.stop.clone();
+    let quiet = arguments.run.output.quiet || arguments.run.output.json;
+    let observer: Arc<dyn Observer> = if quiet {
+        Arc::new(|_: &Progress| {})
+    } else {
+        Arc::new(Screen::new(plan.length))
+    };
+    listen_for_interrupts(stop)?;
+    let outcome = runner::run(test, observer)?;
+    plan.conclude(&outcome)
+}
+
+/// One test as it was asked for.
+struct Plan {
+    arguments: TestArguments,
+    seed: u64,
+    kinds: Vec<FaultKind>,
+    bug: Option<Bug>,
+    length: Duration,
+    concurrency: u32,
+    workload: String,
+}
+
+impl Plan {
+    fn new(arguments: &TestArguments) -> Result<Plan> {
+        let run = &arguments.run;
+        ensure!(
+            arguments.nodes == 1,
+            "kv has one node until it is replicated; --nodes {} is not possible yet",
+            arguments.nodes
+        );
+        let seconds = |name, value: f64| {
+            let duration = Duration::try_from_secs_f64(value).ok();
+            let duration = duration.filter(|duration| !duration.is_zero());
+            duration
+                .with_context(|| format!("--{name} takes a number of seconds above 0, not {value}"))
+        };
+        seconds("interval", arguments.interval)?;
+        seconds("timeout", arguments.timeout)?;
+        if let Some(rate) = run.rate {
+            ensure!(
+                rate > 0.0 && rate.is_finite(),
+                "--rate takes a number above 0, not {rate}"
+            );
+        }
+        let concurrency = run.concurrency.unwrap_or(CONCURRENCY);
+        ensure!(
+            (1..=10_000).contains(&concurrency),
+            "--concurrency goes from 1 to 10000"
+        );
+        Ok(Plan {
+            seed: arguments.seed.unwrap_or_else(draw_seed),
+            kinds: kv::fault_kinds(run.faults.as_deref(), &FAULTS)?,
+            bug: run.bug.as_deref().map(kv::bug).transpose()?,
+            length: seconds("time", arguments.time)?,
+            concurrency,
+            workload: run.workload.clone().unwrap_or_else(|| "register".into()),
+            arguments: arguments.clone(),
+        })
+    }
+
+    /// The recovery at the end, part of the whole time: clients go on after everything was mended.
+    fn recovery(&self) -> Duration {
+        (self.length / 4).min(Duration::from_secs(5))
+    }
+
+    fn generator(&self, rng: &Rng) -> Result<Box<dyn Generator>> {
+        let run = &self.arguments.run;
+        let (_, clients) = kv::workload(&self.workload, &rng.fork("workload"))?;
+        let rate = run.rate.unwrap_or(RATE);
+        let clients = clients
+            .stagger(rng.fork("stagger"), Duration::from_secs_f64(1.0 / rate))
+            .limit(self.arguments.ops.unwrap_or(u64::MAX));
+        let course_options = CourseOptions {
+            duration: self.length.saturating_sub(self.recovery()),
+            recovery: self.recovery(),
+        };
+        Ok(course(clients, self.faults(rng), course_options).boxed())
+    }
+
+    fn faults(&self, rng: &Rng) -> Option<FaultPackage> {
+        let options = FaultOptions {
+            kinds: self.kinds.clone(),
+            servers: vec![NodeId::server(1)],
+            clients: (0..self.concurrency).map(NodeId::client).collect(),
+            interval: Duration::from_secs_f64(self.arguments.interval),
+        };
+        (!self.kinds.is_empty()).then(|| fault_package(options, rng.fork("faults")))
+    }
+
+    fn test(&self) -> Result<Test> {
+        let rng = Rng::from_seed(self.seed);
+        let generator = self.generator(&rng)?;
+        let model = self.arguments.run.model.as_deref();
+        let checkers = kv::checkers(&self.workload, model)?;
+        let folder = match &self.arguments.run.out {
+            Some(path) => RunFolder::open(path)?,
+            None => RunFolder::fresh(Path::new("runs"), "kv", self.seed)?,
+        };
+        let system = Arc::new(KvSystem { bug: self.bug });
+        let mut nodes =
+            ProcessNodes::new(system, self.arguments.nodes).with_limits(NodeLimits::default());
+        if let Some(port) = self.arguments.port {
+            nodes = nodes.with_port(port);
+        }
+        let timeout = Duration::from_secs_f64(self.arguments.timeout);
+        Ok(Test {
+            attributes: self.attributes(),
+            folder,
+            nodes: Arc::new(nodes),
+            clients: Arc::new(KvClients::new(
+                rng.fork("tokens").fork(&clock_word()),
+                timeout,
+            )),
+            concurrency: self.concurrency,
+            timeout: timeout * 2,
+            generator,
+            checkers,
+            seed: self.seed,
+            stop: Stop::new(),
+            results: Box::new(|evidence| {
+                let mut report =
+                    Report::new(evidence.attributes, evidence.history, evidence.verdicts)
+                        .checked_in(evidence.checked_in);
+                for warning in evidence.warnings {
+                    report = report.warn(warning.clone());
+                }
+                results_json(&report)
+            }),
+        })
+    }
+
+    fn attributes(&self) -> Map<String, Json> {
+        let arguments = &self.arguments;
+        let attributes = json!({
+            "name": format!("kv {}", self.workload),
+            "suite": "kv",
+            "workload": self.workload,
+            "seed": format!("{:x}", self.seed),
+            "faults": self.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
+            "bug": self.bug.map(Bug::name),
+            "seconds": arguments.time,
+            "command": self.command(),
+            "options": {
+                "interval": arguments.interval,
+                "rate": arguments.run.rate.unwrap_or(RATE),
+                "concurrency": self.concurrency,
+                "timeout": arguments.timeout,
+                "ops": arguments.ops,
+                "model": arguments.run.model,
+            },
+            "version": env!("CARGO_PKG_VERSION"),
+        });
+        match attributes {
+            Json::Object(attributes) => attributes,
+            _ => Map::new(),
+        }
+    }
+
+    /// How to run the same schedule again; what the processes make of it may differ.
+    fn command(&self) -> String {
+        let words = std::env::args().skip(1);
+        let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
+        let command = format!("seatrial {}", words.join(" "));
+        match self.arguments.seed {
+            Some(_) => command,
+            None => format!("{command} --seed {:x}", self.seed),
+        }
+    }
+
+    /// Writes the page and shows the last screen.
+    fn conclude(&self, outcome: &Outcome) -> Result<Exit> {
+        let output = &self.arguments.run.output;
+        if outcome.ended == Ended::Aborted {
+            eprintln!(
+                "seatrial: stopped at once; the history so far is {}",
+                outcome.history_path.display()
+            );
+            return Ok(Exit::Unknown);
+        }
+        let files = ["report.html", "history.sea", "results.json", "n1.log"];
+        let mut report = Report::new(&outcome.attributes, &outcome.history, &outcome.verdicts)
+            .in_folder(outcome.folder.display().to_string(), files)
+            .checked_in(outcome.checked_in);
+        for warning in &outcome.warnings {
+            report = report.warn(warning.clone());
+        }
+        write(&outcome.folder.join("report.html"), &html(&report))?;
+        if output.json {
+            let mut results = outcome.results.clone();
+            results["folder"] = json!(outcome.folder.display().to_string());
+            results["seed"] = json!(format!("{:x}", self.seed));
+            println!("{results:#}");
+        } else {
+            print!("{}", text(&report, color()));
+        }
+        Ok(Exit::from(&outcome.validity()))
+    }
+}
+
+/// A short seed nobody chose.
+fn draw_seed() -> u64 {
+    clock_seed() & 0xffff_ffff
+}
+
+fn clock_seed() -> u64 {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    Rng::from_seed(now.as_nanos() as u64 ^ u64::from(std::process::id())).word()
+}
+
+/// Something that no other run has: sessions of two runs must not be taken for each other.
+fn clock_word() -> String {
+    clock_seed().to_string()
+}
+
+/// Ctrl-C and SIGTERM end the test; once more ends it at once.
+fn listen_for_interrupts(stop: Stop) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("no runtime for signals")?;
+    let listen = async move {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (Ok(mut interrupt), Ok(mut terminate)) = (
+            signal(SignalKind::interrupt()),
+            signal(SignalKind::terminate()),
+        ) else {
+            return;
+        };
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            stop.request();
+            eprintln!("seatrial: ending the test; once more to end it at once");
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".into());
+    thread
+        .spawn(move || runtime.block_on(listen))
+        .context("no thread for signals")?;
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Exit status, as Jepsen's.
+
+use seatrial_checker::Validity;
+use std::process::ExitCode;
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// 0: the history is valid, or what was asked for is done.
+    Valid,
+    /// 1: an anomaly was found.
+    Invalid,
+    /// 2: a limit was reached; nobody knows.
+    Unknown,
+    /// 254: usage, input or set-up.
+    Error,
+    /// 255: a bug of ours.
+    Bug,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(match exit {
+            Exit::Valid => 0,
+            Exit::Invalid => 1,
+            Exit::Unknown => 2,
+            Exit::Error => 254,
+            Exit::Bug => 255,
+        })
+    }
+}
+
+impl From<&Validity> for Exit {
+    fn from(validity: &Validity) -> Exit {
+        match validity {
+            Validity::Valid => Exit::Valid,
+            Validity::Invalid => Exit::Invalid,
+            Validity::Unknown(_) => Exit::Unknown,
+        }
+    }
+}
+
+impl Exit {
+    /// The worse of two: an anomaly beats a doubt beats a pass.
+    #[must_use]
+    pub(crate) fn worse(self, other: Exit) -> Exit {
+        match (self, other) {
+            (Exit::Invalid, _) | (_, Exit::Invalid) => Exit::Invalid,
+            (Exit::Unknown, _) | (_, Exit::Unknown) => Exit::Unknown,
+            _ => Exit::Valid,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! From a history to verdicts, a run folder and what is shown.
+
+use anyhow::{Context as _, Result};
+use seatrial_checker::{Checker, Validity, Verdict, compose};
+use seatrial_history::History;
+use seatrial_report::{Report, html, results_json, text};
+use seatrial_runner::RunFolder;
+use serde_json::Value as Json;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What all checkers say.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    /// All together.
+    pub(crate) valid: Validity,
+    /// One by one.
+    pub(crate) verdicts: Vec<Verdict>,
+    /// How long they took.
+    pub(crate) checked_in: Duration,
+}
+
+impl Judged {
+    /// One more verdict.
+    pub(crate) fn add(&mut self, verdict: Verdict) {
+        self.valid = self.valid.clone().and(verdict.valid.clone());
+        self.verdicts.push(verdict);
+    }
+}
+
+/// Lets the checkers judge.
+pub(crate) fn judge(checkers: &[Box<dyn Checker>], history: &History) -> Judged {
+    let began = Instant::now();
+    let judgement = compose(checkers, history);
+    Judged {
+        valid: judgement.valid,
+        verdicts: judgement.verdicts,
+        checked_in: began.elapsed(),
+    }
+}
+
+/// May the terminal show colours?
+pub(crate) fn color() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// Where the run folder of a history that is already complete goes.
+pub(crate) struct Keep<'a> {
+    pub(crate) suite: &'a str,
+    pub(crate) seed: u64,
+    pub(crate) out: Option<&'a Path>,
+}
+
+/// A run folder that is written.
+pub(crate) struct Kept {
+    pub(crate) folder: PathBuf,
+    pub(crate) results: Json,
+    /// The last screen.
+    pub(crate) text: String,
+}
+
+impl Keep<'_> {
+    /// Writes history, results and page into a new run folder.
+    pub(crate) fn write(
+        &self,
+        attributes: &Json,
+        history: &History,
+        judged: &Judged,
+    ) -> Result<Kept> {
+        let folder = match self.out {
+            Some(path) => RunFolder::open(path)?,
+            None => RunFolder::fresh(Path::new("runs"), self.suite, self.seed)?,
+        };
+        let lines: Vec<String> = history.iter().map(ToString::to_string).collect();
+        write(&folder.history(), &(lines.join("\n") + "\n"))?;
+        let files = ["report.html", "history.sea", "results.json"];
+        let report = Report::new(attributes, history, &judged.verdicts)
+            .in_folder(folder.path().display().to_string(), files)
+            .checked_in(judged.checked_in);
+        let results = results_json(&report);
+        write(
+            &folder.path().join("results.json"),
+            &format!("{results:#}\n"),
+        )?;
+        write(&folder.path().join("report.html"), &html(&report))?;
+        Ok(Kept {
+            folder: folder.path().to_owned(),
+            results,
+            text: text(&report, color()),
+        })
+    }
+}
+
+/// Writes a whole file, with its name in the error.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))
+}

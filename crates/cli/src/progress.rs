@@ -1,0 +1,88 @@
+//! What a person sees while a test runs.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use seatrial_runner::{Observer, Phase, Progress};
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Plain lines come this often when standard error is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A bar on a terminal, a line now and then elsewhere, on standard error either way.
+pub(crate) struct Screen {
+    length: Duration,
+    bar: Option<ProgressBar>,
+    /// When the last line was written, and in which phase.
+    last: Mutex<Option<(Instant, Phase)>>,
+}
+
+impl Screen {
+    /// For a test whose faults and load take this long.
+    pub(crate) fn new(length: Duration) -> Screen {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(length.as_millis() as u64);
+            let template = " {bar:24.cyan/blue} {msg}";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style.progress_chars("━━─"));
+            }
+            bar
+        });
+        Screen {
+            length,
+            bar,
+            last: Mutex::new(None),
+        }
+    }
+
+    fn describe(&self, progress: &Progress) -> String {
+        let counts = &progress.counts;
+        let mut text = match progress.phase {
+            Phase::Running => {
+                let seconds = progress.elapsed.as_secs_f64();
+                format!("{seconds:.0} of {:.0} s", self.length.as_secs_f64())
+            }
+            phase => phase.to_string(),
+        };
+        let _ = write!(
+            text,
+            "   {:.0}/s   ok {}  fail {}  info {}   {} faults",
+            progress.rate, counts.ok, counts.fail, counts.info, progress.faults_total
+        );
+        if !progress.faults.is_empty() {
+            let _ = write!(text, "   {}", progress.faults.join(", "));
+        }
+        if progress.deaths > 0 {
+            let _ = write!(text, "   {} nodes died by themselves", progress.deaths);
+        }
+        text
+    }
+}
+
+impl Observer for Screen {
+    fn progress(&self, progress: &Progress) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(progress.elapsed.min(self.length).as_millis() as u64);
+            bar.set_message(self.describe(progress));
+            return;
+        }
+        let Ok(mut last) = self.last.lock() else {
+            return;
+        };
+        let due =
+            last.is_none_or(|(at, phase)| phase != progress.phase || at.elapsed() >= LINE_INTERVAL);
+        if due {
+            *last = Some((Instant::now(), progress.phase));
+            eprintln!(" {}", self.describe(progress));
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The bundled systems as things to test.
+
+pub(crate) mod kv;

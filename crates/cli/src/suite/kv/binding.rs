@@ -1,0 +1,149 @@
+//! Operations of a test as transactions of the store, and outcomes as completions. The simulated and the real suite
+//! share it.
+
+use seatrial_history::{Key, Mop, Observed, Op, OpType, Symbol, Value};
+use seatrial_kv::{Answer, Answers, Outcome, Transaction};
+use std::sync::Arc;
+
+/// The field of an operation that is to be aborted at its end: the transaction gets a comparison that cannot hold.
+pub(crate) const ABORT: Symbol = Symbol::new("abort");
+
+/// A register that nobody ever writes, so a comparison with a value fails.
+const NEVER_WRITTEN: &[u8] = b"never-written";
+
+/// What an operation of the workloads `register` and `list-append` asks of the store. The error says which part of the
+/// operation the store has no word for.
+pub(crate) fn transaction(op: &Op) -> Result<Transaction, String> {
+    let mut transaction = Transaction::new();
+    let put = match &op.value {
+        Value::Txn(mops) => mops.iter().try_for_each(|mop| put(&mut transaction, mop)),
+        Value::Keyed(key, value) => single(&mut transaction, op, key, value),
+        other => {
+            return Err(format!(
+                "{} of {other}: not a transaction, nor a keyed value",
+                op.f
+            ));
+        }
+    };
+    put?;
+    if op.extra.get(ABORT.as_str()) == Some(&Value::Bool(true)) {
+        let impossible = transaction.compare_and_set(NEVER_WRITTEN, Some(b"1"), b"2");
+        impossible.map_err(|error| error.to_string())?;
+    }
+    Ok(transaction)
+}
+
+/// Puts one micro-operation into the transaction.
+fn put(transaction: &mut Transaction, mop: &Mop) -> Result<(), String> {
+    let key = mop.key().to_string();
+    let done = match mop {
+        Mop::Read { .. } => transaction.read(key.as_bytes()),
+        Mop::Append { element, .. } => transaction.append(key.as_bytes(), &decimal(*element)),
+        Mop::Write { value, .. } => transaction.write(key.as_bytes(), &decimal(*value)),
+    };
+    done.map_err(|error| error.to_string())
+}
+
+/// Puts a read, write or compare-and-set of one register into the transaction.
+fn single(transaction: &mut Transaction, op: &Op, key: &Key, value: &Value) -> Result<(), String> {
+    let name = key.to_string();
+    let key = name.as_bytes();
+    let done = match (op.f.as_str(), value) {
+        ("read", _) => transaction.read(key),
+        ("write", Value::Int(value)) => transaction.write(key, &decimal(*value)),
+        ("cas", Value::Cas(from, to)) => {
+            transaction.compare_and_set(key, Some(&decimal(*from)), &decimal(*to))
+        }
+        (f, other) => return Err(format!("{f} of {other}: the store cannot do that")),
+    };
+    done.map_err(|error| error.to_string())
+}
+
+/// The completion that an outcome gives to its invocation.
+pub(crate) fn completion(op: &Op, outcome: &Outcome) -> Op {
+    match outcome {
+        Outcome::Ok(answers) => match answered(op, answers) {
+            Ok(value) => op.complete(OpType::Ok, value),
+            // The store broke its protocol; whatever it did, the operation may have taken place.
+            Err(error) => doubtful(op, &error),
+        },
+        Outcome::Failed(failure) => {
+            let failed = op.complete(OpType::Fail, op.value.clone());
+            failed.with("error", word(failure.name()))
+        }
+        Outcome::Unknown(doubt) => {
+            let unknown = op.complete(OpType::Info, op.value.clone());
+            unknown.with("error", word(doubt.name()))
+        }
+    }
+}
+
+/// A completion that leaves open what happened.
+fn doubtful(op: &Op, error: &str) -> Op {
+    op.complete(OpType::Info, op.value.clone())
+        .with("error", Value::text(error))
+}
+
+/// A name that the program knows, as a keyword.
+fn word(name: &'static str) -> Value {
+    Value::Word(Symbol::new(name))
+}
+
+/// The operation's value with the answers filled in.
+fn answered(op: &Op, answers: &Answers) -> Result<Value, String> {
+    let mut answers = answers.iter();
+    let mut next = || {
+        answers
+            .next()
+            .ok_or_else(|| "an answer is missing".to_owned())
+    };
+    match &op.value {
+        Value::Txn(mops) => {
+            let mops: Result<Arc<[Mop]>, String> =
+                mops.iter().map(|mop| seen(mop, &next()?)).collect();
+            Ok(Value::Txn(mops?))
+        }
+        Value::Keyed(key, value) => {
+            let value = match next()? {
+                Answer::Absent => Value::Nil,
+                Answer::Register(bytes) => Value::Int(number(bytes)?),
+                Answer::Done => (**value).clone(),
+                Answer::List(_) => return Err(format!("{key} holds a list, not a register")),
+            };
+            Ok(Value::Keyed(key.clone(), Arc::new(value)))
+        }
+        other => Err(format!("{other} has no place for an answer")),
+    }
+}
+
+/// A micro-operation with its answer filled in.
+fn seen(mop: &Mop, answer: &Answer<'_>) -> Result<Mop, String> {
+    let Mop::Read { key, .. } = mop else {
+        return Ok(mop.clone());
+    };
+    let observed = match answer {
+        Answer::Absent => Observed::Nil,
+        Answer::Register(bytes) => Observed::Register(number(bytes)?),
+        Answer::List(list) => {
+            let elements: Result<Arc<[i64]>, String> = list.iter().map(number).collect();
+            Observed::List(elements?)
+        }
+        Answer::Done => return Err(format!("a read of {key} answered with nothing read")),
+    };
+    Ok(Mop::Read {
+        key: key.clone(),
+        observed,
+    })
+}
+
+/// Numbers are kept as decimal text, so that a person can read a log.
+fn decimal(number: i64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+/// The number that [`decimal`] wrote.
+fn number(bytes: &[u8]) -> Result<i64, String> {
+    let text = std::str::from_utf8(bytes).ok();
+    let number = text.and_then(|text| text.parse().ok());
+    number.ok_or_else(|| format!("the store answered {bytes:?} where a number was written"))
+}

@@ -1,0 +1,159 @@
+//! The store as real processes, and clients that talk to it through the mesh.
+
+use super::binding;
+use seatrial_history::{Op, OpType, Value};
+use seatrial_host::{Peer, Session, SessionOptions};
+use seatrial_kv::message::MESSAGE_LENGTH_MAX;
+use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Transaction};
+use seatrial_machine::{Input, Machine, Output, Rng, Time};
+use seatrial_runner::{self as runner, BoxFuture, ClientError, Clients, Place, Seat, System};
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How a node of the store is started: this same program, with the verb `node`.
+#[derive(Debug)]
+pub(crate) struct KvSystem {
+    /// A bug to plant.
+    pub(crate) bug: Option<Bug>,
+}
+
+impl System for KvSystem {
+    fn command(&self, place: &Place) -> Result<Command, ClientError> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args([
+            "node",
+            "kv",
+            "--listen",
+            &place.address.to_string(),
+            "--data",
+        ]);
+        command.arg(&place.folder);
+        if let Some(bug) = self.bug {
+            command.args(["--bug", bug.name()]);
+        }
+        Ok(command)
+    }
+
+    /// Ready is who answers a transaction, not who merely listens.
+    fn ready<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<(), ClientError>> {
+        Box::pin(async move {
+            let options = ClientOptions::new(place.node, rand_seed(place.address));
+            let mut session = connect(place.address, options).await?;
+            match session.request(Transaction::new()).await {
+                Outcome::Ok(_) => Ok(()),
+                other => Err(format!("an empty transaction ended as {other:?}").into()),
+            }
+        })
+    }
+}
+
+/// Tokens of sessions have to differ from client to client and from life to life.
+fn rand_seed(address: SocketAddr) -> u64 {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    Rng::from_seed(since.as_nanos() as u64)
+        .fork(&address.to_string())
+        .word()
+}
+
+/// Opens clients of the store.
+#[derive(Debug)]
+pub(crate) struct KvClients {
+    /// Where the tokens of sessions come from.
+    tokens: Mutex<Rng>,
+    request_timeout: Duration,
+}
+
+impl KvClients {
+    /// Clients that give an operation up after this long.
+    pub(crate) fn new(rng: Rng, request_timeout: Duration) -> KvClients {
+        KvClients {
+            tokens: Mutex::new(rng),
+            request_timeout,
+        }
+    }
+}
+
+impl Clients for KvClients {
+    fn open<'a>(
+        &'a self,
+        seat: &'a Seat,
+    ) -> BoxFuture<'a, Result<Box<dyn runner::Client>, ClientError>> {
+        Box::pin(async move {
+            let seed = self
+                .tokens
+                .lock()
+                .map_err(|_| "the tokens are lost")?
+                .word();
+            let mut options = ClientOptions::new(seat.node, seed);
+            options.request_timeout = self.request_timeout;
+            let mut session = connect(seat.address, options).await?;
+            // A first round trip: the proxy accepts connections to nodes that are dead or cut off.
+            match session.request(Transaction::new()).await {
+                Outcome::Ok(_) => Ok(Box::new(KvClient { session }) as Box<dyn runner::Client>),
+                Outcome::Failed(failure) => Err(failure.name().into()),
+                Outcome::Unknown(doubt) => Err(doubt.name().into()),
+            }
+        })
+    }
+}
+
+async fn connect(
+    address: SocketAddr,
+    options: ClientOptions,
+) -> std::io::Result<Session<Connected>> {
+    let server = options.server;
+    let session = SessionOptions {
+        server,
+        message_length_max: MESSAGE_LENGTH_MAX,
+    };
+    Session::connect(address, Connected(Client::new(options)), session).await
+}
+
+/// The client's machine, told about its connection.
+struct Connected(Client);
+
+impl Machine for Connected {
+    type Request = Transaction;
+    type Reply = Outcome;
+
+    fn turn(&mut self, now: Time, input: Input<Transaction>, out: &mut Vec<Output<Outcome>>) {
+        self.0.turn(now, input, out);
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        self.0.wake_at()
+    }
+
+    fn check_invariants(&self) {
+        self.0.check_invariants();
+    }
+}
+
+impl Peer for Connected {
+    fn connection_closed(&mut self, out: &mut Vec<Output<Outcome>>) {
+        self.0.connection_closed(out);
+    }
+}
+
+/// One worker's connection.
+struct KvClient {
+    session: Session<Connected>,
+}
+
+impl runner::Client for KvClient {
+    fn invoke<'a>(&'a mut self, op: &'a Op) -> BoxFuture<'a, Result<Op, ClientError>> {
+        Box::pin(async move {
+            let transaction = match binding::transaction(op) {
+                Ok(transaction) => transaction,
+                Err(reason) => {
+                    let failed = op.complete(OpType::Fail, op.value.clone());
+                    return Ok(failed.with("error", Value::text(reason)));
+                }
+            };
+            let outcome = self.session.request(transaction).await;
+            Ok(binding::completion(op, &outcome))
+        })
+    }
+}

@@ -1,0 +1,324 @@
+//! The store, its clients and a whole test in one thread from one seed.
+
+use super::binding;
+use anyhow::Result;
+use seatrial_generator::{
+    CourseOptions, Event, FaultOptions, Generator, Interpreter, InterpreterOptions, Step, Thread,
+    course, fault_of, fault_package,
+};
+use seatrial_history::{History, Op, OpType, Value};
+use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Store, StoreOptions, Transaction};
+use seatrial_machine::{Disk, FaultKind, Input, Machine, NodeId, Output, Rng, Ticket, Time};
+use seatrial_sim::{Booted, World, WorldOptions};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// One simulated test.
+#[derive(Clone, Debug)]
+pub(crate) struct Simulation {
+    /// Fixes everything.
+    pub(crate) seed: u64,
+    /// `register` or `list-append`.
+    pub(crate) workload: String,
+    /// What is broken.
+    pub(crate) kinds: Vec<FaultKind>,
+    /// Client operations.
+    pub(crate) operations: u64,
+    /// Client threads.
+    pub(crate) concurrency: u32,
+    /// Mean time between operations; drawn unless given.
+    pub(crate) operation_interval: Option<Duration>,
+    /// A bug to plant.
+    pub(crate) bug: Option<Bug>,
+}
+
+/// What a simulated test left.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// What happened.
+    pub(crate) history: History,
+    /// How rough the world was, in one line.
+    pub(crate) world: String,
+    /// Turns of all machines, the interpreter's included.
+    pub(crate) turns: u64,
+    /// Changes with every event of the world.
+    pub(crate) fingerprint: u64,
+    /// Nodes that could not start again, and why.
+    pub(crate) boot_failures: Vec<String>,
+    /// What the clients did.
+    pub(crate) workload: &'static str,
+}
+
+/// A store or a client: what lives in the world.
+enum Actor {
+    Store(Box<Store>),
+    Client(Client),
+}
+
+impl Machine for Actor {
+    type Request = Transaction;
+    type Reply = Outcome;
+
+    fn turn(&mut self, now: Time, input: Input<Transaction>, out: &mut Vec<Output<Outcome>>) {
+        match self {
+            Actor::Store(store) => store.turn(now, input, out),
+            Actor::Client(client) => client.turn(now, input, out),
+        }
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        match self {
+            Actor::Store(store) => store.wake_at(),
+            Actor::Client(client) => client.wake_at(),
+        }
+    }
+
+    fn check_invariants(&self) {
+        match self {
+            Actor::Store(store) => store.check_invariants(),
+            Actor::Client(client) => client.check_invariants(),
+        }
+    }
+}
+
+/// The one server of this form of the store.
+const SERVER: NodeId = NodeId::server(1);
+
+/// The pace of a simulated test.
+struct Pace {
+    /// Mean time between operations.
+    interval: Duration,
+    /// How long faults happen.
+    duration: Duration,
+    /// When a client gives up.
+    timeout: Duration,
+}
+
+impl Simulation {
+    /// The pace that fits the world: slow networks get more time, so that the operations and the faults still meet.
+    fn pace(&self, world: &WorldOptions, rng: &mut Rng) -> Pace {
+        let (network, disk) = (&world.network, &world.disk);
+        let latency =
+            network.delay_min * 2 + network.delay_spread + disk.sync_min + disk.sync_spread / 2;
+        let drawn = Duration::from_micros(20).mul_f64(10_f64.powf(rng.unit() * 2.0));
+        let interval = self.operation_interval.unwrap_or(drawn);
+        let each = interval.max(latency / self.concurrency.max(1));
+        let operations = u32::try_from(self.operations).unwrap_or(u32::MAX);
+        Pace {
+            interval,
+            duration: each.saturating_mul(operations),
+            timeout: latency * (5 + rng.below(45) as u32),
+        }
+    }
+
+    /// Runs the test. The same simulation gives the same run, byte for byte.
+    pub(crate) fn run(&self) -> Result<Run> {
+        let rng = Rng::from_seed(self.seed);
+        let options = WorldOptions::swarm(&mut rng.fork("swarm"), &self.kinds);
+        let pace = self.pace(&options, &mut rng.fork("pace"));
+        let (workload, clients) = super::workload(&self.workload, &rng.fork("workload"))?;
+        let endpoints: Vec<NodeId> = (0..self.concurrency).map(NodeId::client).collect();
+        let mut fault_rng = rng.fork("faults");
+        let fault_count = 2 + fault_rng.below(14) as u32;
+        let faults = fault_package(
+            FaultOptions {
+                kinds: self.kinds.clone(),
+                servers: vec![SERVER],
+                clients: endpoints.clone(),
+                interval: pace.duration / fault_count,
+            },
+            fault_rng,
+        );
+        let clients = clients
+            .limit(self.operations)
+            .stagger(rng.fork("stagger"), pace.interval);
+        let course_options = CourseOptions {
+            duration: pace.duration,
+            recovery: pace.duration / 4,
+        };
+        let generator = course(clients, Some(faults), course_options).boxed();
+        let mut test = Driver {
+            world: self.world(&options, pace.timeout, &rng),
+            interpreter: Interpreter::new(generator, &self.interpreter_options(&pace, &rng)),
+            open: BTreeMap::new(),
+            tickets: 0,
+            completed: VecDeque::new(),
+            ops: Vec::new(),
+            out: Vec::new(),
+            turns: 0,
+            boot_failures: Vec::new(),
+            mistake: None,
+            over: false,
+        };
+        for endpoint in std::iter::once(SERVER).chain(endpoints) {
+            test.world.add(endpoint);
+        }
+        test.run();
+        if let Some(mistake) = test.mistake {
+            anyhow::bail!(
+                "the generator of {} made a mistake: {mistake}",
+                self.workload
+            );
+        }
+        Ok(Run {
+            history: History::from_ops(test.ops),
+            world: options.to_string(),
+            turns: test.turns + test.world.turns(),
+            fingerprint: test.world.fingerprint(),
+            boot_failures: test.boot_failures,
+            workload: workload.name,
+        })
+    }
+
+    fn interpreter_options(&self, pace: &Pace, rng: &Rng) -> InterpreterOptions {
+        let mut options = InterpreterOptions::new(self.concurrency, rng.fork("interpreter"));
+        options.drain_timeout = pace.timeout * 4;
+        options
+    }
+
+    /// A world that boots the store from its disk and clients from nothing.
+    fn world(&self, options: &WorldOptions, timeout: Duration, rng: &Rng) -> World<Actor> {
+        let bug = self.bug;
+        let client_rng = rng.fork("clients");
+        let boot = move |id: NodeId, disk: &dyn Disk| {
+            if id.is_client() {
+                let seed = client_rng.fork(&id.to_string()).word();
+                let mut options = ClientOptions::new(SERVER, seed);
+                options.request_timeout = timeout;
+                options.hello_interval = timeout / 4;
+                let machine = Actor::Client(Client::new(options));
+                return Ok(Booted {
+                    machine,
+                    log_end: 0,
+                });
+            }
+            let options = StoreOptions {
+                bug,
+                ..StoreOptions::default()
+            };
+            let (store, report) = Store::boot(disk, options).map_err(|error| error.to_string())?;
+            Ok(Booted {
+                machine: Actor::Store(Box::new(store)),
+                log_end: report.recovery.end,
+            })
+        };
+        World::new(rng.fork("world").word(), options.clone(), boot)
+    }
+}
+
+/// Runs interpreter and world side by side: whichever is due first has its turn.
+struct Driver {
+    world: World<Actor>,
+    interpreter: Interpreter<Box<dyn Generator>>,
+    /// Requests under way: which thread asked what.
+    open: BTreeMap<Ticket, (Thread, Op)>,
+    tickets: u64,
+    /// What is done and the interpreter does not know yet.
+    completed: VecDeque<(Thread, Op)>,
+    ops: Vec<Op>,
+    out: Vec<Output<Step>>,
+    turns: u64,
+    boot_failures: Vec<String>,
+    mistake: Option<String>,
+    over: bool,
+}
+
+impl Driver {
+    fn run(&mut self) {
+        while !self.over {
+            let wake = self.interpreter.wake_at().unwrap_or(Time::MAX);
+            match self.world.next_time() {
+                Some(next) if next < wake => {
+                    self.world.step();
+                }
+                _ => {
+                    self.world.run_until(wake);
+                    self.turn(Input::Wake);
+                }
+            }
+            self.collect();
+        }
+    }
+
+    /// Gives the interpreter a turn and carries out what it wants.
+    fn turn(&mut self, input: Input<Event>) {
+        let mut out = std::mem::take(&mut self.out);
+        self.interpreter.turn(self.world.now(), input, &mut out);
+        self.interpreter.check_invariants();
+        self.turns += 1;
+        for output in out.drain(..) {
+            let Output::Reply(_, step) = output else {
+                continue;
+            };
+            match step {
+                Step::Record(op) => self.ops.push(op),
+                Step::Invoke(thread, op) if thread == Thread::NEMESIS => self.break_world(&op),
+                Step::Invoke(thread, op) => self.invoke(thread, op),
+                Step::Log(_) => {}
+                Step::Failed(failure) => self.mistake = Some(failure.to_string()),
+                Step::Done => self.over = true,
+            }
+        }
+        self.out = out;
+    }
+
+    /// Brings answers of the clients to the interpreter, then asks it for more.
+    fn collect(&mut self) {
+        let replies: Vec<_> = self.world.drain_replies().collect();
+        for (_, ticket, outcome) in replies {
+            if let Some((thread, op)) = self.open.remove(&ticket) {
+                self.complete(thread, binding::completion(&op, &outcome));
+            }
+        }
+        while let Some((thread, op)) = self.completed.pop_front() {
+            self.turn(Input::Request(Ticket(0), Event::Completed(thread, op)));
+            if self.completed.is_empty() {
+                self.turn(Input::Wake);
+            }
+        }
+    }
+
+    fn complete(&mut self, thread: Thread, op: Op) {
+        let op = if thread == Thread::NEMESIS {
+            op
+        } else {
+            op.with("node", Value::text("n1"))
+        };
+        self.completed.push_back((thread, op));
+    }
+
+    fn invoke(&mut self, thread: Thread, op: Op) {
+        match binding::transaction(&op) {
+            Ok(transaction) => {
+                self.tickets += 1;
+                let ticket = Ticket(self.tickets);
+                self.open.insert(ticket, (thread, op));
+                self.world
+                    .request(NodeId::client(thread.0), ticket, transaction);
+            }
+            Err(reason) => {
+                let failed = op.complete(OpType::Fail, op.value.clone());
+                self.complete(thread, failed.with("error", Value::text(reason)));
+            }
+        }
+    }
+
+    /// Carries a fault out.
+    fn break_world(&mut self, op: &Op) {
+        let done = op.complete(OpType::Info, op.value.clone());
+        let done = match fault_of(op) {
+            Ok(fault) => {
+                self.world.apply(&fault);
+                let failures = self.world.take_boot_failures();
+                self.boot_failures.extend(
+                    failures
+                        .into_iter()
+                        .map(|(node, why)| format!("{node}: {why}")),
+                );
+                done
+            }
+            Err(error) => done.with("error", Value::text(error.to_string())),
+        };
+        self.complete(Thread::NEMESIS, done);
+    }
+}
