@@ -6,6 +6,7 @@ mod register;
 pub use list_append::{KeyDistribution, ListAppend, ListAppendOptions};
 pub use register::{Register, RegisterOptions, registers};
 
+use seatrial_checker::{Checker, UnknownName};
 use seatrial_generator::Generator;
 use seatrial_machine::Rng;
 
@@ -15,8 +16,6 @@ pub struct Workload {
     pub name: &'static str,
     /// The clients' operations: without end, without pauses, and without a thought for the nemesis.
     pub generator: Box<dyn Generator>,
-    /// The names of the checkers that judge its history, the most important last.
-    pub checkers: &'static [&'static str],
 }
 
 impl Workload {
@@ -25,14 +24,12 @@ impl Workload {
 
     /// The workload called `name`, its random choices drawn from a fork of `rng`.
     pub fn named(name: &str, rng: &Rng) -> Option<Workload> {
-        let checkers = Workload::checkers_of(name)?;
         match name {
             "register" => {
                 let generator = registers(rng.fork("register"), RegisterOptions::default());
                 Some(Workload {
                     name: "register",
                     generator: generator.boxed(),
-                    checkers,
                 })
             }
             "list-append" => {
@@ -41,20 +38,15 @@ impl Workload {
                 Some(Workload {
                     name: "list-append",
                     generator: generator.boxed(),
-                    checkers,
                 })
             }
             _ => None,
         }
     }
 
-    /// The names of the checkers for a history of the workload called `name`.
-    pub fn checkers_of(name: &str) -> Option<&'static [&'static str]> {
-        match name {
-            "register" => Some(&["stats", "register"]),
-            "list-append" => Some(&["stats", "list-append"]),
-            _ => None,
-        }
+    /// The checkers that judge its history by `model` (`None`: the strictest they know).
+    pub fn checkers(&self, model: Option<&str>) -> Result<Vec<Box<dyn Checker>>, UnknownName> {
+        seatrial_checker::for_workload(self.name, model)
     }
 }
 
@@ -62,7 +54,6 @@ impl std::fmt::Debug for Workload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Workload")
             .field("name", &self.name)
-            .field("checkers", &self.checkers)
             .finish_non_exhaustive()
     }
 }
@@ -76,7 +67,6 @@ mod tests {
         for name in Workload::NAMES {
             let workload = Workload::named(name, &Rng::from_seed(1)).unwrap();
             assert_eq!(workload.name, name);
-            assert_eq!(Workload::checkers_of(name), Some(workload.checkers));
         }
         assert!(Workload::named("nope", &Rng::from_seed(1)).is_none());
     }
