@@ -1,8 +1,8 @@
 //! How fast generators answer: operations per second of one core.
 //!
-//! `cargo bench -p seatrial-runner --bench generators [NAME]` prints one line per case: the best and the median of five
-//! runs. The driver is the one of Jepsen's measurements: half of the threads are kept in flight, completions come in
-//! the order of the invocations, there is no history. The rows that begin with `interpreter` run the whole interpreter
+//! `cargo bench -p seatrial-runner --bench generators [-- NAME]` prints one line per case: the best and the median of
+//! five runs. The driver is the one of Jepsen's measurements: half of the threads are kept in flight, completions come
+//! in the order of the invocations, there is no history. The rows that begin with `interpreter` run the whole interpreter
 //! in virtual time against a client that answers at once.
 
 use seatrial_generator::{
@@ -14,6 +14,9 @@ use seatrial_machine::{Rng, Time};
 use seatrial_runner::{ListAppend, ListAppendOptions, RegisterOptions, registers};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+
+/// Operations of one run.
+const COUNT: u64 = 1_000_000;
 
 fn rng() -> Rng {
     Rng::from_seed(45_100)
@@ -128,6 +131,39 @@ fn interpret(generator: Box<dyn Generator>, concurrency: u32, count: u64) -> f64
     count as f64 / begin.elapsed().as_secs_f64()
 }
 
+/// Memory of this process in KiB, where the system tells.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Runs the interpreter for long and prints the memory from time to time: it must not grow.
+fn remember(generator: Box<dyn Generator>, concurrency: u32, count: u64) {
+    let options = InterpreterOptions::new(concurrency, rng());
+    let interpreter = Interpreter::new(generator.limit(count), &options);
+    let mut rough = rng();
+    let mut simulation = Simulation::new(interpreter, move |op: &Op| {
+        let kinds = [OpType::Ok, OpType::Fail, OpType::Info];
+        let kind = kinds[(rough.below(100) / 96) as usize * (1 + rough.index(2))];
+        Answer::After(
+            rough.duration_below(Duration::from_micros(2)),
+            kind,
+            op.value.clone(),
+        )
+    });
+    let (mut recorded, mut report) = (0_u64, 1_000_000);
+    simulation.run_with(|_| {
+        recorded += 1;
+        if recorded == report {
+            println!("{recorded:>13} operations  {:>8} KiB", resident());
+            report *= 10;
+        }
+    });
+    println!("{recorded:>13} operations  {:>8} KiB", resident());
+}
+
 fn measure(name: &str, mut run: impl FnMut() -> f64) {
     let filter = std::env::args()
         .skip(1)
@@ -144,7 +180,15 @@ fn measure(name: &str, mut run: impl FnMut() -> f64) {
 }
 
 fn main() {
-    const COUNT: u64 = 1_000_000;
+    // `-- memory`: 10^8 operations, half a minute and more.
+    if std::env::args().any(|argument| argument == "memory") {
+        remember(
+            registers(rng(), RegisterOptions::default()).boxed(),
+            100,
+            50_000_000,
+        );
+        return remember(list_append(), 100, 50_000_000);
+    }
     for threads in [100, 1_024] {
         let case = |name: &str, make: &dyn Fn() -> Box<dyn Generator>| {
             measure(&format!("{name}, {threads} threads"), || {

@@ -135,45 +135,46 @@ impl Generator for Register {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use seatrial_checker::Validity;
     use seatrial_generator::{Answer, Interpreter, InterpreterOptions, Simulation};
     use seatrial_history::{History, OpType};
     use std::collections::{BTreeMap, BTreeSet};
     use std::time::Duration;
 
-    /// A client whose registers are perfect; one operation in `crash_every` crashes.
+    /// A client whose registers are perfect; one operation in `crash_every` crashes without a trace.
     fn run(threads: u32, count: u64, crash_every: u64) -> History {
+        run_stale(threads, count, crash_every, u64::MAX)
+    }
+
+    /// The same, but one read in `stale_every` sees the value before the last.
+    fn run_stale(threads: u32, count: u64, crash_every: u64, stale_every: u64) -> History {
         let generator = registers(Rng::from_seed(3), RegisterOptions::default()).limit(count);
         let options = InterpreterOptions::new(threads, Rng::from_seed(3));
-        let mut registers: BTreeMap<Key, i64> = BTreeMap::new();
+        let mut registers: BTreeMap<Key, (i64, i64)> = BTreeMap::new();
         let mut rng = Rng::from_seed(8);
         let client = move |op: &Op| {
             let Value::Keyed(key, value) = &op.value else {
                 panic!("{op}")
             };
-            let register = registers.entry(key.clone()).or_insert(0);
+            let (before, now) = registers.entry(key.clone()).or_default();
             let keyed = |value| Value::Keyed(key.clone(), std::sync::Arc::new(value));
             let latency = rng.duration_below(Duration::from_millis(10));
             if rng.below(crash_every) == 0 {
                 return Answer::After(latency, OpType::Info, op.value.clone());
             }
             let (kind, value) = match **value {
-                Value::Nil => (
-                    OpType::Ok,
-                    if *register == 0 {
-                        Value::Nil
-                    } else {
-                        Value::Int(*register)
-                    },
-                ),
-                Value::Int(new) => {
-                    *register = new;
-                    (OpType::Ok, Value::Int(new))
+                Value::Nil => {
+                    let stale = rng.below(stale_every) == 0;
+                    let seen = if stale { *before } else { *now };
+                    let value = (seen != 0).then_some(Value::Int(seen));
+                    (OpType::Ok, value.unwrap_or_default())
                 }
-                Value::Cas(old, new) if *register == old => {
-                    *register = new;
-                    (OpType::Ok, Value::Cas(old, new))
+                Value::Cas(old, _) if *now != old => (OpType::Fail, (**value).clone()),
+                Value::Int(new) | Value::Cas(_, new) => {
+                    (*before, *now) = (*now, new);
+                    (OpType::Ok, (**value).clone())
                 }
-                ref other => (OpType::Fail, other.clone()),
+                ref other => panic!("{other}"),
             };
             Answer::After(latency, kind, keyed(value))
         };
@@ -243,5 +244,15 @@ mod tests {
         // The last crash of a key may be followed by those of operations that were already open.
         assert!(crashes.values().all(|&count| count <= 6 + 3), "{crashes:?}");
         assert!(crashes.len() > 30);
+    }
+
+    #[test]
+    fn the_checker_tells_sound_registers_from_stale_ones() {
+        let judge = |history: &History| {
+            let checkers = seatrial_checker::for_workload("register", None).unwrap();
+            seatrial_checker::compose(&checkers, history).valid
+        };
+        assert_eq!(judge(&run(6, 2_000, 40)), Validity::Valid);
+        assert_eq!(judge(&run_stale(6, 2_000, 40, 20)), Validity::Invalid);
     }
 }
