@@ -124,24 +124,8 @@ impl FaultSchedule {
         }
         let kind = *self.rng.pick(&self.options.kinds);
         Some(match kind {
-            FaultKind::Kill => {
-                let (node, broken) = toggle(&mut self.rng, &self.options.servers, &mut self.killed);
-                if broken {
-                    // A process that is gone is not paused either.
-                    self.paused.remove(&node);
-                    Fault::Kill(node)
-                } else {
-                    Fault::Restart(node)
-                }
-            }
-            FaultKind::Pause => {
-                let (node, broken) = toggle(&mut self.rng, &self.options.servers, &mut self.paused);
-                if broken {
-                    Fault::Pause(node)
-                } else {
-                    Fault::Resume(node)
-                }
-            }
+            FaultKind::Kill => self.draw_kill(),
+            FaultKind::Pause => self.draw_pause(),
             FaultKind::Partition => self.draw_partition(),
             FaultKind::Clock => self.draw_skew(),
             FaultKind::Disk => {
@@ -154,6 +138,30 @@ impl FaultSchedule {
                 }
             }
         })
+    }
+
+    fn draw_kill(&mut self) -> Fault {
+        let (node, broken) = toggle(&mut self.rng, &self.options.servers, &mut self.killed);
+        if !broken {
+            return Fault::Restart(node);
+        }
+        self.paused.remove(&node);
+        Fault::Kill(node)
+    }
+
+    /// Pauses or resumes a node that is alive; when none is, one is started.
+    fn draw_pause(&mut self) -> Fault {
+        let servers = self.options.servers.iter().copied();
+        let alive: Vec<NodeId> = servers.filter(|node| !self.killed.contains(node)).collect();
+        if alive.is_empty() {
+            return self.draw_kill();
+        }
+        let (node, broken) = toggle(&mut self.rng, &alive, &mut self.paused);
+        if broken {
+            Fault::Pause(node)
+        } else {
+            Fault::Resume(node)
+        }
     }
 
     fn draw_skew(&mut self) -> Fault {
@@ -551,9 +559,15 @@ mod tests {
             let mut breaks = 0;
             for (_, fault) in faults(options(3, 2), seed, 40) {
                 match fault {
-                    Fault::Kill(node) => _ = dead.insert(node),
+                    Fault::Kill(node) => {
+                        paused.remove(&node);
+                        dead.insert(node);
+                    }
                     Fault::Restart(node) => _ = dead.remove(&node),
-                    Fault::Pause(node) => _ = paused.insert(node),
+                    Fault::Pause(node) => {
+                        assert!(!dead.contains(&node), "seed {seed}: {node} is dead");
+                        paused.insert(node);
+                    }
                     Fault::Resume(node) => _ = paused.remove(&node),
                     Fault::Cut(_) | Fault::Slow { .. } => links = true,
                     Fault::Heal => links = false,

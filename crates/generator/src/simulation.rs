@@ -51,6 +51,9 @@ impl Ord for Arrival {
 
 /// Runs an [`Interpreter`] against a client that is a function of the invocation, in virtual time, on one thread. For
 /// golden schedules of generators, for `seatrial generate`, and for measuring the interpreter alone.
+///
+/// Its downside: like a real test it never ends by itself when its generator is endless, or pending for ever; then say
+/// when to stop.
 pub struct Simulation<G> {
     interpreter: Interpreter<G>,
     client: Client,
