@@ -1,7 +1,7 @@
 //! A whole history in memory.
 
-use crate::{Op, OpType, Process};
-use std::collections::BTreeMap;
+use crate::Op;
+use crate::pair::OpenInvocations;
 use std::sync::OnceLock;
 
 /// An immutable sequence of operations in the order in which they happened, with invocations and completions paired
@@ -117,26 +117,13 @@ impl<'a> IntoIterator for &'a History {
     }
 }
 
-/// Pairs invocations with completions. A client's invocation pairs with its process's next completion; a nemesis
-/// operation begins with an `info` and pairs with the next `info` of the same process and `f`, as in Jepsen.
+/// Pairs invocations with completions.
 fn pair(ops: &[Op]) -> Vec<u32> {
     let mut pairs = vec![UNPAIRED; ops.len()];
-    let mut open: BTreeMap<(Process, &str), u32> = BTreeMap::new();
+    let mut open = OpenInvocations::default();
     for (position, op) in ops.iter().enumerate() {
-        let name = if op.process.is_client() {
-            ""
-        } else {
-            op.f.as_str()
-        };
-        let begins = match op.kind {
-            OpType::Invoke => true,
-            OpType::Info if !op.process.is_client() => !open.contains_key(&(op.process, name)),
-            _ => false,
-        };
-        if begins {
-            open.insert((op.process, name), position as u32);
-        } else if let Some(invocation) = open.remove(&(op.process, name)) {
-            pairs[position] = invocation;
+        if let Some(invocation) = open.follow(position as u64, op) {
+            pairs[position] = invocation as u32;
             pairs[invocation as usize] = position as u32;
         }
     }

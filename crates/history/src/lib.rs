@@ -1,12 +1,20 @@
 //! Operations, histories, the test file, and folds over them.
 
+pub mod chunk;
+mod fold;
+mod hash;
 mod history;
 pub mod import;
 mod op;
+mod pair;
+mod store;
 mod symbol;
 mod value;
 
+pub use chunk::{Chunk, ChunkError};
+pub use fold::{Fold, fold_concurrent, fold_linear};
 pub use history::History;
 pub use op::{Extra, Op, OpType, Process};
+pub use store::{Codec, HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions};
 pub use symbol::Symbol;
 pub use value::{Key, Mop, Observed, Value};

@@ -1,0 +1,261 @@
+//! Up to 65,536 operations in columns. Byte map in `docs/formats/test-file.md`.
+//!
+//! A chunk is read into plain vectors, one per column, and everything is then borrowed from there. Fast readers use
+//! whole columns ([`Chunk::kinds`], [`Chunk::times`], [`Chunk::mops`]) and compare key ids and lengths instead of keys
+//! and lists; ordinary ones take operation by operation ([`Chunk::ops`], [`Chunk::op`]).
+
+mod column;
+mod decode;
+mod dictionary;
+mod encode;
+pub(crate) mod layout;
+mod lists;
+mod rows;
+mod tape;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use column::ChunkError;
+pub use encode::{CHUNK_BYTES_MAX, OPERATION_BYTES_MAX, Unstorable};
+pub(crate) use encode::{Encoder, measure};
+pub use layout::OPERATIONS_MAX;
+pub use rows::Ops;
+pub use tape::{Tape, Token};
+pub use view::{MopView, Mops, ValueView};
+
+use crate::{Key, Op, OpType, Process, Symbol};
+use dictionary::Names;
+
+/// What stands at the front of a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkHeader {
+    /// Operations.
+    pub operations: u32,
+    /// How many operations the history has before this chunk.
+    pub first_position: u64,
+    /// Index of the first operation.
+    pub first_index: u64,
+    /// Time of the first operation.
+    pub first_time: i64,
+    /// Lowest time.
+    pub time_min: i64,
+    /// Highest time.
+    pub time_max: i64,
+    /// Operations of type `ok`.
+    pub ok: u32,
+    /// Operations of type `fail`.
+    pub fail: u32,
+    /// Operations of type `info`; the others are invocations.
+    pub info: u32,
+}
+
+/// What recurs from operation to operation.
+#[derive(Clone, Copy, Debug)]
+struct Template {
+    kind: OpType,
+    shape: u8,
+    f: Symbol,
+    /// Its fields in [`Chunk::template_fields`].
+    fields: (u32, u32),
+}
+
+/// Where an operation's tape begins.
+#[derive(Clone, Copy, Debug)]
+struct TapeStart {
+    /// The operation's place in the chunk.
+    place: u32,
+    tag: u32,
+    integer: u32,
+}
+
+/// Operations in columns, all checked: every id points at something, every list is inside the pool, every tape is
+/// well-formed, so that reading cannot fail. Operations are named by their place in the chunk, from 0.
+///
+/// The vectors are kept when another chunk is read into the same value. Its downside: looking up one operation means
+/// reading all of the chunk, about a millisecond.
+#[derive(Clone, Debug, Default)]
+pub struct Chunk {
+    header: ChunkHeader,
+    names: Names,
+    /// Empty when each index is one more than the one before.
+    indices: Vec<u64>,
+    times: Vec<i64>,
+    kinds: Vec<OpType>,
+    process_ids: Vec<u32>,
+    processes: Vec<Process>,
+    template_ids: Vec<u32>,
+    templates: Vec<Template>,
+    template_fields: Vec<u32>,
+    pairs: Vec<i64>,
+    /// Key id and 1; empty when no operation has a key.
+    keys: Vec<u32>,
+    operands: Vec<i64>,
+    /// One more than operations.
+    operand_starts: Vec<u32>,
+    /// One more than operations; empty when there are no micro-operations.
+    mop_starts: Vec<u32>,
+    mop_tags: Vec<u8>,
+    mop_keys: Vec<u32>,
+    mop_arguments: Vec<i64>,
+    /// One more than lists: those of the keys, then the branches.
+    list_starts: Vec<u32>,
+    pool: Vec<i64>,
+    /// Per reference the range in the pool.
+    references: Vec<(u32, u32)>,
+    tape_starts: Vec<TapeStart>,
+    tape_tags: Vec<u8>,
+    tape_integers: Vec<i64>,
+    /// One more than operations; empty when no operation has extra fields.
+    extra_starts: Vec<u32>,
+    /// Field id and entry id.
+    extras: Vec<(u32, u32)>,
+    field_names: Vec<Symbol>,
+    /// Per entry where its tags and integers begin; one more than entries.
+    entry_starts: Vec<(u32, u32)>,
+    entry_tags: Vec<u8>,
+    entry_integers: Vec<i64>,
+}
+
+impl Chunk {
+    /// Operations in it.
+    pub fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Is nothing in it? Only so before a chunk was read.
+    pub fn is_empty(&self) -> bool {
+        self.times.is_empty()
+    }
+
+    /// Counts, times and where it stands.
+    pub fn header(&self) -> &ChunkHeader {
+        &self.header
+    }
+
+    /// How many operations the history has before this chunk.
+    pub fn first_position(&self) -> u64 {
+        self.header.first_position
+    }
+
+    /// The index of the operation at `place`.
+    pub fn index(&self, place: usize) -> u64 {
+        match self.indices.get(place) {
+            Some(&index) => index,
+            None => self.header.first_index + place as u64,
+        }
+    }
+
+    /// Where the operation with this index stands in the chunk.
+    pub fn place(&self, index: u64) -> Option<usize> {
+        if !self.indices.is_empty() {
+            return self.indices.binary_search(&index).ok();
+        }
+        let place = index.checked_sub(self.header.first_index)?;
+        (place < self.len() as u64).then_some(place as usize)
+    }
+
+    /// Nanoseconds since the test began, -1 when not known, of each operation.
+    pub fn times(&self) -> &[i64] {
+        &self.times
+    }
+
+    /// The type of each operation.
+    pub fn kinds(&self) -> &[OpType] {
+        &self.kinds
+    }
+
+    /// The process of the operation at `place`.
+    pub fn process(&self, place: usize) -> Process {
+        self.processes[self.process_ids[place] as usize]
+    }
+
+    /// The distinct processes; [`Chunk::process_ids`] points here.
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// The process of each operation as an id of this chunk.
+    pub fn process_ids(&self) -> &[u32] {
+        &self.process_ids
+    }
+
+    /// What the operation at `place` does.
+    pub fn f(&self, place: usize) -> Symbol {
+        self.templates[self.template_ids[place] as usize].f
+    }
+
+    /// How many positions before each completion its invocation stands; 0 on invocations and on completions without.
+    /// A nemesis operation's second half counts as completion.
+    pub fn pairs(&self) -> &[i64] {
+        &self.pairs
+    }
+
+    /// The position in the history of the invocation that the operation at `place` completes.
+    pub fn invocation(&self, place: usize) -> Option<u64> {
+        let distance = self.pairs[place];
+        let position = self.header.first_position + place as u64;
+        (distance > 0).then(|| position - distance.cast_unsigned())
+    }
+
+    /// The independent key of the operation at `place`, as an id of this chunk.
+    pub fn key_id(&self, place: usize) -> Option<u32> {
+        self.keys.get(place)?.checked_sub(1)
+    }
+
+    /// The key with this id. (Ids that were handed out name one.)
+    pub fn key(&self, id: u32) -> &Key {
+        self.names.key(id as usize)
+    }
+
+    /// How many keys there are.
+    pub fn key_count(&self) -> usize {
+        self.names.keys.len()
+    }
+
+    /// The longest list of integers that was read of a key, in this chunk.
+    pub fn list(&self, key: u32) -> &[i64] {
+        let key = key as usize;
+        &self.pool[self.list_starts[key] as usize..self.list_starts[key + 1] as usize]
+    }
+
+    /// The elements that a reference names.
+    fn reference(&self, id: i64) -> &[i64] {
+        let (start, end) = self.references[id as usize];
+        &self.pool[start as usize..end as usize]
+    }
+
+    /// The extra fields of the operation at `place`, in its order.
+    pub fn extra(&self, place: usize) -> impl Iterator<Item = (Symbol, Tape<'_>)> {
+        let fields = self.extra_ids(place).iter();
+        fields.map(|&(field, entry)| (self.field_names[field as usize], self.entry(entry)))
+    }
+
+    /// Field and entry ids of the operation at `place`.
+    fn extra_ids(&self, place: usize) -> &[(u32, u32)] {
+        match self.extra_starts.get(place..) {
+            Some(&[start, end, ..]) => &self.extras[start as usize..end as usize],
+            _ => &[],
+        }
+    }
+
+    /// The distinct value with this id.
+    fn entry(&self, id: u32) -> Tape<'_> {
+        let id = id as usize;
+        let ((tag, integer), (tag_end, integer_end)) =
+            (self.entry_starts[id], self.entry_starts[id + 1]);
+        let tags = &self.entry_tags[tag as usize..tag_end as usize];
+        let integers = &self.entry_integers[integer as usize..integer_end as usize];
+        Tape::new(tags, integers, &self.names)
+    }
+
+    /// The operation at `place` with everything that belongs to it. To go through all, [`Chunk::ops`] is faster.
+    pub fn op(&self, place: usize) -> Op {
+        Ops::new(self).op(place)
+    }
+
+    /// All operations in order.
+    pub fn ops(&self) -> Ops<'_> {
+        Ops::new(self)
+    }
+}

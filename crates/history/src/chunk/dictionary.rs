@@ -1,0 +1,281 @@
+//! The dictionaries of a chunk: names, texts, keys.
+
+use super::column::{ChunkError, ColumnWriter, Columns, Values};
+use super::layout::{NAME_LENGTH_MAX, column, kind};
+use super::lists::Lists;
+use crate::hash::FixedMap;
+use crate::{Key, Symbol};
+use std::sync::Arc;
+
+/// Places of the words used last, by the address of their text.
+const RECENT: usize = 32;
+
+/// Names, texts and keys of a chunk that is being written, numbered as they come. Cleared and used again for the next
+/// chunk.
+#[derive(Default)]
+pub(crate) struct Dictionary {
+    words: FixedMap<&'static str, u32>,
+    word_lengths: Vec<u32>,
+    word_bytes: Vec<u8>,
+    /// Spares most look-ups: address of a name's text, its length, its id.
+    recent: [(usize, usize, u32); RECENT],
+    texts: FixedMap<Arc<str>, u32>,
+    text_lengths: Vec<u32>,
+    text_bytes: Vec<u8>,
+    integer_keys: FixedMap<i64, u32>,
+    word_keys: FixedMap<Symbol, u32>,
+    text_keys: FixedMap<Arc<str>, u32>,
+    none_key: Option<u32>,
+    key_kinds: Vec<u8>,
+    key_numbers: Vec<i64>,
+    /// The lists of the keys.
+    pub(crate) lists: Lists,
+    /// The elements of all lists, gathered when the chunk is written.
+    pool: Vec<i64>,
+    list_lengths: Vec<u32>,
+}
+
+impl Dictionary {
+    pub(crate) fn clear(&mut self) {
+        self.words.clear();
+        self.word_lengths.clear();
+        self.word_bytes.clear();
+        self.recent = [(0, 0, 0); RECENT];
+        self.texts.clear();
+        self.text_lengths.clear();
+        self.text_bytes.clear();
+        self.integer_keys.clear();
+        self.word_keys.clear();
+        self.text_keys.clear();
+        self.none_key = None;
+        self.key_kinds.clear();
+        self.key_numbers.clear();
+        self.lists.clear();
+    }
+
+    /// At least the bytes that this takes in the chunk.
+    pub(crate) fn bytes(&self) -> usize {
+        let words = self.word_bytes.len() + 4 * self.word_lengths.len();
+        let texts = self.text_bytes.len() + 8 * self.text_lengths.len();
+        let keys = 17 * self.key_kinds.len();
+        let references = 8 * self.lists.branches_of_references.len();
+        words + texts + keys + references + 8 * self.lists.elements()
+    }
+
+    pub(crate) fn word(&mut self, word: Symbol) -> u32 {
+        let name = word.as_str();
+        let address = name.as_ptr().addr();
+        let place = (address >> 3 ^ address >> 9) % RECENT;
+        let (known, length, id) = self.recent[place];
+        if known == address && length == name.len() {
+            return id;
+        }
+        let fresh = self.word_lengths.len() as u32;
+        let id = *self.words.entry(name).or_insert(fresh);
+        if id == fresh {
+            self.word_lengths.push(name.len() as u32);
+            self.word_bytes.extend_from_slice(name.as_bytes());
+        }
+        self.recent[place] = (address, name.len(), id);
+        id
+    }
+
+    pub(crate) fn text(&mut self, text: &Arc<str>) -> u32 {
+        if let Some(&id) = self.texts.get(&**text) {
+            return id;
+        }
+        let id = self.text_lengths.len() as u32;
+        self.texts.insert(text.clone(), id);
+        self.text_lengths.push(text.len() as u32);
+        self.text_bytes.extend_from_slice(text.as_bytes());
+        id
+    }
+
+    pub(crate) fn key(&mut self, key: &Key) -> u32 {
+        let known = match key {
+            Key::Int(number) => self.integer_keys.get(number),
+            Key::Word(word) => self.word_keys.get(word),
+            Key::Text(text) => self.text_keys.get(&**text),
+        };
+        if let Some(&id) = known {
+            return id;
+        }
+        let (kind, number) = match key {
+            Key::Int(number) => (kind::KEY_INT, *number),
+            Key::Word(word) => (kind::KEY_WORD, i64::from(self.word(*word))),
+            Key::Text(text) => (kind::KEY_TEXT, i64::from(self.text(text))),
+        };
+        let id = self.add_key(kind, number);
+        match key {
+            Key::Int(number) => self.integer_keys.insert(*number, id),
+            Key::Word(word) => self.word_keys.insert(*word, id),
+            Key::Text(text) => self.text_keys.insert(text.clone(), id),
+        };
+        id
+    }
+
+    /// The key of lists that belong to no key.
+    pub(crate) fn none_key(&mut self) -> u32 {
+        if let Some(id) = self.none_key {
+            return id;
+        }
+        let id = self.add_key(kind::KEY_NONE, 0);
+        self.none_key = Some(id);
+        id
+    }
+
+    /// The same, if anything was seen there.
+    pub(crate) fn known_none_key(&self) -> Option<u32> {
+        self.none_key
+    }
+
+    fn add_key(&mut self, kind: u8, number: i64) -> u32 {
+        self.key_kinds.push(kind);
+        self.key_numbers.push(number);
+        self.lists.add_key();
+        self.key_kinds.len() as u32 - 1
+    }
+
+    /// The columns of all dictionaries.
+    pub(crate) fn put<'a>(&'a mut self, columns: &mut ColumnWriter<'a>) {
+        self.pool.clear();
+        self.list_lengths.clear();
+        for list in self.lists.all() {
+            self.pool.extend_from_slice(list);
+            self.list_lengths.push(list.len() as u32);
+        }
+        columns.put(column::LIST_LENGTH, Values::Ids(&self.list_lengths));
+        columns.put(column::POOL, Values::Integers(&self.pool));
+        let references = Values::Ids(&self.lists.branches_of_references);
+        columns.put(column::REFERENCE_LIST, references);
+        let lengths = Values::Ids(&self.lists.lengths_of_references);
+        columns.put(column::REFERENCE_LENGTH, lengths);
+        columns.put(column::WORD_LENGTH, Values::Ids(&self.word_lengths));
+        columns.put(column::WORD_BYTES, Values::Bytes(&self.word_bytes));
+        columns.put(column::TEXT_LENGTH, Values::Ids(&self.text_lengths));
+        columns.put(column::TEXT_BYTES, Values::Bytes(&self.text_bytes));
+        columns.put(column::KEY_KIND, Values::Bytes(&self.key_kinds));
+        columns.put(column::KEY_NUMBER, Values::Integers(&self.key_numbers));
+    }
+}
+
+/// Names, texts and keys of a chunk that was read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) words: Vec<Symbol>,
+    texts: String,
+    text_starts: Vec<u32>,
+    /// `None` for the key of kind *none*.
+    pub(crate) keys: Vec<Option<Key>>,
+    pub(crate) none_key: Option<u32>,
+}
+
+impl Names {
+    pub(crate) fn text_count(&self) -> usize {
+        self.text_starts.len().saturating_sub(1)
+    }
+
+    /// The text with this id; empty if there is none.
+    pub(crate) fn text(&self, id: usize) -> &str {
+        match self.text_starts.get(id..) {
+            Some(&[start, end, ..]) => &self.texts[start as usize..end as usize],
+            _ => "",
+        }
+    }
+
+    /// The word with this id.
+    pub(crate) fn word(&self, id: usize) -> Symbol {
+        let nothing = const { Symbol::new("") };
+        self.words.get(id).copied().unwrap_or(nothing)
+    }
+
+    /// The key with this id, which is not the one of kind *none*.
+    pub(crate) fn key(&self, id: usize) -> &Key {
+        static NOTHING: Key = Key::Int(0);
+        self.keys
+            .get(id)
+            .and_then(Option::as_ref)
+            .unwrap_or(&NOTHING)
+    }
+
+    /// Does `id` name a key?
+    pub(crate) fn is_key(&self, id: i64) -> bool {
+        let key = usize::try_from(id).ok().and_then(|id| self.keys.get(id));
+        key.is_some_and(Option::is_some)
+    }
+
+    /// Reads the dictionaries.
+    pub(crate) fn read(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+        self.read_words(columns)?;
+        self.read_texts(columns)?;
+        self.read_keys(columns)
+    }
+
+    fn read_words(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+        let lengths = columns.get(column::WORD_LENGTH);
+        let bytes = columns.get(column::WORD_BYTES);
+        let mut starts = Vec::new();
+        lengths.starts(bytes.len(), &mut starts)?;
+        bytes.expect(starts[starts.len() - 1] as usize)?;
+        let bytes_read = bytes.raw()?;
+        self.words.clear();
+        for pair in starts.windows(2) {
+            let name = &bytes_read[pair[0] as usize..pair[1] as usize];
+            let name = std::str::from_utf8(name).map_err(|_| bytes.error("is not UTF-8"))?;
+            if name.len() > NAME_LENGTH_MAX {
+                return Err(lengths.error("holds a name of more than 256 bytes"));
+            }
+            let word = Symbol::intern(name)
+                .ok_or_else(|| lengths.error("brings too many names into this program"))?;
+            self.words.push(word);
+        }
+        Ok(())
+    }
+
+    fn read_texts(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+        let bytes = columns.get(column::TEXT_BYTES);
+        let lengths = columns.get(column::TEXT_LENGTH);
+        lengths.starts(bytes.len(), &mut self.text_starts)?;
+        bytes.expect(self.text_starts[self.text_starts.len() - 1] as usize)?;
+        let text = std::str::from_utf8(bytes.raw()?).map_err(|_| bytes.error("is not UTF-8"))?;
+        let mut starts = self.text_starts.iter();
+        if !starts.all(|&start| text.is_char_boundary(start as usize)) {
+            return Err(lengths.error("ends inside a character"));
+        }
+        self.texts.clear();
+        self.texts.push_str(text);
+        Ok(())
+    }
+
+    fn read_keys(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+        let kinds = columns.get(column::KEY_KIND);
+        let numbers = columns.get(column::KEY_NUMBER);
+        numbers.expect(kinds.len())?;
+        let (mut kind, mut number) = (Vec::new(), Vec::new());
+        kinds.ids(kind::KEY_NONE as usize + 1, &mut kind)?;
+        numbers.integers(&mut number);
+        self.keys.clear();
+        self.none_key = None;
+        for (id, (kind, number)) in kind.into_iter().zip(number).enumerate() {
+            let place = usize::try_from(number).unwrap_or(usize::MAX);
+            let nothing = || numbers.error("points at nothing");
+            let key = match kind as u8 {
+                kind::KEY_INT => Some(Key::Int(number)),
+                kind::KEY_WORD => {
+                    let word = self.words.get(place).ok_or_else(nothing)?;
+                    Some(Key::Word(*word))
+                }
+                kind::KEY_TEXT if place < self.text_count() => {
+                    Some(Key::Text(self.text(place).into()))
+                }
+                kind::KEY_NONE if self.none_key.is_none() => {
+                    self.none_key = Some(id as u32);
+                    None
+                }
+                _ => return Err(nothing()),
+            };
+            self.keys.push(key);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,544 @@
+//! From operations to the bytes of a chunk.
+
+use super::column::{ColumnWriter, Values};
+use super::dictionary::Dictionary;
+use super::layout::{
+    DEPTH_MAX, NAME_LENGTH_MAX, OPERATIONS_MAX, SHARED_LENGTH_MIN, VERSION, column, kind, mop,
+    shape,
+};
+use super::lists::Seen;
+use super::tape::TapeWriter;
+use crate::hash::FixedMap;
+use crate::{Extra, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
+
+/// Most bytes that one operation may take.
+pub const OPERATION_BYTES_MAX: usize = 16 << 20;
+/// A chunk that has so many bytes takes no further operation; with one of the greatest it still fits a block.
+pub const CHUNK_BYTES_MAX: usize = 32 << 20;
+/// Bytes of an operation besides its value.
+const OPERATION_BYTES: usize = 40;
+
+/// Why an operation cannot be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unstorable {
+    /// Longer than a name may be.
+    #[error("a name of {length} bytes, at most {NAME_LENGTH_MAX} are allowed")]
+    Name {
+        /// Its length.
+        length: usize,
+    },
+    /// Nested too deep.
+    #[error("a value nested deeper than {DEPTH_MAX}")]
+    Depth,
+    /// Too large.
+    #[error("more than {OPERATION_BYTES_MAX} bytes")]
+    Size,
+}
+
+/// At most the bytes that `op` adds to a chunk, or why it cannot be stored.
+pub(crate) fn measure(op: &Op) -> Result<usize, Unstorable> {
+    let mut bytes = OPERATION_BYTES + name(op.f)?;
+    if let Process::Named(process) = op.process {
+        bytes += name(process)?;
+    }
+    bytes += measure_value(&op.value, 0)?;
+    for (field, value) in op.extra.iter() {
+        bytes += 16 + name(*field)? + measure_value(value, 0)?;
+    }
+    if bytes > OPERATION_BYTES_MAX {
+        return Err(Unstorable::Size);
+    }
+    Ok(bytes)
+}
+
+/// Bytes of a name and its length.
+fn name(word: Symbol) -> Result<usize, Unstorable> {
+    let length = word.as_str().len();
+    if length > NAME_LENGTH_MAX {
+        return Err(Unstorable::Name { length });
+    }
+    Ok(4 + length)
+}
+
+fn measure_key(key: &Key) -> Result<usize, Unstorable> {
+    Ok(17
+        + match key {
+            Key::Int(_) => 0,
+            Key::Word(word) => name(*word)?,
+            Key::Text(text) => 8 + text.len(),
+        })
+}
+
+fn measure_value(value: &Value, depth: u32) -> Result<usize, Unstorable> {
+    if depth > DEPTH_MAX {
+        return Err(Unstorable::Depth);
+    }
+    let all = |values: &[Value]| {
+        let mut bytes = 25;
+        for value in values {
+            bytes += measure_value(value, depth + 1)?;
+        }
+        Ok(bytes)
+    };
+    match value {
+        Value::Nil | Value::Bool(_) | Value::Int(_) | Value::Float(_) => Ok(9),
+        Value::Cas(..) => Ok(17),
+        Value::Text(text) => Ok(17 + text.len()),
+        Value::Word(word) => Ok(9 + name(*word)?),
+        Value::List(values) | Value::Set(values) => all(values),
+        Value::Map(pairs) => {
+            let mut bytes = 9;
+            for (key, value) in pairs.iter() {
+                bytes += measure_value(key, depth + 1)? + measure_value(value, depth + 1)?;
+            }
+            Ok(bytes)
+        }
+        Value::Keyed(key, value) => Ok(measure_key(key)? + measure_value(value, depth + 1)?),
+        Value::Txn(mops) => {
+            let mut bytes = 9;
+            for mop in mops.iter() {
+                bytes += 13 + measure_key(mop.key())?;
+                if let Mop::Read {
+                    observed: Observed::List(elements),
+                    ..
+                } = mop
+                {
+                    bytes += 16 + 8 * elements.len();
+                }
+            }
+            Ok(bytes)
+        }
+    }
+}
+
+/// What recurs: type, shape, `f`, fields. Kept as one row of ids.
+#[derive(Default)]
+struct Templates {
+    by_row: FixedMap<Box<[u32]>, u32>,
+    types: Vec<u8>,
+    shapes: Vec<u8>,
+    fs: Vec<u32>,
+    field_counts: Vec<u32>,
+    fields: Vec<u32>,
+    /// Type and shape, `f`, fields of the present operation.
+    row: Vec<u32>,
+}
+
+impl Templates {
+    fn clear(&mut self) {
+        self.by_row.clear();
+        self.types.clear();
+        self.shapes.clear();
+        self.fs.clear();
+        self.field_counts.clear();
+        self.fields.clear();
+    }
+
+    fn begin(&mut self, kind: OpType, shape: u8, f: u32) {
+        self.row.clear();
+        self.row.extend([kind as u32 | u32::from(shape) << 2, f]);
+    }
+
+    /// The id of the template in `row`.
+    fn id(&mut self) -> u32 {
+        if let Some(&id) = self.by_row.get(self.row.as_slice()) {
+            return id;
+        }
+        let id = self.types.len() as u32;
+        self.types.push((self.row[0] & 3) as u8);
+        self.shapes.push((self.row[0] >> 2) as u8);
+        self.fs.push(self.row[1]);
+        self.field_counts.push(self.row.len() as u32 - 2);
+        self.fields.extend_from_slice(&self.row[2..]);
+        self.by_row.insert(self.row.as_slice().into(), id);
+        id
+    }
+}
+
+/// Marks what has no id yet.
+const NO_ID: u32 = u32::MAX;
+
+/// Extra fields: per name a column of ids of distinct values.
+#[derive(Default)]
+struct Fields {
+    /// Per word id the field.
+    by_word: Vec<u32>,
+    names: Vec<u32>,
+    /// Per field a value per operation that has it. Kept when cleared.
+    values: Vec<Vec<u32>>,
+    /// The distinct values.
+    tape: TapeWriter,
+    entry_tags: Vec<u32>,
+    entry_integers: Vec<u32>,
+    by_text: Vec<u32>,
+    by_tape: FixedMap<Box<[i64]>, u32>,
+    /// Tags, then integers of the present value.
+    row: Vec<i64>,
+}
+
+impl Fields {
+    fn clear(&mut self) {
+        for values in &mut self.values[..self.names.len()] {
+            values.clear();
+        }
+        self.by_word.clear();
+        self.names.clear();
+        self.tape.clear();
+        self.entry_tags.clear();
+        self.entry_integers.clear();
+        self.by_text.clear();
+        self.by_tape.clear();
+    }
+
+    fn bytes(&self) -> usize {
+        let entries = 8 * self.entry_tags.len();
+        entries + self.tape.tags.len() + 8 * self.tape.integers.len()
+    }
+
+    /// The field with this name; notes the value of the present operation.
+    fn put(&mut self, word: u32, value: &Value, names: &mut Dictionary) -> u32 {
+        let entry = self.entry(value, names);
+        let place = word as usize;
+        if self.by_word.len() <= place {
+            self.by_word.resize(place + 1, NO_ID);
+        }
+        if self.by_word[place] == NO_ID {
+            self.by_word[place] = self.names.len() as u32;
+            self.names.push(word);
+            if self.values.len() < self.names.len() {
+                self.values.push(Vec::new());
+            }
+        }
+        let field = self.by_word[place];
+        self.values[field as usize].push(entry);
+        field
+    }
+
+    /// The id of a distinct value.
+    fn entry(&mut self, value: &Value, names: &mut Dictionary) -> u32 {
+        if let Value::Text(text) = value {
+            let place = names.text(text) as usize;
+            if self.by_text.len() <= place {
+                self.by_text.resize(place + 1, NO_ID);
+            }
+            if self.by_text[place] == NO_ID {
+                self.by_text[place] = self.entry_tags.len() as u32;
+                self.add(value, names);
+            }
+            return self.by_text[place];
+        }
+        let (tags, integers) = (self.tape.tags.len(), self.tape.integers.len());
+        self.tape.put(value, names);
+        self.row.clear();
+        let new_tags = self.tape.tags[tags..].iter();
+        self.row.extend(new_tags.map(|&tag| i64::from(tag)));
+        self.row.extend_from_slice(&self.tape.integers[integers..]);
+        self.tape.tags.truncate(tags);
+        self.tape.integers.truncate(integers);
+        if let Some(&id) = self.by_tape.get(self.row.as_slice()) {
+            return id;
+        }
+        let id = self.entry_tags.len() as u32;
+        self.by_tape.insert(self.row.as_slice().into(), id);
+        self.add(value, names);
+        id
+    }
+
+    fn add(&mut self, value: &Value, names: &mut Dictionary) {
+        let (tags, integers) = (self.tape.tags.len(), self.tape.integers.len());
+        self.tape.put(value, names);
+        self.entry_tags.push((self.tape.tags.len() - tags) as u32);
+        let integers = self.tape.integers.len() - integers;
+        self.entry_integers.push(integers as u32);
+    }
+
+    fn put_columns<'a>(&'a self, columns: &mut ColumnWriter<'a>) {
+        for values in &self.values[..self.names.len()] {
+            columns.put(column::FIELD_VALUE, Values::Ids(values));
+        }
+        columns.put(column::FIELD_NAME, Values::Ids(&self.names));
+        columns.put(column::ENTRY_TAGS, Values::Ids(&self.entry_tags));
+        columns.put(column::ENTRY_INTEGERS, Values::Ids(&self.entry_integers));
+        columns.put(column::ENTRY_TAPE_TAG, Values::Bytes(&self.tape.tags));
+        let integers = Values::Integers(&self.tape.integers);
+        columns.put(column::ENTRY_TAPE_INTEGER, integers);
+    }
+}
+
+/// The processes of a chunk.
+#[derive(Default)]
+struct Processes {
+    clients: FixedMap<u64, u32>,
+    named: FixedMap<Symbol, u32>,
+    kinds: Vec<u8>,
+    numbers: Vec<i64>,
+}
+
+impl Processes {
+    fn clear(&mut self) {
+        self.clients.clear();
+        self.named.clear();
+        self.kinds.clear();
+        self.numbers.clear();
+    }
+
+    fn id(&mut self, process: Process, names: &mut Dictionary) -> u32 {
+        let fresh = self.kinds.len() as u32;
+        let id = *match process {
+            Process::Client(number) => self.clients.entry(number).or_insert(fresh),
+            Process::Named(name) => self.named.entry(name).or_insert(fresh),
+        };
+        if id == fresh {
+            let (kind, number) = match process {
+                Process::Client(number) => (kind::CLIENT, number.cast_signed()),
+                Process::Named(name) => (kind::NAMED, i64::from(names.word(name))),
+            };
+            self.kinds.push(kind);
+            self.numbers.push(number);
+        }
+        id
+    }
+}
+
+/// Gathers operations in columns, then writes them as one chunk. Its vectors and maps are kept from chunk to chunk, so
+/// that in the long run nothing is allocated per operation.
+#[derive(Default)]
+pub(crate) struct Encoder {
+    templates: Templates,
+    fields: Fields,
+    processes: Processes,
+    names: Dictionary,
+    tape: TapeWriter,
+    template_ids: Vec<u32>,
+    process_ids: Vec<u32>,
+    indices: Vec<i64>,
+    times: Vec<i64>,
+    pairs: Vec<i64>,
+    keys: Vec<u32>,
+    operands: Vec<i64>,
+    mop_tags: Vec<u8>,
+    mop_keys: Vec<u32>,
+    mop_arguments: Vec<i64>,
+    /// A list of integers on its way to the shared lists.
+    elements: Vec<i64>,
+    /// How many of each type.
+    counts: [u32; 4],
+}
+
+impl Encoder {
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.templates.clear();
+        self.fields.clear();
+        self.processes.clear();
+        self.names.clear();
+        self.tape.clear();
+        self.template_ids.clear();
+        self.process_ids.clear();
+        self.indices.clear();
+        self.times.clear();
+        self.pairs.clear();
+        self.keys.clear();
+        self.operands.clear();
+        self.mop_tags.clear();
+        self.mop_keys.clear();
+        self.mop_arguments.clear();
+        self.counts = [0; 4];
+    }
+
+    /// Operations gathered.
+    pub(crate) fn len(&self) -> usize {
+        self.template_ids.len()
+    }
+
+    /// At least the bytes of the chunk so far.
+    pub(crate) fn bytes(&self) -> usize {
+        let operations = OPERATION_BYTES * self.len() + 8 * self.operands.len();
+        let mops = 13 * self.mop_tags.len();
+        let tape = self.tape.tags.len() + 8 * self.tape.integers.len();
+        operations + mops + tape + self.names.bytes() + self.fields.bytes()
+    }
+
+    /// Adds an operation that was measured; `pair` is the distance to its invocation, or 0.
+    pub(crate) fn push(&mut self, op: &Op, pair: u64) {
+        assert!(self.len() < OPERATIONS_MAX, "a chunk is full");
+        let (key, value) = match &op.value {
+            Value::Keyed(key, value) => (Some(self.names.key(key)), &**value),
+            value => (None, value),
+        };
+        let shape = self.value(value, key);
+        let f = self.names.word(op.f);
+        self.templates.begin(op.kind, shape, f);
+        if !op.extra.is_empty() {
+            self.extra(&op.extra);
+        }
+        self.template_ids.push(self.templates.id());
+        self.process_ids
+            .push(self.processes.id(op.process, &mut self.names));
+        self.indices.push(op.index.cast_signed());
+        self.times.push(op.time);
+        self.pairs.push(pair.cast_signed());
+        self.keys.push(key.map_or(0, |key| key + 1));
+        self.counts[op.kind as usize] += 1;
+    }
+
+    fn extra(&mut self, extra: &Extra) {
+        for (name, value) in extra.iter() {
+            let word = self.names.word(*name);
+            let field = self.fields.put(word, value, &mut self.names);
+            self.templates.row.push(field);
+        }
+    }
+
+    /// Stores a value and says its shape.
+    fn value(&mut self, value: &Value, key: Option<u32>) -> u8 {
+        let operand = match value {
+            Value::Nil => return shape::NIL,
+            Value::Bool(false) => return shape::FALSE,
+            Value::Bool(true) => return shape::TRUE,
+            Value::Cas(from, to) => {
+                self.operands.extend([from, to]);
+                return shape::CAS;
+            }
+            Value::Int(number) => (shape::INT, *number),
+            Value::Word(word) => (shape::WORD, i64::from(self.names.word(*word))),
+            Value::Text(text) => (shape::TEXT, i64::from(self.names.text(text))),
+            Value::Txn(mops) => {
+                for mop in mops.iter() {
+                    self.mop(mop);
+                }
+                (shape::TXN, mops.len() as i64)
+            }
+            Value::List(items) => match self.shared(items, key) {
+                Some(Seen::Prefix(length)) => (shape::LIST_PREFIX, i64::from(length)),
+                Some(Seen::Branch(reference)) => (shape::LIST_BRANCH, i64::from(reference)),
+                None => return self.other(value),
+            },
+            Value::Set(items) => match self.shared(items, key) {
+                Some(Seen::Prefix(length)) => (shape::SET_PREFIX, i64::from(length)),
+                Some(Seen::Branch(reference)) => (shape::SET_BRANCH, i64::from(reference)),
+                None => return self.other(value),
+            },
+            Value::Float(_) | Value::Map(_) | Value::Keyed(..) => return self.other(value),
+        };
+        self.operands.push(operand.1);
+        operand.0
+    }
+
+    /// Stores a value on the tape.
+    fn other(&mut self, value: &Value) -> u8 {
+        let (tags, integers) = (self.tape.tags.len(), self.tape.integers.len());
+        self.tape.put(value, &mut self.names);
+        self.operands.extend([
+            (self.tape.tags.len() - tags) as i64,
+            (self.tape.integers.len() - integers) as i64,
+        ]);
+        shape::TAPE
+    }
+
+    /// A list of integers among the shared lists, if it belongs there.
+    fn shared(&mut self, items: &[Value], key: Option<u32>) -> Option<Seen> {
+        self.elements.clear();
+        for item in items {
+            let Value::Int(number) = item else {
+                return None;
+            };
+            self.elements.push(*number);
+        }
+        let key = if items.len() >= SHARED_LENGTH_MIN {
+            key.unwrap_or_else(|| self.names.none_key())
+        } else {
+            let key = key.or_else(|| self.names.known_none_key())?;
+            if !self.names.lists.is_prefix(key, &self.elements) {
+                return None;
+            }
+            key
+        };
+        Some(self.names.lists.see(key, &self.elements))
+    }
+
+    fn mop(&mut self, mop: &Mop) {
+        let key = self.names.key(mop.key());
+        let (tag, argument) = match mop {
+            Mop::Append { element, .. } => (mop::APPEND, *element),
+            Mop::Write { value, .. } => (mop::WRITE, *value),
+            Mop::Read { observed, .. } => match observed {
+                Observed::Nil => (mop::READ_NIL, 0),
+                Observed::Register(value) => (mop::READ_REGISTER, *value),
+                Observed::List(elements) => match self.names.lists.see(key, elements) {
+                    Seen::Prefix(length) => (mop::READ_PREFIX, i64::from(length)),
+                    Seen::Branch(reference) => (mop::READ_BRANCH, i64::from(reference)),
+                },
+            },
+        };
+        self.mop_tags.push(tag);
+        self.mop_keys.push(key);
+        self.mop_arguments.push(argument);
+    }
+
+    /// Appends the chunk of all operations pushed since the last [`Encoder::clear`], and clears. The first stands at
+    /// `first_position`. There must be at least one.
+    pub(crate) fn write(&mut self, first_position: u64, out: &mut Vec<u8>) {
+        let (first_index, first_time) = (self.indices[0], self.times[0]);
+        let times = self.times.iter();
+        let (low, high) = times.fold((first_time, first_time), |(low, high), &time| {
+            (low.min(time), high.max(time))
+        });
+        let (operations, counts) = (self.len() as u32, self.counts);
+        differences(&mut self.indices);
+        differences(&mut self.times);
+        let columns = self.columns();
+        out.extend(VERSION.to_le_bytes());
+        out.extend([0; 2]);
+        out.extend(operations.to_le_bytes());
+        out.extend(first_position.to_le_bytes());
+        for number in [first_index, first_time, low, high] {
+            out.extend(number.to_le_bytes());
+        }
+        for count in &counts[1..] {
+            out.extend(count.to_le_bytes());
+        }
+        out.extend((columns.count() as u16).to_le_bytes());
+        out.extend([0; 2]);
+        columns.write(out);
+        self.clear();
+    }
+
+    /// All columns.
+    fn columns(&mut self) -> ColumnWriter<'_> {
+        let mut columns = ColumnWriter::default();
+        columns.put(column::TEMPLATE, Values::Ids(&self.template_ids));
+        columns.put(column::PROCESS, Values::Ids(&self.process_ids));
+        columns.put(column::INDEX_STEP, Values::Integers(&self.indices[1..]));
+        columns.put(column::TIME_STEP, Values::Integers(&self.times[1..]));
+        columns.put(column::PAIR, Values::Integers(&self.pairs));
+        columns.put(column::KEY, Values::Ids(&self.keys));
+        columns.put(column::OPERAND, Values::Integers(&self.operands));
+        columns.put(column::MOP_TAG, Values::Bytes(&self.mop_tags));
+        columns.put(column::MOP_KEY, Values::Ids(&self.mop_keys));
+        let arguments = Values::Integers(&self.mop_arguments);
+        columns.put(column::MOP_ARGUMENT, arguments);
+        columns.put(column::TAPE_TAG, Values::Bytes(&self.tape.tags));
+        columns.put(column::TAPE_INTEGER, Values::Integers(&self.tape.integers));
+        let templates = &self.templates;
+        columns.put(column::TEMPLATE_TYPE, Values::Bytes(&templates.types));
+        columns.put(column::TEMPLATE_SHAPE, Values::Bytes(&templates.shapes));
+        columns.put(column::TEMPLATE_F, Values::Ids(&templates.fs));
+        let field_counts = Values::Ids(&templates.field_counts);
+        columns.put(column::TEMPLATE_FIELD_COUNT, field_counts);
+        columns.put(column::TEMPLATE_FIELD, Values::Ids(&templates.fields));
+        self.fields.put_columns(&mut columns);
+        columns.put(column::PROCESS_KIND, Values::Bytes(&self.processes.kinds));
+        let numbers = Values::Integers(&self.processes.numbers);
+        columns.put(column::PROCESS_NUMBER, numbers);
+        self.names.put(&mut columns);
+        columns
+    }
+}
+
+/// Replaces each value but the first by its difference to the one before.
+fn differences(values: &mut [i64]) {
+    for place in (1..values.len()).rev() {
+        values[place] = values[place].wrapping_sub(values[place - 1]);
+    }
+}

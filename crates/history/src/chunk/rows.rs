@@ -1,0 +1,136 @@
+//! Operation by operation out of a chunk.
+
+use super::{Chunk, MopView, ValueView};
+use crate::{Extra, Mop, Observed, Op, Value};
+use std::sync::Arc;
+
+/// The operations of a chunk in order. Remembers what it built last of each kind, so that equal texts, fields and
+/// lists that follow one another share their memory.
+pub struct Ops<'a> {
+    chunk: &'a Chunk,
+    next: usize,
+    /// Per entry of extra fields its value.
+    entries: Vec<Option<Value>>,
+    /// Per entry, when it was the only field of an operation, that field's id and the whole.
+    single: Vec<Option<(u32, Extra)>>,
+    /// Per key the list that was read last.
+    lists: Vec<Option<Arc<[i64]>>>,
+}
+
+impl<'a> Ops<'a> {
+    pub(crate) fn new(chunk: &'a Chunk) -> Ops<'a> {
+        let entries = chunk.entry_starts.len().saturating_sub(1);
+        Ops {
+            chunk,
+            next: 0,
+            entries: vec![None; entries],
+            single: vec![None; entries],
+            lists: vec![None; chunk.key_count()],
+        }
+    }
+
+    /// The operation at `place`.
+    pub(crate) fn op(&mut self, place: usize) -> Op {
+        let chunk = self.chunk;
+        let value = self.value(place);
+        Op {
+            index: chunk.index(place),
+            time: chunk.times[place],
+            kind: chunk.kinds[place],
+            process: chunk.process(place),
+            f: chunk.f(place),
+            value: match chunk.key_id(place) {
+                Some(key) => Value::Keyed(chunk.key(key).clone(), value.into()),
+                None => value,
+            },
+            extra: self.extra(place),
+        }
+    }
+
+    fn value(&mut self, place: usize) -> Value {
+        let values = |integers: &[i64]| integers.iter().map(|&number| Value::Int(number)).collect();
+        match self.chunk.value(place) {
+            ValueView::Nil => Value::Nil,
+            ValueView::Bool(truth) => Value::Bool(truth),
+            ValueView::Int(number) => Value::Int(number),
+            ValueView::Cas(from, to) => Value::Cas(from, to),
+            ValueView::Word(word) => Value::Word(word),
+            ValueView::Text(text) => Value::text(text),
+            ValueView::Integers(integers) => Value::List(values(integers)),
+            ValueView::IntegerSet(integers) => Value::Set(values(integers)),
+            ValueView::Other(tape) => tape.to_value(),
+            ValueView::Txn(mops) => Value::Txn(mops.iter().map(|mop| self.mop(mop)).collect()),
+        }
+    }
+
+    fn mop(&mut self, mop: MopView<'_>) -> Mop {
+        let id = mop.key();
+        let key = self.chunk.key(id).clone();
+        let observed = match mop {
+            MopView::Append { element, .. } => return Mop::Append { key, element },
+            MopView::Write { value, .. } => return Mop::Write { key, value },
+            MopView::ReadNil { .. } => Observed::Nil,
+            MopView::ReadRegister { value, .. } => Observed::Register(value),
+            MopView::ReadList { elements, .. } => Observed::List(self.list(id, elements)),
+        };
+        Mop::Read { key, observed }
+    }
+
+    fn list(&mut self, key: u32, elements: &[i64]) -> Arc<[i64]> {
+        let last = &mut self.lists[key as usize];
+        match last {
+            Some(list) if **list == *elements => list.clone(),
+            _ => last.insert(elements.into()).clone(),
+        }
+    }
+
+    fn extra(&mut self, place: usize) -> Extra {
+        let chunk = self.chunk;
+        match *chunk.extra_ids(place) {
+            [] => Extra::NONE,
+            [(field, entry)] => {
+                if let Some((known, extra)) = &self.single[entry as usize]
+                    && *known == field
+                {
+                    return extra.clone();
+                }
+                let name = chunk.field_names[field as usize];
+                let extra = Extra::new(&[(name, self.entry(entry))]);
+                self.single[entry as usize] = Some((field, extra.clone()));
+                extra
+            }
+            ref several => {
+                let fields = several
+                    .iter()
+                    .map(|&(field, entry)| (chunk.field_names[field as usize], self.entry(entry)));
+                Extra::new(&fields.collect::<Vec<_>>())
+            }
+        }
+    }
+
+    fn entry(&mut self, id: u32) -> Value {
+        let value =
+            self.entries[id as usize].get_or_insert_with(|| self.chunk.entry(id).to_value());
+        value.clone()
+    }
+}
+
+impl Iterator for Ops<'_> {
+    type Item = Op;
+
+    fn next(&mut self) -> Option<Op> {
+        let place = self.next;
+        if place == self.chunk.len() {
+            return None;
+        }
+        self.next += 1;
+        Some(self.op(place))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let rest = self.chunk.len() - self.next;
+        (rest, Some(rest))
+    }
+}
+
+impl ExactSizeIterator for Ops<'_> {}

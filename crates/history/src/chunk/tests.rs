@@ -1,0 +1,221 @@
+//! Chunks against the operations that went in, and against bytes that nobody wrote.
+
+use super::{Chunk, Encoder, measure};
+use crate::{Extra, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
+use seatrial_machine::Rng;
+use std::sync::Arc;
+
+/// A value of any shape.
+fn any_value(rng: &mut Rng, depth: u32) -> Value {
+    let shapes = if depth == 0 { 12 } else { 8 };
+    match rng.below(shapes) {
+        0 => Value::Nil,
+        1 => Value::Bool(rng.chance(0.5)),
+        2 => Value::Int(rng.word() as i64 >> rng.below(64)),
+        3 => Value::Float(rng.unit()),
+        4 => Value::text(*rng.pick(&["", "n1", "größer", "a longer text"])),
+        5 => Value::Word(Symbol::new(["timeout", "none"][rng.index(2)])),
+        6 if depth < 3 => Value::List(
+            (0..rng.below(4))
+                .map(|_| any_value(rng, depth + 1))
+                .collect(),
+        ),
+        7 if depth < 3 => Value::Map(
+            (0..rng.below(3))
+                .map(|_| (any_value(rng, depth + 1), any_value(rng, depth + 1)))
+                .collect(),
+        ),
+        8 => Value::Cas(rng.below(5) as i64, -3),
+        9 => Value::Txn((0..rng.below(5)).map(|_| any_mop(rng)).collect()),
+        10 => Value::Keyed(any_key(rng), Arc::new(any_value(rng, depth))),
+        11 => Value::Set([Value::Int(1), Value::Txn([any_mop(rng)].into())].into()),
+        _ => Value::Int(7),
+    }
+}
+
+fn any_key(rng: &mut Rng) -> Key {
+    match rng.below(6) {
+        0 => Key::Word(Symbol::new("x")),
+        1 => Key::Text("key".into()),
+        number => Key::Int(number as i64),
+    }
+}
+
+fn any_mop(rng: &mut Rng) -> Mop {
+    let key = any_key(rng);
+    let length = rng.below(9) as i64;
+    match rng.below(6) {
+        0 => Mop::Append {
+            key,
+            element: length,
+        },
+        1 => Mop::Write {
+            key,
+            value: i64::MIN + length,
+        },
+        2 => Mop::Read {
+            key,
+            observed: Observed::Nil,
+        },
+        3 => Mop::Read {
+            key,
+            observed: Observed::Register(length),
+        },
+        4 => Mop::Read {
+            key,
+            observed: Observed::List((length..2 * length).collect()),
+        },
+        _ => Mop::Read {
+            key,
+            observed: Observed::List((0..length).collect()),
+        },
+    }
+}
+
+fn any_ops(rng: &mut Rng, count: u64) -> Vec<Op> {
+    let (mut index, mut time) = (rng.below(1 << 40), -1);
+    let gaps = if rng.chance(0.5) { 1 } else { 3 };
+    (0..count)
+        .map(|_| {
+            index += 1 + rng.below(gaps);
+            time += rng.below(1_000_000) as i64;
+            let kinds = [OpType::Invoke, OpType::Ok, OpType::Fail, OpType::Info];
+            let process = match rng.below(8) {
+                0 => Process::NEMESIS,
+                number => Process::Client(number << rng.below(30)),
+            };
+            let fields = [
+                (Symbol::new("node"), Value::text("n1")),
+                (Symbol::new("error"), any_value(rng, 1)),
+            ];
+            Op {
+                index,
+                time,
+                kind: *rng.pick(&kinds),
+                process,
+                f: Symbol::new(["read", "txn"][rng.index(2)]),
+                value: any_value(rng, 0),
+                extra: Extra::new(&fields[..rng.index(3)]),
+            }
+        })
+        .collect()
+}
+
+/// The distance to the invocation that the operation at this place is given.
+fn pair(place: usize, op: &Op) -> u64 {
+    if op.kind == OpType::Invoke {
+        0
+    } else {
+        place as u64 % 3
+    }
+}
+
+fn encoded(ops: &[Op], first: u64) -> Vec<u8> {
+    let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
+    write(&mut encoder, ops, first, &mut bytes);
+    bytes
+}
+
+fn write(encoder: &mut Encoder, ops: &[Op], first: u64, bytes: &mut Vec<u8>) {
+    for (place, op) in ops.iter().enumerate() {
+        measure(op).unwrap();
+        encoder.push(op, pair(place, op));
+    }
+    encoder.write(first, bytes);
+}
+
+#[test]
+fn operations_of_every_shape_come_back() {
+    for seed in 0..500 {
+        let mut rng = Rng::from_seed(seed);
+        let count = 1 + rng.below(60);
+        let ops = any_ops(&mut rng, count);
+        let chunk = Chunk::from_bytes(&encoded(&ops, 77)).unwrap();
+        assert_eq!(chunk.ops().collect::<Vec<_>>(), ops, "seed {seed}");
+        assert_eq!(chunk.first_position(), 77);
+        for (place, op) in ops.iter().enumerate() {
+            assert_eq!(chunk.place(op.index), Some(place), "seed {seed}");
+            assert_eq!(
+                chunk.pairs()[place],
+                pair(place, op).cast_signed(),
+                "seed {seed}"
+            );
+        }
+        assert_eq!(chunk.place(ops[0].index - 1), None);
+        let times = ops.iter().map(|op| op.time);
+        let header = chunk.header();
+        let (low, high) = (times.clone().min(), times.max());
+        assert_eq!((Some(header.time_min), Some(header.time_max)), (low, high));
+    }
+}
+
+#[test]
+fn reads_share_the_longest_list_of_their_key() {
+    let read = |elements: &[i64]| {
+        let observed = Observed::List(elements.into());
+        let mops = [Mop::Read {
+            key: Key::Int(5),
+            observed,
+        }];
+        Op::invoke(Process::Client(1), "txn", Value::Txn(mops.into()))
+    };
+    let lists: [&[i64]; 5] = [&[1, 2], &[], &[1, 2, 3, 4], &[1, 9], &[1]];
+    let mut ops: Vec<Op> = lists.iter().map(|list| read(list)).collect();
+    ops.iter_mut()
+        .enumerate()
+        .for_each(|(index, op)| op.index = index as u64);
+    let chunk = Chunk::from_bytes(&encoded(&ops, 0)).unwrap();
+    assert_eq!(chunk.list(0), [1, 2, 3, 4]);
+    assert_eq!(chunk.ops().collect::<Vec<_>>(), ops);
+}
+
+#[test]
+fn an_encoder_can_be_used_again() {
+    let mut rng = Rng::from_seed(3);
+    let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
+    for _ in 0..5 {
+        let ops = any_ops(&mut rng, 20);
+        bytes.clear();
+        write(&mut encoder, &ops, 3, &mut bytes);
+        assert_eq!(bytes, encoded(&ops, 3));
+    }
+}
+
+/// Decodes, and reads every operation if that worked.
+fn fuzz_one(bytes: &[u8]) -> bool {
+    let Ok(chunk) = Chunk::from_bytes(bytes) else {
+        return false;
+    };
+    for place in 0..chunk.len() {
+        let op = chunk.op(place);
+        let _ = (op.to_string(), chunk.value(place), chunk.place(op.index));
+    }
+    true
+}
+
+#[test]
+fn bytes_that_nobody_wrote_are_errors_or_operations() {
+    let mut readable = 0;
+    for seed in 0..20_000 {
+        let mut rng = Rng::from_seed(seed);
+        let count = 1 + rng.below(12);
+        let mut bytes = encoded(&any_ops(&mut rng, count), 0);
+        for _ in 0..=rng.below(3) {
+            let at = rng.index(bytes.len());
+            bytes[at] = *rng.pick(&[0, 1, 2, 8, 127, 255, rng.clone().word() as u8]);
+        }
+        if rng.chance(0.2) {
+            bytes.truncate(rng.index(bytes.len()));
+        }
+        readable += u32::from(fuzz_one(&bytes));
+    }
+    assert!(
+        (1_000..19_000).contains(&readable),
+        "{readable} of 20,000 readable"
+    );
+    for seed in 0..2_000 {
+        let mut rng = Rng::from_seed(seed);
+        let bytes: Vec<u8> = (0..rng.below(300)).map(|_| rng.word() as u8).collect();
+        fuzz_one(&bytes);
+    }
+}

@@ -1,0 +1,38 @@
+//! The test file `history.sea`: written while a test runs, read lazily, results appended. Byte map:
+//! `docs/formats/test-file.md`.
+//!
+//! ```
+//! use seatrial_history::{HistoryWriter, Op, OpType, Process, TestFile, Value};
+//!
+//! let path = std::env::temp_dir().join(format!("doc-{}.sea", std::process::id()));
+//! let mut writer = HistoryWriter::create(&path, &serde_json::json!({"suite": "kv"}))?;
+//! let read = Op { time: 5, ..Op::invoke(Process::Client(0), "read", Value::Nil) };
+//! writer.push(&read)?;
+//! writer.push(&Op { index: 1, time: 9, ..read.complete(OpType::Ok, Value::Int(3)) })?;
+//! writer.seal()?;
+//! TestFile::append_results(&path, &serde_json::json!({"valid": true}))?;
+//!
+//! let file = TestFile::open(&path)?;
+//! assert_eq!((file.len(), file.attributes()?["suite"].as_str()), (2, Some("kv")));
+//! assert_eq!(file.operation(1)?.unwrap().value, Value::Int(3));
+//! assert_eq!(file.validity()?, Some(true.into()));
+//! # std::fs::remove_file(&path)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod block;
+mod directory;
+mod file;
+mod reader;
+mod writer;
+
+pub use block::Codec;
+pub use file::{OpenError, Tail};
+pub use reader::TestFile;
+pub use writer::{HistoryWriter, WriteError, WriterOptions};
+
+/// The purpose in the first page.
+const PURPOSE: [u8; 4] = *b"hist";
+
+#[cfg(test)]
+mod tests;

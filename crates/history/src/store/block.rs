@@ -1,0 +1,110 @@
+//! Blocks of a test file: kinds, codecs, documents.
+
+use seatrial_archive::block::flags;
+use seatrial_archive::{BlockHeader, BlockKind, PAYLOAD_LENGTH_MAX, block};
+
+/// A part of the attributes.
+pub(super) const ATTRIBUTES: BlockKind = BlockKind(16);
+/// Operations in columns.
+pub(super) const CHUNK: BlockKind = BlockKind(17);
+/// Operations of the chunk that is still open, in columns.
+pub(super) const JOURNAL: BlockKind = BlockKind(18);
+/// Entries of one level of the directory.
+pub(super) const DIRECTORY: BlockKind = BlockKind(19);
+/// What a whole analysis found, in short.
+pub(super) const RESULTS: BlockKind = BlockKind(20);
+/// A part of the results.
+pub(super) const RESULTS_PART: BlockKind = BlockKind(21);
+
+/// Set on a part of a document that continues the part before.
+pub(super) const CONTINUES: u16 = 1 << 8;
+/// Most bytes of text in one part of a document.
+pub(super) const PART_LENGTH_MAX: usize = 16 << 20;
+/// Payloads below this length are not worth a codec.
+const COMPRESSED_LENGTH_MIN: usize = 128;
+
+/// How payloads are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Codec {
+    /// Not at all.
+    None,
+    /// LZ4: fast to write and to read.
+    #[default]
+    Lz4,
+    /// Zstandard at level 1: a quarter smaller, half as fast to read.
+    Zstd,
+}
+
+/// Most bytes that a payload of this length may claim to become.
+fn expanded_length_max(length: usize) -> usize {
+    length
+        .saturating_mul(256)
+        .saturating_add(4_096)
+        .min(PAYLOAD_LENGTH_MAX)
+}
+
+/// Appends one block, compressed if that helps.
+pub(super) fn write(
+    out: &mut Vec<u8>,
+    kind: BlockKind,
+    flags: u16,
+    sequence: u64,
+    payload: &[u8],
+    codec: Codec,
+) {
+    let compressed = match codec {
+        _ if payload.len() < COMPRESSED_LENGTH_MIN => None,
+        Codec::None => None,
+        Codec::Lz4 => Some((flags::CODEC_LZ4, lz4_flex::block::compress(payload))),
+        // Compression in memory fails only where memory does.
+        Codec::Zstd => zstd::bulk::compress(payload, 1)
+            .ok()
+            .map(|bytes| (flags::CODEC_ZSTD, bytes)),
+    };
+    let fits = |bytes: &Vec<u8>| {
+        bytes.len() < payload.len() && payload.len() <= expanded_length_max(bytes.len())
+    };
+    let length = payload.len() as u32;
+    match compressed.filter(|(_, bytes)| fits(bytes)) {
+        Some((codec, bytes)) => block::write(out, kind, flags | codec, sequence, &bytes, length),
+        None => block::write(out, kind, flags, sequence, payload, length),
+    }
+}
+
+/// The payload as it was before its codec.
+pub(super) fn expand(header: &BlockHeader, payload: &[u8]) -> Result<Vec<u8>, String> {
+    let length = header.uncompressed_length as usize;
+    let codec = header.flags & flags::CODEC;
+    if codec == flags::CODEC_NONE {
+        return Ok(payload.to_vec());
+    }
+    let max = expanded_length_max(payload.len());
+    if length > max {
+        return Err(format!(
+            "claims to expand to {length} bytes, at most {max} are possible"
+        ));
+    }
+    let expanded = match codec {
+        flags::CODEC_LZ4 => lz4_flex::block::decompress(payload, length).map_err(|e| e.to_string()),
+        flags::CODEC_ZSTD => zstd::bulk::decompress(payload, length).map_err(|e| e.to_string()),
+        other => Err(format!("codec {} is not known", other >> 4)),
+    };
+    let expanded = expanded.map_err(|error| format!("does not expand: {error}"))?;
+    if expanded.len() != length {
+        return Err(format!(
+            "expands to {} bytes, not to {length}",
+            expanded.len()
+        ));
+    }
+    Ok(expanded)
+}
+
+/// Reads little-endian numbers from a payload whose length was checked.
+pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// The same, eight bytes.
+pub(super) fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
+}

@@ -1,0 +1,273 @@
+//! What both writer and reader do with a test file: find out what is live in it.
+
+use super::PURPOSE;
+use super::block::{ATTRIBUTES, CHUNK, CONTINUES, JOURNAL, RESULTS, expand, long};
+use super::directory::{Contents, Document, Entry};
+use crate::chunk::Chunk;
+use seatrial_archive::root::{self, PAGE_LENGTH, RootSlots};
+use seatrial_archive::{Block, BlockKind, FileError, Torn, WalkError, Walker};
+use seatrial_machine::Disk;
+use std::path::{Path, PathBuf};
+
+/// Why a test file, or a part of it, cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The system does not give the file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It is not a test file.
+    #[error("{}: {source}", path.display())]
+    Root {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: root::RootError,
+    },
+    /// A block that was whole once is not any more, or the system does not give it.
+    #[error("{}: {source}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What and where.
+        source: WalkError,
+    },
+    /// A whole block makes no sense.
+    #[error("{}: block at {offset}: {reason}", path.display())]
+    Block {
+        /// The file.
+        path: PathBuf,
+        /// Where the block starts.
+        offset: u64,
+        /// Why.
+        reason: String,
+    },
+    /// A chunk cannot be read; the others can.
+    #[error(
+        "{}: chunk {chunk} at {offset} (operations {first} to {last}): {reason}",
+        path.display()
+    )]
+    Chunk {
+        /// The file.
+        path: PathBuf,
+        /// Which chunk, from 0.
+        chunk: u64,
+        /// Where its block starts.
+        offset: u64,
+        /// Index of its first operation.
+        first: u64,
+        /// Index of its last one.
+        last: u64,
+        /// Why.
+        reason: String,
+    },
+    /// The file has no attributes: whoever made it got no further.
+    #[error("{}: ends before its attributes", .0.display())]
+    Empty(PathBuf),
+}
+
+/// Where a file ends that nobody has sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// At the end of a block: its writer was ended, or is still at work.
+    Open,
+    /// In the middle of a write.
+    Torn(Torn),
+}
+
+/// What is live in a file and where it goes on.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) contents: Contents,
+    /// Where the next block goes, and its number.
+    pub(super) end: u64,
+    pub(super) sequence: u64,
+    pub(super) slots: RootSlots,
+    /// `None` when the file ends with its newest root.
+    pub(super) tail: Option<Tail>,
+}
+
+/// Walks what is behind the newest root.
+struct Survey<'a> {
+    path: &'a Path,
+    contents: Contents,
+    /// Journal blocks since the last chunk.
+    journal: Vec<Entry>,
+    /// Operations in chunks.
+    sealed: u64,
+    /// Operations in the journal.
+    journaled: u64,
+}
+
+/// Finds out what is live.
+pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<Found, OpenError> {
+    let found = root::newest(disk, PURPOSE);
+    let found = found.map_err(|source| OpenError::Root {
+        path: path.to_owned(),
+        source,
+    })?;
+    let (contents, mut walker, slots) = if let Some(root) = found {
+        let payload = read_block(disk, path, root.offset, BlockKind::ROOT)?.1;
+        let contents = Contents::read(&payload).map_err(|reason| OpenError::Block {
+            path: path.to_owned(),
+            offset: root.offset,
+            reason,
+        })?;
+        let behind = root.offset + root.header.block_length();
+        let sequence = root.header.sequence.wrapping_add(1);
+        let walker = Walker::new(disk, behind).expecting(sequence);
+        (contents, walker, root.slots)
+    } else {
+        let walker = Walker::new(disk, PAGE_LENGTH as u64).expecting(0);
+        (Contents::default(), walker, RootSlots::new())
+    };
+    let mut survey = Survey::new(path, contents);
+    let mut tail = None;
+    loop {
+        match walker.next_block() {
+            Ok(Some(block)) => {
+                tail = Some(Tail::Open);
+                survey.block(&block)?;
+            }
+            Ok(None) => break,
+            Err(WalkError::Torn(torn)) => {
+                tail = Some(Tail::Torn(torn));
+                break;
+            }
+            Err(source) => {
+                return Err(OpenError::Damaged {
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+        }
+    }
+    let (end, sequence) = (walker.offset(), walker.next_sequence());
+    Ok(Found {
+        contents: survey.finish(),
+        end,
+        sequence,
+        slots,
+        tail,
+    })
+}
+
+/// Header and expanded payload of the block at `offset`, which must be of this kind.
+pub(super) fn read_block(
+    disk: &dyn Disk,
+    path: &Path,
+    offset: u64,
+    kind: BlockKind,
+) -> Result<(seatrial_archive::BlockHeader, Vec<u8>), OpenError> {
+    let wrong = |reason: String| OpenError::Block {
+        path: path.to_owned(),
+        offset,
+        reason,
+    };
+    let mut walker = Walker::new(disk, offset);
+    let block = match walker.next_block() {
+        Ok(Some(block)) => block,
+        Ok(None) => return Err(wrong("the file ends there".into())),
+        Err(source) => {
+            return Err(OpenError::Damaged {
+                path: path.to_owned(),
+                source,
+            });
+        }
+    };
+    if block.header.kind != kind {
+        return Err(wrong(format!(
+            "is of kind {}, not {}",
+            block.header.kind.0, kind.0
+        )));
+    }
+    let payload = expand(&block.header, block.payload).map_err(wrong)?;
+    Ok((block.header, payload))
+}
+
+impl<'a> Survey<'a> {
+    fn new(path: &'a Path, contents: Contents) -> Survey<'a> {
+        let sealed = contents.operations;
+        Survey {
+            path,
+            contents,
+            journal: Vec::new(),
+            sealed,
+            journaled: 0,
+        }
+    }
+
+    fn block(&mut self, block: &Block<'_>) -> Result<(), OpenError> {
+        match block.header.kind {
+            ATTRIBUTES => self.attributes(block),
+            RESULTS => {
+                self.contents.results = block.offset;
+                self.contents.analyses = if block.payload.len() < 16 {
+                    self.contents.analyses
+                } else {
+                    long(block.payload, 8)
+                };
+            }
+            CHUNK => {
+                let entry = self.entry(block, self.sealed)?;
+                self.sealed += entry.operations;
+                if self.contents.levels.is_empty() {
+                    self.contents.levels.push(Vec::new());
+                }
+                self.contents.levels[0].push(entry);
+                self.journal.clear();
+                self.journaled = 0;
+            }
+            JOURNAL => {
+                let entry = self.entry(block, self.sealed + self.journaled)?;
+                self.journaled += entry.operations;
+                self.journal.push(entry);
+            }
+            // Directory blocks repeat entries that are still here; anything else is for later programs.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn attributes(&mut self, block: &Block<'_>) {
+        let document = &mut self.contents.attributes;
+        if block.header.flags & CONTINUES == 0 {
+            *document = Document {
+                offset: block.offset,
+                ..Document::default()
+            };
+        }
+        document.parts += 1;
+        document.length += u64::from(block.header.uncompressed_length);
+    }
+
+    /// The entry of a chunk or journal block, which must go on where the history ended.
+    fn entry(&self, block: &Block<'_>, position: u64) -> Result<Entry, OpenError> {
+        let wrong = |reason| OpenError::Block {
+            path: self.path.to_owned(),
+            offset: block.offset,
+            reason,
+        };
+        let payload = expand(&block.header, block.payload).map_err(wrong)?;
+        let chunk = Chunk::from_bytes(&payload).map_err(|error| wrong(error.to_string()))?;
+        if chunk.first_position() != position {
+            let first = chunk.first_position();
+            return Err(wrong(format!(
+                "begins with operation {first}, not {position}"
+            )));
+        }
+        let last = chunk.index(chunk.len() - 1);
+        let length = block.header.block_length() as u32;
+        Ok(Entry::of_chunk(chunk.header(), last, block.offset, length))
+    }
+
+    fn finish(mut self) -> Contents {
+        if !self.journal.is_empty() {
+            if self.contents.levels.is_empty() {
+                self.contents.levels.push(Vec::new());
+            }
+            self.contents.levels[0].append(&mut self.journal);
+        }
+        self.contents.operations = self.sealed + self.journaled;
+        self.contents
+    }
+}

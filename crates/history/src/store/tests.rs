@@ -1,0 +1,388 @@
+//! Test files against the operations that went in: whole, cut at every byte, with flipped bits, while written, and
+//! with results.
+
+use super::block::Codec;
+use super::{HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions};
+use crate::fold::{Fold, fold_concurrent, fold_linear};
+use crate::{Chunk, History, Key, Mop, Observed, Op, OpType, Process, Value};
+use seatrial_machine::Rng;
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file of its own, removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let file = format!("seatrial-store-{name}-{}.sea", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let _ = fs::remove_file(&path);
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A history such as a test makes: transactions on lists, registers of keys, faults, errors.
+fn ops(seed: u64, count: u64) -> Vec<Op> {
+    let mut rng = Rng::from_seed(seed);
+    let mut open: Vec<Option<Op>> = vec![None; 5];
+    let mut ops = Vec::new();
+    for index in 0..count {
+        let thread = rng.index(open.len());
+        let time = index as i64 * 1_000;
+        let op = match open[thread].take() {
+            Some(invocation) => {
+                let kinds = [OpType::Ok, OpType::Ok, OpType::Fail, OpType::Info];
+                let kind = *rng.pick(&kinds);
+                let op = invocation.complete(kind, value(&mut rng));
+                let op = op.with("node", Value::text("n1"));
+                if kind == OpType::Ok {
+                    op
+                } else {
+                    op.with("error", Value::Word("timeout".into()))
+                }
+            }
+            None if thread == 4 => {
+                let op = Op::invoke(Process::NEMESIS, "kill", Value::text("n1"));
+                open[4] = Some(op.clone());
+                Op {
+                    kind: OpType::Info,
+                    ..op
+                }
+            }
+            None => {
+                let f = ["txn", "read"][rng.index(2)];
+                let op = Op::invoke(Process::Client(thread as u64), f, value(&mut rng));
+                open[thread] = Some(op.clone());
+                op
+            }
+        };
+        ops.push(Op { index, time, ..op });
+    }
+    ops
+}
+
+fn value(rng: &mut Rng) -> Value {
+    let key = Key::Int(rng.below(4) as i64);
+    match rng.below(4) {
+        0 => Value::Keyed(key, Arc::new(Value::Int(rng.below(5) as i64))),
+        1 => Value::List([Value::text("of"), Value::Bool(true)].into()),
+        _ => {
+            let length = rng.below(12) as i64;
+            let observed = Observed::List((0..length).collect());
+            let append = Mop::Append {
+                key: key.clone(),
+                element: length,
+            };
+            Value::Txn([append, Mop::Read { key, observed }].into())
+        }
+    }
+}
+
+fn small(codec: Codec) -> WriterOptions {
+    WriterOptions {
+        codec,
+        chunk_length: 7,
+    }
+}
+
+fn written(path: &Path, ops: &[Op], options: WriterOptions) {
+    let mut writer = HistoryWriter::create_with(path, &json!({"name": "x"}), options).unwrap();
+    for (place, op) in ops.iter().enumerate() {
+        writer.push(op).unwrap();
+        if place % 3 == 0 {
+            writer.flush().unwrap();
+        }
+    }
+    writer.seal().unwrap();
+}
+
+#[test]
+fn what_was_written_is_read_back() {
+    for (seed, codec) in [(1, Codec::None), (2, Codec::Lz4), (3, Codec::Zstd)] {
+        let scratch = Scratch::new(&format!("round-{seed}"));
+        // More than 256 chunks: the directory carries.
+        let ops = ops(seed, 7 * 600 + 3);
+        written(&scratch.0, &ops, small(codec));
+        let file = TestFile::open(&scratch.0).unwrap();
+        assert_eq!(
+            (file.len(), file.is_complete(), file.tail()),
+            (ops.len() as u64, true, None)
+        );
+        assert_eq!(file.attributes().unwrap(), json!({"name": "x"}));
+        assert_eq!(file.chunk_count(), 601);
+        assert_eq!(file.history().unwrap().ops(), ops);
+        for index in [0, 6, 7, 1_791, 1_792, 4_202] {
+            assert_eq!(file.operation(index).unwrap().unwrap(), ops[index as usize]);
+        }
+        assert_eq!(file.operation(ops.len() as u64).unwrap(), None);
+        assert_eq!(file.chunk(601).unwrap().map(|chunk| chunk.len()), None);
+        assert_eq!(file.chunk(600).unwrap().map(|chunk| chunk.len()), Some(3));
+    }
+}
+
+#[test]
+fn pairs_are_those_of_a_history_in_memory() {
+    let scratch = Scratch::new("pairs");
+    let history = History::from_ops(ops(9, 500));
+    written(&scratch.0, history.ops(), small(Codec::Lz4));
+    let file = TestFile::open(&scratch.0).unwrap();
+    let mut position = 0;
+    for chunk in file.chunks() {
+        let chunk = chunk.unwrap();
+        for place in 0..chunk.len() {
+            let invocation = history.pair(position).filter(|&other| other < position);
+            assert_eq!(
+                chunk.invocation(place),
+                invocation.map(|other| other as u64)
+            );
+            position += 1;
+        }
+    }
+    assert_eq!(position, 500);
+}
+
+#[test]
+fn a_file_cut_at_any_byte_keeps_every_whole_block_before_the_cut() {
+    let (whole, cut) = (Scratch::new("whole"), Scratch::new("cut"));
+    let ops = ops(4, 45);
+    let mut writer =
+        HistoryWriter::create_with(&whole.0, &json!({"name": "x"}), small(Codec::Lz4)).unwrap();
+    // After each flush: length of the file, operations in it.
+    let mut promised = Vec::new();
+    for (place, op) in ops.iter().enumerate() {
+        writer.push(op).unwrap();
+        if place % 2 == 0 {
+            writer.flush().unwrap();
+        }
+        promised.push((
+            fs::metadata(&whole.0).unwrap().len(),
+            place + 1,
+            place % 2 == 0,
+        ));
+    }
+    drop(writer);
+    let bytes = fs::read(&whole.0).unwrap();
+    let mut opened = 0;
+    for length in 0..=bytes.len() {
+        fs::write(&cut.0, &bytes[..length]).unwrap();
+        let file = match TestFile::open(&cut.0) {
+            Ok(file) => file,
+            Err(error) => {
+                assert!(opened == 0, "{length}: {error}");
+                continue;
+            }
+        };
+        opened += 1;
+        let least = promised
+            .iter()
+            .filter(|(at, _, flushed)| *flushed && *at <= length as u64);
+        let least = least.map(|(_, count, _)| *count).max().unwrap_or(0);
+        let found = file.history().unwrap();
+        assert!(found.len() >= least, "{length}: {} of {least}", found.len());
+        assert_eq!(found.ops(), &ops[..found.len()], "{length}");
+        assert!(!file.is_complete());
+    }
+    assert!(opened > bytes.len() / 4, "{opened} of {}", bytes.len());
+}
+
+#[test]
+fn a_flipped_bit_never_changes_what_is_read() {
+    let (whole, flipped) = (Scratch::new("sound"), Scratch::new("flipped"));
+    let ops = ops(5, 60);
+    written(&whole.0, &ops, small(Codec::Lz4));
+    TestFile::append_results(&whole.0, &json!({"valid": true})).unwrap();
+    let bytes = fs::read(&whole.0).unwrap();
+    let mut found = 0;
+    let mut rng = Rng::from_seed(8);
+    for _ in 0..3_000 {
+        let mut damaged = bytes.clone();
+        let at = rng.index(damaged.len());
+        damaged[at] ^= 1 << rng.below(8);
+        fs::write(&flipped.0, &damaged).unwrap();
+        let read = TestFile::open(&flipped.0).and_then(|file| {
+            let all = (file.history()?, file.attributes()?, file.results()?);
+            Ok((all, file.is_complete()))
+        });
+        match read {
+            Ok(((history, attributes, results), complete)) => {
+                assert_eq!(attributes, json!({"name": "x"}), "byte {at}");
+                assert_eq!(history.ops(), &ops[..history.len()], "byte {at}");
+                // Without its newest roots a file looks as if its writer had been killed.
+                if complete && results.is_some() {
+                    assert_eq!(history.len(), ops.len(), "byte {at}");
+                }
+            }
+            Err(error) => {
+                found += 1;
+                let text = error.to_string();
+                assert!(text.contains("flipped"), "names the file: {text}");
+            }
+        }
+    }
+    assert!(found > 300, "{found} of 3,000 flips are errors");
+}
+
+#[test]
+fn bytes_that_nobody_wrote_are_errors() {
+    let (whole, noise) = (Scratch::new("base"), Scratch::new("noise"));
+    written(&whole.0, &ops(6, 40), small(Codec::None));
+    let bytes = fs::read(&whole.0).unwrap();
+    for seed in 0..2_000 {
+        let mut rng = Rng::from_seed(seed);
+        let mut mutated = bytes.clone();
+        for _ in 0..=rng.below(20) {
+            let at = rng.index(mutated.len());
+            mutated[at] = rng.word() as u8;
+        }
+        mutated.truncate(rng.index(mutated.len() * 2).min(bytes.len()));
+        fs::write(&noise.0, &mutated).unwrap();
+        if let Ok(file) = TestFile::open(&noise.0) {
+            let _ = (
+                file.attributes(),
+                file.results(),
+                file.history(),
+                file.operation(7),
+            );
+        }
+    }
+}
+
+#[test]
+fn results_are_appended_and_the_validity_stands_alone() {
+    let scratch = Scratch::new("results");
+    let ops = ops(7, 30);
+    written(&scratch.0, &ops, small(Codec::Lz4));
+    let file = TestFile::open(&scratch.0).unwrap();
+    assert_eq!(
+        (file.validity().unwrap(), file.results().unwrap()),
+        (None, None)
+    );
+    for (number, valid) in [json!(true), json!("unknown"), json!(false)]
+        .into_iter()
+        .enumerate()
+    {
+        let results = json!({"valid": valid, "text": "long ".repeat(1_000), "number": number});
+        TestFile::append_results(&scratch.0, &results).unwrap();
+        let file = TestFile::open(&scratch.0).unwrap();
+        assert_eq!(file.validity().unwrap(), Some(valid));
+        assert_eq!(file.results().unwrap(), Some(results));
+        assert_eq!(
+            (file.analyses(), file.is_complete()),
+            (number as u64 + 1, true)
+        );
+        assert_eq!(file.history().unwrap().ops(), ops);
+    }
+}
+
+#[test]
+fn a_killed_run_can_be_read_and_judged_and_keeps_its_results() {
+    let scratch = Scratch::new("killed");
+    let ops = ops(8, 7 * 300 + 4);
+    let mut writer = HistoryWriter::create_with(&scratch.0, &json!({}), small(Codec::Lz4)).unwrap();
+    for op in &ops {
+        writer.push(op).unwrap();
+    }
+    writer.flush().unwrap();
+    // Readable while it is written.
+    let file = TestFile::open(&scratch.0).unwrap();
+    assert_eq!(
+        (file.history().unwrap().ops(), file.tail()),
+        (&ops[..], Some(Tail::Open))
+    );
+    // Nobody appends results meanwhile.
+    let locked = TestFile::append_results(&scratch.0, &json!({"valid": true}));
+    assert!(matches!(locked, Err(WriteError::File(_))), "{locked:?}");
+    drop(writer);
+    TestFile::append_results(&scratch.0, &json!({"valid": true})).unwrap();
+    let file = TestFile::open(&scratch.0).unwrap();
+    assert_eq!(
+        (file.history().unwrap().ops(), file.is_complete()),
+        (&ops[..], false)
+    );
+    assert_eq!(file.validity().unwrap(), Some(json!(true)));
+}
+
+#[test]
+fn what_cannot_be_stored_is_refused_and_harms_nothing() {
+    let scratch = Scratch::new("refused");
+    let mut writer = HistoryWriter::create(&scratch.0, &json!({})).unwrap();
+    let op = |index| Op {
+        index,
+        ..Op::invoke(Process::Client(0), "read", Value::Nil)
+    };
+    writer.push(&op(3)).unwrap();
+    assert!(matches!(
+        writer.push(&op(3)),
+        Err(WriteError::Order { index: 3, last: 3 })
+    ));
+    let huge = Op {
+        value: Value::text("x".repeat(17 << 20)),
+        ..op(4)
+    };
+    assert!(matches!(
+        writer.push(&huge),
+        Err(WriteError::Operation { index: 4, .. })
+    ));
+    writer.push(&op(5)).unwrap();
+    writer.seal().unwrap();
+    let file = TestFile::open(&scratch.0).unwrap();
+    assert_eq!(file.history().unwrap().ops(), [op(3), op(5)]);
+    assert_eq!(file.operation(4).unwrap(), None);
+}
+
+#[test]
+fn a_missing_a_foreign_and_an_existing_file_are_told_apart() {
+    let scratch = Scratch::new("foreign");
+    let error = TestFile::open(&scratch.0).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("No such file"), "{error}: {cause}");
+    fs::write(&scratch.0, "{:index 0}").unwrap();
+    let error = TestFile::open(&scratch.0).unwrap_err();
+    assert!(matches!(error, OpenError::Root { .. }), "{error}");
+    let error = HistoryWriter::create(&scratch.0, &json!({})).err().unwrap();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("exists"), "{error}: {cause}");
+}
+
+/// Lists the times, to see that every chunk comes once and in order.
+struct Times;
+
+impl Fold for Times {
+    type Accumulator = Vec<i64>;
+    type Output = Vec<i64>;
+    fn start(&self) -> Vec<i64> {
+        Vec::new()
+    }
+    fn reduce(&self, times: &mut Vec<i64>, chunk: &Chunk) {
+        times.extend(chunk.times());
+    }
+    fn combine(&self, times: &mut Vec<i64>, later: Vec<i64>) {
+        times.extend(later);
+    }
+    fn finish(&self, times: Vec<i64>) -> Vec<i64> {
+        times
+    }
+}
+
+#[test]
+fn folds_see_every_chunk_once_and_in_order() {
+    let scratch = Scratch::new("fold");
+    let ops = ops(10, 7 * 100 + 1);
+    written(&scratch.0, &ops, small(Codec::Lz4));
+    let file = TestFile::open(&scratch.0).unwrap();
+    let times: Vec<i64> = ops.iter().map(|op| op.time).collect();
+    assert_eq!(fold_linear(&file, &Times).unwrap(), times);
+    for threads in [1, 2, 5] {
+        for _ in 0..20 {
+            assert_eq!(fold_concurrent(&file, &Times, threads).unwrap(), times);
+        }
+    }
+}
