@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// A folder that belongs to one run: `history.edn`, `results.json`, the nodes' logs and data. It is locked as long
+/// A folder that belongs to one run: `history.sea`, `results.json`, the nodes' logs and data. It is locked as long
 /// as this value lives, by a lock that the kernel releases when the bench dies.
 #[derive(Debug)]
 pub struct RunFolder {
@@ -92,7 +92,7 @@ impl RunFolder {
 
     /// The file of the history.
     pub fn history(&self) -> PathBuf {
-        self.path.join("history.edn")
+        self.path.join("history.sea")
     }
 
     /// The file of the results.

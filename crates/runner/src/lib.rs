@@ -14,7 +14,6 @@ mod progress;
 mod recorder;
 mod run;
 mod stop;
-mod store;
 mod test;
 mod worker;
 mod workload;

@@ -1,7 +1,7 @@
 //! Writes the history while the test runs.
 
-use crate::store::HistoryWriter;
-use seatrial_history::Op;
+use seatrial_history::{HistoryWriter, Op};
+use std::error::Error;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -33,16 +33,27 @@ pub(crate) trait Journal: Send {
 
 impl Journal for HistoryWriter {
     fn push(&mut self, op: &Op) -> Result<(), WriteError> {
-        HistoryWriter::push(self, op).map_err(|error| error.to_string())
+        HistoryWriter::push(self, op).map_err(|error| in_words(&error))
     }
 
     fn flush(&mut self) -> Result<(), WriteError> {
-        HistoryWriter::flush(self).map_err(|error| error.to_string())
+        HistoryWriter::flush(self).map_err(|error| in_words(&error))
     }
 
     fn seal(self: Box<Self>) -> Result<(), WriteError> {
-        HistoryWriter::seal(*self).map_err(|error| error.to_string())
+        HistoryWriter::seal(*self).map_err(|error| in_words(&error))
     }
+}
+
+/// An error with all its causes.
+pub(crate) fn in_words(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
 }
 
 /// Why the history cannot be written, in words.

@@ -3,18 +3,17 @@
 use crate::driver::{Desk, Drive, Driver};
 use crate::nemesis::{Aftermath, Nemesis};
 use crate::progress::{Board, Phase, Ticker};
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, in_words};
 use crate::stop::Urgency;
-use crate::store::{self, HistoryWriter};
 use crate::test::{Crash, Evidence, Outcome, RunError, Test};
 use crate::worker::Worker;
 use crate::{Effect, Ended, Mesh, NodeError, Nodes, Observer, Seat, Stop, time_name};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use seatrial_checker::Verdict;
+use seatrial_checker::{Verdict, check_safe};
 use seatrial_generator::{
     Generator, Interpreter, InterpreterOptions, THREADS_MAX, Thread, sequence,
 };
-use seatrial_history::{History, Op, Process};
+use seatrial_history::{History, HistoryWriter, Op, Process, TestFile};
 use seatrial_machine::{NodeId, Rng, Time};
 use serde_json::{Value as Json, json};
 use std::fs;
@@ -128,8 +127,8 @@ impl<'a> Run<'a> {
             path: path.clone(),
             reason,
         };
-        let writer = HistoryWriter::create(&path);
-        let writer = writer.map_err(|error| write_error(error.to_string()))?;
+        let writer = HistoryWriter::create(&path, &attributes);
+        let writer = writer.map_err(|error| write_error(in_words(&error)))?;
         let recorder = Recorder::start(Box::new(writer)).map_err(|error| RunError::Bench {
             what: "a thread for the history",
             error,
@@ -341,13 +340,12 @@ impl<'a> Run<'a> {
             path: path.clone(),
             reason,
         };
-        // In text, a value of a single key looks like a list: only the workload tells.
-        let keyed = outcome.attributes["workload"] == "register";
-        outcome.history = store::read(path, keyed).map_err(read_error)?;
+        let history = TestFile::open(path).and_then(|file| file.history());
+        outcome.history = history.map_err(|error| read_error(in_words(&error)))?;
         let began = Instant::now();
         let checkers = self.test.checkers.iter();
         let verdicts: Vec<Verdict> = checkers
-            .map(|checker| checker.check(&outcome.history))
+            .map(|checker| check_safe(checker.as_ref(), &outcome.history))
             .collect();
         outcome.verdicts = verdicts;
         outcome.checked_in = began.elapsed();
@@ -369,7 +367,10 @@ impl<'a> Run<'a> {
             reason,
         };
         let text = format!("{results:#}\n");
-        fs::write(&path, text).map_err(|error| results_error(&path, error.to_string()))
+        fs::write(&path, text).map_err(|error| results_error(&path, error.to_string()))?;
+        let path = self.test.folder.history();
+        let kept = TestFile::append_results(&path, results);
+        kept.map_err(|error| results_error(&path, in_words(&error)))
     }
 }
 

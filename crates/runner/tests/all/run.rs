@@ -5,7 +5,7 @@ use seatrial_checker::{Checker, Validity, Verdict};
 use seatrial_generator::{
     Generator, Template, any, fault_operation, function, mix, operation, sequence, sleep,
 };
-use seatrial_history::{History, Op, OpType, Process, Value, import};
+use seatrial_history::{History, Op, OpType, Process, TestFile, Value};
 use seatrial_machine::{Fault, Link, NodeId, Rng};
 use seatrial_runner::{
     BoxFuture, Client, ClientError, Clients, Effect, Ended, FolderError, NoNodes, NodeError,
@@ -398,7 +398,7 @@ fn a_node_that_does_not_start_ends_the_test_before_it_begins() {
         "{error}"
     );
     assert!(error.to_string().contains("my configuration"), "{error}");
-    assert!(!folder.join("history.edn").exists());
+    assert!(!folder.join("history.sea").exists());
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -488,11 +488,8 @@ fn a_fault_that_never_bites_is_warned_of() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// The history in a run folder, read anew. A bench that was killed may have left half a line.
+/// The history in a run folder, read anew.
 pub(crate) fn read(folder: &Path) -> History {
-    let mut bytes = fs::read(folder.join("history.edn")).unwrap();
-    let end = bytes.iter().rposition(|&byte| byte == b'\n').unwrap();
-    bytes.truncate(end);
-    let options = import::Options::default();
-    import::read("history.edn", &bytes, import::Format::Edn, options).unwrap()
+    let file = TestFile::open(&folder.join("history.sea")).unwrap();
+    file.history().unwrap()
 }
