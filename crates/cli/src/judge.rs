@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use seatrial_checker::{Checker, Validity, Verdict, compose};
-use seatrial_history::History;
+use seatrial_history::{History, HistoryWriter, TestFile};
 use seatrial_report::{Report, html, results_json, text};
 use seatrial_runner::RunFolder;
 use serde_json::Value as Json;
@@ -72,13 +72,17 @@ impl Keep<'_> {
             Some(path) => RunFolder::open(path)?,
             None => RunFolder::fresh(Path::new("runs"), self.suite, self.seed)?,
         };
-        let lines: Vec<String> = history.iter().map(ToString::to_string).collect();
-        write(&folder.history(), &(lines.join("\n") + "\n"))?;
+        let mut writer = HistoryWriter::create(&folder.history(), attributes)?;
+        for op in history {
+            writer.push(op)?;
+        }
+        writer.seal()?;
         let files = ["report.html", "history.sea", "results.json"];
         let report = Report::new(attributes, history, &judged.verdicts)
             .in_folder(folder.path().display().to_string(), files)
             .checked_in(judged.checked_in);
         let results = results_json(&report);
+        TestFile::append_results(&folder.history(), &results)?;
         write(
             &folder.path().join("results.json"),
             &format!("{results:#}\n"),

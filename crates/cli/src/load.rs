@@ -1,8 +1,8 @@
 //! A history from whatever file a person names.
 
 use anyhow::{Context as _, Result, bail};
-use seatrial_history::History;
 use seatrial_history::import::{self, Format, Options};
+use seatrial_history::{History, Tail, TestFile};
 use serde_json::{Value as Json, json};
 use std::io::Read;
 use std::path::Path;
@@ -20,6 +20,9 @@ pub(crate) struct Loaded {
 /// The formats that `--format` takes.
 const FORMATS: &str = "auto, sea, edn, jepsen, porcupine";
 
+/// The first bytes of a test file.
+const MAGIC: &[u8; 8] = b"SEATRIAL";
+
 /// Largest foreign file; it is read as a whole.
 const LENGTH_MAX: u64 = 4 << 30;
 
@@ -33,6 +36,9 @@ pub(crate) fn load(path: &Path, format: &str, keyed: bool) -> Result<Loaded> {
                 .with_context(|| format!("there is no format {other:?}; there are {FORMATS}"))?,
         ),
     };
+    if format == "sea" || (format == "auto" && is_test_file(path)) {
+        return test_file(path);
+    }
     let bytes = read(path).with_context(|| name.clone())?;
     let Some(format) = wanted.or_else(|| import::detect(&name, &bytes)) else {
         bail!("{name}: not a history in a format that is known; --format takes {FORMATS}");
@@ -42,6 +48,35 @@ pub(crate) fn load(path: &Path, format: &str, keyed: bool) -> Result<Loaded> {
         history,
         attributes: json!({"name": name, "format": format.name()}),
         warnings: Vec::new(),
+    })
+}
+
+/// Does the file begin like a test file? Whatever cannot be read is told by who reads all of it.
+fn is_test_file(path: &Path) -> bool {
+    let mut first = [0; MAGIC.len()];
+    let file = std::fs::File::open(path);
+    file.and_then(|mut file| file.read_exact(&mut first))
+        .is_ok()
+        && first == *MAGIC
+}
+
+/// The history of a test file, also of one that is still written or whose writer was killed.
+fn test_file(path: &Path) -> Result<Loaded> {
+    let file = TestFile::open(path)?;
+    let mut warnings = Vec::new();
+    if !file.is_complete() {
+        let how = match file.tail() {
+            Some(Tail::Torn(torn)) => format!(" (it ends in a {torn})"),
+            _ => String::new(),
+        };
+        warnings.push(format!(
+            "this test has not come to its end: it is still running, or was killed{how}"
+        ));
+    }
+    Ok(Loaded {
+        history: file.history()?,
+        attributes: file.attributes()?,
+        warnings,
     })
 }
 

@@ -3,14 +3,19 @@
 use crate::args::BenchArguments;
 use crate::exit::Exit;
 use crate::suite::kv::simulated::Simulation;
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use seatrial_history::TestFile;
 use seatrial_machine::FaultKind;
+use seatrial_runner::{RunFolder, bench_interpreter};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<Exit> {
     match arguments.topic.as_str() {
         "sim" => simulation(arguments),
+        "interpreter" => interpreter(arguments),
+        "open" => open(arguments),
         other => bail!("there is no topic {other:?}; the topics are: interpreter, sim, open"),
     }
 }
@@ -57,13 +62,99 @@ fn simulation(arguments: &BenchArguments) -> Result<Exit> {
                 rates.push(rate);
             }
         }
-        rates.sort_by(f64::total_cmp);
-        println!(
-            "sim {name}: min {:.0}  median {:.0}  max {:.0} turns/s",
-            rates[0],
-            rates[rates.len() / 2],
-            rates[rates.len() - 1]
-        );
+        summarize(&format!("sim {name}"), rates, "turns/s");
     }
     Ok(Exit::Valid)
+}
+
+/// Minimum, median and maximum of the counted runs.
+fn summarize(what: &str, mut rates: Vec<f64>, unit: &str) {
+    rates.sort_by(f64::total_cmp);
+    if let (Some(min), Some(max)) = (rates.first(), rates.last()) {
+        let median = rates[rates.len() / 2];
+        println!("{what}: min {min:.0}  median {median:.0}  max {max:.0} {unit}");
+    }
+}
+
+/// History operations per second of the whole interpreter against a client that answers at once, history on disk.
+fn interpreter(arguments: &BenchArguments) -> Result<Exit> {
+    let invocations = arguments.ops.unwrap_or(1_000_000) / 2;
+    let scratch = Scratch::new(arguments.out.as_deref())?;
+    let mut rates = Vec::new();
+    for number in 0..=arguments.runs {
+        let folder = RunFolder::open(scratch.path.join(format!("run-{number}")))?;
+        let figures = bench_interpreter(folder, arguments.concurrency, invocations)?;
+        let rate = figures.operations_per_second();
+        let warm_up = if number == 0 { "  warm-up" } else { "" };
+        println!(
+            "interpreter, {} workers: {} operations in {:.3} s, {:.1} bytes each, {rate:.0}/s{warm_up}",
+            arguments.concurrency,
+            figures.operations,
+            figures.elapsed.as_secs_f64(),
+            figures.file_length as f64 / figures.operations as f64,
+        );
+        if number > 0 {
+            rates.push(rate);
+        }
+    }
+    summarize("interpreter", rates, "operations/s");
+    Ok(Exit::Valid)
+}
+
+/// Milliseconds to open a test file and read its attributes, and to read one operation besides; the page cache is
+/// warm, the program's memory is not.
+fn open(arguments: &BenchArguments) -> Result<Exit> {
+    let invocations = arguments.ops.unwrap_or(1_000_000) / 2;
+    let scratch = Scratch::new(arguments.out.as_deref())?;
+    let folder = RunFolder::open(scratch.path.join("open"))?;
+    let path = folder.history();
+    bench_interpreter(folder, arguments.concurrency, invocations)?;
+    let (mut opened, mut read) = (Vec::new(), Vec::new());
+    for number in 0..arguments.runs.max(1) {
+        let began = Instant::now();
+        let file = TestFile::open(&path)?;
+        file.attributes()?;
+        opened.push(began.elapsed().as_secs_f64() * 1e6);
+        let index = file.len() / u64::from(arguments.runs.max(1)) * u64::from(number);
+        file.operation(index)?.context("an operation is missing")?;
+        read.push(began.elapsed().as_secs_f64() * 1e6);
+        println!(
+            "open: {} operations, {} bytes, attributes after {:.0} µs, one operation after {:.0} µs",
+            file.len(),
+            file.file_length(),
+            opened[number as usize],
+            read[number as usize]
+        );
+    }
+    summarize("open and read the attributes", opened, "µs");
+    summarize("open and read one operation", read, "µs");
+    Ok(Exit::Valid)
+}
+
+/// A folder for what a bench writes; a temporary one is removed in the end.
+struct Scratch {
+    path: PathBuf,
+    temporary: bool,
+}
+
+impl Scratch {
+    fn new(wanted: Option<&Path>) -> Result<Scratch> {
+        let path = wanted.map_or_else(
+            || std::env::temp_dir().join(format!("seatrial-bench-{}", std::process::id())),
+            Path::to_owned,
+        );
+        std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+        Ok(Scratch {
+            path,
+            temporary: wanted.is_none(),
+        })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.temporary {
+            let _ = std::fs::remove_dir_all(&self.path); // what is left there harms nobody
+        }
+    }
 }

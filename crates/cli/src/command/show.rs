@@ -3,10 +3,9 @@
 use crate::args::ShowArguments;
 use crate::exit::Exit;
 use crate::load::load;
-use anyhow::{Result, bail};
-use seatrial_history::Op;
+use anyhow::{Context as _, Result};
+use seatrial_history::{Op, TestFile};
 use seatrial_report::Columns;
-use serde_json::Value as Json;
 use std::io::{self, BufWriter, ErrorKind, Write};
 
 /// Carries the verb out.
@@ -45,16 +44,15 @@ pub(crate) fn run(arguments: &ShowArguments) -> Result<Exit> {
     }
 }
 
-/// Attributes or results.
+/// Attributes or results of a test file, without reading its operations.
 fn show_document(arguments: &ShowArguments) -> Result<Exit> {
-    let loaded = load(&arguments.file, &arguments.format, false)?;
-    if arguments.results {
-        bail!("{}: holds no results", arguments.file.display());
-    }
-    print(&loaded.attributes);
-    Ok(Exit::Valid)
-}
-
-fn print(document: &Json) {
+    let file = TestFile::open(&arguments.file)?;
+    let document = if arguments.results {
+        let results = file.results()?;
+        results.with_context(|| format!("{}: holds no results", arguments.file.display()))?
+    } else {
+        file.attributes()?
+    };
     println!("{document:#}");
+    Ok(Exit::Valid)
 }
