@@ -5,6 +5,7 @@ mod compose;
 pub mod linear;
 mod registry;
 mod stats;
+pub mod txn;
 mod verdict;
 
 pub use compose::{Judgement, check_safe, compose};

@@ -1,6 +1,7 @@
 //! Checkers by name.
 
 use crate::linear::{Linearizable, Model};
+use crate::txn::{Level, ListAppend};
 use crate::{Checker, Stats};
 
 /// A name that no checker or model has.
@@ -25,7 +26,14 @@ pub enum UnknownName {
 }
 
 /// The names of all checkers.
-pub const NAMES: [&str; 5] = ["stats", "register", "cas-register", "mutex", "kv-map"];
+pub const NAMES: [&str; 6] = [
+    "stats",
+    "register",
+    "cas-register",
+    "mutex",
+    "kv-map",
+    "list-append",
+];
 
 /// The checker called `name`, judging by `model` (`None`: the checker's strictest).
 pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, UnknownName> {
@@ -35,6 +43,7 @@ pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, Unkn
     }
     match name {
         "stats" => Ok(Box::new(Stats)),
+        "list-append" => Ok(Box::new(ListAppend::new(level("list-append", model)?))),
         _ => Err(UnknownName::Checker { name: name.into() }),
     }
 }
@@ -50,6 +59,18 @@ pub fn for_workload(
         other => other,
     };
     Ok(vec![Box::new(Stats), by_name(checker, model)?])
+}
+
+/// The isolation level of this name; strict serializability when none is named.
+fn level(checker: &'static str, model: Option<&str>) -> Result<Level, UnknownName> {
+    let Some(name) = model else {
+        return Ok(Level::default());
+    };
+    Level::by_name(name).ok_or_else(|| UnknownName::Model {
+        checker,
+        model: name.into(),
+        models: Level::all().map(Level::name).collect(),
+    })
 }
 
 /// Refuses every model but the one that the checker has.

@@ -1,4 +1,8 @@
 //! Tests of the checkers through their public face.
 
+#![allow(clippy::unwrap_used, reason = "a failed test says where")]
+
 #[path = "all/corpus.rs"]
 mod corpus;
+#[path = "all/transactions.rs"]
+mod transactions;

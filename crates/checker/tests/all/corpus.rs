@@ -33,7 +33,6 @@ fn folder() -> Option<PathBuf> {
 fn skip_reason(format: &str, checker: &str) -> Option<&'static str> {
     match (format, checker) {
         ("awdit-text", _) => Some("AWDIT text needs the weak isolation checkers"),
-        (_, "list-append") => Some("list-append is not checked yet"),
         _ => None,
     }
 }

@@ -1,0 +1,108 @@
+//! Anomalies as they are found, and the verdict that they make.
+
+use super::anomaly;
+use super::level::{Level, boundary};
+use super::search::Found;
+use super::transactions::Transactions;
+use crate::{Anomaly, Finding, Validity, Verdict};
+use seatrial_history::OpType;
+use std::collections::BTreeMap;
+
+/// Findings of one anomaly that are kept; all are counted.
+pub(super) const FINDINGS_MAX: usize = 8;
+
+/// Counts of anomalies, and the first findings of each.
+#[derive(Default)]
+pub(super) struct Findings {
+    counts: BTreeMap<Anomaly, u64>,
+    kept: BTreeMap<Anomaly, Vec<Finding>>,
+}
+
+impl Findings {
+    /// Counts one more; `make` is called when it is among the first.
+    pub(super) fn add(&mut self, anomaly: Anomaly, make: impl FnOnce() -> Finding) {
+        *self.counts.entry(anomaly).or_default() += 1;
+        let kept = self.kept.entry(anomaly).or_default();
+        if kept.len() < FINDINGS_MAX {
+            kept.push(make());
+        }
+    }
+
+    /// Adds an anomaly without steps.
+    pub(super) fn tell(&mut self, anomaly: Anomaly, tell: impl FnOnce() -> (Vec<u64>, String)) {
+        self.add(anomaly, || {
+            let (mut operations, summary) = tell();
+            let mut seen = std::collections::BTreeSet::new();
+            operations.retain(|&operation| seen.insert(operation));
+            Finding {
+                anomaly,
+                summary,
+                operations,
+                steps: Vec::new(),
+            }
+        });
+    }
+}
+
+/// What goes into a verdict besides the findings.
+pub(super) struct Summary<'a> {
+    pub(super) checker: &'static str,
+    pub(super) level: Level,
+    pub(super) transactions: &'a Transactions<'a>,
+    pub(super) edges: usize,
+    pub(super) found: &'a Found,
+    /// What the history does not tell, for people.
+    pub(super) undecided: Vec<String>,
+}
+
+/// The verdict: invalid when an anomaly was found that the level forbids.
+pub(super) fn verdict(findings: Findings, summary: &Summary<'_>) -> Verdict {
+    let forbidden = summary.level.forbidden();
+    let Findings { counts, mut kept } = findings;
+    let mut verdict = Verdict::valid(summary.checker);
+    verdict.model = Some(summary.level.name().to_owned());
+    let boundary = boundary(counts.keys().copied());
+    verdict.not = boundary.not;
+    verdict.also_not = boundary.also_not;
+    let mut tolerated = BTreeMap::new();
+    for (anomaly, count) in counts {
+        if forbidden.contains(anomaly) {
+            verdict.anomalies.insert(anomaly, count);
+        } else {
+            tolerated.insert(anomaly, count);
+        }
+    }
+    for anomaly in anomaly::all().filter(|anomaly| forbidden.contains(anomaly)) {
+        verdict
+            .findings
+            .extend(kept.remove(anomaly).unwrap_or_default());
+    }
+    let transactions = summary.transactions;
+    verdict.details = serde_json::json!({
+        "transactions": transactions.len(),
+        "ok": transactions.count(OpType::Ok),
+        "fail": transactions.count(OpType::Fail),
+        "info": transactions.count(OpType::Info),
+        "keys": transactions.keys.len(),
+        "edges": summary.edges,
+        "components": summary.found.components,
+        "largest_component": summary.found.largest,
+        "search_complete": summary.found.complete,
+        "findings_max": FINDINGS_MAX,
+        "tolerated": tolerated,
+        "undecided": summary.undecided,
+    });
+    // What was not looked for cannot be said to hold.
+    if summary.level == Level::StrictSerializable && summary.found.complete {
+        verdict.details["holds"] = boundary.holds.into();
+    }
+    if !verdict.anomalies.is_empty() {
+        verdict.valid = Validity::Invalid;
+    } else if !summary.found.complete {
+        let size = summary.found.largest;
+        return verdict.unknown(format!(
+            "the search for cycles among {size} transactions was stopped before one was found"
+        ));
+    }
+    verdict
+}

@@ -1,0 +1,437 @@
+//! Isolation levels, what each forbids, and which implies which.
+
+use super::anomaly::{
+    self, DUPLICATE_ELEMENTS, FUTURE_READ, G1A, G1B, GARBAGE_READ, INTERNAL, LOST_UPDATE,
+};
+use crate::Anomaly;
+use std::collections::BTreeSet;
+
+/// A promise about transactions: Adya's levels and their session and real-time variants, Cerone's axiomatic levels as
+/// far as they can be told by anomalies. The lattice is Elle's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// PL-1.
+    ReadUncommitted,
+    /// PL-2. (Not the axiomatic read committed of Biswas and Enea, which also forbids non-monotonic reads.)
+    ReadCommitted,
+    /// PL-CS.
+    CursorStability,
+    /// PL-2L.
+    MonotonicView,
+    /// PL-MSR.
+    MonotonicSnapshotRead,
+    /// PL-2+.
+    ConsistentView,
+    /// PL-FCV.
+    ForwardConsistentView,
+    /// Bailis' MAV.
+    MonotonicAtomicView,
+    /// Bailis' and Cerone's RA.
+    ReadAtomic,
+    /// RA without lost updates (ROLA).
+    UpdateAtomic,
+    /// Cerone's causal consistency of transactions.
+    CausalCerone,
+    /// Cerone's prefix consistency.
+    Prefix,
+    /// PSI.
+    ParallelSnapshotIsolation,
+    /// PL-SI, generalised: snapshots may be old.
+    SnapshotIsolation,
+    /// PL-2.99.
+    RepeatableRead,
+    /// PL-3U.
+    UpdateSerializable,
+    /// PL-3.
+    Serializable,
+    /// PL-1 that respects the order of each process.
+    StrongSessionReadUncommitted,
+    /// PL-2 that respects the order of each process.
+    StrongSessionReadCommitted,
+    /// SI that respects the order of each process.
+    StrongSessionSnapshotIsolation,
+    /// PL-3 that respects the order of each process.
+    StrongSessionSerializable,
+    /// PL-1 that respects real time.
+    StrongReadUncommitted,
+    /// PL-2 that respects real time.
+    StrongReadCommitted,
+    /// SI that respects real time.
+    StrongSnapshotIsolation,
+    /// PL-SS: serializable in an order that respects real time.
+    #[default]
+    StrictSerializable,
+}
+
+use Level as L;
+
+/// Every level with its name, other names, the levels that it directly implies, and the anomalies that it forbids
+/// beyond those that they forbid.
+type Row = (
+    Level,
+    &'static str,
+    &'static [&'static str],
+    &'static [Level],
+    &'static [Anomaly],
+);
+
+const ROWS: [Row; 25] = [
+    (
+        L::ReadUncommitted,
+        "read-uncommitted",
+        &["PL-1"],
+        &[],
+        &["G0", DUPLICATE_ELEMENTS, GARBAGE_READ],
+    ),
+    (
+        L::ReadCommitted,
+        "read-committed",
+        &["PL-2"],
+        &[L::ReadUncommitted],
+        &[G1A, G1B, "G1c"],
+    ),
+    (
+        L::CursorStability,
+        "cursor-stability",
+        &["PL-CS"],
+        &[L::ReadCommitted],
+        &[LOST_UPDATE],
+    ),
+    (
+        L::MonotonicView,
+        "monotonic-view",
+        &["PL-2L"],
+        &[L::ReadCommitted],
+        &[],
+    ),
+    (
+        L::MonotonicSnapshotRead,
+        "monotonic-snapshot-read",
+        &["PL-MSR"],
+        &[L::ReadCommitted],
+        &[],
+    ),
+    (
+        L::ConsistentView,
+        "consistent-view",
+        &["PL-2+"],
+        &[L::CursorStability, L::MonotonicView],
+        &["G-single"],
+    ),
+    (
+        L::ForwardConsistentView,
+        "forward-consistent-view",
+        &["PL-FCV"],
+        &[L::ConsistentView],
+        &[],
+    ),
+    (
+        L::MonotonicAtomicView,
+        "monotonic-atomic-view",
+        &[],
+        &[L::ReadCommitted],
+        &[],
+    ),
+    (
+        L::ReadAtomic,
+        "read-atomic",
+        &[],
+        &[L::MonotonicAtomicView],
+        &[INTERNAL, FUTURE_READ],
+    ),
+    (
+        L::UpdateAtomic,
+        "update-atomic",
+        &["ROLA"],
+        &[L::ReadAtomic],
+        &[LOST_UPDATE],
+    ),
+    (L::CausalCerone, "causal-cerone", &[], &[L::ReadAtomic], &[]),
+    (L::Prefix, "prefix", &[], &[L::CausalCerone], &[]),
+    (
+        L::ParallelSnapshotIsolation,
+        "parallel-snapshot-isolation",
+        &["PSI"],
+        &[L::CausalCerone, L::UpdateAtomic],
+        &[],
+    ),
+    (
+        L::SnapshotIsolation,
+        "snapshot-isolation",
+        &["PL-SI", "SI"],
+        &[
+            L::ForwardConsistentView,
+            L::MonotonicSnapshotRead,
+            L::ParallelSnapshotIsolation,
+            L::Prefix,
+        ],
+        &["G-nonadjacent"],
+    ),
+    (
+        L::RepeatableRead,
+        "repeatable-read",
+        &["PL-2.99"],
+        &[L::CursorStability, L::MonotonicAtomicView],
+        &["G2-item"],
+    ),
+    (
+        L::UpdateSerializable,
+        "update-serializable",
+        &["PL-3U"],
+        &[L::ForwardConsistentView],
+        &[],
+    ),
+    (
+        L::Serializable,
+        "serializable",
+        &["PL-3", "conflict-serializable"],
+        &[
+            L::RepeatableRead,
+            L::SnapshotIsolation,
+            L::UpdateSerializable,
+        ],
+        &[],
+    ),
+    (
+        L::StrongSessionReadUncommitted,
+        "strong-session-read-uncommitted",
+        &["strong-session-PL-1"],
+        &[L::ReadUncommitted],
+        &["G0-process"],
+    ),
+    (
+        L::StrongSessionReadCommitted,
+        "strong-session-read-committed",
+        &["strong-session-PL-2"],
+        &[L::ReadCommitted, L::StrongSessionReadUncommitted],
+        &["G1c-process"],
+    ),
+    (
+        L::StrongSessionSnapshotIsolation,
+        "strong-session-snapshot-isolation",
+        &["strong-session-SI"],
+        &[L::SnapshotIsolation, L::StrongSessionReadCommitted],
+        &["G-nonadjacent-process"],
+    ),
+    (
+        L::StrongSessionSerializable,
+        "strong-session-serializable",
+        &["strong-session-PL-3"],
+        &[L::Serializable, L::StrongSessionSnapshotIsolation],
+        &["G2-item-process"],
+    ),
+    (
+        L::StrongReadUncommitted,
+        "strong-read-uncommitted",
+        &["strong-PL-1"],
+        &[L::StrongSessionReadUncommitted],
+        &["G0-realtime"],
+    ),
+    (
+        L::StrongReadCommitted,
+        "strong-read-committed",
+        &["strong-PL-2"],
+        &[L::StrongSessionReadCommitted, L::StrongReadUncommitted],
+        &["G1c-realtime"],
+    ),
+    (
+        L::StrongSnapshotIsolation,
+        "strong-snapshot-isolation",
+        &["strong-SI"],
+        &[L::StrongSessionSnapshotIsolation, L::StrongReadCommitted],
+        &["G-nonadjacent-realtime"],
+    ),
+    (
+        L::StrictSerializable,
+        "strict-serializable",
+        &["strong-serializable", "PL-SS"],
+        &[L::StrongSessionSerializable, L::StrongSnapshotIsolation],
+        &["G2-item-realtime"],
+    ),
+];
+
+impl Level {
+    /// All levels, roughly from weak to strong.
+    pub fn all() -> impl Iterator<Item = Level> {
+        ROWS.iter().map(|row| row.0)
+    }
+
+    fn row(self) -> &'static Row {
+        &ROWS[ROWS
+            .iter()
+            .position(|row| row.0 == self)
+            .unwrap_or_default()]
+    }
+
+    /// The name of this level.
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// The level of this name, or of another name that it has (`PL-2.99`, `SI`, `strong-serializable`, …).
+    pub fn by_name(name: &str) -> Option<Level> {
+        let named = |row: &&Row| row.1 == name || row.2.contains(&name);
+        ROWS.iter().find(named).map(|row| row.0)
+    }
+
+    /// This level and all that it implies.
+    fn implied(self) -> BTreeSet<Level> {
+        let mut levels = BTreeSet::new();
+        let mut waiting = vec![self];
+        while let Some(level) = waiting.pop() {
+            if levels.insert(level) {
+                waiting.extend(level.row().3);
+            }
+        }
+        levels
+    }
+
+    /// Does this level promise all that `other` promises?
+    pub fn implies(self, other: Level) -> bool {
+        self.implied().contains(&other)
+    }
+
+    /// Do the anomalies that it forbids, and that are looked for, make up the whole of this level?
+    fn is_told(self) -> bool {
+        !matches!(
+            self,
+            Level::MonotonicView
+                | Level::MonotonicSnapshotRead
+                | Level::ForwardConsistentView
+                | Level::MonotonicAtomicView
+                | Level::ReadAtomic
+                | Level::UpdateAtomic
+                | Level::CausalCerone
+                | Level::Prefix
+                | Level::ParallelSnapshotIsolation
+                | Level::UpdateSerializable
+        )
+    }
+
+    /// The anomalies that this level forbids, directly or because they imply one that it forbids.
+    pub fn forbidden(self) -> BTreeSet<Anomaly> {
+        let levels = self.implied();
+        let direct: BTreeSet<_> = levels.iter().flat_map(|level| level.row().4).collect();
+        anomaly::all()
+            .filter(|anomaly| consequences(anomaly).iter().any(|one| direct.contains(one)))
+            .collect()
+    }
+}
+
+/// An anomaly and all that it implies.
+fn consequences(anomaly: Anomaly) -> BTreeSet<Anomaly> {
+    let mut anomalies = BTreeSet::new();
+    let mut waiting = vec![anomaly];
+    while let Some(anomaly) = waiting.pop() {
+        if anomalies.insert(anomaly) {
+            waiting.extend(anomaly::implied(anomaly));
+        }
+    }
+    anomalies
+}
+
+/// What a set of anomalies says about the levels.
+pub(super) struct Boundary {
+    /// The weakest levels that are ruled out.
+    pub(super) not: Vec<&'static str>,
+    /// All stronger ones.
+    pub(super) also_not: Vec<&'static str>,
+    /// The strongest levels that nothing contradicts, of those that anomalies can tell apart.
+    pub(super) holds: Vec<&'static str>,
+}
+
+/// Which levels the presence of these anomalies rules out.
+pub(super) fn boundary(anomalies: impl IntoIterator<Item = Anomaly>) -> Boundary {
+    let present: BTreeSet<_> = anomalies.into_iter().flat_map(consequences).collect();
+    let direct = |level: &Level| level.row().4.iter().any(|one| present.contains(one));
+    let out: Vec<_> = Level::all()
+        .filter(|level| level.implied().iter().any(direct))
+        .collect();
+    let weakest = |level: Level| {
+        !out.iter()
+            .any(|&other| other != level && level.implies(other))
+    };
+    let stands = |level: Level| level.is_told() && !out.contains(&level);
+    let strongest = |level: Level| {
+        Level::all().all(|other| other == level || !stands(other) || !other.implies(level))
+    };
+    let names = |levels: Vec<Level>| levels.into_iter().map(Level::name).collect();
+    let (not, also_not) = out.iter().partition(|&&level| weakest(level));
+    let holds = Level::all().filter(|&level| stands(level) && strongest(level));
+    Boundary {
+        not: names(not),
+        also_not: names(also_not),
+        holds: names(holds.collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_to_levels() {
+        let levels: BTreeSet<_> = Level::all().collect();
+        assert_eq!(levels.len(), ROWS.len());
+        for level in Level::all() {
+            assert_eq!(Level::by_name(level.name()), Some(level));
+            assert!(Level::StrictSerializable.implies(level), "{level:?}");
+            assert!(level.implies(Level::ReadUncommitted), "{level:?}");
+        }
+        assert_eq!(Level::by_name("PL-2.99"), Some(Level::RepeatableRead));
+        assert_eq!(Level::by_name("read committed"), None);
+        assert_eq!(Level::default(), Level::StrictSerializable);
+    }
+
+    #[test]
+    fn strict_serializability_forbids_everything() {
+        let forbidden = Level::StrictSerializable.forbidden();
+        assert!(anomaly::all().all(|anomaly| forbidden.contains(anomaly)));
+        let committed = Level::ReadCommitted.forbidden();
+        let expected = [
+            "G0",
+            "G1a",
+            "G1b",
+            "G1c",
+            "dirty-update",
+            "duplicate-elements",
+            "future-read",
+            "garbage-read",
+            "incompatible-order",
+        ];
+        assert_eq!(committed.into_iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn boundaries_are_elles() {
+        let not = |anomaly| boundary([anomaly]).not;
+        assert_eq!(not("G0"), ["read-uncommitted"]);
+        assert_eq!(not("G1a"), ["read-committed"]);
+        assert_eq!(not("internal"), ["read-atomic"]);
+        assert_eq!(not("G-single"), ["consistent-view", "repeatable-read"]);
+        assert_eq!(
+            not("G-nonadjacent"),
+            ["snapshot-isolation", "repeatable-read"]
+        );
+        assert_eq!(not("G2-item"), ["repeatable-read"]);
+        assert_eq!(not("lost-update"), ["cursor-stability", "update-atomic"]);
+        assert_eq!(
+            not("G-single-process"),
+            ["strong-session-snapshot-isolation"]
+        );
+        assert_eq!(not("G-single-realtime"), ["strong-snapshot-isolation"]);
+        assert_eq!(not("G2-item-realtime"), ["strict-serializable"]);
+        let write_skew = boundary(["G2-item"]);
+        assert_eq!(
+            write_skew.also_not,
+            [
+                "serializable",
+                "strong-session-serializable",
+                "strict-serializable"
+            ]
+        );
+        assert_eq!(write_skew.holds, ["strong-snapshot-isolation"]);
+        assert_eq!(boundary([]).holds, ["strict-serializable"]);
+        assert!(boundary(["G0"]).holds.is_empty());
+    }
+}

@@ -1,0 +1,476 @@
+//! List-append against a brute-force twin, on histories of a simulated store with random isolation bugs.
+
+use seatrial_checker::txn::{Level, ListAppend};
+use seatrial_checker::{Checker, Validity};
+use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Process, Value};
+use seatrial_machine::Rng;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How the simulated store isolates transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Store {
+    /// A transaction takes place at one instant.
+    Serial,
+    /// Reads from the state at its begin; the first of two that append to one key wins.
+    Snapshot,
+    /// The same without the rule that the first wins: both appends arrive.
+    LostUpdates,
+    /// Reads from an older state now and then.
+    StaleSnapshot,
+    /// Reads what is committed at the moment; appends lock their key.
+    ReadCommitted,
+    /// Appends lock their key and are visible at once; an abort leaves them.
+    ReadUncommitted,
+    /// A commit writes back the whole list as the transaction knows it.
+    WholeLists,
+    /// An append gets lost now and then.
+    Forgetful,
+}
+
+const STORES: [Store; 8] = [
+    Store::Serial,
+    Store::Snapshot,
+    Store::LostUpdates,
+    Store::StaleSnapshot,
+    Store::ReadCommitted,
+    Store::ReadUncommitted,
+    Store::WholeLists,
+    Store::Forgetful,
+];
+
+type State = BTreeMap<i64, Vec<i64>>;
+
+/// A transaction that runs.
+struct Running {
+    op: Op,
+    mops: Vec<Mop>,
+    done: usize,
+    /// The state at its begin, by version.
+    snapshot: usize,
+    appended: Vec<(i64, i64)>,
+    failed: bool,
+}
+
+/// The store with its clients.
+struct Simulation<'a> {
+    store: Store,
+    rng: &'a mut Rng,
+    /// All committed states; the last is the present one.
+    states: Vec<State>,
+    ops: Vec<Op>,
+    running: Vec<Running>,
+    next_element: BTreeMap<i64, i64>,
+}
+
+impl Simulation<'_> {
+    fn now(&self) -> &State {
+        self.states.last().unwrap()
+    }
+
+    fn begin(&mut self, process: u64, mops_max: u64) {
+        let mut mops = Vec::new();
+        for _ in 0..=self.rng.below(mops_max) {
+            let key = self.rng.below(2).cast_signed();
+            mops.push(if self.rng.chance(0.5) {
+                let element = self.next_element.entry(key).or_default();
+                *element += 1;
+                let (key, element) = (Key::Int(key), *element);
+                Mop::Append { key, element }
+            } else {
+                let (key, observed) = (Key::Int(key), Observed::Nil);
+                Mop::Read { key, observed }
+            });
+        }
+        let value = Value::Txn(mops.clone().into());
+        let op = Op::invoke(Process::Client(process), "txn", value);
+        self.ops.push(op.clone());
+        let latest = self.states.len() - 1;
+        let stale = self.store == Store::StaleSnapshot && self.rng.chance(0.4);
+        let snapshot = if stale {
+            self.rng.index(latest + 1)
+        } else {
+            latest
+        };
+        self.running.push(Running {
+            op,
+            mops,
+            done: 0,
+            snapshot,
+            appended: Vec::new(),
+            failed: false,
+        });
+    }
+
+    /// Runs the next micro-operation of a transaction, or ends it.
+    fn step(&mut self, number: usize) {
+        if self.store == Store::Serial && self.running[number].done == 0 {
+            self.running[number].snapshot = self.states.len() - 1;
+            while self.running[number].done < self.running[number].mops.len() {
+                self.micro_operation(number);
+            }
+            self.commit(number);
+        } else if self.running[number].done < self.running[number].mops.len() {
+            self.micro_operation(number);
+            if self.store != Store::Serial
+                && self.running[number].done == self.running[number].mops.len()
+            {
+                self.commit(number);
+            }
+        } else {
+            self.end(number);
+        }
+    }
+
+    fn micro_operation(&mut self, number: usize) {
+        let (store, states) = (self.store, self.states.len());
+        let now = self.now().clone();
+        let locked = |key: i64| {
+            let others = self.running.iter().enumerate();
+            let mut others = others.filter(|&(other, one)| other != number && !one.failed);
+            others.any(|(_, one)| {
+                one.done < one.mops.len() && one.appended.iter().any(|&(other, _)| other == key)
+            })
+        };
+        let at = self.running[number].done;
+        let mop = self.running[number].mops[at].clone();
+        let Key::Int(key) = *mop.key() else {
+            return;
+        };
+        let locks = matches!(store, Store::ReadCommitted | Store::ReadUncommitted);
+        let is_locked = locks && locked(key);
+        let running = &mut self.running[number];
+        running.done += 1;
+        match &mut running.mops[at] {
+            Mop::Append { element, .. } => {
+                running.failed |= is_locked;
+                running.appended.push((key, *element));
+                if store == Store::ReadUncommitted && !is_locked {
+                    let mut next = now;
+                    next.entry(key).or_default().push(*element);
+                    self.states.push(next);
+                }
+            }
+            Mop::Read { observed, .. } => {
+                let state = match store {
+                    Store::ReadCommitted | Store::ReadUncommitted => &self.states[states - 1],
+                    _ => &self.states[running.snapshot],
+                };
+                let mut list = state.get(&key).cloned().unwrap_or_default();
+                if store != Store::ReadUncommitted {
+                    let own = running.appended.iter().filter(|&&(other, _)| other == key);
+                    list.extend(own.map(|&(_, element)| element));
+                }
+                *observed = Observed::List(list.into());
+            }
+            Mop::Write { .. } => {}
+        }
+    }
+
+    fn commit(&mut self, number: usize) {
+        let now = self.now().clone();
+        let running = &mut self.running[number];
+        let then = &self.states[running.snapshot];
+        let keys: BTreeSet<i64> = running.appended.iter().map(|&(key, _)| key).collect();
+        let changed = keys.iter().any(|key| now.get(key) != then.get(key));
+        if matches!(self.store, Store::Snapshot | Store::StaleSnapshot) && changed {
+            running.failed = true;
+        }
+        running.failed |= self.rng.chance(0.05);
+        if running.failed || self.store == Store::ReadUncommitted {
+            return;
+        }
+        let mut next = now.clone();
+        if self.store == Store::WholeLists && self.rng.chance(0.5) {
+            for key in &keys {
+                next.insert(*key, then.get(key).cloned().unwrap_or_default());
+            }
+        }
+        for &(key, element) in &running.appended {
+            if self.store != Store::Forgetful || self.rng.chance(0.8) {
+                next.entry(key).or_default().push(element);
+            }
+        }
+        self.states.push(next);
+    }
+
+    fn end(&mut self, number: usize) {
+        let Running {
+            op, mops, failed, ..
+        } = self.running.swap_remove(number);
+        let told = Value::Txn(mops.into());
+        let completion = if self.rng.chance(0.12) {
+            op.complete(OpType::Info, op.value.clone())
+        } else if failed {
+            op.complete(OpType::Fail, op.value.clone())
+        } else {
+            op.complete(OpType::Ok, told)
+        };
+        if !completion.is_info() || self.rng.chance(0.7) {
+            self.ops.push(completion);
+        }
+    }
+}
+
+/// A history of up to `transactions_max` transactions by up to four clients, as a rule
+/// with one that reads everything at the end.
+fn random_history(store: Store, transactions_max: u64, rng: &mut Rng) -> History {
+    let mut left = 2 + rng.below(transactions_max - 1);
+    let mops_max = 1 + rng.below(4);
+    let mut simulation = Simulation {
+        store,
+        rng,
+        states: vec![State::new()],
+        ops: Vec::new(),
+        running: Vec::new(),
+        next_element: BTreeMap::new(),
+    };
+    let (mut process, mut free) = (4, vec![0, 1, 2, 3]);
+    while left > 0 || !simulation.running.is_empty() {
+        if left > 0 && !free.is_empty() && simulation.rng.chance(0.5) {
+            left -= 1;
+            let client = free.swap_remove(simulation.rng.index(free.len()));
+            simulation.begin(client, mops_max);
+        } else if !simulation.running.is_empty() {
+            let number = simulation.rng.index(simulation.running.len());
+            let before = simulation.ops.len();
+            let client = simulation.running[number].op.process;
+            let running = simulation.running.len();
+            simulation.step(number);
+            if simulation.running.len() < running {
+                let crashed = simulation.ops[before..].first().is_none_or(Op::is_info);
+                match client {
+                    Process::Client(client) if !crashed => free.push(client),
+                    _ => {
+                        free.push(process);
+                        process += 1;
+                    }
+                }
+            }
+        }
+    }
+    if simulation.rng.chance(0.7) {
+        simulation.begin(process, 1);
+        let last = simulation.running.last_mut().unwrap();
+        last.snapshot = simulation.states.len() - 1;
+        last.mops = [0, 1]
+            .map(|key| Mop::Read {
+                key: Key::Int(key),
+                observed: Observed::Nil,
+            })
+            .into();
+        last.op.value = Value::Txn(last.mops.clone().into());
+        let invocation = last.op.clone();
+        *simulation.ops.last_mut().unwrap() = invocation;
+        while !simulation.running.is_empty() {
+            simulation.step(0);
+        }
+    }
+    History::from_unindexed(simulation.ops)
+}
+
+/// A transaction as the twin sees it.
+struct Simple<'a> {
+    mops: &'a [Mop],
+    begin: usize,
+    /// When it certainly had taken place.
+    end: Option<usize>,
+    process: Process,
+}
+
+fn simple(history: &History) -> Vec<Simple<'_>> {
+    let mut all = Vec::new();
+    for (begin, op) in history.iter().enumerate().filter(|(_, op)| op.is_invoke()) {
+        let end = history.pair(begin);
+        let completion = end.map(|end| &history.ops()[end]);
+        if completion.is_some_and(Op::is_fail) {
+            continue;
+        }
+        let ok = completion.filter(|op| op.is_ok());
+        all.push(Simple {
+            mops: ok.unwrap_or(op).value.as_txn().unwrap(),
+            begin,
+            end: ok.and(end),
+            process: op.process,
+        });
+    }
+    all
+}
+
+/// Is there a serial order? Tries all of them; unknown transactions may be left out.
+fn brute_force(all: &[Simple<'_>], level: Level, placed: u32, state: &State) -> bool {
+    let is_left = |number: usize| (placed >> number) & 1 == 0;
+    if (0..all.len()).all(|number| !is_left(number) || all[number].end.is_none()) {
+        return true;
+    }
+    for number in 0..all.len() {
+        let one = &all[number];
+        let must_wait = |other: usize| {
+            let before = all[other].end.is_some_and(|end| end < one.begin);
+            let related = match level {
+                Level::StrictSerializable => true,
+                Level::StrongSessionSerializable => all[other].process == one.process,
+                _ => false,
+            };
+            is_left(other) && before && related
+        };
+        if !is_left(number) || (0..all.len()).any(must_wait) {
+            continue;
+        }
+        let next = apply(one, state);
+        if next.is_some_and(|next| brute_force(all, level, placed | 1 << number, &next)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// The state after a transaction; `None` when its reads are not those of this state.
+fn apply(one: &Simple<'_>, state: &State) -> Option<State> {
+    let mut next = state.clone();
+    for mop in one.mops {
+        let Key::Int(key) = *mop.key() else {
+            return None;
+        };
+        let list = next.entry(key).or_default();
+        match mop {
+            Mop::Append { element, .. } => list.push(*element),
+            Mop::Read { observed, .. } => match observed {
+                _ if one.end.is_none() => {}
+                Observed::List(seen) if seen[..] == list[..] => {}
+                Observed::Nil if list.is_empty() => {}
+                _ => return None,
+            },
+            Mop::Write { .. } => return None,
+        }
+    }
+    Some(next)
+}
+
+/// Was every append that took place read, in orders that agree?
+fn is_fully_observed(all: &[Simple<'_>]) -> bool {
+    let mut longest: BTreeMap<&Key, &[i64]> = BTreeMap::new();
+    let reads = all
+        .iter()
+        .filter(|one| one.end.is_some())
+        .flat_map(|one| one.mops);
+    let reads = reads.filter_map(|mop| match mop {
+        Mop::Read {
+            key,
+            observed: Observed::List(seen),
+        } => Some((key, &seen[..])),
+        _ => None,
+    });
+    for (key, seen) in reads {
+        let known = longest.entry(key).or_insert(seen);
+        if seen.len() > known.len() {
+            *known = seen;
+        }
+    }
+    let is_seen = |mop: &Mop| match mop {
+        Mop::Append { key, element } => longest.get(key).is_some_and(|list| list.contains(element)),
+        _ => true,
+    };
+    all.iter().all(|one| {
+        let appends = one
+            .mops
+            .iter()
+            .filter(|mop| matches!(mop, Mop::Append { .. }));
+        let seen = appends.clone().filter(|mop| is_seen(mop)).count();
+        seen == appends.count() || seen == 0 && one.end.is_none()
+    })
+}
+
+fn printed(history: &History) -> String {
+    history.iter().map(|op| op.to_string() + "\n").collect()
+}
+
+#[test]
+fn agrees_with_all_serial_orders_on_small_histories() {
+    let levels = [
+        Level::StrictSerializable,
+        Level::StrongSessionSerializable,
+        Level::Serializable,
+    ];
+    // Per level: serializable, not, not and fully observed.
+    let mut seen = [[0; 3]; 3];
+    for seed in 0..24_000_u64 {
+        let mut rng = Rng::from_seed(seed);
+        let store = STORES[seed as usize % STORES.len()];
+        let history = random_history(store, 5, &mut rng);
+        let all = simple(&history);
+        for (number, level) in levels.into_iter().enumerate() {
+            let expected = brute_force(&all, level, 0, &State::new());
+            let verdict = ListAppend::new(level).check(&history);
+            let context = || {
+                let text = verdict
+                    .findings
+                    .first()
+                    .map(|finding| finding.summary.clone());
+                format!(
+                    "seed {seed} {store:?} {level:?}\n{}{text:?}",
+                    printed(&history)
+                )
+            };
+            let observed = is_fully_observed(&all);
+            if expected {
+                assert_eq!(verdict.valid, Validity::Valid, "false alarm: {}", context());
+            } else if observed {
+                assert_eq!(verdict.valid, Validity::Invalid, "missed: {}", context());
+            }
+            seen[number][0] += u32::from(expected);
+            seen[number][1] += u32::from(!expected);
+            seen[number][2] += u32::from(!expected && observed);
+            assert!(store != Store::Serial || expected, "{}", context());
+        }
+    }
+    // All outcomes must be common, or the test says little.
+    assert!(
+        seen.iter().flatten().all(|&count| count > 1_000),
+        "{seen:?}"
+    );
+}
+
+#[test]
+fn stores_keep_the_level_that_they_promise() {
+    let promises = [
+        (Store::Serial, Level::StrictSerializable),
+        (Store::Snapshot, Level::StrongSnapshotIsolation),
+        (Store::StaleSnapshot, Level::SnapshotIsolation),
+        (Store::ReadCommitted, Level::StrongReadCommitted),
+        (Store::ReadUncommitted, Level::ReadUncommitted),
+    ];
+    let mut broken = [0; 5];
+    for seed in 0..4_000_u64 {
+        let mut rng = Rng::from_seed(seed ^ 0xabcd);
+        let (store, level) = promises[seed as usize % promises.len()];
+        let history = random_history(store, 40, &mut rng);
+        let verdict = ListAppend::new(level).check(&history);
+        let text = verdict
+            .findings
+            .first()
+            .map(|finding| finding.summary.as_str());
+        let text = text.unwrap_or_default();
+        let history = printed(&history);
+        assert_eq!(
+            verdict.valid,
+            Validity::Valid,
+            "seed {seed} {store:?}\n{history}{text}"
+        );
+    }
+    // And they break the next one.
+    let stronger = [
+        (Store::Snapshot, Level::Serializable),
+        (Store::StaleSnapshot, Level::StrongSnapshotIsolation),
+        (Store::ReadCommitted, Level::ConsistentView),
+        (Store::ReadUncommitted, Level::ReadCommitted),
+        (Store::LostUpdates, Level::CursorStability),
+    ];
+    for seed in 0..2_000_u64 {
+        let mut rng = Rng::from_seed(seed ^ 0xdcba);
+        let number = seed as usize % stronger.len();
+        let history = random_history(stronger[number].0, 40, &mut rng);
+        let verdict = ListAppend::new(stronger[number].1).check(&history);
+        broken[number] += u32::from(verdict.valid == Validity::Invalid);
+    }
+    assert!(broken.iter().all(|&count| count > 50), "{broken:?}");
+}
