@@ -5,6 +5,7 @@ mod command;
 mod exit;
 mod judge;
 mod load;
+mod output;
 mod progress;
 mod suite;
 

@@ -2,6 +2,7 @@
 
 use crate::args::BenchArguments;
 use crate::exit::Exit;
+use crate::output::say;
 use crate::suite::kv::simulated::Simulation;
 use anyhow::{Context as _, Result, bail};
 use seatrial_history::TestFile;
@@ -55,9 +56,7 @@ fn simulation(arguments: &BenchArguments) -> Result<Exit> {
             }
             let rate = turns as f64 / began.elapsed().as_secs_f64();
             let warm_up = if number == 0 { "  warm-up" } else { "" };
-            println!(
-                "sim {name}: {turns} turns, {operations} operations, {rate:.0} turns/s{warm_up}"
-            );
+            say!("sim {name}: {turns} turns, {operations} operations, {rate:.0} turns/s{warm_up}");
             if number > 0 {
                 rates.push(rate);
             }
@@ -72,7 +71,7 @@ fn summarize(what: &str, mut rates: Vec<f64>, unit: &str) {
     rates.sort_by(f64::total_cmp);
     if let (Some(min), Some(max)) = (rates.first(), rates.last()) {
         let median = rates[rates.len() / 2];
-        println!("{what}: min {min:.0}  median {median:.0}  max {max:.0} {unit}");
+        say!("{what}: min {min:.0}  median {median:.0}  max {max:.0} {unit}");
     }
 }
 
@@ -86,7 +85,7 @@ fn interpreter(arguments: &BenchArguments) -> Result<Exit> {
         let figures = bench_interpreter(folder, arguments.concurrency, invocations)?;
         let rate = figures.operations_per_second();
         let warm_up = if number == 0 { "  warm-up" } else { "" };
-        println!(
+        say!(
             "interpreter, {} workers: {} operations in {:.3} s, {:.1} bytes each, {rate:.0}/s{warm_up}",
             arguments.concurrency,
             figures.operations,
@@ -118,7 +117,7 @@ fn open(arguments: &BenchArguments) -> Result<Exit> {
         let index = file.len() / u64::from(arguments.runs.max(1)) * u64::from(number);
         file.operation(index)?.context("an operation is missing")?;
         read.push(began.elapsed().as_secs_f64() * 1e6);
-        println!(
+        say!(
             "open: {} operations, {} bytes, attributes after {:.0} µs, one operation after {:.0} µs",
             file.len(),
             file.file_length(),

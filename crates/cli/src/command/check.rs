@@ -4,6 +4,7 @@ use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::{color, judge, write};
 use crate::load::{Loaded, load};
+use crate::output::say;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_checker::{Checker, by_name, for_workload};
 use seatrial_history::{History, Mop, Value};
@@ -30,7 +31,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
             Some(document) if !several => document,
             last => Json::Array(documents.into_iter().chain(last).collect()),
         };
-        println!("{document:#}");
+        say!("{document:#}");
     }
     Ok(exit)
 }
@@ -54,12 +55,12 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     document["file"] = json!(path.display().to_string());
     if !arguments.output.json {
         if arguments.output.quiet {
-            println!("{}: {}", path.display(), word(&document["valid"]));
+            say!("{}: {}", path.display(), word(&document["valid"]));
         } else {
             if arguments.files.len() > 1 {
-                println!(" {}", path.display());
+                say!(" {}", path.display());
             }
-            print!("{}", text(&report, color()));
+            say!("{}", text(&report, color()).trim_end());
         }
     }
     Ok((Exit::from(&judged.valid), document))

@@ -3,6 +3,7 @@
 use crate::args::ShowArguments;
 use crate::exit::Exit;
 use crate::load::load;
+use crate::output::say;
 use anyhow::{Context as _, Result};
 use seatrial_history::{Op, TestFile};
 use seatrial_report::Columns;
@@ -53,6 +54,6 @@ fn show_document(arguments: &ShowArguments) -> Result<Exit> {
     } else {
         file.attributes()?
     };
-    println!("{document:#}");
+    say!("{document:#}");
     Ok(Exit::Valid)
 }

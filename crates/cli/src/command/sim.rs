@@ -3,6 +3,7 @@
 use crate::args::{RunArguments, SimArguments};
 use crate::exit::Exit;
 use crate::judge::{Judged, Keep, judge};
+use crate::output::say;
 use crate::suite::kv::simulated::{Run, Simulation};
 use crate::suite::kv::{self, checkers};
 use anyhow::{Result, bail};
@@ -220,24 +221,24 @@ impl Plan {
             results["seeds_tried"] = json!(tally.tried);
             results["command"] = json!(self.command(seed));
             results["folder"] = json!(kept.folder.display().to_string());
-            println!("{results:#}");
+            say!("{results:#}");
             return Ok(exit);
         }
-        print!("{}", kept.text);
+        say!("{}", kept.text.trim_end());
         if !output.quiet {
-            println!(" world: {}", run.world);
-            println!(" history fingerprint {:016x}", run.fingerprint);
+            say!(" world: {}", run.world);
+            say!(" history fingerprint {:016x}", run.fingerprint);
         }
         if !self.replay {
             let budget = self.bug.map_or(String::new(), |bug| {
                 format!(" (may take {})", kv::seed_budget(bug))
             });
-            println!(
+            say!(
                 " found at seed {seed:x}, the {} tried{budget}",
                 ordinal(tally.tried)
             );
         }
-        println!(" again: {}", self.command(seed));
+        say!(" again: {}", self.command(seed));
         Ok(exit)
     }
 
@@ -252,7 +253,7 @@ impl Plan {
                 "turns": tally.turns,
                 "seconds": tally.elapsed.as_secs_f64(),
             });
-            println!("{results:#}");
+            say!("{results:#}");
             return Exit::Valid;
         }
         let seeds = if tally.tried == 1 { "seed" } else { "seeds" };
@@ -260,7 +261,7 @@ impl Plan {
             0 => String::new(),
             count => format!(" ({count} too rough to judge)"),
         };
-        println!(
+        say!(
             " ✓ {} {seeds} valid{unknown}   {} turns of machines in {:.1} s, {:.0} turns/s with checking",
             tally.tried,
             tally.turns,
@@ -268,7 +269,7 @@ impl Plan {
             rate
         );
         if let Some(bug) = self.bug {
-            println!(" ! the planted bug {bug} was not found");
+            say!(" ! the planted bug {bug} was not found");
         }
         Exit::Valid
     }

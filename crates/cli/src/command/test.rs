@@ -3,6 +3,7 @@
 use crate::args::TestArguments;
 use crate::exit::Exit;
 use crate::judge::{color, write};
+use crate::output::say;
 use crate::progress::Screen;
 use crate::suite::kv;
 use crate::suite::kv::real::{KvClients, KvSystem};
@@ -231,9 +232,9 @@ impl Plan {
             let mut results = outcome.results.clone();
             results["folder"] = json!(outcome.folder.display().to_string());
             results["seed"] = json!(format!("{:x}", self.seed));
-            println!("{results:#}");
+            say!("{results:#}");
         } else {
-            print!("{}", text(&report, color()));
+            say!("{}", text(&report, color()).trim_end());
         }
         Ok(Exit::from(&outcome.validity()))
     }

@@ -1,0 +1,323 @@
+//! The binary as its users meet it: exit status, what it prints, what it leaves behind.
+
+#![allow(clippy::unwrap_used, reason = "a test says what went wrong by failing")]
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A folder of its own for each test, removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("seatrial-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seatrial"));
+    command.args(words).env("NO_COLOR", "1");
+    command
+}
+
+/// Runs the binary and expects this exit status.
+fn run(status: i32, words: &[&str]) -> Output {
+    let output = command(words).output().unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{words:?}\n{}\n{}",
+        stdout(&output),
+        stderr(&output)
+    );
+    output
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Runs that end with an error: its exit status, and these words in its message.
+fn error(words: &[&str], message: &[&str]) {
+    let output = run(254, words);
+    let text = stderr(&output);
+    for part in message {
+        assert!(
+            text.contains(part),
+            "{words:?} does not say {part:?}:\n{text}"
+        );
+    }
+    assert!(!text.contains("panicked"), "{text}");
+}
+
+#[test]
+fn a_real_test_is_valid_and_leaves_a_run_that_can_be_judged_again() {
+    let scratch = Scratch::new("test");
+    for workload in ["register", "list-append"] {
+        let out = scratch.path(workload);
+        let words = [
+            "test",
+            "kv",
+            "--time",
+            "4",
+            "--interval",
+            "0.4",
+            "--workload",
+            workload,
+        ];
+        let output = run(0, &[&words[..], &["--out", &out, "--json"]].concat());
+        let results = json(&output);
+        assert_eq!(results["valid"], true, "{results:#}");
+        assert!(
+            results["counts"]["ok"].as_u64().unwrap() > 100,
+            "{results:#}"
+        );
+        let folder = Path::new(&out);
+        for file in ["history.sea", "results.json", "report.html", "n1.log"] {
+            assert!(folder.join(file).metadata().unwrap().len() > 0, "{file}");
+        }
+        let history = folder.join("history.sea").display().to_string();
+        let again = json(&run(0, &["check", "--json", &history]));
+        assert_eq!(again["counts"], results["counts"]);
+        let listing = stdout(&run(0, &["show", &history]));
+        assert!(
+            listing.contains("n1") && listing.contains("nemesis"),
+            "nodes and faults"
+        );
+        // A second run must not overwrite the first.
+        error(
+            &["test", "kv", "--time", "1", "--out", &out],
+            &[&out, "--out"],
+        );
+    }
+}
+
+#[test]
+fn the_simulator_finds_every_planted_bug_and_replays_it() {
+    let scratch = Scratch::new("sim");
+    for bug in [
+        "ack-before-append",
+        "stale-read",
+        "lost-append",
+        "dirty-abort",
+    ] {
+        let (first, second) = (scratch.path(bug), scratch.path(&format!("{bug}-again")));
+        let found = json(&run(
+            1,
+            &["sim", "kv", "--bug", bug, "--json", "--out", &first],
+        ));
+        assert_eq!(found["valid"], false);
+        let seed = found["seed"].as_str().unwrap();
+        let again = [
+            "sim", "kv", "--bug", bug, "--seed", seed, "--json", "--out", &second,
+        ];
+        let again = json(&run(1, &again));
+        assert_eq!(again["anomalies"], found["anomalies"]);
+        let show = |folder: &str| {
+            let history = Path::new(folder).join("history.sea").display().to_string();
+            run(0, &["show", "--edn", &history]).stdout
+        };
+        assert_eq!(
+            show(&first),
+            show(&second),
+            "{bug}: the same seed, the same history"
+        );
+    }
+}
+
+#[test]
+fn the_simulator_finds_nothing_where_nothing_is_planted() {
+    let scratch = Scratch::new("clean");
+    let results = json(&run(
+        0,
+        &[
+            "sim",
+            "kv",
+            "--seeds",
+            "60",
+            "--json",
+            "--out",
+            &scratch.path("x"),
+        ],
+    ));
+    assert_eq!(results["seeds_tried"], 60);
+    assert!(
+        results["seeds_unknown"].as_u64().unwrap() < 6,
+        "{results:#}"
+    );
+}
+
+#[test]
+fn wrong_words_and_wrong_files_are_clear_errors() {
+    let scratch = Scratch::new("errors");
+    error(&["frobnicate"], &["frobnicate"]);
+    error(&["test", "no-such-suite"], &["no-such-suite", "kv"]);
+    error(
+        &["sim", "kv", "--bug", "nonsense"],
+        &["nonsense", "stale-read"],
+    );
+    error(
+        &["sim", "kv", "--workload", "nonsense"],
+        &["nonsense", "list-append"],
+    );
+    error(
+        &["sim", "kv", "--faults", "earthquake"],
+        &["earthquake", "partition"],
+    );
+    error(
+        &["test", "kv", "--model", "nonsense"],
+        &["nonsense", "strict-serializable"],
+    );
+    error(&["test", "kv", "--time", "-1"], &["--time"]);
+    error(&["test", "kv", "--seed", "xyz"], &["hexadecimal"]);
+    error(
+        &["check", &scratch.path("missing.edn")],
+        &["missing.edn", "No such file"],
+    );
+    let broken = scratch.path("broken.edn");
+    fs::write(&broken, "{:index 0, :type :invoke,\n :f :read, :process").unwrap();
+    error(&["check", &broken], &["broken.edn:2"]);
+    let noise = scratch.path("noise.bin");
+    fs::write(&noise, [0xff; 100]).unwrap();
+    error(&["check", &noise], &["noise.bin", "--format"]);
+    error(&["show", &scratch.path("")], &[&scratch.path("")]);
+    error(&["node", "kv", "--bug", "nonsense"], &["nonsense"]);
+}
+
+#[test]
+fn a_node_that_cannot_start_is_shown_with_its_last_words() {
+    let scratch = Scratch::new("start");
+    // What the node takes for its log is a folder.
+    fs::create_dir_all(Path::new(&scratch.path("run")).join("n1/log")).unwrap();
+    let words = ["test", "kv", "--time", "1", "--out", &scratch.path("run")];
+    error(&words, &["n1", "n1.log", "Is a directory"]);
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.11:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let scratch = Scratch::new("port");
+    error(
+        &[
+            "test",
+            "kv",
+            "--time",
+            "1",
+            "--port",
+            &port,
+            "--out",
+            &scratch.path("run"),
+        ],
+        &[&port, "in use"],
+    );
+    let listen = format!("127.0.0.11:{port}");
+    error(
+        &[
+            "node",
+            "kv",
+            "--listen",
+            &listen,
+            "--data",
+            &scratch.path("data"),
+        ],
+        &[&listen],
+    );
+}
+
+/// A test of a minute, given time to begin.
+fn begin(out: &str) -> Child {
+    let child = command(&[
+        "test", "kv", "--time", "60", "--faults", "none", "--out", out,
+    ])
+    .stdout(Stdio::piped())
+    .stderr(Stdio::null())
+    .spawn()
+    .unwrap();
+    let log = Path::new(out).join("n1.log");
+    wait_until("the node listens", || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("listening"))
+    });
+    std::thread::sleep(Duration::from_millis(1_500));
+    child
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "not within 30 s: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(child: &Child, signal: rustix::process::Signal) {
+    let id = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(id, signal).unwrap();
+}
+
+/// Does a process use this folder as the data of a node?
+fn nodes_of(out: &str) -> usize {
+    let of = |entry: &fs::DirEntry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        line.contains("node kv") && line.contains(out)
+    };
+    fs::read_dir("/proc").unwrap().flatten().filter(of).count()
+}
+
+#[test]
+fn ctrl_c_ends_a_test_early_and_judges_what_there_is() {
+    let scratch = Scratch::new("interrupt");
+    let out = scratch.path("run");
+    let child = begin(&out);
+    assert_eq!(nodes_of(&out), 1);
+    signal(&child, rustix::process::Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    assert!(stdout(&output).contains('✓'), "{}", stdout(&output));
+    assert!(Path::new(&out).join("report.html").exists());
+    assert_eq!(nodes_of(&out), 0);
+}
+
+#[test]
+fn a_bench_that_is_killed_leaves_no_process_and_a_history_that_can_be_judged() {
+    let scratch = Scratch::new("killed");
+    let out = scratch.path("run");
+    let mut child = begin(&out);
+    signal(&child, rustix::process::Signal::KILL);
+    child.wait().unwrap();
+    wait_until("its node is gone", || nodes_of(&out) == 0);
+    let history = Path::new(&out).join("history.sea").display().to_string();
+    let results = json(&run(0, &["check", "--json", &history]));
+    assert!(
+        results["counts"]["ok"].as_u64().unwrap() > 100,
+        "{results:#}"
+    );
+}
