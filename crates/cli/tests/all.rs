@@ -192,7 +192,7 @@ fn wrong_words_and_wrong_files_are_clear_errors() {
         &["test", "kv", "--model", "nonsense"],
         &["nonsense", "strict-serializable"],
     );
-    error(&["test", "kv", "--time", "-1"], &["--time"]);
+    error(&["test", "kv", "--time=-1"], &["--time"]);
     error(&["test", "kv", "--seed", "xyz"], &["hexadecimal"]);
     error(
         &["check", &scratch.path("missing.edn")],

@@ -65,8 +65,9 @@ impl<M: Peer> Session<M> {
         self.stream.is_some()
     }
 
-    /// Asks the machine and waits for its answer, however long its own time-outs let it take.
-    pub async fn request(&mut self, request: M::Request) -> M::Reply {
+    /// Asks the machine and waits for its answer, however long its own time-outs let it take. `None`: the connection is
+    /// gone and the machine still has no answer, so it never sent the request.
+    pub async fn request(&mut self, request: M::Request) -> Option<M::Reply> {
         self.tickets += 1;
         let mine = Ticket(self.tickets);
         let mut reply = self.turn(Input::Request(mine, request), mine);
@@ -74,9 +75,9 @@ impl<M: Peer> Session<M> {
             self.send().await;
             if self.stream.is_none() && reply.is_none() {
                 self.machine.connection_closed(&mut self.out);
-                reply = self.gather(mine);
+                return self.gather(mine);
             }
-            if let Some(reply) = reply {
+            if reply.is_some() {
                 return reply;
             }
             let input = self.next_input().await;
@@ -124,10 +125,7 @@ impl<M: Peer> Session<M> {
     /// Waits for a message or for the machine's next wake-up. `None` when the connection is found to be gone.
     async fn next_input(&mut self) -> Option<Input<M::Request>> {
         let wait = self.machine.wake_at().map(|wake| wake.since(self.now()));
-        let Some((reading, _)) = &mut self.stream else {
-            tokio::time::sleep(wait?).await;
-            return Some(Input::Wake);
-        };
+        let (reading, _) = self.stream.as_mut()?;
         let from = self.options.server;
         let message = wire::read(reading, self.options.message_length_max);
         let message = match wait {

@@ -64,7 +64,10 @@ impl<'a> Report<'a> {
     /// Says in the report what a reader should know before trusting the verdict.
     #[must_use]
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
-        self.warnings.push(warning.into());
+        let warning = warning.into();
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
         self
     }
 

@@ -96,7 +96,7 @@ impl Plan {
             bug: run.bug.as_deref().map(kv::bug).transpose()?,
             length: seconds("time", arguments.time)?,
             concurrency,
-            workload: run.workload.clone().unwrap_or_else(|| "register".into()),
+            workload: run.workload.clone().unwrap_or_else(|| "list-append".into()),
             arguments: arguments.clone(),
         })
     }

@@ -4,7 +4,7 @@ use super::binding;
 use seatrial_history::{Op, OpType, Value};
 use seatrial_host::{Peer, Session, SessionOptions};
 use seatrial_kv::message::MESSAGE_LENGTH_MAX;
-use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Transaction};
+use seatrial_kv::{Bug, Client, ClientOptions, Failure, Outcome, Transaction};
 use seatrial_machine::{Input, Machine, Output, Rng, Time};
 use seatrial_runner::{self as runner, BoxFuture, ClientError, Clients, Place, Seat, System};
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ impl System for KvSystem {
             let options = ClientOptions::new(place.node, rand_seed(place.address));
             let mut session = connect(place.address, options).await?;
             match session.request(Transaction::new()).await {
-                Outcome::Ok(_) => Ok(()),
+                Some(Outcome::Ok(_)) => Ok(()),
                 other => Err(format!("an empty transaction ended as {other:?}").into()),
             }
         })
@@ -91,9 +91,12 @@ impl Clients for KvClients {
             let mut session = connect(seat.address, options).await?;
             // A first round trip: the proxy accepts connections to nodes that are dead or cut off.
             match session.request(Transaction::new()).await {
-                Outcome::Ok(_) => Ok(Box::new(KvClient { session }) as Box<dyn runner::Client>),
-                Outcome::Failed(failure) => Err(failure.name().into()),
-                Outcome::Unknown(doubt) => Err(doubt.name().into()),
+                Some(Outcome::Ok(_)) => {
+                    Ok(Box::new(KvClient { session }) as Box<dyn runner::Client>)
+                }
+                Some(Outcome::Failed(failure)) => Err(failure.name().into()),
+                Some(Outcome::Unknown(doubt)) => Err(doubt.name().into()),
+                None => Err("connection-lost".into()),
             }
         })
     }
@@ -153,6 +156,8 @@ impl runner::Client for KvClient {
                 }
             };
             let outcome = self.session.request(transaction).await;
+            // Without an answer it was never sent.
+            let outcome = outcome.unwrap_or(Outcome::Failed(Failure::NoSession));
             Ok(binding::completion(op, &outcome))
         })
     }
