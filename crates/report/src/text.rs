@@ -6,9 +6,9 @@ use seatrial_checker::Validity;
 use std::fmt::Write;
 
 /// Findings told in words; the page has them all.
-const FINDINGS_MAX: usize = 3;
+const FINDINGS_MAX: usize = 2;
 /// Lines of one finding.
-const FINDING_LINES_MAX: usize = 4;
+const FINDING_LINES_MAX: usize = 12;
 /// Longest line of a finding in characters.
 const LINE_LENGTH_MAX: usize = 240;
 
