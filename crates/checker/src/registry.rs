@@ -1,7 +1,7 @@
 //! Checkers by name.
 
 use crate::linear::{Linearizable, Model};
-use crate::txn::{Level, ListAppend};
+use crate::txn::{Level, ListAppend, RwRegister};
 use crate::{Checker, Stats};
 
 /// A name that no checker or model has.
@@ -26,13 +26,14 @@ pub enum UnknownName {
 }
 
 /// The names of all checkers.
-pub const NAMES: [&str; 6] = [
+pub const NAMES: [&str; 7] = [
     "stats",
     "register",
     "cas-register",
     "mutex",
     "kv-map",
     "list-append",
+    "rw-register",
 ];
 
 /// The checker called `name`, judging by `model` (`None`: the checker's strictest).
@@ -43,6 +44,7 @@ pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, Unkn
     }
     match name {
         "stats" => Ok(Box::new(Stats)),
+        "rw-register" => Ok(Box::new(RwRegister::new(level("rw-register", model)?))),
         "list-append" => Ok(Box::new(ListAppend::new(level("list-append", model)?))),
         _ => Err(UnknownName::Checker { name: name.into() }),
     }

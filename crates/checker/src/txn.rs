@@ -26,11 +26,13 @@ mod findings;
 mod graph;
 mod level;
 mod list_append;
+mod rw_register;
 mod search;
 mod transactions;
 
 pub use level::Level;
 pub use list_append::ListAppend;
+pub use rw_register::RwRegister;
 
 use anomaly::Cyclic;
 use std::collections::BTreeSet;

@@ -1,0 +1,200 @@
+#![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
+
+use super::*;
+use crate::{Finding, Validity};
+use expect_test::{Expect, expect};
+use seatrial_history::import::{self, Format, Options};
+use std::fmt::Write as _;
+
+/// The verdict on transactions that all ran at once: one `outcome [mops]` per line, each its own process.
+fn verdict(level: Level, lines: &str) -> Verdict {
+    let (mut begins, mut ends) = (String::new(), String::new());
+    for (process, line) in lines.lines().map(str::trim).enumerate() {
+        let (kind, mops) = line.split_once(' ').unwrap();
+        let op = |kind| format!("{{:process {process} :type :{kind} :f :txn :value {mops}}}\n");
+        begins += &op("invoke");
+        ends += &op(kind);
+    }
+    let text = begins + &ends;
+    let history = import::read("a.edn", text.as_bytes(), Format::Edn, Options::default());
+    RwRegister::new(level).check(&history.unwrap())
+}
+
+/// Prints everything that a person reads.
+fn strict(lines: &str, expected: &Expect) {
+    let verdict = verdict(Level::StrictSerializable, lines);
+    let mut actual = format!(
+        "{:?} {:?}\nnot {:?}\n",
+        verdict.valid, verdict.anomalies, verdict.not
+    );
+    for finding in &verdict.findings {
+        let Finding {
+            anomaly,
+            operations,
+            summary,
+            ..
+        } = finding;
+        writeln!(actual, "\n{anomaly} {operations:?}\n{summary}").unwrap();
+    }
+    expected.assert_eq(&actual);
+}
+
+#[test]
+fn reads_that_no_order_explains() {
+    strict(
+        "ok [[:w :x 1] [:r :x 2]]
+         fail [[:w :x 3]]
+         ok [[:r :x 3]]
+         ok [[:w :y 1] [:w :y 2]]
+         ok [[:r :y 1]]
+         ok [[:r :z 9]]
+         ok [[:r :u 1] [:w :u 1]]",
+        &expect![[r#"
+            Invalid {"G1a": 1, "G1b": 1, "future-read": 1, "garbage-read": 2, "internal": 1}
+            not ["read-uncommitted"]
+
+            garbage-read [7]
+            op 7 (ok, process 0): [[:w :x 1] [:r :x 2]]
+            read a value of key :x that nobody ever wrote.
+
+            garbage-read [12]
+            op 12 (ok, process 5): [[:r :z 9]]
+            read a value of key :z that nobody ever wrote.
+
+            internal [7]
+            op 7 (ok, process 0): [[:w :x 1] [:r :x 2]]
+            Its [:r :x 2] contradicts what it read or wrote before: 1 was to be expected.
+
+            future-read [13]
+            op 13 (ok, process 6): [[:r :u 1] [:w :u 1]]
+            read its own write of 1 to key :u, which it performs only later.
+
+            G1a [9, 8]
+            op 9 (ok, process 2): [[:r :x 3]]
+            read value 3 of key :x, whose write was aborted:
+            op 8 (fail, process 1): [[:w :x 3]]
+
+            G1b [11, 10]
+            op 11 (ok, process 4): [[:r :y 1]]
+            read key :y as it was in the middle of another transaction, which wrote it again after 1:
+            op 10 (ok, process 3): [[:w :y 1] [:w :y 2]]
+        "#]],
+    );
+}
+
+#[test]
+fn a_read_that_contradicts_an_earlier_one_counts_as_a_read() {
+    let text = "ok [[:w :x 1]]\nfail [[:w :x 2]]\nok [[:r :x 1] [:r :x 2] [:r :x 1] [:w :x 3]]";
+    let committed = verdict(Level::ReadCommitted, text);
+    assert_eq!(committed.anomalies.keys().collect::<Vec<_>>(), [&"G1a"]);
+    assert_eq!(committed.details["tolerated"]["internal"], 1);
+    let strict = verdict(Level::StrictSerializable, text);
+    assert!(!strict.anomalies.contains_key("lost-update"));
+}
+
+#[test]
+fn circular_information_flow() {
+    strict(
+        "ok [[:w :x 1] [:r :y 1]]
+         ok [[:w :y 1] [:r :x 1]]",
+        &expect![[r#"
+            Invalid {"G1c": 1}
+            not ["read-committed"]
+
+            G1c [2, 3]
+            Let:
+              T1 = op 2 (ok, process 0): [[:w :x 1] [:r :y 1]]
+              T2 = op 3 (ok, process 1): [[:w :y 1] [:r :x 1]]
+            Then:
+              - T1 < T2, because T2 read T1's write of 1 to key :x.
+              - However, T2 < T1, because T1 read T2's write of 1 to key :y: a contradiction!
+        "#]],
+    );
+}
+
+#[test]
+fn lost_update_and_write_skew() {
+    strict(
+        "ok [[:r :x nil] [:w :x 1]]
+         ok [[:r :x 1] [:w :x 2]]
+         ok [[:r :x 1] [:w :x 3]]
+         ok [[:r :y nil] [:w :z 1]]
+         ok [[:r :z nil] [:w :y 1]]",
+        &expect![[r#"
+            Invalid {"G2-item": 2, "lost-update": 1}
+            not ["cursor-stability", "update-atomic"]
+
+            lost-update [6, 7]
+            2 transactions read key :x as 1 and then overwrote it, among them:
+              op 6 (ok, process 1): [[:r :x 1] [:w :x 2]]
+              op 7 (ok, process 2): [[:r :x 1] [:w :x 3]]
+
+            G2-item [6, 7]
+            Let:
+              T1 = op 6 (ok, process 1): [[:r :x 1] [:w :x 2]]
+              T2 = op 7 (ok, process 2): [[:r :x 1] [:w :x 3]]
+            Then:
+              - T1 < T2, because T1 read 1 of key :x, which T2 read too and overwrote with 3.
+              - However, T2 < T1, because T2 read 1 of key :x, which T1 read too and overwrote with 2: a contradiction!
+
+            G2-item [8, 9]
+            Let:
+              T1 = op 8 (ok, process 3): [[:r :y nil] [:w :z 1]]
+              T2 = op 9 (ok, process 4): [[:r :z nil] [:w :y 1]]
+            Then:
+              - T1 < T2, because T1 read the initial (nil) state of key :y, before T2 wrote 1.
+              - However, T2 < T1, because T2 read the initial (nil) state of key :z, before T1 wrote 1: a contradiction!
+        "#]],
+    );
+}
+
+#[test]
+fn read_skew() {
+    strict(
+        "ok [[:w :x 1] [:w :y 1]]
+         ok [[:r :x nil] [:r :y 1]]",
+        &expect![[r#"
+            Invalid {"G-single": 1}
+            not ["consistent-view", "repeatable-read"]
+
+            G-single [2, 3]
+            Let:
+              T1 = op 2 (ok, process 0): [[:w :x 1] [:w :y 1]]
+              T2 = op 3 (ok, process 1): [[:r :x nil] [:r :y 1]]
+            Then:
+              - T1 < T2, because T2 read T1's write of 1 to key :y.
+              - However, T2 < T1, because T2 read the initial (nil) state of key :x, before T1 wrote 1: a contradiction!
+        "#]],
+    );
+}
+
+#[test]
+fn what_blind_writes_leave_open_is_said() {
+    let text = "ok [[:w :x 1]]
+                ok [[:w :x 2]]
+                ok [[:r :x 1]]";
+    let blind = verdict(Level::StrictSerializable, text);
+    assert_eq!(blind.valid, Validity::Valid);
+    assert_eq!(
+        blind.details["undecided"][0],
+        "the order of 2 blind writes to 1 keys: cycles that need it were not looked for"
+    );
+    let known = verdict(
+        Level::StrictSerializable,
+        "ok [[:w :x 1]]\nok [[:r :x 1] [:w :x 2]]",
+    );
+    assert_eq!(known.details["undecided"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn what_cannot_be_judged_is_unknown() {
+    let reason = |lines| verdict(Level::default(), lines).reason.unwrap();
+    assert_eq!(
+        reason("ok [[:w 1 1]]\nfail [[:w 1 1]]"),
+        "op 3 does [:w 1 1], as op 2 did: values must be unique for each key"
+    );
+    assert_eq!(
+        reason("ok [[:append 1 1]]"),
+        "op 1: [:append 1 1] is neither a write of a register nor a read of one"
+    );
+}
