@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use crate::HostError;
 
@@ -87,9 +87,20 @@ const APPENDS_MAX: usize = 4_096;
 /// Bytes that share one write and one sync.
 const BATCH_LENGTH_MAX: usize = 16 << 20;
 
-/// The thread that writes and syncs.
+/// The thread that writes and syncs. Dropping this waits until it has written what it was given and let go of the log.
 pub(crate) struct DiskThread {
-    appends: SyncSender<(Vec<u8>, Ticket)>,
+    /// `None` when it is to end.
+    appends: Option<SyncSender<(Vec<u8>, Ticket)>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for DiskThread {
+    fn drop(&mut self) {
+        self.appends = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // if it panicked, it said so
+        }
+    }
 }
 
 impl DiskThread {
@@ -102,13 +113,18 @@ impl DiskThread {
         let (appends, queue) = sync_channel(APPENDS_MAX);
         let run = move || write_all(log, &queue, done);
         let thread = thread::Builder::new().name("disk".into()).spawn(run);
-        thread.map_err(HostError::Thread)?;
-        Ok(DiskThread { appends })
+        let thread = Some(thread.map_err(HostError::Thread)?);
+        Ok(DiskThread {
+            appends: Some(appends),
+            thread,
+        })
     }
 
     /// Queues an append. A thread that has ended has said so.
     pub(crate) fn append(&self, bytes: Vec<u8>, ticket: Ticket) {
-        let _ = self.appends.send((bytes, ticket));
+        if let Some(appends) = &self.appends {
+            let _ = appends.send((bytes, ticket));
+        }
     }
 }
 

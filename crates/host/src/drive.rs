@@ -168,7 +168,7 @@ impl<M: Machine> Server<M> {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         self.turn(Input::Wake);
         loop {
-            self.flush();
+            self.connections.flush();
             let wake = self.machine.wake_at();
             tokio::select! {
                 () = &mut stop => return Ok(()),
@@ -220,14 +220,18 @@ impl<M: Machine> Server<M> {
         }
     }
 
-    /// Gives the machine a turn and carries out what it wants, but for what [`Server::flush`] hands over.
+    /// Gives the machine a turn and carries out what it wants; sends are gathered.
     fn turn(&mut self, input: Input<M::Request>) {
         let now = self.now();
         self.machine.turn(now, input, &mut self.out);
         self.machine.check_invariants();
         for output in self.out.drain(..) {
             match output {
-                Output::Send { to, message } => self.connections.send(to, &message),
+                Output::Send { to, message } => {
+                    if !self.connections.send(to, &message) {
+                        eprintln!("{to} was disconnected: it does not read what it asked for");
+                    }
+                }
                 Output::Append(bytes, ticket) => self.disk.append(bytes, ticket),
                 Output::Compute(job, ticket) => {
                     let finished = self.finished.clone();
@@ -238,12 +242,6 @@ impl<M: Machine> Server<M> {
                 // A server has no local callers.
                 Output::Reply(..) => {}
             }
-        }
-    }
-
-    fn flush(&mut self) {
-        for id in self.connections.flush() {
-            eprintln!("{id} was disconnected: it does not read what it asked for");
         }
     }
 }

@@ -13,3 +13,6 @@ pub mod wire;
 pub use disk::LogFile;
 pub use drive::{Booted, HostError, ServeOptions, serve};
 pub use session::{Peer, Session, SessionOptions};
+
+#[cfg(test)]
+mod tests;

@@ -98,33 +98,33 @@ impl Connections {
         self.open.remove(&id);
     }
 
-    /// Gathers a message for an endpoint; dropped when it is gone.
-    pub(crate) fn send(&mut self, to: NodeId, message: &[u8]) {
-        if let Some(connection) = self.open.get_mut(&to) {
-            if connection.gathered.is_empty() {
-                self.touched.push(to);
-            }
-            wire::write(&mut connection.gathered, message);
+    /// Gathers a message for an endpoint; dropped when it is gone. False when this closed the connection, because more
+    /// waits for it than the bound allows: it does not read what it asked for.
+    pub(crate) fn send(&mut self, to: NodeId, message: &[u8]) -> bool {
+        let Some(connection) = self.open.get_mut(&to) else {
+            return true;
+        };
+        let waiting = connection.gathered.len() + connection.waiting.load(Ordering::Relaxed);
+        if waiting > 0 && waiting + message.len() > OUTBOX_LENGTH_MAX {
+            self.open.remove(&to);
+            return false;
         }
+        if connection.gathered.is_empty() {
+            self.touched.push(to);
+        }
+        wire::write(&mut connection.gathered, message);
+        true
     }
 
-    /// Hands over what was gathered. Says which connections were closed because they do not read.
-    pub(crate) fn flush(&mut self) -> Vec<NodeId> {
-        let mut closed = Vec::new();
+    /// Hands over what was gathered.
+    pub(crate) fn flush(&mut self) {
         for id in self.touched.drain(..) {
-            let Some(connection) = self.open.get_mut(&id) else {
-                continue;
-            };
-            let bytes = std::mem::take(&mut connection.gathered);
-            let waiting = connection.waiting.fetch_add(bytes.len(), Ordering::Relaxed);
-            if waiting + bytes.len() > OUTBOX_LENGTH_MAX && waiting > 0 {
-                self.open.remove(&id);
-                closed.push(id);
-            } else {
+            if let Some(connection) = self.open.get_mut(&id) {
+                let bytes = std::mem::take(&mut connection.gathered);
+                connection.waiting.fetch_add(bytes.len(), Ordering::Relaxed);
                 let _ = connection.outbox.send(bytes); // a broken connection is reported by its reader
             }
         }
-        closed
     }
 }
 
