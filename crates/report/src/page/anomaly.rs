@@ -160,14 +160,20 @@ fn write_finding(
 ) -> fmt::Result {
     let open = if number < OPEN_MAX { " open" } else { "" };
     let first_line = finding.summary.lines().next().unwrap_or_default();
+    let long = first_line.chars().nth(HEADLINE_LENGTH_MAX).is_some();
+    // A story in Elle's words begins by naming its operations: how many there are says more.
+    let (headline, told) = if first_line == "Let:" {
+        (format!("A cycle of {} operations.", finding.steps.len()), 0)
+    } else {
+        let told = if long { 0 } else { first_line.len() };
+        (first_line.to_owned(), told)
+    };
     writeln!(
         page,
         "<details class=\"finding\" id=\"finding-{number}\"{open}><summary><b>{}</b> <span>{}</span></summary>",
         Escaped(finding.anomaly),
-        Escaped(shortened(first_line, HEADLINE_LENGTH_MAX)),
+        Escaped(shortened(&headline, HEADLINE_LENGTH_MAX)),
     )?;
-    let long = first_line.chars().nth(HEADLINE_LENGTH_MAX).is_some();
-    let told = if long { 0 } else { first_line.len() };
     let story = finding.summary[told..].trim();
     if !story.is_empty() {
         let story = shortened(story, SUMMARY_LENGTH_MAX);
