@@ -93,3 +93,67 @@ fn visit(graph: &Graph, mask: u8, mut take: impl FnMut(&[u32])) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::txn::graph::{RW, WR, WW};
+    use seatrial_machine::Rng;
+
+    /// Which nodes reach which, by closing the relation.
+    fn reach(nodes: usize, edges: &[(u32, u32, u8)], mask: u8) -> Vec<Vec<bool>> {
+        let mut reach = vec![vec![false; nodes]; nodes];
+        for &(from, to, _) in edges.iter().filter(|edge| edge.2 & mask != 0) {
+            reach[from as usize][to as usize] = true;
+        }
+        for middle in 0..nodes {
+            for from in 0..nodes {
+                for to in 0..nodes {
+                    reach[from][to] |= reach[from][middle] && reach[middle][to];
+                }
+            }
+        }
+        reach
+    }
+
+    #[test]
+    fn agrees_with_the_closure() {
+        for seed in 0..3_000 {
+            let mut rng = Rng::from_seed(seed);
+            let nodes = 1 + rng.index(12);
+            let count = rng.below(30);
+            let node = |rng: &mut Rng| rng.index(nodes) as u32;
+            let edges: Vec<_> = (0..count)
+                .map(|_| (node(&mut rng), node(&mut rng), *rng.pick(&[WW, WR, RW])))
+                .collect();
+            let graph = Graph::from_edges(nodes as u32, nodes as u32, &edges);
+            let mask = *rng.pick(&[WW, WW | WR, WW | WR | RW]);
+            let reach = reach(nodes, &edges, mask);
+            let found = components(&graph, mask);
+            let (ranks, count) = ranks(&graph, mask);
+            assert!(ranks.iter().all(|&rank| rank < count));
+            for from in 0..nodes {
+                for to in 0..nodes {
+                    let together = from == to || reach[from][to] && reach[to][from];
+                    assert_eq!(ranks[from] == ranks[to], together, "seed {seed}");
+                    assert!(!reach[from][to] || ranks[from] <= ranks[to], "seed {seed}");
+                    let both = [from as u32, to as u32];
+                    let listed = |members: &Vec<u32>| both.iter().all(|one| members.contains(one));
+                    if from != to {
+                        assert_eq!(found.iter().any(listed), together, "seed {seed}");
+                    }
+                }
+            }
+            assert!(found.is_sorted_by_key(|members| members[0]), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn deep_graphs_do_not_exhaust_the_stack() {
+        let nodes = 300_000;
+        let mut edges: Vec<_> = (1..nodes).map(|node| (node - 1, node, WW)).collect();
+        edges.push((nodes - 1, 0, WW));
+        let graph = Graph::from_edges(nodes, nodes, &edges);
+        assert_eq!(components(&graph, WW)[0].len(), nodes as usize);
+    }
+}

@@ -260,3 +260,64 @@ impl Graph {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seatrial_history::{History, Op, OpType, Process, Value};
+    use seatrial_machine::Rng;
+
+    /// Clients that run empty transactions at random, with unknown and failed ones.
+    fn random_history(rng: &mut Rng) -> History {
+        let (mut ops, mut open, mut next) = (Vec::new(), Vec::new(), 0);
+        for _ in 0..30 {
+            if open.len() < 4 && rng.chance(0.5) {
+                let op = Op::invoke(Process::Client(next), "txn", Value::Txn([].into()));
+                next += 1;
+                ops.push(op.clone());
+                open.push(op);
+            } else if !open.is_empty() {
+                let op = open.swap_remove(rng.index(open.len()));
+                let kind = *rng.pick(&[OpType::Ok, OpType::Ok, OpType::Ok, OpType::Info]);
+                ops.push(op.complete(kind, op.value.clone()));
+            }
+        }
+        History::from_unindexed(ops)
+    }
+
+    #[test]
+    fn barriers_are_real_time() {
+        for seed in 0..500 {
+            let mut rng = Rng::from_seed(seed);
+            let history = random_history(&mut rng);
+            let transactions = Transactions::new(&history).unwrap();
+            let count = transactions.len() as u32;
+            let is_node: Vec<_> = (0..count).map(|_| rng.chance(0.9)).collect();
+            let mut edges = Edges::new(transactions.len());
+            edges.link_realtime(&transactions, &is_node);
+            let graph = edges.into_graph();
+            assert!(graph.edge_count() <= 3 * transactions.len());
+            for from in 0..count {
+                let mut reached = vec![false; graph.len()];
+                let mut waiting = vec![from];
+                while let Some(node) = waiting.pop() {
+                    for position in graph.edges(node) {
+                        let (target, _) = graph.edge(position);
+                        if !std::mem::replace(&mut reached[target as usize], true) {
+                            waiting.push(target);
+                        }
+                    }
+                }
+                for to in 0..count {
+                    let (one, two) = (
+                        &transactions.all[from as usize],
+                        &transactions.all[to as usize],
+                    );
+                    let nodes = is_node[from as usize] && is_node[to as usize];
+                    let expected = nodes && one.is_ok() && one.completion < two.invocation;
+                    assert_eq!(reached[to as usize], expected, "seed {seed}: {from} {to}");
+                }
+            }
+        }
+    }
+}

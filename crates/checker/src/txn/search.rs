@@ -231,3 +231,6 @@ fn shortest(
     }
     best
 }
+
+#[cfg(test)]
+mod tests;
