@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{ErrorKind, Write};
 
-/// Prints as `println!` does, but ends the program quietly when whoever reads has seen enough (`| head`).
+/// Prints as `println!` does, but bears it when whoever reads has seen enough (`| head`).
 macro_rules! say {
     ($($arguments:tt)*) => {
         $crate::output::line(format_args!($($arguments)*))
@@ -11,17 +11,13 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Writes one line.
+/// Writes one line. Goes on when nobody reads any more, so that the exit status still tells the verdict.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
-    if let Err(error) = writeln!(std::io::stdout(), "{text}") {
-        let status = if error.kind() == ErrorKind::BrokenPipe {
-            0
-        } else {
-            254
-        };
-        if status != 0 {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             eprintln!("seatrial: standard output cannot be written: {error}");
+            std::process::exit(254);
         }
-        std::process::exit(status);
+        _ => {}
     }
 }

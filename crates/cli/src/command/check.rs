@@ -53,6 +53,14 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     }
     let mut document = results_json(&report);
     document["file"] = json!(path.display().to_string());
+    if arguments.output.verbose {
+        for verdict in &judged.verdicts {
+            eprintln!(
+                " {}: {:?} {}",
+                verdict.checker, verdict.valid, verdict.details
+            );
+        }
+    }
     if !arguments.output.json {
         if arguments.output.quiet {
             say!("{}: {}", path.display(), word(&document["valid"]));

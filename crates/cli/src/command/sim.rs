@@ -47,6 +47,13 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
             .map_err(|error| Box::new(Err(error)))?;
         tally.turns += run.turns;
         let judged = plan.judge(&run);
+        if plan.arguments.output.verbose {
+            let (count, world) = (run.history.len(), &run.world);
+            eprintln!(
+                " seed {seed:x}: {}, {count} operations: {:?}; {world}",
+                run.workload, judged.valid
+            );
+        }
         match &judged.valid {
             Validity::Valid => Ok(()),
             // Too rough a world leaves nothing to judge; a single seed is shown as it is.

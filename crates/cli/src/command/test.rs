@@ -220,6 +220,11 @@ impl Plan {
             );
             return Ok(Exit::Unknown);
         }
+        if output.verbose {
+            for fault in &outcome.faults {
+                eprintln!(" {} {:?}: {:?}", fault.begin, fault.fault, fault.effect);
+            }
+        }
         let files = ["report.html", "history.sea", "results.json", "n1.log"];
         let mut report = Report::new(&outcome.attributes, &outcome.history, &outcome.verdicts)
             .in_folder(outcome.folder.display().to_string(), files)
