@@ -200,7 +200,7 @@ fn wrong_words_and_wrong_files_are_clear_errors() {
     );
     let broken = scratch.path("broken.edn");
     fs::write(&broken, "{:index 0, :type :invoke,\n :f :read, :process").unwrap();
-    error(&["check", &broken], &["broken.edn:2"]);
+    error(&["check", &broken], &["broken.edn:1:1", "never closed"]);
     let noise = scratch.path("noise.bin");
     fs::write(&noise, [0xff; 100]).unwrap();
     error(&["check", &noise], &["noise.bin", "--format"]);
