@@ -18,6 +18,8 @@ struct Load {
     clients: usize,
     /// Share of unknown outcomes.
     info: f64,
+    /// Share of reads that miss the last elements of a list.
+    stale: f64,
 }
 
 /// Runs `clients` at random; `run` gives the completion's value.
@@ -65,6 +67,7 @@ fn list_append(load: &Load) -> History {
         ((0..10).collect(), BTreeMap::new());
     let mut fresh = 10;
     let mut lists: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    let mut staleness = Rng::from_seed(8);
     history(
         load,
         |rng| {
@@ -101,7 +104,10 @@ fn list_append(load: &Load) -> History {
                 Mop::Read {
                     key: Key::Int(key), ..
                 } => {
-                    let list = lists.get(key).map_or(&[][..], |list| list);
+                    let mut list = lists.get(key).map_or(&[][..], |list| list);
+                    if staleness.chance(load.stale) {
+                        list = &list[..list.len().saturating_sub(1 + staleness.index(8))];
+                    }
                     let observed = Observed::List(list.into());
                     Mop::Read {
                         key: Key::Int(*key),
@@ -188,14 +194,17 @@ fn measure<T>(name: &str, items: u64, work: impl FnOnce() -> T) -> T {
     result
 }
 
-fn judge(name: &str, checker: &dyn Checker, history: &History, items: u64) {
+fn judge(name: &str, checker: &dyn Checker, history: &History, items: u64, valid: bool) {
     let verdict = measure(name, items, || checker.check(history));
     assert_eq!(
-        verdict.valid,
-        Validity::Valid,
+        verdict.valid == Validity::Valid,
+        valid,
         "{name}: {:?}",
         verdict.anomalies
     );
+    if !valid {
+        println!("  {:?} {}", verdict.anomalies, verdict.details);
+    }
 }
 
 fn main() {
@@ -205,6 +214,7 @@ fn main() {
         count: count / scale,
         clients,
         info,
+        stale: 0.0,
     };
 
     for (clients, info) in [(20, 0.0), (1_000, 0.05)] {
@@ -219,7 +229,7 @@ fn main() {
             Level::ReadCommitted,
         ] {
             let title = format!("{name}: {}", level.name());
-            judge(&title, &ListAppend::new(level), &history, load.count);
+            judge(&title, &ListAppend::new(level), &history, load.count, true);
         }
         if info == 0.0 {
             let registers = rw_register(&history);
@@ -229,7 +239,24 @@ fn main() {
                 &checker,
                 &registers,
                 load.count,
+                true,
             );
+        }
+    }
+    for (count, stale) in [
+        (1_000_000, 0.000_01),
+        (100_000, 0.01),
+        (100_000, 0.5),
+        (1_000_000, 0.5),
+    ] {
+        let load = Load {
+            stale,
+            ..load(count, 20, 0.01)
+        };
+        let history = list_append(&load);
+        for level in [Level::StrictSerializable, Level::SnapshotIsolation] {
+            let name = format!("list-append, {stale} stale: {}", level.name());
+            judge(&name, &ListAppend::new(level), &history, load.count, false);
         }
     }
     for (count, clients) in [(10_000, 8), (100_000, 8), (1_000_000, 4), (10_000, 32)] {
@@ -241,6 +268,7 @@ fn main() {
             &Linearizable::new(Model::CasRegister),
             &history,
             load.count,
+            true,
         );
     }
     let text = {

@@ -1,8 +1,8 @@
 //! The dependency graph.
 
+use super::dense::Map;
 use super::transactions::{NONE, Transactions};
 use seatrial_history::Process;
-use std::collections::BTreeMap;
 
 /// Kinds of edges, as bits. From weak suspicion to strong: where several lead from one transaction to another, the
 /// lowest bit tells most.
@@ -98,7 +98,7 @@ impl Edges {
 
     /// The order of each process's transactions. What is unknown may still happen later, so nothing follows it.
     pub(super) fn link_processes(&mut self, transactions: &Transactions<'_>, is_node: &[bool]) {
-        let mut last: BTreeMap<Process, u32> = BTreeMap::new();
+        let mut last: Map<Process, u32> = Map::default();
         for number in 0..transactions.len() as u32 {
             if !is_node[number as usize] {
                 continue;

@@ -57,8 +57,8 @@ impl Variant {
 }
 
 /// Looks for cycles of the wanted kinds: once through the whole graph for components, everything else only inside
-/// them. In each component every plain kind is looked for, then variants as far as no plain cycle is as bad, and of a
-/// variant only the worst. All limits count steps, so the same history always gives the same answer.
+/// them. In each component every plain kind is looked for (milder ones apart from worse cycles), then variants as far as
+/// no plain cycle is as bad, and of a variant only the worst. All limits count steps, so the same history always gives the same answer.
 pub(super) fn search(graph: &Graph, wanted: &BTreeSet<Cyclic>, steps_max: u64) -> Found {
     let mut search = Search {
         wanted,
@@ -139,7 +139,8 @@ impl Search<'_> {
                 Class::GSingle => Vec::from_iter(self.single(graph, WW | WR | extra)),
                 Class::GNonadjacent => Vec::from_iter(self.nonadjacent(graph, WW | WR | extra)),
                 Class::G2Item => {
-                    Vec::from_iter(self.anything(graph, WW | WR | RW | extra, settled))
+                    let mask = WW | WR | RW | extra;
+                    Vec::from_iter(self.anything(graph, mask, &cycles))
                 }
             };
             cycles.extend(found);
@@ -194,15 +195,18 @@ impl Search<'_> {
         doubled::nonadjacent(graph, mask, POLISH_STEPS_MAX)
     }
 
-    /// A cycle with adjacent anti-dependencies. When the part has no worse cycle, any that has an anti-dependency is
-    /// one; else the shortest ones through each are looked at.
-    fn anything(&mut self, graph: &Graph, mask: u8, settled: bool) -> Option<Cycle> {
+    /// A cycle with adjacent anti-dependencies. When the part has no `worse` cycle, any that has an anti-dependency is
+    /// one; else only one without any of their transactions is news.
+    fn anything(&mut self, graph: &Graph, mask: u8, worse: &[Cycle]) -> Option<Cycle> {
+        let known: BTreeSet<_> = worse.iter().flat_map(|cycle| &cycle.nodes).collect();
         let roots = direct_edges(graph, RW, ROOTS_MAX);
         let mut walker = Walker::new(graph);
         let best = shortest(&mut walker, &roots, |walker, (from, to)| {
             let cycle = walker.around(from, to, RW, mask)?;
-            let is_wanted = cycle.classify().class == Class::G2Item;
-            (is_wanted || !settled && cycle.classify().class > Class::G1c).then_some(cycle)
+            let class = cycle.classify().class;
+            let is_news = !cycle.nodes.iter().any(|node| known.contains(node));
+            let is_wanted = class == Class::G2Item || known.is_empty() && class > Class::G1c;
+            (is_news && is_wanted).then_some(cycle)
         });
         self.steps += walker.steps;
         best

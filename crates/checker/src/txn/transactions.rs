@@ -113,7 +113,9 @@ impl<'a> Transactions<'a> {
     /// The numbers of the keys of a transaction's micro-operations, in the same order.
     pub(super) fn mop_keys(&self, number: u32) -> &[u32] {
         let first = self.all[number as usize].first_mop as usize;
-        &self.mop_keys[first..first + self.mops(number).len()]
+        let next = self.all.get(number as usize + 1);
+        let end = next.map_or(self.mop_keys.len(), |next| next.first_mop as usize);
+        &self.mop_keys[first..end]
     }
 
     /// A transaction's micro-operations with the numbers of their keys.

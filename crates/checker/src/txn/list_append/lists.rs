@@ -1,7 +1,7 @@
 //! The lists of a history: who appended what, who read what, and in which order the versions came.
 
 use super::reads::Own;
-use crate::txn::dense::Map;
+use crate::txn::dense::Elements;
 use crate::txn::explain::micro_operation;
 use crate::txn::findings::Findings;
 use crate::txn::level::Level;
@@ -57,7 +57,7 @@ pub(super) struct Update {
 pub(super) struct Lists<'a> {
     pub(super) transactions: &'a Transactions<'a>,
     pub(super) appends: Vec<Append>,
-    index: Map<(u32, i64), u32>,
+    index: Elements,
     pub(super) reads: Vec<Read>,
     pub(super) updates: Vec<Update>,
     /// By key.
@@ -87,7 +87,7 @@ impl<'a> Lists<'a> {
         let mut lists = Lists {
             transactions,
             appends: Vec::new(),
-            index: Map::default(),
+            index: Elements::default(),
             reads: Vec::new(),
             updates: Vec::new(),
             by_key: vec![empty; transactions.keys.len()],
@@ -98,6 +98,12 @@ impl<'a> Lists<'a> {
         for number in 0..transactions.len() as u32 {
             lists.collect_appends(number, &mut last)?;
         }
+        let pairs = lists
+            .appends
+            .iter()
+            .map(|append| (append.key, append.element));
+        lists.index = Elements::new(transactions.keys.len(), pairs)
+            .map_err(|(one, other)| lists.repeated(one, other))?;
         let mut own = Own::default();
         for number in 0..transactions.len() as u32 {
             if transactions.all[number as usize].is_ok() {
@@ -118,21 +124,14 @@ impl<'a> Lists<'a> {
         let first = self.appends.len();
         for (key, mop) in self.transactions.keyed_mops(number) {
             match mop {
-                Mop::Append { element, .. } => {
-                    let next = self.appends.len() as u32;
-                    let known = *self.index.entry((key, *element)).or_insert(next);
-                    if known != next {
-                        return Err(self.repeated(number, mop, known));
-                    }
-                    self.appends.push(Append {
-                        transaction: number,
-                        key,
-                        element: *element,
-                        position: NONE,
-                        is_seen: false,
-                        is_final: false,
-                    });
-                }
+                Mop::Append { element, .. } => self.appends.push(Append {
+                    transaction: number,
+                    key,
+                    element: *element,
+                    position: NONE,
+                    is_seen: false,
+                    is_final: false,
+                }),
                 Mop::Read {
                     observed: Observed::List(_) | Observed::Nil,
                     ..
@@ -152,12 +151,14 @@ impl<'a> Lists<'a> {
         Ok(())
     }
 
-    fn repeated(&self, number: u32, mop: &Mop, known: u32) -> String {
-        let before = self.appends[known as usize].transaction;
+    fn repeated(&self, one: u32, other: u32) -> String {
+        let [one, other] = [one, other].map(|number| &self.appends[number as usize]);
         format!(
-            "op {} does {mop}, as op {} did: elements must be unique for each key",
-            self.transactions.index(number),
-            self.transactions.index(before)
+            "op {} does [:append {} {}], as op {} did: elements must be unique for each key",
+            self.transactions.index(other.transaction),
+            self.transactions.keys.key(other.key),
+            other.element,
+            self.transactions.index(one.transaction)
         )
     }
 
@@ -202,7 +203,7 @@ impl<'a> Lists<'a> {
             self.by_key[key].agreed = agreed;
             self.by_key[key].first = self.versions.len();
             for (position, element) in list.longest[..agreed as usize].iter().enumerate() {
-                let known = self.index.get(&(key as u32, *element)).copied();
+                let known = self.index.find(key as u32, *element);
                 let version = known.filter(|&number| {
                     let append = &mut self.appends[number as usize];
                     let is_new = append.position == NONE;
@@ -221,7 +222,7 @@ impl<'a> Lists<'a> {
             let (key, agreed) = (read.key, self.by_key[read.key as usize].agreed);
             if read.length > agreed {
                 for element in &self.elements(read)[agreed as usize..] {
-                    if let Some(&number) = self.index.get(&(key, *element)) {
+                    if let Some(number) = self.index.find(key, *element) {
                         self.appends[number as usize].is_seen = true;
                     }
                 }
@@ -260,8 +261,8 @@ impl<'a> Lists<'a> {
 
     /// Who appended this element.
     pub(super) fn find(&self, key: u32, element: i64) -> Option<&Append> {
-        let number = self.index.get(&(key, element))?;
-        Some(&self.appends[*number as usize])
+        let number = self.index.find(key, element)?;
+        Some(&self.appends[number as usize])
     }
 
     /// Did the transaction of this append take place?

@@ -1,7 +1,7 @@
 //! The registers of a history: who wrote what, who read what.
 
 use crate::txn::anomaly::{FUTURE_READ, G1A, G1B, GARBAGE_READ, INTERNAL, LOST_UPDATE};
-use crate::txn::dense::Map;
+use crate::txn::dense::Elements;
 use crate::txn::explain::shown;
 use crate::txn::findings::Findings;
 use crate::txn::level::Level;
@@ -36,7 +36,7 @@ pub(super) const INITIAL: u32 = NONE - 1;
 pub(super) struct Registers<'a> {
     pub(super) transactions: &'a Transactions<'a>,
     pub(super) writes: Vec<Write>,
-    index: Map<(u32, i64), u32>,
+    index: Elements,
     /// By key and version.
     pub(super) reads: Vec<Read>,
     /// Which transactions took place: the nodes of the graph.
@@ -56,7 +56,7 @@ impl<'a> Registers<'a> {
         let mut registers = Registers {
             transactions,
             writes: Vec::new(),
-            index: Map::default(),
+            index: Elements::default(),
             reads: Vec::new(),
             happened: transactions.all.iter().map(Transaction::is_ok).collect(),
             writes_follow_reads: level.implies(Level::ReadCommitted),
@@ -65,6 +65,12 @@ impl<'a> Registers<'a> {
         for number in 0..transactions.len() as u32 {
             registers.collect_writes(number, &mut last)?;
         }
+        let pairs = registers
+            .writes
+            .iter()
+            .map(|write| (write.key, write.value));
+        registers.index = Elements::new(transactions.keys.len(), pairs)
+            .map_err(|(one, other)| registers.repeated(one, other))?;
         let mut mops = Vec::new();
         for number in 0..transactions.len() as u32 {
             if transactions.all[number as usize].is_ok() {
@@ -96,25 +102,13 @@ impl<'a> Registers<'a> {
         let first = self.writes.len();
         for (key, mop) in self.transactions.keyed_mops(number) {
             match mop {
-                Mop::Write { value, .. } => {
-                    let next = self.writes.len() as u32;
-                    let known = *self.index.entry((key, *value)).or_insert(next);
-                    if known != next {
-                        return Err(format!(
-                            "op {} does {mop}, as op {} did: values must be unique for each key",
-                            self.transactions.index(number),
-                            self.transactions
-                                .index(self.writes[known as usize].transaction)
-                        ));
-                    }
-                    self.writes.push(Write {
-                        transaction: number,
-                        key,
-                        value: *value,
-                        is_final: false,
-                        is_seen: false,
-                    });
-                }
+                Mop::Write { value, .. } => self.writes.push(Write {
+                    transaction: number,
+                    key,
+                    value: *value,
+                    is_final: false,
+                    is_seen: false,
+                }),
                 Mop::Read {
                     observed: Observed::Register(_) | Observed::Nil,
                     ..
@@ -132,6 +126,17 @@ impl<'a> Registers<'a> {
             last[write.key as usize] = number;
         }
         Ok(())
+    }
+
+    fn repeated(&self, one: u32, other: u32) -> String {
+        let [one, other] = [one, other].map(|number| &self.writes[number as usize]);
+        format!(
+            "op {} does [:w {} {}], as op {} did: values must be unique for each key",
+            self.transactions.index(other.transaction),
+            self.transactions.keys.key(other.key),
+            other.value,
+            self.transactions.index(one.transaction)
+        )
     }
 
     /// Collects what a transaction read from others, and checks the rest of its reads against what it knew.
@@ -177,7 +182,7 @@ impl<'a> Registers<'a> {
 
     /// The number of the write of this value; [`NONE`] when nobody wrote it.
     pub(super) fn find(&self, key: u32, value: i64) -> u32 {
-        self.index.get(&(key, value)).copied().unwrap_or(NONE)
+        self.index.find(key, value).unwrap_or(NONE)
     }
 
     /// Did the transaction of this write take place?
