@@ -418,18 +418,22 @@ impl Chunk {
         if self.field_names.is_empty() {
             return Ok(());
         }
-        // How many operations have each field bounds what may be read.
-        let mut expected = vec![0_usize; count];
+        // How many operations have each field: by template, as a long list of fields times many operations is long.
+        let mut of_template = vec![0_u64; self.templates.len()];
         for &id in &self.template_ids {
-            let (start, end) = self.templates[id as usize].fields;
+            of_template[id as usize] += 1;
+        }
+        let mut expected = vec![0_u64; count];
+        for (template, operations) in self.templates.iter().zip(of_template) {
+            let (start, end) = template.fields;
             for &field in &self.template_fields[start as usize..end as usize] {
-                expected[field as usize] += 1;
+                expected[field as usize] += operations;
             }
         }
         let entries = self.entry_starts.len() - 1;
         let mut values = Vec::with_capacity(count);
         for (column, expected) in columns.field_values.iter().zip(expected) {
-            column.expect(expected)?;
+            column.expect(usize::try_from(expected).unwrap_or(usize::MAX))?;
             let mut ids = Vec::new();
             column.ids(entries, &mut ids)?;
             values.push(ids.into_iter());

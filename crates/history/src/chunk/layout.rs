@@ -118,6 +118,7 @@ pub(crate) mod column {
                 | TAPE_INTEGER
                 | TEMPLATE_TYPE
                 | TEMPLATE_FIELD
+                | FIELD_VALUE
                 | FIELD_NAME
                 | ENTRY_TAGS
                 | ENTRY_TAPE_TAG

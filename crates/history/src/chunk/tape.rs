@@ -204,7 +204,6 @@ impl<'a> Tape<'a> {
                 Value::Txn((0..count).filter_map(|_| self.mop()).collect())
             }
             Token::Keyed(key) => Value::Keyed(key.clone(), self.build(depth + 1).into()),
-            // A micro-operation outside of a transaction: not in a checked tape.
             // Micro-operations stand in transactions only; those were checked.
             Token::Nil
             | Token::Append(..)

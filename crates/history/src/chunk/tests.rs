@@ -219,3 +219,53 @@ fn bytes_that_nobody_wrote_are_errors_or_operations() {
         fuzz_one(&bytes);
     }
 }
+
+/// One template with four million fields, used by every one of 65,536 operations, is 262 billion fields in less
+/// than five megabytes: it must be refused before anybody counts to that.
+#[test]
+fn many_fields_times_many_operations_are_refused_at_once() {
+    let chunk = hostile_fields(4_000_000, 65_536);
+    assert!(chunk.len() < 5_000_000);
+    let error = Chunk::from_bytes(&chunk).unwrap_err();
+    assert!(error.problem.contains("field value"), "{error}");
+}
+
+/// A chunk whose only template has this many fields, all the same, and whose column of their values is too short.
+fn hostile_fields(fields: usize, operations: usize) -> Vec<u8> {
+    use super::column::{ColumnWriter, Values};
+    use super::layout::column;
+    let (zeros, no_ids) = (vec![0; fields.max(operations)], vec![0_u32; operations]);
+    let counts = [fields as u32];
+    let steps = vec![1_i64; operations - 1];
+    let mut columns = ColumnWriter::default();
+    columns.put(column::TEMPLATE, Values::Ids(&no_ids));
+    columns.put(column::PROCESS, Values::Ids(&no_ids));
+    columns.put(column::INDEX_STEP, Values::Integers(&steps));
+    columns.put(column::TIME_STEP, Values::Integers(&steps));
+    columns.put(column::PAIR, Values::Ids(&no_ids));
+    columns.put(column::KEY, Values::Ids(&no_ids));
+    columns.put(column::TEMPLATE_TYPE, Values::Bytes(&[0]));
+    columns.put(column::TEMPLATE_SHAPE, Values::Bytes(&[0]));
+    columns.put(column::TEMPLATE_F, Values::Bytes(&[0]));
+    columns.put(column::TEMPLATE_FIELD_COUNT, Values::Ids(&counts));
+    columns.put(column::TEMPLATE_FIELD, Values::Bytes(&zeros[..fields]));
+    columns.put(column::FIELD_VALUE, Values::Bytes(&zeros[..operations]));
+    columns.put(column::FIELD_NAME, Values::Bytes(&[0]));
+    columns.put(column::ENTRY_TAGS, Values::Bytes(&[1]));
+    columns.put(column::ENTRY_INTEGERS, Values::Bytes(&[0]));
+    columns.put(column::ENTRY_TAPE_TAG, Values::Bytes(&[0]));
+    columns.put(column::WORD_LENGTH, Values::Bytes(&[1]));
+    columns.put(column::WORD_BYTES, Values::Bytes(b"f"));
+    columns.put(column::PROCESS_KIND, Values::Bytes(&[0]));
+    columns.put(column::PROCESS_NUMBER, Values::Bytes(&[0]));
+    let mut bytes = Vec::new();
+    bytes.extend(1_u32.to_le_bytes());
+    bytes.extend((operations as u32).to_le_bytes());
+    bytes.extend([0; 32]);
+    bytes.extend((operations as i64 - 1).to_le_bytes());
+    bytes.extend([0; 12]);
+    bytes.extend((columns.count() as u16).to_le_bytes());
+    bytes.extend([0; 2]);
+    columns.write(&mut bytes);
+    bytes
+}

@@ -60,15 +60,16 @@ impl Entry {
     pub(super) fn over(entries: &[Entry], offset: u64, length: u32) -> Entry {
         let mut all = entries[0];
         for entry in &entries[1..] {
-            all.chunks += entry.chunks;
-            all.operations += entry.operations;
+            // What a file says of itself may be wrong; saturated sums are found out by their reader.
+            all.chunks = all.chunks.saturating_add(entry.chunks);
+            all.operations = all.operations.saturating_add(entry.operations);
             all.indices.1 = entry.indices.1;
             all.times = (
                 all.times.0.min(entry.times.0),
                 all.times.1.max(entry.times.1),
             );
             for (sum, count) in all.counts.iter_mut().zip(entry.counts) {
-                *sum += count;
+                *sum = sum.saturating_add(count);
             }
         }
         Entry {
@@ -129,11 +130,12 @@ fn read_level(bytes: &[u8]) -> Result<(u32, Vec<Entry>, &[u8]), String> {
         ));
     }
     let (entries, rest) = entries.split_at(length);
-    Ok((
-        level,
-        entries.chunks(ENTRY_LENGTH).map(Entry::read).collect(),
-        rest,
-    ))
+    let entries: Vec<Entry> = entries.chunks(ENTRY_LENGTH).map(Entry::read).collect();
+    let is_sound = |entry: &Entry| entry.operations > 0 && (entry.chunks == 1) == (level == 0);
+    if !entries.iter().all(is_sound) {
+        return Err(format!("a level {level} with an entry of another level"));
+    }
+    Ok((level, entries, rest))
 }
 
 /// The entries of a directory block of this level.
@@ -236,9 +238,19 @@ impl Contents {
             levels[expected as usize] = entries;
             rest = behind;
         }
+        let operations = long(bytes, 8);
+        let entries = levels.iter().flatten();
+        let sum = entries.fold(0_u64, |sum, entry: &Entry| {
+            sum.saturating_add(entry.operations)
+        });
+        if sum != operations || !rest.is_empty() {
+            return Err(format!(
+                "a root over {operations} operations whose directory has {sum}"
+            ));
+        }
         Ok(Contents {
             complete: word(bytes, 4) & COMPLETE != 0,
-            operations: long(bytes, 8),
+            operations,
             attributes: Document::read(&bytes[16..]),
             results: long(bytes, 40),
             analyses: long(bytes, 48),

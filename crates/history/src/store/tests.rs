@@ -29,6 +29,12 @@ impl Drop for Scratch {
     }
 }
 
+/// Makes a new file of these bytes. (Overwriting the old one would make some file systems wait for the disk.)
+fn put(path: &Path, bytes: &[u8]) {
+    let _ = fs::remove_file(path);
+    fs::write(path, bytes).unwrap();
+}
+
 /// A history such as a test makes: transactions on lists, registers of keys, faults, errors.
 fn ops(seed: u64, count: u64) -> Vec<Op> {
     let mut rng = Rng::from_seed(seed);
@@ -172,7 +178,7 @@ fn a_file_cut_at_any_byte_keeps_every_whole_block_before_the_cut() {
     let bytes = fs::read(&whole.0).unwrap();
     let mut opened = 0;
     for length in 0..=bytes.len() {
-        fs::write(&cut.0, &bytes[..length]).unwrap();
+        put(&cut.0, &bytes[..length]);
         let file = match TestFile::open(&cut.0) {
             Ok(file) => file,
             Err(error) => {
@@ -206,7 +212,7 @@ fn a_flipped_bit_never_changes_what_is_read() {
         let mut damaged = bytes.clone();
         let at = rng.index(damaged.len());
         damaged[at] ^= 1 << rng.below(8);
-        fs::write(&flipped.0, &damaged).unwrap();
+        put(&flipped.0, &damaged);
         let read = TestFile::open(&flipped.0).and_then(|file| {
             let all = (file.history()?, file.attributes()?, file.results()?);
             Ok((all, file.is_complete()))
@@ -243,7 +249,7 @@ fn bytes_that_nobody_wrote_are_errors() {
             mutated[at] = rng.word() as u8;
         }
         mutated.truncate(rng.index(mutated.len() * 2).min(bytes.len()));
-        fs::write(&noise.0, &mutated).unwrap();
+        put(&noise.0, &mutated);
         if let Ok(file) = TestFile::open(&noise.0) {
             let _ = (
                 file.attributes(),
@@ -385,4 +391,27 @@ fn folds_see_every_chunk_once_and_in_order() {
             assert_eq!(fold_concurrent(&file, &Times, threads).unwrap(), times);
         }
     }
+}
+
+/// A device that is always full. Nothing is written there that a later test would find.
+#[test]
+fn after_a_failed_write_every_call_is_an_error_and_none_a_panic() {
+    let scratch = Scratch::new("full");
+    let mut writer = HistoryWriter::create(&scratch.0, &json!({})).unwrap();
+    let op = |index| Op {
+        index,
+        ..Op::invoke(Process::Client(0), "read", Value::Nil)
+    };
+    writer.push(&op(0)).unwrap();
+    writer.flush().unwrap();
+    writer.push(&op(1)).unwrap();
+    writer.fail_from_now_on();
+    for _ in 0..3 {
+        assert!(matches!(writer.flush(), Err(WriteError::File(_))));
+        assert!(matches!(writer.push(&op(2)), Err(WriteError::File(_))));
+        assert!(matches!(writer.sync(), Err(WriteError::File(_))));
+    }
+    assert!(matches!(writer.seal(), Err(WriteError::File(_))));
+    let file = TestFile::open(&scratch.0).unwrap();
+    assert_eq!(file.history().unwrap().ops(), [op(0)]);
 }

@@ -90,6 +90,8 @@ pub struct HistoryWriter {
     last_index: Option<u64>,
     open: OpenInvocations,
     payload: Vec<u8>,
+    /// Was it sealed?
+    finished: bool,
 }
 
 /// Appends blocks and roots to a file.
@@ -100,10 +102,31 @@ struct Appender {
     slots: RootSlots,
     /// Is everything in the file durable?
     synced: bool,
+    /// Why nothing can be written any more.
+    failure: Option<String>,
     out: Vec<u8>,
 }
 
 impl Appender {
+    /// Fails if an earlier write or sync did: nobody knows what the medium holds.
+    fn check(&self) -> Result<(), FileError> {
+        match &self.failure {
+            None => Ok(()),
+            Some(reason) => Err(FileError::Poisoned {
+                path: self.log.path().to_owned(),
+                reason: reason.clone(),
+            }),
+        }
+    }
+
+    /// Remembers a failure for ever.
+    fn keep(&mut self, result: Result<(), FileError>) -> Result<(), FileError> {
+        if let Err(error) = &result {
+            self.failure.get_or_insert_with(|| error.to_string());
+        }
+        result
+    }
+
     /// Appends one block; where it starts and how long it is.
     fn block(
         &mut self,
@@ -112,6 +135,7 @@ impl Appender {
         payload: &[u8],
         codec: Codec,
     ) -> Result<(u64, u32), FileError> {
+        self.check()?;
         let order = if self.synced { 0 } else { flags::UNORDERED };
         self.out.clear();
         block::write(
@@ -123,15 +147,18 @@ impl Appender {
             codec,
         );
         let offset = self.log.len();
-        self.log.append(&self.out)?;
+        let appended = self.log.append(&self.out);
+        self.keep(appended)?;
         self.sequence += 1;
         self.synced = false;
         Ok((offset, self.out.len() as u32))
     }
 
     fn sync(&mut self) -> Result<(), FileError> {
+        self.check()?;
         if !self.synced {
-            self.log.sync()?;
+            let synced = self.log.sync();
+            self.keep(synced)?;
             self.synced = true;
         }
         Ok(())
@@ -197,7 +224,8 @@ impl Appender {
         let (offset, _) = self.block(BlockKind::ROOT, 0, &payload, Codec::None)?;
         self.sync()?;
         let slot = self.slots.next(offset, sequence);
-        self.log.write_slot(&slot)
+        let written = self.log.write_slot(&slot);
+        self.keep(written)
     }
 }
 
@@ -222,6 +250,7 @@ impl HistoryWriter {
             sequence: 0,
             slots: RootSlots::new(),
             synced: false,
+            failure: None,
             out: Vec::new(),
         };
         file.contents.attributes = file.document(ATTRIBUTES, attributes)?;
@@ -237,6 +266,7 @@ impl HistoryWriter {
             last_index: None,
             open: OpenInvocations::default(),
             payload: Vec::new(),
+            finished: false,
         })
     }
 
@@ -258,6 +288,7 @@ impl HistoryWriter {
                 last,
             });
         }
+        self.file.check()?;
         measure(op).map_err(|reason| WriteError::Operation {
             index: op.index,
             reason,
@@ -280,6 +311,7 @@ impl HistoryWriter {
 
     /// Hands everything so far to the operating system, so that a kill of this process loses none of it.
     pub fn flush(&mut self) -> Result<(), WriteError> {
+        self.file.check()?;
         if self.unflushed == 0 {
             return Ok(());
         }
@@ -290,11 +322,12 @@ impl HistoryWriter {
         for (op, pair) in self.recent.drain(..) {
             self.journal.push(&op, pair);
         }
+        // Whatever becomes of the write, these operations have had theirs.
+        self.unflushed = 0;
         self.payload.clear();
         self.journal.write(first, &mut self.payload);
         self.file
             .block(JOURNAL, 0, &self.payload, self.options.codec)?;
-        self.unflushed = 0;
         Ok(())
     }
 
@@ -307,6 +340,7 @@ impl HistoryWriter {
     /// Writes the rest and the root that says that the history is complete.
     pub fn seal(mut self) -> Result<(), WriteError> {
         self.write_chunk()?;
+        self.finished = true;
         self.file.contents.complete = true;
         Ok(self.file.root()?)
     }
@@ -332,6 +366,24 @@ impl HistoryWriter {
     }
 }
 
+#[cfg(test)]
+impl HistoryWriter {
+    /// As if the disk had refused the last write.
+    pub(super) fn fail_from_now_on(&mut self) {
+        self.file.failure = Some("a test says so".to_owned());
+    }
+}
+
+/// A writer that is given up keeps what it has: the operations go to the journal.
+impl Drop for HistoryWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Nobody is left to be told of an error, and without this the file is readable all the same.
+            let _ = self.flush();
+        }
+    }
+}
+
 /// Appends the results of one more analysis to a file that nobody is writing.
 pub(super) fn append_results(path: &Path, results: &Json) -> Result<(), WriteError> {
     let mut log = LogFile::open(path)?;
@@ -350,6 +402,7 @@ pub(super) fn append_results(path: &Path, results: &Json) -> Result<(), WriteErr
         sequence,
         slots,
         synced: true,
+        failure: None,
         out: Vec::new(),
     };
     file.carry()?;
