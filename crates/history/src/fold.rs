@@ -1,9 +1,10 @@
-//! Folds: one pass over the chunks of a test file, in one thread or in several.
+//! Folds: one pass over the chunks of a history, in one thread or in several.
 
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Encoder, measure};
 use crate::store::{OpenError, TestFile};
+use crate::{History, HistoryError, Op};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A question about a whole history that is answered chunk by chunk. One virtual call a chunk; what happens per operation
 /// is the fold's own loop.
@@ -30,105 +31,235 @@ pub trait Fold: Sync {
     fn finish(&self, accumulator: Self::Accumulator) -> Self::Output;
 }
 
+/// What can be folded over: a history in chunks.
+pub trait Chunks: Sync {
+    /// Why a chunk cannot be had.
+    type Error: Send;
+
+    /// How many there are.
+    fn chunk_count(&self) -> u64;
+
+    /// The chunk with this number, from 0; `None` behind the last one.
+    fn chunk(&self, number: u64) -> Result<Option<Chunk>, Self::Error>;
+}
+
+impl Chunks for TestFile {
+    type Error = OpenError;
+
+    fn chunk_count(&self) -> u64 {
+        TestFile::chunk_count(self)
+    }
+
+    fn chunk(&self, number: u64) -> Result<Option<Chunk>, OpenError> {
+        TestFile::chunk(self, number)
+    }
+}
+
+/// Operations of a chunk that is made from a history in memory.
+const CHUNK_LENGTH: usize = 16_384;
+
+/// A history in memory is put into columns chunk by chunk, which takes longer than most folds; a question that is asked
+/// of such histories only had better iterate.
+impl Chunks for History {
+    type Error = HistoryError;
+
+    fn chunk_count(&self) -> u64 {
+        self.len().div_ceil(CHUNK_LENGTH) as u64
+    }
+
+    fn chunk(&self, number: u64) -> Result<Option<Chunk>, HistoryError> {
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        let Some(ops) = self.ops().chunks(CHUNK_LENGTH).nth(number) else {
+            return Ok(None);
+        };
+        let first = number * CHUNK_LENGTH;
+        let distance = |position: usize| {
+            let invocation = self.pair(position).filter(|&other| other < position);
+            invocation.map_or(0, |invocation| (position - invocation) as u64)
+        };
+        in_columns(ops, first as u64, |place| distance(first + place)).map(Some)
+    }
+}
+
+/// These operations as a chunk; `pair` gives the distance to the invocation of the one at a place.
+fn in_columns(
+    ops: &[Op],
+    first_position: u64,
+    pair: impl Fn(usize) -> u64,
+) -> Result<Chunk, HistoryError> {
+    let mut encoder = Encoder::default();
+    for (place, op) in ops.iter().enumerate() {
+        let index = op.index;
+        measure(op).map_err(|reason| HistoryError::Unstorable { index, reason })?;
+        encoder.push(op, pair(place));
+    }
+    let mut bytes = Vec::new();
+    encoder.write(first_position, &mut bytes);
+    Ok(Chunk::from_bytes(&bytes).expect("what was measured and written is read"))
+}
+
 /// Folds chunk after chunk in this thread.
-pub fn fold_linear<F: Fold>(file: &TestFile, fold: &F) -> Result<F::Output, OpenError> {
+pub fn fold_linear<C: Chunks, F: Fold>(chunks: &C, fold: &F) -> Result<F::Output, C::Error> {
     let mut accumulator = fold.start();
-    for chunk in file.chunks() {
-        fold.reduce(&mut accumulator, &chunk?);
+    for number in 0..chunks.chunk_count() {
+        if let Some(chunk) = chunks.chunk(number)? {
+            fold.reduce(&mut accumulator, &chunk);
+        }
     }
     Ok(fold.finish(accumulator))
 }
 
+/// So many chunks per thread may be reduced and wait for one that is not.
+const WAITING_PER_THREAD_MAX: u64 = 4;
+
 /// What the threads of a concurrent fold share.
-struct Shared<A> {
+struct State<A, E> {
     /// The next chunk that nobody has taken.
     next: u64,
     /// Chunks before this one are combined.
     combined: u64,
     /// `None` while a thread combines.
     accumulator: Option<A>,
-    /// Reduced chunks that wait for earlier ones; never more than there are threads, for a thread that is ahead waits
-    /// for nothing else than its own next chunk.
+    /// Reduced chunks that wait for earlier ones: fewer than the window.
     parts: BTreeMap<u64, A>,
-    failure: Option<(u64, OpenError)>,
+    failure: Option<(u64, E)>,
+    /// Nobody takes a further chunk: one failed, or a thread panicked.
+    stopped: bool,
+}
+
+/// One concurrent fold.
+struct Pass<'a, C: Chunks, F: Fold> {
+    chunks: &'a C,
+    fold: &'a F,
+    count: u64,
+    /// A chunk is taken only if so many at most are not combined yet, itself included. Bounds the parts that wait
+    /// when one chunk takes long.
+    window: u64,
+    state: Mutex<State<F::Accumulator, C::Error>>,
+    /// Told when chunks were combined, and when the pass stops.
+    progress: Condvar,
 }
 
 /// Folds in `threads` threads: chunks are read, decoded and reduced side by side and combined in order. A damaged chunk
-/// fails the fold; of several the first is told.
-pub fn fold_concurrent<F: Fold>(
-    file: &TestFile,
+/// fails the fold; of several the first is told. A panic of the fold is passed on once the other threads have stopped.
+pub fn fold_concurrent<C: Chunks, F: Fold>(
+    chunks: &C,
     fold: &F,
     threads: usize,
-) -> Result<F::Output, OpenError> {
-    let shared = Mutex::new(Shared {
-        next: 0,
-        combined: 0,
-        accumulator: Some(fold.start()),
-        parts: BTreeMap::new(),
-        failure: None,
-    });
+) -> Result<F::Output, C::Error> {
+    let threads = threads.max(1);
+    let pass = Pass {
+        chunks,
+        fold,
+        count: chunks.chunk_count(),
+        window: WAITING_PER_THREAD_MAX * threads as u64,
+        state: Mutex::new(State {
+            next: 0,
+            combined: 0,
+            accumulator: Some(fold.start()),
+            parts: BTreeMap::new(),
+            failure: None,
+            stopped: false,
+        }),
+        progress: Condvar::new(),
+    };
     std::thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(|| work(file, fold, &shared));
+        for _ in 0..threads {
+            scope.spawn(|| pass.work());
         }
     });
-    let shared = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, failure)) = shared.failure {
-        return Err(failure);
+    let state = pass.state.into_inner();
+    let state = state.unwrap_or_else(PoisonError::into_inner);
+    match (state.failure, state.accumulator) {
+        (Some((_, failure)), _) => Err(failure),
+        (None, accumulator) => Ok(fold.finish(accumulator.unwrap_or_else(|| fold.start()))),
     }
-    let accumulator = shared.accumulator.unwrap_or_else(|| fold.start());
-    Ok(fold.finish(accumulator))
 }
 
-/// Takes chunks until there are none.
-fn work<F: Fold>(file: &TestFile, fold: &F, shared: &Mutex<Shared<F::Accumulator>>) {
-    let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        let number = {
-            let mut shared = lock();
-            if shared.failure.is_some() || shared.next == file.chunk_count() {
-                return;
+impl<C: Chunks, F: Fold> Pass<'_, C, F> {
+    fn lock(&self) -> MutexGuard<'_, State<F::Accumulator, C::Error>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes chunks until there are none.
+    fn work(&self) {
+        let _guard = StopOnPanic(self);
+        while let Some(number) = self.take() {
+            let mut part = self.fold.start();
+            match self.chunks.chunk(number) {
+                Ok(Some(chunk)) => self.fold.reduce(&mut part, &chunk),
+                Ok(None) => {}
+                Err(error) => return self.fail(number, error),
             }
-            shared.next += 1;
-            shared.next - 1
-        };
-        let mut part = fold.start();
-        match file.chunk(number) {
-            Ok(Some(chunk)) => fold.reduce(&mut part, &chunk),
-            Ok(None) => return,
-            Err(error) => {
-                let mut shared = lock();
-                if shared
-                    .failure
-                    .as_ref()
-                    .is_none_or(|(first, _)| number < *first)
-                {
-                    shared.failure = Some((number, error));
-                }
-                return;
-            }
+            self.lock().parts.insert(number, part);
+            self.combine();
         }
-        lock().parts.insert(number, part);
-        // One thread at a time combines what is complete, outside the lock.
+    }
+
+    /// The next chunk that nobody has taken, once it is inside the window.
+    fn take(&self) -> Option<u64> {
+        let mut state = self.lock();
         loop {
-            let (mut accumulator, next) = {
-                let mut shared = lock();
-                let combined = shared.combined;
-                if shared.accumulator.is_none() {
-                    break;
-                }
-                let Some(next) = shared.parts.remove(&combined) else {
-                    break;
-                };
-                match shared.accumulator.take() {
-                    Some(accumulator) => (accumulator, next),
-                    None => break,
-                }
+            if state.stopped || state.next == self.count {
+                return None;
+            }
+            if state.next < state.combined + self.window {
+                state.next += 1;
+                return Some(state.next - 1);
+            }
+            let waited = self.progress.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn fail(&self, number: u64, error: C::Error) {
+        let mut state = self.lock();
+        let earlier = state
+            .failure
+            .as_ref()
+            .is_some_and(|(first, _)| *first < number);
+        if !earlier {
+            state.failure = Some((number, error));
+        }
+        state.stopped = true;
+        self.progress.notify_all();
+    }
+
+    /// Combines what is complete, outside of the lock. One thread at a time; whoever comes meanwhile leaves its part
+    /// to that one.
+    fn combine(&self) {
+        let mut state = self.lock();
+        loop {
+            let combined = state.combined;
+            if state.accumulator.is_none() || !state.parts.contains_key(&combined) {
+                return;
+            }
+            let (Some(mut accumulator), Some(part)) =
+                (state.accumulator.take(), state.parts.remove(&combined))
+            else {
+                return;
             };
-            fold.combine(&mut accumulator, next);
-            let mut shared = lock();
-            shared.accumulator = Some(accumulator);
-            shared.combined += 1;
+            drop(state);
+            self.fold.combine(&mut accumulator, part);
+            state = self.lock();
+            state.accumulator = Some(accumulator);
+            state.combined += 1;
+            self.progress.notify_all();
         }
     }
 }
+
+/// Wakes those who would wait for a thread that is gone.
+struct StopOnPanic<'a, 'b, C: Chunks, F: Fold>(&'a Pass<'b, C, F>);
+
+impl<C: Chunks, F: Fold> Drop for StopOnPanic<'_, '_, C, F> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().stopped = true;
+            self.0.progress.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Operations, histories, the test file, and folds over them.
 
 pub mod chunk;
+pub mod export;
 mod fold;
 mod hash;
 mod history;
@@ -9,12 +10,14 @@ mod op;
 mod pair;
 mod store;
 mod symbol;
+mod validate;
 mod value;
 
 pub use chunk::{Chunk, ChunkError};
-pub use fold::{Fold, fold_concurrent, fold_linear};
+pub use fold::{Chunks, Fold, fold_concurrent, fold_linear};
 pub use history::History;
 pub use op::{Extra, Op, OpType, Process};
 pub use store::{Codec, HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions};
 pub use symbol::Symbol;
+pub use validate::HistoryError;
 pub use value::{Key, Mop, Observed, Value};

@@ -17,6 +17,14 @@ pub(crate) struct OpenInvocations {
 }
 
 impl OpenInvocations {
+    /// The position of the invocation that `op` would complete, were it no invocation itself.
+    pub(crate) fn running(&self, op: &Op) -> Option<u64> {
+        match op.process {
+            Process::Client(number) => self.clients.get(&number).copied(),
+            Process::Named(name) => self.named.get(&(name, op.f)).copied(),
+        }
+    }
+
     /// Takes the operation at `position` into account; the position of the invocation that it completes, if it does.
     pub(crate) fn follow(&mut self, position: u64, op: &Op) -> Option<u64> {
         match (op.process, op.kind) {

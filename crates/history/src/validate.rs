@@ -1,0 +1,183 @@
+//! What a history made by hand may have wrong.
+
+use crate::chunk::{Unstorable, measure};
+use crate::pair::OpenInvocations;
+use crate::{History, Op, OpType, Process};
+
+/// The first thing that is wrong with a history, with the operation's index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryError {
+    /// Indices must rise.
+    #[error("operation {index} comes after operation {previous}")]
+    Order {
+        /// The index that does not rise.
+        index: u64,
+        /// The one before.
+        previous: u64,
+    },
+    /// A process does one thing at a time.
+    #[error(
+        "operation {index}: process {process} invokes while its operation {running} is running"
+    )]
+    DoubleInvoke {
+        /// The second invocation.
+        index: u64,
+        /// Who.
+        process: Process,
+        /// The first invocation.
+        running: u64,
+    },
+    /// What was not begun cannot end.
+    #[error("operation {index}: process {process} completes ({}) what it did not invoke", kind.name())]
+    NotRunning {
+        /// The completion.
+        index: u64,
+        /// Who.
+        process: Process,
+        /// How.
+        kind: OpType,
+    },
+    /// No test file can hold it, nor can a fold read it.
+    #[error("operation {index} cannot be stored: {reason}")]
+    Unstorable {
+        /// Its index.
+        index: u64,
+        /// Why.
+        reason: Unstorable,
+    },
+}
+
+impl History {
+    /// The history of these operations, if it is one that a test could have recorded; see [`History::validate`].
+    pub fn strict(ops: Vec<Op>) -> Result<History, HistoryError> {
+        check(&ops)?;
+        Ok(History::from_ops(ops))
+    }
+
+    /// Could a test have recorded this? Indices rise, no process invokes while it is busy, nothing completes that was
+    /// not invoked, and everything can be stored. Pairing itself is lenient; histories from other programs, and those
+    /// that were filtered, need not pass.
+    pub fn validate(&self) -> Result<(), HistoryError> {
+        check(self.ops())
+    }
+}
+
+fn check(ops: &[Op]) -> Result<(), HistoryError> {
+    let mut open = OpenInvocations::default();
+    let mut previous = None;
+    for (position, op) in ops.iter().enumerate() {
+        let &Op {
+            index,
+            process,
+            kind,
+            ..
+        } = op;
+        if let Some(previous) = previous.filter(|&previous| index <= previous) {
+            return Err(HistoryError::Order { index, previous });
+        }
+        previous = Some(index);
+        measure(op).map_err(|reason| HistoryError::Unstorable { index, reason })?;
+        let running = open.running(op);
+        match (kind, running) {
+            (OpType::Invoke, Some(running)) => {
+                return Err(HistoryError::DoubleInvoke {
+                    index,
+                    process,
+                    running: ops[running as usize].index,
+                });
+            }
+            // The first half of what a nemesis does.
+            (OpType::Info, None) if !process.is_client() => {}
+            (OpType::Ok | OpType::Fail | OpType::Info, None) => {
+                return Err(HistoryError::NotRunning {
+                    index,
+                    process,
+                    kind,
+                });
+            }
+            _ => {}
+        }
+        open.follow(position as u64, op);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Value;
+
+    fn op(index: u64, process: Process, kind: OpType) -> Op {
+        Op {
+            index,
+            kind,
+            ..Op::invoke(process, "kill", Value::Nil)
+        }
+    }
+
+    fn said(ops: &[(u64, Process, OpType)]) -> String {
+        let ops = ops
+            .iter()
+            .map(|&(index, process, kind)| op(index, process, kind));
+        match History::strict(ops.collect()) {
+            Ok(history) => format!("{:?}", history.validate()),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    const ONE: Process = Process::Client(1);
+    const NEMESIS: Process = Process::NEMESIS;
+    use OpType::{Fail, Info, Invoke, Ok as Done};
+
+    #[test]
+    fn what_a_test_records_is_valid() {
+        assert_eq!(said(&[]), "Ok(())");
+        assert_eq!(
+            said(&[
+                (3, ONE, Invoke),
+                (5, NEMESIS, Info),
+                (6, ONE, Done),
+                (7, NEMESIS, Info),
+                (8, NEMESIS, Info),
+                (9, ONE, Invoke),
+                (10, ONE, Info),
+            ]),
+            "Ok(())"
+        );
+    }
+
+    #[test]
+    fn errors_name_the_operation() {
+        assert_eq!(
+            said(&[(4, ONE, Invoke), (4, ONE, Done)]),
+            "operation 4 comes after operation 4"
+        );
+        assert_eq!(
+            said(&[
+                (1, ONE, Invoke),
+                (2, ONE, Done),
+                (7, ONE, Invoke),
+                (9, ONE, Invoke)
+            ]),
+            "operation 9: process 1 invokes while its operation 7 is running"
+        );
+        for (kind, name) in [(Done, "ok"), (Fail, "fail"), (Info, "info")] {
+            assert_eq!(
+                said(&[(2, Process::Client(3), Invoke), (3, ONE, kind)]),
+                format!("operation 3: process 1 completes ({name}) what it did not invoke")
+            );
+        }
+        assert_eq!(
+            said(&[(0, NEMESIS, Done)]),
+            "operation 0: process :nemesis completes (ok) what it did not invoke"
+        );
+    }
+
+    #[test]
+    fn what_no_file_can_hold_is_told() {
+        let name: &'static str = "f".repeat(300).leak();
+        let history = History::from_ops(vec![Op::invoke(ONE, name, Value::Nil)]);
+        let error = history.validate().unwrap_err();
+        assert!(error.to_string().contains("300 bytes"), "{error}");
+    }
+}
