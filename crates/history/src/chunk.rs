@@ -249,6 +249,23 @@ impl Chunk {
         Tape::new(tags, integers, &self.names)
     }
 
+    /// How many elements all lists have together that were read, each list counted by itself.
+    pub fn elements_read(&self) -> u64 {
+        let reads = self.mop_tags.iter().zip(&self.mop_arguments);
+        let of_mops = reads.map(|(&tag, &argument)| match tag {
+            layout::mop::READ_PREFIX => argument.cast_unsigned(),
+            layout::mop::READ_BRANCH => self.reference(argument).len() as u64,
+            _ => 0,
+        });
+        let values = (0..self.len()).map(|place| match self.value(place) {
+            ValueView::Integers(elements) | ValueView::IntegerSet(elements) => {
+                elements.len() as u64
+            }
+            _ => 0,
+        });
+        of_mops.sum::<u64>() + values.sum::<u64>()
+    }
+
     /// The operation at `place` with everything that belongs to it. To go through all, [`Chunk::ops`] is faster.
     pub fn op(&self, place: usize) -> Op {
         Ops::new(self).op(place)

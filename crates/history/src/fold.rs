@@ -1,7 +1,7 @@
 //! Folds: one pass over the chunks of a history, in one thread or in several.
 
 use crate::chunk::{Chunk, Encoder, measure};
-use crate::store::{OpenError, TestFile};
+use crate::store::{ChunkBuffer, OpenError, TestFile};
 use crate::{History, HistoryError, Op};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -39,8 +39,12 @@ pub trait Chunks: Sync {
     /// How many there are.
     fn chunk_count(&self) -> u64;
 
-    /// The chunk with this number, from 0; `None` behind the last one.
-    fn chunk(&self, number: u64) -> Result<Option<Chunk>, Self::Error>;
+    /// The chunk with this number, from 0, read into memory that is used again; `None` behind the last one.
+    fn read_chunk<'a>(
+        &self,
+        number: u64,
+        buffer: &'a mut ChunkBuffer,
+    ) -> Result<Option<&'a Chunk>, Self::Error>;
 }
 
 impl Chunks for TestFile {
@@ -50,8 +54,12 @@ impl Chunks for TestFile {
         TestFile::chunk_count(self)
     }
 
-    fn chunk(&self, number: u64) -> Result<Option<Chunk>, OpenError> {
-        TestFile::chunk(self, number)
+    fn read_chunk<'a>(
+        &self,
+        number: u64,
+        buffer: &'a mut ChunkBuffer,
+    ) -> Result<Option<&'a Chunk>, OpenError> {
+        TestFile::read_chunk(self, number, buffer)
     }
 }
 
@@ -67,7 +75,11 @@ impl Chunks for History {
         self.len().div_ceil(CHUNK_LENGTH) as u64
     }
 
-    fn chunk(&self, number: u64) -> Result<Option<Chunk>, HistoryError> {
+    fn read_chunk<'a>(
+        &self,
+        number: u64,
+        buffer: &'a mut ChunkBuffer,
+    ) -> Result<Option<&'a Chunk>, HistoryError> {
         let number = usize::try_from(number).unwrap_or(usize::MAX);
         let Some(ops) = self.ops().chunks(CHUNK_LENGTH).nth(number) else {
             return Ok(None);
@@ -77,7 +89,8 @@ impl Chunks for History {
             let invocation = self.pair(position).filter(|&other| other < position);
             invocation.map_or(0, |invocation| (position - invocation) as u64)
         };
-        in_columns(ops, first as u64, |place| distance(first + place)).map(Some)
+        buffer.chunk = in_columns(ops, first as u64, |place| distance(first + place))?;
+        Ok(Some(&buffer.chunk))
     }
 }
 
@@ -101,9 +114,10 @@ fn in_columns(
 /// Folds chunk after chunk in this thread.
 pub fn fold_linear<C: Chunks, F: Fold>(chunks: &C, fold: &F) -> Result<F::Output, C::Error> {
     let mut accumulator = fold.start();
+    let mut buffer = ChunkBuffer::default();
     for number in 0..chunks.chunk_count() {
-        if let Some(chunk) = chunks.chunk(number)? {
-            fold.reduce(&mut accumulator, &chunk);
+        if let Some(chunk) = chunks.read_chunk(number, &mut buffer)? {
+            fold.reduce(&mut accumulator, chunk);
         }
     }
     Ok(fold.finish(accumulator))
@@ -184,10 +198,11 @@ impl<C: Chunks, F: Fold> Pass<'_, C, F> {
     /// Takes chunks until there are none.
     fn work(&self) {
         let _guard = StopOnPanic(self);
+        let mut buffer = ChunkBuffer::default();
         while let Some(number) = self.take() {
             let mut part = self.fold.start();
-            match self.chunks.chunk(number) {
-                Ok(Some(chunk)) => self.fold.reduce(&mut part, &chunk),
+            match self.chunks.read_chunk(number, &mut buffer) {
+                Ok(Some(chunk)) => self.fold.reduce(&mut part, chunk),
                 Ok(None) => {}
                 Err(error) => return self.fail(number, error),
             }

@@ -17,7 +17,9 @@ pub use chunk::{Chunk, ChunkError};
 pub use fold::{Chunks, Fold, fold_concurrent, fold_linear};
 pub use history::History;
 pub use op::{Extra, Op, OpType, Process};
-pub use store::{Codec, HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions};
+pub use store::{
+    ChunkBuffer, Codec, HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions,
+};
 pub use symbol::Symbol;
 pub use validate::HistoryError;
 pub use value::{Key, Mop, Observed, Value};

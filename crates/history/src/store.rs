@@ -28,7 +28,7 @@ mod writer;
 
 pub use block::Codec;
 pub use file::{OpenError, Tail};
-pub use reader::TestFile;
+pub use reader::{ChunkBuffer, TestFile};
 pub use writer::{HistoryWriter, WriteError, WriterOptions};
 
 /// The purpose in the first page.

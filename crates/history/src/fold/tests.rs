@@ -83,12 +83,16 @@ impl Chunks for Numbers {
     fn chunk_count(&self) -> u64 {
         100
     }
-    fn chunk(&self, number: u64) -> Result<Option<Chunk>, u64> {
+    fn read_chunk<'a>(
+        &self,
+        number: u64,
+        buffer: &'a mut ChunkBuffer,
+    ) -> Result<Option<&'a Chunk>, u64> {
         self.highest.fetch_max(number, Ordering::Relaxed);
         if self.damaged.contains(&number) {
             return Err(number);
         }
-        Ok(Some(Chunk::default()))
+        Ok(Some(&buffer.chunk))
     }
 }
 

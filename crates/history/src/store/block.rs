@@ -71,12 +71,18 @@ pub(super) fn write(
     }
 }
 
-/// The payload as it was before its codec.
-pub(super) fn expand(header: &BlockHeader, payload: &[u8]) -> Result<Vec<u8>, String> {
+/// The payload as it was before its codec; replaces what is in `out`.
+pub(super) fn expand_into(
+    header: &BlockHeader,
+    payload: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
     let length = header.uncompressed_length as usize;
     let codec = header.flags & flags::CODEC;
+    out.clear();
     if codec == flags::CODEC_NONE {
-        return Ok(payload.to_vec());
+        out.extend_from_slice(payload);
+        return Ok(());
     }
     let max = expanded_length_max(payload.len());
     if length > max {
@@ -84,19 +90,28 @@ pub(super) fn expand(header: &BlockHeader, payload: &[u8]) -> Result<Vec<u8>, St
             "claims to expand to {length} bytes, at most {max} are possible"
         ));
     }
+    out.resize(length, 0);
     let expanded = match codec {
-        flags::CODEC_LZ4 => lz4_flex::block::decompress(payload, length).map_err(|e| e.to_string()),
-        flags::CODEC_ZSTD => zstd::bulk::decompress(payload, length).map_err(|e| e.to_string()),
+        flags::CODEC_LZ4 => {
+            lz4_flex::block::decompress_into(payload, out).map_err(|e| e.to_string())
+        }
+        flags::CODEC_ZSTD => {
+            zstd::bulk::decompress_to_buffer(payload, out.as_mut_slice()).map_err(|e| e.to_string())
+        }
         other => Err(format!("codec {} is not known", other >> 4)),
     };
     let expanded = expanded.map_err(|error| format!("does not expand: {error}"))?;
-    if expanded.len() != length {
-        return Err(format!(
-            "expands to {} bytes, not to {length}",
-            expanded.len()
-        ));
+    if expanded != length {
+        return Err(format!("expands to {expanded} bytes, not to {length}"));
     }
-    Ok(expanded)
+    Ok(())
+}
+
+/// [`expand_into`] memory of its own.
+pub(super) fn expand(header: &BlockHeader, payload: &[u8]) -> Result<Vec<u8>, String> {
+    let mut out = Vec::new();
+    expand_into(header, payload, &mut out)?;
+    Ok(out)
 }
 
 /// Reads little-endian numbers from a payload whose length was checked.

@@ -5,7 +5,10 @@ use super::block::{ATTRIBUTES, CHUNK, CONTINUES, JOURNAL, RESULTS, expand, long}
 use super::directory::{Contents, Document, Entry};
 use crate::chunk::Chunk;
 use seatrial_archive::root::{self, PAGE_LENGTH, RootSlots};
-use seatrial_archive::{Block, BlockKind, FileError, Torn, WalkError, Walker};
+use seatrial_archive::{
+    Block, BlockHeader, BlockKind, Defect, FileError, HEADER_LENGTH, Torn, WalkError, Walker,
+    crc32c,
+};
 use seatrial_machine::Disk;
 use std::path::{Path, PathBuf};
 
@@ -59,6 +62,20 @@ pub enum OpenError {
         last: u64,
         /// Why.
         reason: String,
+    },
+    /// The history does not fit in memory; fold over the file instead.
+    #[error(
+        "{}: a history of {operations} operations, whose lists have {elements} elements and more, is too large for \
+         memory",
+        path.display()
+    )]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Operations in the file.
+        operations: u64,
+        /// Elements of the lists that were read, up to where it was given up.
+        elements: u64,
     },
     /// The file has no attributes: whoever made it got no further.
     #[error("{}: ends before its attributes", .0.display())]
@@ -151,37 +168,68 @@ pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<Found, OpenError> {
     })
 }
 
+/// Reads and checks the single block at `offset`; its payload as stored replaces what is in `stored`. Unlike a
+/// [`Walker`] it reads nothing beyond the block, and does not ask whether a damaged one is a torn tail.
+pub(super) fn read_stored(
+    disk: &dyn Disk,
+    offset: u64,
+    stored: &mut Vec<u8>,
+) -> Result<BlockHeader, String> {
+    let fault = |error: std::io::Error| error.to_string();
+    let there = disk.len().saturating_sub(offset);
+    let fits = |needed: u64| {
+        if needed > there {
+            return Err(Defect::Short { needed, there }.to_string());
+        }
+        Ok(())
+    };
+    fits(HEADER_LENGTH as u64)?;
+    let mut header = [0; HEADER_LENGTH];
+    disk.read_at(offset, &mut header).map_err(fault)?;
+    let header = BlockHeader::decode(&header).map_err(|defect| defect.to_string())?;
+    fits(header.block_length())?;
+    // With the padding, which is checked as well: every bit of the file is covered.
+    let length = header.payload_length as usize;
+    stored.resize(header.block_length() as usize - HEADER_LENGTH, 0);
+    disk.read_at(offset + HEADER_LENGTH as u64, stored)
+        .map_err(fault)?;
+    let computed = crc32c(&stored[..length]);
+    if computed != header.payload_checksum {
+        let defect = Defect::PayloadChecksum {
+            stored: header.payload_checksum,
+            computed,
+        };
+        return Err(defect.to_string());
+    }
+    if stored[length..].iter().any(|&byte| byte != 0) {
+        return Err(Defect::Padding.to_string());
+    }
+    stored.truncate(length);
+    Ok(header)
+}
+
 /// Header and expanded payload of the block at `offset`, which must be of this kind.
 pub(super) fn read_block(
     disk: &dyn Disk,
     path: &Path,
     offset: u64,
     kind: BlockKind,
-) -> Result<(seatrial_archive::BlockHeader, Vec<u8>), OpenError> {
+) -> Result<(BlockHeader, Vec<u8>), OpenError> {
     let wrong = |reason: String| OpenError::Block {
         path: path.to_owned(),
         offset,
         reason,
     };
-    let mut walker = Walker::new(disk, offset);
-    let block = match walker.next_block() {
-        Ok(Some(block)) => block,
-        Ok(None) => return Err(wrong("the file ends there".into())),
-        Err(source) => {
-            return Err(OpenError::Damaged {
-                path: path.to_owned(),
-                source,
-            });
-        }
-    };
-    if block.header.kind != kind {
+    let mut stored = Vec::new();
+    let header = read_stored(disk, offset, &mut stored).map_err(wrong)?;
+    if header.kind != kind {
         return Err(wrong(format!(
             "is of kind {}, not {}",
-            block.header.kind.0, kind.0
+            header.kind.0, kind.0
         )));
     }
-    let payload = expand(&block.header, block.payload).map_err(wrong)?;
-    Ok((block.header, payload))
+    let payload = expand(&header, &stored).map_err(wrong)?;
+    Ok((header, payload))
 }
 
 impl<'a> Survey<'a> {

@@ -1,0 +1,241 @@
+//! Rates and sizes of the test file: `cargo bench -p seatrial-history`. Without the argument `--bench` (under
+//! `cargo test --benches`) everything runs once with tiny input. Prints the best of several rounds, on one core unless
+//! it says otherwise; rates count invocations and completions.
+#![expect(clippy::disallowed_types, reason = "a bench reads the clock")]
+
+use seatrial_history::{
+    Chunk, Codec, Fold, HistoryWriter, Key, Mop, Observed, Op, OpType, Process, TestFile, Value,
+    WriterOptions, fold_concurrent, fold_linear,
+};
+use seatrial_machine::Rng;
+use serde_json::json;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Concurrent processes.
+const PROCESSES: usize = 100;
+
+/// A key in use: its list so far, and at how many elements it retires.
+struct Live {
+    key: i64,
+    list: Vec<i64>,
+    limit: usize,
+}
+
+/// Elle's list-append on a perfect store: 1 to 8 micro-operations, ten keys with exponential choice, each retired
+/// after 128 to 256 elements; about 96 list elements per operation.
+fn list_append(count: usize, rng: &mut Rng) -> Vec<Op> {
+    let fresh = |key: i64, rng: &mut Rng| Live {
+        key,
+        list: Vec::new(),
+        limit: 128 + rng.index(129),
+    };
+    let mut live: Vec<Live> = (0..10).map(|key| fresh(key, rng)).collect();
+    let mut next_key = 10;
+    run(count, rng, move |invocation, rng| {
+        let Some(invocation) = invocation else {
+            let mops = 1 + (0..7).filter(|_| rng.chance(3.0 / 7.0)).count();
+            let mops = (0..mops).map(|_| {
+                let place = (rng.word().leading_zeros() as usize).min(9);
+                if rng.chance(0.5) {
+                    let key = Key::Int(live[place].key);
+                    let observed = Observed::Nil;
+                    return Mop::Read { key, observed };
+                }
+                if live[place].list.len() >= live[place].limit {
+                    live[place] = fresh(next_key, rng);
+                    next_key += 1;
+                }
+                let element = live[place].list.len() as i64 + 1;
+                live[place].list.push(element);
+                let key = Key::Int(live[place].key);
+                Mop::Append { key, element }
+            });
+            let value = Value::Txn(mops.collect());
+            return Op::invoke(Process::Client(0), "txn", value);
+        };
+        let mops = invocation.value.as_txn().unwrap_or_default().iter();
+        let mops = mops.map(|mop| match mop {
+            Mop::Read { key, .. } => {
+                let seen = live.iter().find(|live| Key::Int(live.key) == *key);
+                let seen = seen.map_or(&[][..], |live| &live.list);
+                let observed = Observed::List(seen.into());
+                let key = key.clone();
+                Mop::Read { key, observed }
+            }
+            write => write.clone(),
+        });
+        invocation.complete(OpType::Ok, Value::Txn(mops.collect()))
+    })
+}
+
+/// Reads, writes and compare-and-sets of one register with five values.
+fn register(count: usize, rng: &mut Rng) -> Vec<Op> {
+    run(count, rng, |invocation, rng| {
+        let Some(invocation) = invocation else {
+            let value = rng.below(5) as i64;
+            return match rng.below(3) {
+                0 => Op::invoke(Process::Client(0), "read", Value::Nil),
+                1 => Op::invoke(Process::Client(0), "write", Value::Int(value)),
+                _ => Op::invoke(Process::Client(0), "cas", Value::Cas(value, 1)),
+            };
+        };
+        match invocation.value {
+            Value::Nil => invocation.complete(OpType::Ok, Value::Int(rng.below(5) as i64)),
+            Value::Cas(..) if rng.chance(0.5) => {
+                invocation.complete(OpType::Fail, invocation.value.clone())
+            }
+            _ => invocation.complete(OpType::Ok, invocation.value.clone()),
+        }
+    })
+}
+
+/// Interleaves processes; `next` makes an invocation, or completes the one it is given.
+fn run(count: usize, rng: &mut Rng, mut next: impl FnMut(Option<&Op>, &mut Rng) -> Op) -> Vec<Op> {
+    let mut open: VecDeque<Option<Op>> = (0..PROCESSES).map(|_| None).collect();
+    let mut time = 0;
+    let ops = (0..count as u64).map(|index| {
+        time += rng.below(40_000) as i64;
+        let process = rng.index(PROCESSES);
+        let invocation = open[process].take();
+        let mut op = next(invocation.as_ref(), rng);
+        op.index = index;
+        op.time = time;
+        op.process = Process::Client(process as u64);
+        if invocation.is_none() {
+            open[process] = Some(op.clone());
+        }
+        op
+    });
+    ops.collect()
+}
+
+/// The same operations with the node of their client.
+fn with_nodes(ops: &[Op]) -> Vec<Op> {
+    let nodes: Vec<Arc<str>> = (1..=5).map(|node| format!("n{node}").into()).collect();
+    let ops = ops.iter().enumerate().map(|(place, op)| {
+        let node = Value::Text(nodes[place % nodes.len()].clone());
+        op.clone().with("node", node)
+    });
+    ops.collect()
+}
+
+/// Counts operations by type.
+struct Counts;
+
+impl Fold for Counts {
+    type Accumulator = [u64; 4];
+    type Output = [u64; 4];
+    fn start(&self) -> [u64; 4] {
+        [0; 4]
+    }
+    fn reduce(&self, counts: &mut [u64; 4], chunk: &Chunk) {
+        for kind in chunk.kinds() {
+            counts[*kind as usize] += 1;
+        }
+    }
+    fn combine(&self, counts: &mut [u64; 4], later: [u64; 4]) {
+        for (sum, count) in counts.iter_mut().zip(later) {
+            *sum += count;
+        }
+    }
+    fn finish(&self, counts: [u64; 4]) -> [u64; 4] {
+        counts
+    }
+}
+
+/// The least seconds that `work` takes in some rounds.
+fn best<T>(rounds: usize, mut work: impl FnMut() -> T) -> (f64, T) {
+    let mut measured = None;
+    for _ in 0..rounds.max(1) {
+        let begun = Instant::now();
+        let result = work();
+        let seconds = begun.elapsed().as_secs_f64();
+        if measured.as_ref().is_none_or(|(least, _)| seconds < *least) {
+            measured = Some((seconds, result));
+        }
+    }
+    measured.expect("one round at least")
+}
+
+fn write(path: &Path, ops: &[Op], codec: Codec) -> u64 {
+    let _ = std::fs::remove_file(path);
+    let options = WriterOptions {
+        codec,
+        ..WriterOptions::default()
+    };
+    let attributes = json!({"name": "bench"});
+    let mut writer = HistoryWriter::create_with(path, &attributes, options).expect("a new file");
+    for op in ops {
+        writer.push(op).expect("space for it");
+    }
+    writer.seal().expect("space for it");
+    std::fs::metadata(path).expect("the file").len()
+}
+
+fn measure(name: &str, ops: &[Op], path: &Path, rounds: usize) {
+    let count = ops.len() as f64;
+    let rate = |seconds: f64| count / seconds / 1e6;
+    for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+        let (written, bytes) = best(rounds, || write(path, ops, codec));
+        let file = TestFile::open(path).expect("what was written");
+        let (linear, counts) = best(rounds, || fold_linear(&file, &Counts).expect("sound"));
+        let (both, twin) = best(rounds, || {
+            fold_concurrent(&file, &Counts, 2).expect("sound")
+        });
+        assert_eq!(
+            (counts, counts.iter().sum::<u64>()),
+            (twin, ops.len() as u64)
+        );
+        println!(
+            "{name:<20} {:<5} {:>6.2} B/op  write {:>6.2} M/s  count {:>7.2} M/s, two threads {:>7.2}",
+            format!("{codec:?}").to_lowercase(),
+            bytes as f64 / count,
+            rate(written),
+            rate(linear),
+            rate(both),
+        );
+    }
+}
+
+/// Opening a file and printing its attributes, and reading single operations.
+fn open(name: &str, path: &Path, rounds: usize, count: u64) {
+    let (seconds, text) = best(rounds, || {
+        let file = TestFile::open(path).expect("what was written");
+        file.attributes().expect("attributes").to_string()
+    });
+    let mut rng = Rng::from_seed(3);
+    let (one, _) = best(rounds, || {
+        let file = TestFile::open(path).expect("what was written");
+        file.operation(rng.below(count)).expect("sound")
+    });
+    println!(
+        "{name:<20} open and attributes ({} bytes) {:.3} ms, open and one operation {:.3} ms",
+        text.len(),
+        seconds * 1e3,
+        one * 1e3
+    );
+}
+
+fn main() {
+    let is_bench = std::env::args().any(|argument| argument == "--bench");
+    let (count, million, rounds) = if is_bench {
+        (196_608, 1_000_000, 7)
+    } else {
+        (600, 600, 1)
+    };
+    let mut rng = Rng::from_seed(1);
+    let name = format!("seatrial-bench-{}.sea", std::process::id());
+    let path: PathBuf = std::env::temp_dir().join(name);
+    let ops = list_append(count, &mut rng);
+    measure("list-append", &ops, &path, rounds);
+    measure("list-append, nodes", &with_nodes(&ops), &path, rounds);
+    drop(ops);
+    let ops = register(million, &mut rng);
+    measure("register", &ops, &path, rounds.min(3));
+    measure("register, nodes", &with_nodes(&ops), &path, rounds.min(3));
+    open("register", &path, rounds, ops.len() as u64);
+    std::fs::remove_file(&path).expect("our own file");
+}
