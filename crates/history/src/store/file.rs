@@ -168,6 +168,40 @@ pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<Found, OpenError> {
     })
 }
 
+/// The entries of all chunks from one place in the file to another, found by walking. There are `position` operations
+/// before them.
+pub(super) fn walk(
+    disk: &dyn Disk,
+    path: &Path,
+    (from, to): (u64, u64),
+    position: u64,
+) -> Result<Vec<Entry>, OpenError> {
+    let contents = Contents {
+        operations: position,
+        ..Contents::default()
+    };
+    let mut survey = Survey::new(path, contents);
+    let mut walker = Walker::new(disk, from);
+    while walker.offset() < to {
+        match walker.next_block() {
+            Ok(Some(block)) => survey.block(&block)?,
+            Ok(None) => break,
+            Err(source) => {
+                return Err(OpenError::Damaged {
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+        }
+    }
+    Ok(survey
+        .finish()
+        .levels
+        .into_iter()
+        .next()
+        .unwrap_or_default())
+}
+
 /// Reads and checks the single block at `offset`; its payload as stored replaces what is in `stored`. Unlike a
 /// [`Walker`] it reads nothing beyond the block, and does not ask whether a damaged one is a torn tail.
 pub(super) fn read_stored(

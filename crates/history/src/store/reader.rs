@@ -5,12 +5,13 @@ use super::block::{
     expand_into,
 };
 use super::directory::{Contents, Document, Entry, read_block as read_directory};
-use super::file::{OpenError, Tail, read_block, read_stored, survey};
+use super::file::{OpenError, Tail, read_block, read_stored, survey, walk};
 use super::writer::{WriteError, append_results};
 use crate::chunk::Chunk;
 use crate::{History, Op};
 use seatrial_archive::Walker;
 use seatrial_archive::file::ReadFile;
+use seatrial_archive::root::PAGE_LENGTH;
 use seatrial_machine::Disk;
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,34 @@ pub struct ChunkBuffer {
     stored: Vec<u8>,
     payload: Vec<u8>,
     pub(crate) chunk: Chunk,
+}
+
+/// What the directory has before a place in it.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    chunks: u64,
+    operations: u64,
+    /// Where the block of the last entry ends.
+    end: u64,
+}
+
+impl Before {
+    /// Steps over the entries that are before what is looked for, to the first that is not.
+    fn pass(
+        &mut self,
+        entries: &[Entry],
+        is_before: impl Fn(&Before, &Entry) -> bool,
+    ) -> Option<Entry> {
+        for entry in entries {
+            if !is_before(self, entry) {
+                return Some(*entry);
+            }
+            self.chunks += u64::from(entry.chunks);
+            self.operations = self.operations.saturating_add(entry.operations);
+            self.end = entry.offset.saturating_add(u64::from(entry.length));
+        }
+        None
+    }
 }
 
 /// Bytes of a results head before its validity.
@@ -179,39 +208,49 @@ impl TestFile {
             .map_err(|error| self.wrong(document.offset, format!("not JSON: {error}")))
     }
 
-    /// The entry of the first chunk for which `is_before` is false, and its number. `is_before` is asked of entries over
-    /// many chunks too.
+    /// The first chunk for which `is_before` is false. `is_before` is asked of entries over many chunks too, with what is
+    /// before them.
     fn find(
         &self,
-        mut is_before: impl FnMut(&Entry) -> bool,
-    ) -> Result<Option<(u64, Entry)>, OpenError> {
-        let mut number = 0;
+        is_before: impl Fn(&Before, &Entry) -> bool,
+    ) -> Result<Option<(Before, Entry)>, OpenError> {
+        let mut before = Before::default();
         for (level, entries) in self.contents.levels.iter().enumerate().rev() {
-            let mut pass = |entries: &[Entry], number: &mut u64| {
-                for entry in entries {
-                    if !is_before(entry) {
-                        return Some(*entry);
-                    }
-                    *number += u64::from(entry.chunks);
-                }
-                None
-            };
-            let Some(mut entry) = pass(entries, &mut number) else {
+            let Some(mut entry) = before.pass(entries, &is_before) else {
                 continue;
             };
             for below in (0..level as u32).rev() {
-                let (_, payload) = read_block(&self.disk, &self.path, entry.offset, DIRECTORY)?;
-                let entries = read_directory(&payload, below);
-                let entries = entries.map_err(|reason| self.wrong(entry.offset, reason))?;
-                let Some(next) = pass(&entries, &mut number) else {
+                if entry.chunks == 1 {
+                    break;
+                }
+                let entries = self.node(&before, &entry, below)?;
+                let Some(next) = before.pass(&entries, &is_before) else {
                     let reason = "its entries do not add up to what is said of it".into();
                     return Err(self.wrong(entry.offset, reason));
                 };
                 entry = next;
             }
-            return Ok(Some((number, entry)));
+            return Ok(Some((before, entry)));
         }
         Ok(None)
+    }
+
+    /// The entries of the directory block that `entry` describes; if it is damaged, those of the chunks in front of it.
+    fn node(&self, before: &Before, entry: &Entry, level: u32) -> Result<Vec<Entry>, OpenError> {
+        let read = read_block(&self.disk, &self.path, entry.offset, DIRECTORY);
+        let damage = match read {
+            Ok((_, payload)) => match read_directory(&payload, level) {
+                Ok(entries) => return Ok(entries),
+                Err(reason) => self.wrong(entry.offset, reason),
+            },
+            Err(error) => error,
+        };
+        let from = before.end.max(PAGE_LENGTH as u64);
+        let stretch = (from, entry.offset);
+        let walked = walk(&self.disk, &self.path, stretch, before.operations)?;
+        let is_whole =
+            !walked.is_empty() && Entry::over(&walked, entry.offset, entry.length) == *entry;
+        if is_whole { Ok(walked) } else { Err(damage) }
     }
 
     /// The chunk with this number, from 0; `None` behind the last one.
@@ -227,43 +266,34 @@ impl TestFile {
         number: u64,
         buffer: &'a mut ChunkBuffer,
     ) -> Result<Option<&'a Chunk>, OpenError> {
-        let mut passed = 0;
-        let found = self.find(|entry| {
-            let is_before = passed + u64::from(entry.chunks) <= number;
-            passed += if is_before {
-                u64::from(entry.chunks)
-            } else {
-                0
-            };
-            is_before
-        })?;
-        let Some((number, entry)) = found else {
+        let found = self.find(|before, entry| before.chunks + u64::from(entry.chunks) <= number)?;
+        let Some((before, entry)) = found else {
             return Ok(None);
         };
-        self.decode(number, &entry, buffer)?;
+        self.decode(&before, &entry, buffer)?;
         Ok(Some(&buffer.chunk))
     }
 
     /// The operation with this index; `None` when there is none.
     pub fn operation(&self, index: u64) -> Result<Option<Op>, OpenError> {
-        let Some((number, entry)) = self.find(|entry| entry.indices.1 < index)? else {
+        let Some((before, entry)) = self.find(|_, entry| entry.indices.1 < index)? else {
             return Ok(None);
         };
         let mut buffer = ChunkBuffer::default();
-        self.decode(number, &entry, &mut buffer)?;
+        self.decode(&before, &entry, &mut buffer)?;
         let chunk = &buffer.chunk;
         Ok(chunk.place(index).map(|place| chunk.op(place)))
     }
 
     fn decode(
         &self,
-        number: u64,
+        before: &Before,
         entry: &Entry,
         buffer: &mut ChunkBuffer,
     ) -> Result<(), OpenError> {
         let wrong = |reason: String| OpenError::Chunk {
             path: self.path.clone(),
-            chunk: number,
+            chunk: before.chunks,
             offset: entry.offset,
             first: entry.indices.0,
             last: entry.indices.1,
@@ -278,6 +308,7 @@ impl TestFile {
         let read = chunk.read(&buffer.payload);
         read.map_err(|error| wrong(error.to_string()))?;
         let is_the_one = chunk.len() as u64 == entry.operations
+            && chunk.first_position() == before.operations
             && (chunk.index(0), chunk.index(chunk.len() - 1)) == entry.indices;
         if !is_the_one {
             return Err(wrong(

@@ -1,10 +1,12 @@
 //! Test files against the operations that went in: whole, cut at every byte, with flipped bits, while written, and
 //! with results.
 
-use super::block::Codec;
+use super::block::{CHUNK, Codec, DIRECTORY};
 use super::{HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions};
 use crate::fold::{Fold, fold_concurrent, fold_linear};
 use crate::{Chunk, History, Key, Mop, Observed, Op, OpType, Process, Value};
+use seatrial_archive::Walker;
+use seatrial_archive::root::PAGE_LENGTH;
 use seatrial_machine::Rng;
 use serde_json::json;
 use std::fs;
@@ -414,4 +416,68 @@ fn after_a_failed_write_every_call_is_an_error_and_none_a_panic() {
     assert!(matches!(writer.seal(), Err(WriteError::File(_))));
     let file = TestFile::open(&scratch.0).unwrap();
     assert_eq!(file.history().unwrap().ops(), [op(0)]);
+}
+
+/// Flips a bit of the block of this kind that comes as number `nth`; where it starts.
+fn damage(path: &Path, kind: u16, nth: usize) -> u64 {
+    let mut bytes = fs::read(path).unwrap();
+    let mut walker = Walker::new(&bytes, PAGE_LENGTH as u64);
+    let mut left = nth;
+    let offset = loop {
+        let (offset, header) = walker.next_header().unwrap().unwrap();
+        if header.kind.0 == kind && left == 0 {
+            break offset;
+        }
+        left -= usize::from(header.kind.0 == kind);
+    };
+    bytes[offset as usize + 40] ^= 4;
+    put(path, &bytes);
+    offset
+}
+
+#[test]
+fn a_damaged_node_of_the_directory_is_rebuilt() {
+    let scratch = Scratch::new("node");
+    let ops = ops(11, 7 * 600 + 3);
+    written(&scratch.0, &ops, small(Codec::Lz4));
+    damage(&scratch.0, DIRECTORY.0, 1);
+    let file = TestFile::open(&scratch.0).unwrap();
+    assert_eq!(file.history().unwrap().ops(), ops);
+    for index in [0, 1_791, 1_792, 3_583, 3_584, 4_202] {
+        assert_eq!(file.operation(index).unwrap().unwrap(), ops[index as usize]);
+    }
+}
+
+#[test]
+fn a_damaged_chunk_is_named_and_the_others_stay_readable() {
+    let scratch = Scratch::new("chunk");
+    let ops = ops(12, 70);
+    written(&scratch.0, &ops, small(Codec::Lz4));
+    let offset = damage(&scratch.0, CHUNK.0, 4);
+    let file = TestFile::open(&scratch.0).unwrap();
+    let error = file.chunk(4).unwrap_err();
+    let expected = format!("chunk 4 at {offset} (operations 28 to 34)");
+    assert!(error.to_string().contains(&expected), "{error}");
+    assert!(file.history().is_err() && file.operation(30).is_err());
+    assert!(matches!(
+        fold_concurrent(&file, &Times, 2),
+        Err(OpenError::Chunk { chunk: 4, .. })
+    ));
+    for index in [0, 27, 35, 69] {
+        assert_eq!(file.operation(index).unwrap().unwrap(), ops[index as usize]);
+    }
+}
+
+#[test]
+fn a_writer_that_is_given_up_keeps_what_it_has() {
+    let scratch = Scratch::new("dropped");
+    let ops = ops(13, 30);
+    let mut writer = HistoryWriter::create_with(&scratch.0, &json!({}), small(Codec::Lz4)).unwrap();
+    for op in &ops {
+        writer.push(op).unwrap();
+    }
+    drop(writer);
+    let file = TestFile::open(&scratch.0).unwrap();
+    assert_eq!(file.history().unwrap().ops(), ops);
+    assert!(!file.is_complete());
 }
