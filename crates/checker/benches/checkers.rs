@@ -259,6 +259,11 @@ fn main() {
             judge(&name, &ListAppend::new(level), &history, load.count, false);
         }
     }
+    others(load);
+}
+
+/// Registers, and the reader of text.
+fn others(load: impl Fn(u64, usize, f64) -> Load) {
     for (count, clients) in [(10_000, 8), (100_000, 8), (1_000_000, 4), (10_000, 32)] {
         let load = load(count, clients, 0.0);
         let history = register(&load);

@@ -58,7 +58,8 @@ impl Variant {
 
 /// Looks for cycles of the wanted kinds: once through the whole graph for components, everything else only inside
 /// them. In each component every plain kind is looked for (milder ones apart from worse cycles), then variants as far as
-/// no plain cycle is as bad, and of a variant only the worst. All limits count steps, so the same history always gives the same answer.
+/// no plain cycle is as bad, and of a variant only the worst. All limits count steps, so the same history always gives
+/// the same answer.
 pub(super) fn search(graph: &Graph, wanted: &BTreeSet<Cyclic>, steps_max: u64) -> Found {
     let mut search = Search {
         wanted,
