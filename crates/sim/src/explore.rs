@@ -1,4 +1,7 @@
-//! Many seeds.
+//! Many seeds, and one seed twice.
+
+use std::fmt::Debug;
+use std::thread;
 
 /// What came of trying seeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,7 +12,18 @@ pub struct Exploration<F> {
     pub failure: Option<(u64, F)>,
 }
 
-/// Runs seeds in order until one fails.
+/// Names the seed when its run panics: a machine that contradicts itself does.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("this was seed {} ({:x} in hexadecimal)", self.0, self.0);
+        }
+    }
+}
+
+/// Runs seeds in order until one fails. A panic within a run goes on, after the seed was named on standard error.
 pub fn explore<F>(
     seeds: impl IntoIterator<Item = u64>,
     mut run: impl FnMut(u64) -> Result<(), F>,
@@ -17,6 +31,7 @@ pub fn explore<F>(
     let mut tried = 0;
     for seed in seeds {
         tried += 1;
+        let _named = Named(seed);
         if let Err(failure) = run(seed) {
             return Exploration {
                 tried,
@@ -27,5 +42,44 @@ pub fn explore<F>(
     Exploration {
         tried,
         failure: None,
+    }
+}
+
+/// Runs a seed twice and answers the run. Panics unless both are equal, and shows the first line that differs.
+pub fn same_twice<T: PartialEq + Debug>(seed: u64, mut run: impl FnMut(u64) -> T) -> T {
+    let (first, second) = (run(seed), run(seed));
+    if first != second {
+        let (first, second) = (format!("{first:#?}"), format!("{second:#?}"));
+        let mut lines = first.lines().zip(second.lines()).enumerate();
+        let differing = lines.find(|(_, (a, b))| a != b);
+        let (line, (a, b)) = differing.unwrap_or((0, ("one is longer", "than the other")));
+        panic!("seed {seed} differs from itself in line {line}:\n  {a}\n  {b}");
+    }
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stops_at_the_first_seed_that_fails() {
+        let mut ran = Vec::new();
+        let found = explore(5..100, |seed| {
+            ran.push(seed);
+            if seed == 8 { Err("eight") } else { Ok(()) }
+        });
+        assert_eq!((found.tried, found.failure), (4, Some((8, "eight"))));
+        assert_eq!(ran, [5, 6, 7, 8]);
+    }
+
+    #[test]
+    #[should_panic(expected = "seed 1 differs from itself in line 0:\n  1\n  2")]
+    fn a_run_that_depends_on_more_than_its_seed_is_told() {
+        let mut runs = 0;
+        same_twice(1, |_| {
+            runs += 1;
+            runs
+        });
     }
 }

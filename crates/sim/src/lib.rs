@@ -42,9 +42,9 @@ mod queue;
 mod trace;
 mod world;
 
-pub use explore::{Exploration, explore};
+pub use explore::{Exploration, explore, same_twice};
 pub use options::{DiskOptions, NetworkOptions, WorldOptions};
-pub use world::{Boot, Booted, World};
+pub use world::{Boot, Booted, Closed, World};
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,11 @@
 use crate::options::NetworkOptions;
 use crate::queue::{Event, Queue};
 use seatrial_machine::{Link, NodeId, Rng, Time};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// How long a message of a node to itself takes. It is never lost or repeated.
+const LOOPBACK_DELAY: Duration = Duration::from_micros(10);
 
 /// Carries messages: each is lost, delayed and perhaps repeated by its own draw, so any two may overtake each other.
 #[derive(Debug)]
@@ -15,9 +18,13 @@ pub(crate) struct Network {
     servers: Vec<Option<u32>>,
     clients: Vec<Option<u32>>,
     cut: BTreeSet<Link>,
-    slow: Vec<(Link, Duration, Duration)>,
+    /// Pairs between which messages passed since their connection last ended, lesser endpoint first; kept only when
+    /// somebody wants to be told about ends.
+    connected: Option<BTreeSet<(NodeId, NodeId)>>,
+    /// Extra delay and its jitter.
+    slow: BTreeMap<Link, (Duration, Duration)>,
     /// What was sent over these links until then never arrives.
-    reset: Vec<(Link, Time)>,
+    reset: BTreeMap<Link, Time>,
 }
 
 impl Network {
@@ -28,8 +35,9 @@ impl Network {
             servers: Vec::new(),
             clients: Vec::new(),
             cut: BTreeSet::new(),
-            slow: Vec::new(),
-            reset: Vec::new(),
+            connected: None,
+            slow: BTreeMap::new(),
+            reset: BTreeMap::new(),
         }
     }
 
@@ -58,6 +66,21 @@ impl Network {
         index.map(|index| index as usize)
     }
 
+    /// Remembers from now on who is connected with whom.
+    pub(crate) fn remember_connections(&mut self) {
+        self.connected.get_or_insert_default();
+    }
+
+    /// Ends the connection between two endpoints; false when there was none.
+    pub(crate) fn disconnect(&mut self, a: NodeId, b: NodeId) -> bool {
+        let connected = self.connected.as_mut();
+        connected.is_some_and(|connected| connected.remove(&(a.min(b), a.max(b))))
+    }
+
+    pub(crate) fn options_mut(&mut self) -> &mut NetworkOptions {
+        &mut self.options
+    }
+
     /// Sends one message; what becomes of it is drawn now, whether a cut stops it is seen when it arrives.
     pub(crate) fn send<R>(
         &mut self,
@@ -70,6 +93,18 @@ impl Network {
         let Some(index) = self.find(to) else {
             return;
         };
+        if from == to {
+            let event = Event::Deliver {
+                from,
+                sent: now,
+                bytes,
+            };
+            queue.push(now + LOOPBACK_DELAY, index, event);
+            return;
+        }
+        if let Some(connected) = &mut self.connected {
+            connected.insert((from.min(to), from.max(to)));
+        }
         if !self.cut.is_empty() && self.cut.contains(&Link { from, to }) {
             return;
         }
@@ -108,22 +143,28 @@ impl Network {
         if options.straggler > 0.0 && self.rng.chance(options.straggler) {
             delay += self.rng.exponential(options.straggler_delay);
         }
-        for (link, extra, jitter) in &self.slow {
-            if (link.from, link.to) == (from, to) {
-                delay += extra.saturating_sub(*jitter) + self.rng.duration_below(*jitter * 2);
-            }
+        if !self.slow.is_empty()
+            && let Some((extra, jitter)) = self.slow.get(&Link { from, to })
+        {
+            delay += extra.saturating_sub(*jitter) + self.rng.duration_below(*jitter * 2);
         }
         delay
+    }
+
+    /// How long the end of a connection takes to be noticed at `to`; never, when the notice is lost.
+    pub(crate) fn notice(&mut self, from: NodeId, to: NodeId) -> Option<Duration> {
+        let is_cut = self.cut.contains(&Link { from, to });
+        (!is_cut && !self.rng.chance(self.options.loss)).then(|| self.delay(from, to))
     }
 
     /// Is this message, arriving now, stopped by a cut or a reset since it was sent?
     pub(crate) fn blocks(&self, from: NodeId, to: NodeId, sent: Time) -> bool {
         let link = Link { from, to };
+        if from == to {
+            return false;
+        }
         (!self.cut.is_empty() && self.cut.contains(&link))
-            || self
-                .reset
-                .iter()
-                .any(|(reset, until)| *reset == link && sent <= *until)
+            || (!self.reset.is_empty() && self.reset.get(&link).is_some_and(|&until| sent <= until))
     }
 
     pub(crate) fn cut(&mut self, links: &[Link]) {
@@ -131,14 +172,14 @@ impl Network {
     }
 
     pub(crate) fn slow(&mut self, links: &[Link], delay: Duration, jitter: Duration) {
-        let jitter = jitter.min(delay);
-        self.slow
-            .extend(links.iter().map(|&link| (link, delay, jitter)));
+        let strength = (delay, jitter.min(delay));
+        self.slow.extend(links.iter().map(|&link| (link, strength)));
     }
 
-    pub(crate) fn reset(&mut self, links: &[Link], now: Time) {
-        self.reset.retain(|(link, _)| !links.contains(link));
-        self.reset.extend(links.iter().map(|&link| (link, now)));
+    /// Ends the connection between two endpoints: what is under way in either direction is lost.
+    pub(crate) fn reset(&mut self, link: Link, now: Time) {
+        let both = Link::both(link.from, link.to);
+        self.reset.extend(both.map(|link| (link, now)));
     }
 
     pub(crate) fn heal(&mut self) {

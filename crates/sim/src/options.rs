@@ -43,6 +43,8 @@ pub struct DiskOptions {
     pub sync_spread: Duration,
     /// Probability that a sync takes fifty times as long.
     pub sync_stall: f64,
+    /// Probability that a sync is answered for the last append it covers alone, which speaks for all before it.
+    pub answer_last: f64,
     /// Probability that a crash loses all that was not synced; otherwise a random part survives.
     pub crash_loses_all: f64,
     /// Probability that a part of the append that a crash cut survives.
@@ -65,6 +67,7 @@ impl Default for WorldOptions {
                 sync_min: Duration::from_micros(100),
                 sync_spread: Duration::from_micros(400),
                 sync_stall: 0.0,
+                answer_last: 0.5,
                 crash_loses_all: 0.5,
                 torn_write: 0.0,
             },
@@ -87,6 +90,7 @@ impl WorldOptions {
         disk.sync_min = magnitude(rng, 10, 3);
         disk.sync_spread = magnitude(rng, 10, 4);
         disk.crash_loses_all = rng.unit();
+        disk.answer_last = rng.fork("answers").unit();
         options.job_delay_max = magnitude(rng, 10, 4);
         if kinds.contains(&FaultKind::Partition) {
             network.loss = sometimes(rng, 0.3);

@@ -36,6 +36,13 @@ pub(crate) enum Event<R> {
         /// What came out.
         result: Computed,
     },
+    /// The connection to another endpoint is found to be gone.
+    Closed {
+        /// Of which start.
+        incarnation: u32,
+        /// Who was at the other end.
+        peer: NodeId,
+    },
     /// A local caller asks.
     Request {
         /// Of which start.
@@ -55,6 +62,7 @@ impl<R> Event<R> {
             Event::Wake { incarnation, .. }
             | Event::Synced { incarnation }
             | Event::Computed { incarnation, .. }
+            | Event::Closed { incarnation, .. }
             | Event::Request { incarnation, .. } => Some(*incarnation),
         }
     }
@@ -66,6 +74,7 @@ impl<R> Event<R> {
             Event::Wake { .. } => "wake",
             Event::Synced { .. } => "synced",
             Event::Computed { .. } => "computed",
+            Event::Closed { .. } => "loses",
             Event::Request { .. } => "request",
         }
     }

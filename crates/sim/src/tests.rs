@@ -1,6 +1,8 @@
 //! Toy machines in rough worlds.
 
-use crate::{Booted, World, WorldOptions, explore};
+mod rally;
+
+use crate::{Booted, World, WorldOptions, explore, same_twice};
 use seatrial_machine::{
     Computed, Disk, Fault, FaultKind, Input, Job, Link, Machine, NodeId, Output, Rng, Ticket, Time,
 };
@@ -173,7 +175,7 @@ fn the_same_seed_gives_the_same_events_and_another_gives_others() {
         (world.fingerprint(), world.trace().join("\n"))
     };
     for seed in 0..20 {
-        assert_eq!(run(seed), run(seed), "seed {seed}");
+        same_twice(seed, run);
     }
     assert_ne!(run(1), run(2));
 }
@@ -353,6 +355,110 @@ fn bits_rot_and_a_node_that_cannot_start_is_reported() {
     world.apply(&Fault::Restart(A));
     assert_eq!(world.take_boot_failures(), [(A, "n1: damaged".to_owned())]);
     assert!(world.machine(A).is_none());
+}
+
+#[test]
+fn a_log_that_is_said_to_be_longer_than_the_disk_is_refused() {
+    let mut world = World::new(1, WorldOptions::default(), |_, disk: &dyn Disk| {
+        let mut booted = Counter::boot(disk, false);
+        booted.log_end += 1;
+        Ok(booted)
+    });
+    world.add(A);
+    let reason = "the log is said to end at 1 of 0 bytes".to_owned();
+    assert_eq!(world.take_boot_failures(), [(A, reason)]);
+}
+
+#[test]
+fn many_held_messages_do_not_crowd_out_the_disk() {
+    let mut options = WorldOptions::default();
+    options.disk.sync_min = Duration::from_secs(1);
+    let mut world = world(1, options, false);
+    world.request(B, Ticket(0), Ask::Increment);
+    world.apply(&Fault::Pause(B));
+    for ticket in 0..70_000 {
+        world.request(A, Ticket(ticket), Ask::Tell(B));
+    }
+    world.run_until(Time::from_milliseconds(2_000));
+    world.apply(&Fault::Resume(B));
+    settle(&mut world);
+    assert_eq!(count(&world, B), 1 + 65_536, "a bound on what is held");
+    let replies: Vec<_> = world.drain_replies().collect();
+    assert_eq!(replies, [(B, Ticket(0), 1)]);
+}
+
+#[test]
+fn a_finished_sync_may_be_answered_for_its_last_append_alone() {
+    for (answer_last, answers) in [(0.0, 10), (1.0, 2)] {
+        let mut options = WorldOptions::default();
+        options.disk.answer_last = answer_last;
+        let mut world = world(1, options, false);
+        for ticket in 0..10 {
+            world.request(A, Ticket(ticket), Ask::Increment);
+        }
+        settle(&mut world);
+        // The first append begins a sync of its own, the other nine share the second one.
+        let last = world.drain_replies().map(|(_, ticket, _)| ticket.0);
+        let last: Vec<u64> = last.collect();
+        assert_eq!((last.len(), last.last()), (answers, Some(&9)), "{last:?}");
+    }
+}
+
+#[test]
+fn a_node_that_starts_again_begins_at_time_zero() {
+    let mut world = world(1, WorldOptions::default(), false);
+    world.run_until(Time::from_milliseconds(700));
+    world.apply(&Fault::Kill(A));
+    world.apply(&Fault::Restart(A));
+    world.request(A, Ticket(0), Ask::Alarm(Time::from_milliseconds(300)));
+    world.run_until(Time::from_milliseconds(999));
+    assert_eq!(world.machine(A).unwrap().alarms, 0);
+    world.run_until(Time::from_milliseconds(1_000));
+    assert_eq!(world.machine(A).unwrap().alarms, 1);
+}
+
+#[test]
+fn a_wake_up_at_the_end_of_time_never_comes() {
+    let mut world = world(1, WorldOptions::default(), false);
+    world.request(A, Ticket(0), Ask::Alarm(Time::MAX));
+    settle(&mut world);
+    assert_eq!(world.machine(A).unwrap().alarms, 0);
+    assert_eq!(world.now(), Time::ZERO);
+}
+
+/// Asks for the same wake-up whatever happens.
+struct Sleepless;
+
+impl Machine for Sleepless {
+    type Request = ();
+    type Reply = ();
+    fn turn(&mut self, _: Time, _: Input<()>, _: &mut Vec<Output<()>>) {}
+    fn wake_at(&self) -> Option<Time> {
+        Some(Time::from_milliseconds(3))
+    }
+}
+
+#[test]
+#[should_panic(expected = "n1 was woken 10000 times at 0.003 s and still asks for it")]
+fn a_machine_that_never_rests_is_found_out() {
+    let mut world = World::new(1, WorldOptions::default(), |_, _: &dyn Disk| {
+        let machine = Sleepless;
+        let log_end = 0;
+        Ok(Booted { machine, log_end })
+    });
+    world.add(A);
+    world.run_until(Time::from_milliseconds(10));
+}
+
+#[test]
+fn a_message_of_a_node_to_itself_is_not_the_networks_business() {
+    let mut options = WorldOptions::default();
+    (options.network.loss, options.network.duplication) = (1.0, 1.0);
+    let mut world = world(1, options, false);
+    world.apply(&Fault::Cut(vec![Link { from: A, to: A }]));
+    world.request(A, Ticket(0), Ask::Tell(A));
+    settle(&mut world);
+    assert_eq!(count(&world, A), 1);
 }
 
 #[test]

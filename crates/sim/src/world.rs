@@ -6,7 +6,7 @@ use crate::network::Network;
 use crate::options::WorldOptions;
 use crate::queue::{Event, Queue};
 use crate::trace::Trace;
-use seatrial_machine::{Disk, Fault, Input, Machine, NodeId, Output, Rng, Ticket, Time};
+use seatrial_machine::{Disk, Fault, Input, Link, Machine, NodeId, Output, Rng, Ticket, Time};
 
 /// What [`Boot`] made of a disk.
 #[derive(Debug)]
@@ -20,6 +20,9 @@ pub struct Booted<M> {
 /// Builds the machine of a node from its durable bytes, at its first start and at every restart. An error (in words)
 /// leaves the node down and is reported by [`World::take_boot_failures`].
 pub type Boot<M> = Box<dyn FnMut(NodeId, &dyn Disk) -> Result<Booted<M>, String>>;
+
+/// Tells a machine, at its time, that its connection to another endpoint is gone. What `host` does for real connections.
+pub type Closed<M> = fn(&mut M, Time, NodeId, &mut Vec<Output<<M as Machine>::Reply>>);
 
 /// A world of machines, a network, disks and clocks, run in one thread from one seed. `M` is an enum where several
 /// kinds of machine live in one world.
@@ -40,6 +43,7 @@ pub struct World<M: Machine> {
     clock_rng: Rng,
     nodes: Vec<Node<M>>,
     boot: Boot<M>,
+    closed: Option<Closed<M>>,
     boot_failures: Vec<(NodeId, String)>,
     replies: Vec<(NodeId, Ticket, M::Reply)>,
     /// Reused by every turn.
@@ -62,10 +66,15 @@ struct Node<M: Machine> {
     /// The world's time of the wake-up that is queued, and its number: an older number is void.
     wake: Option<(Time, u32)>,
     wakes: u32,
+    /// The instant of the latest wake-up that led to a turn, and how many there were at it.
+    woken: (Time, u32),
 }
 
-/// Events that a paused node keeps, as the kernel's buffers do; later messages are lost.
+/// What a paused node keeps, as the kernel's buffers do; later messages are lost.
 const HELD_MAX: usize = 65_536;
+
+/// A machine that is woken so often at one instant would be woken there for ever.
+const WAKES_AT_ONE_INSTANT_MAX: u32 = 10_000;
 
 impl<M: Machine> World<M> {
     /// An empty world.
@@ -85,6 +94,7 @@ impl<M: Machine> World<M> {
             clock_rng: rng.fork("clocks"),
             nodes: Vec::new(),
             boot: Box::new(boot),
+            closed: None,
             boot_failures: Vec::new(),
             replies: Vec::new(),
             out: Vec::new(),
@@ -98,6 +108,13 @@ impl<M: Machine> World<M> {
         self.trace.keep();
     }
 
+    /// Tells machines about connections that end: both ends of a link that is reset, and whoever exchanged messages with
+    /// a node that is killed. Notices take their time and may be lost, as messages do. Call it before the first event.
+    pub fn tell_closed(&mut self, closed: Closed<M>) {
+        self.closed = Some(closed);
+        self.network.remember_connections();
+    }
+
     /// Puts a new endpoint with an empty disk into the world and starts it.
     pub fn add(&mut self, id: NodeId) {
         assert!(self.find(id).is_none(), "{id} is in this world already");
@@ -109,9 +126,10 @@ impl<M: Machine> World<M> {
             paused: false,
             held: Vec::new(),
             disk: SimDisk::default(),
-            clock: Clock::new(drift),
+            clock: Clock::new(self.now, drift),
             wake: None,
             wakes: 0,
+            woken: (Time::ZERO, 0),
         });
         self.network.add(id, self.nodes.len() - 1);
         self.start(self.nodes.len() - 1);
@@ -222,7 +240,11 @@ impl<M: Machine> World<M> {
                 delay,
                 jitter,
             } => self.network.slow(links, *delay, *jitter),
-            Fault::Reset(links) => self.network.reset(links, self.now),
+            Fault::Reset(links) => {
+                for link in links {
+                    self.reset(*link);
+                }
+            }
             Fault::Heal => self.network.heal(),
             Fault::Skew {
                 node,
@@ -239,6 +261,25 @@ impl<M: Machine> World<M> {
         }
     }
 
+    /// Ends all trouble, for the phase in which a system has to make progress: the network and the disks of a quiet world,
+    /// links whole, clocks at the right speed, stopped nodes going on, dead ones started.
+    pub fn calm(&mut self) {
+        let WorldOptions { network, disk, .. } = WorldOptions::default();
+        *self.network.options_mut() = network;
+        self.options.disk = disk;
+        self.apply(&Fault::Heal);
+        for index in 0..self.nodes.len() {
+            let node = self.nodes[index].id;
+            self.apply(&Fault::Resume(node));
+            self.apply(&Fault::Skew {
+                node,
+                offset_ns: 0,
+                rate_ppm: 0,
+            });
+            self.apply(&Fault::Restart(node));
+        }
+    }
+
     fn on(&mut self, id: NodeId, act: impl FnOnce(&mut World<M>, usize)) {
         if let Some(index) = self.find(id) {
             act(self, index);
@@ -252,9 +293,18 @@ impl<M: Machine> World<M> {
     /// Builds the machine of a node that is down, from its disk.
     fn start(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        match (self.boot)(node.id, node.disk.durable_vec()) {
+        let bytes = node.disk.durable_vec();
+        let booted = (self.boot)(node.id, bytes).and_then(|booted| {
+            let (end, length) = (booted.log_end, bytes.len());
+            if end > length as u64 {
+                return Err(format!("the log is said to end at {end} of {length} bytes"));
+            }
+            Ok(booted)
+        });
+        match booted {
             Ok(booted) => {
                 node.disk.truncate(booted.log_end);
+                node.clock.restart(self.now);
                 node.machine = Some(booted.machine);
                 node.incarnation += 1;
                 self.turn(index, Input::Wake);
@@ -266,11 +316,40 @@ impl<M: Machine> World<M> {
     /// The process is gone, and with it what the disk had not made durable, or part of it.
     fn crash_at(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        node.machine = None;
+        if node.machine.take().is_none() {
+            return;
+        }
         node.paused = false;
         node.held.clear();
         node.wake = None;
         node.disk.crash(&self.options.disk, &mut self.disk_rng);
+        let dead = node.id;
+        for peer in 0..self.nodes.len() {
+            if self.network.disconnect(dead, self.nodes[peer].id) {
+                self.tell(peer, dead);
+            }
+        }
+    }
+
+    /// Ends the connection over a link; both ends will be told.
+    fn reset(&mut self, link: Link) {
+        self.network.reset(link, self.now);
+        if let (Some(from), Some(to)) = (self.find(link.from), self.find(link.to))
+            && self.network.disconnect(link.from, link.to)
+        {
+            self.tell(to, link.from);
+            self.tell(from, link.to);
+        }
+    }
+
+    /// Queues the notice that the connection of the node at `index` to `peer` is gone.
+    fn tell(&mut self, index: usize, peer: NodeId) {
+        let node = &self.nodes[index];
+        if let Some(delay) = self.network.notice(peer, node.id) {
+            let incarnation = node.incarnation;
+            let event = Event::Closed { incarnation, peer };
+            self.queue.push(self.now + delay, index, event);
+        }
     }
 
     fn resume(&mut self, index: usize) {
@@ -298,7 +377,7 @@ impl<M: Machine> World<M> {
             return;
         }
         if node.paused {
-            if node.held.len() < HELD_MAX {
+            if node.held.len() < HELD_MAX || !matches!(event, Event::Deliver { .. }) {
                 node.held.push(event);
             }
             return;
@@ -311,6 +390,11 @@ impl<M: Machine> World<M> {
             Event::Deliver { from, bytes, .. } => self.turn(index, Input::Message { from, bytes }),
             Event::Wake { number, .. } => self.wake(index, number),
             Event::Synced { .. } => self.synced(index),
+            Event::Closed { peer, .. } => {
+                if let Some(closed) = self.closed {
+                    self.have_turn(index, |machine, now, out| closed(machine, now, peer, out));
+                }
+            }
             Event::Computed { ticket, result, .. } => {
                 self.turn(index, Input::Computed(ticket, result));
             }
@@ -332,6 +416,14 @@ impl<M: Machine> World<M> {
         let local = node.clock.read(self.now);
         let due = node.machine.as_ref().and_then(Machine::wake_at);
         if due.is_some_and(|due| due <= local) {
+            let (instant, count) = node.woken;
+            node.woken = (self.now, if instant == self.now { count + 1 } else { 1 });
+            assert!(
+                node.woken.1 <= WAKES_AT_ONE_INSTANT_MAX,
+                "{} was woken {WAKES_AT_ONE_INSTANT_MAX} times at {} and still asks for it",
+                node.id,
+                self.now
+            );
             self.turn(index, Input::Wake);
         } else {
             self.schedule_wake(index);
@@ -340,7 +432,11 @@ impl<M: Machine> World<M> {
 
     /// A sync is done: what it covered is durable.
     fn synced(&mut self, index: usize) {
-        for ticket in self.nodes[index].disk.complete() {
+        let mut tickets = self.nodes[index].disk.complete();
+        if tickets.len() > 1 && self.disk_rng.chance(self.options.disk.answer_last) {
+            tickets.drain(..tickets.len() - 1);
+        }
+        for ticket in tickets {
             self.turn(index, Input::Appended(ticket));
         }
         self.begin_sync(index);
@@ -356,15 +452,23 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// Gives a machine one turn and carries its outputs out.
     fn turn(&mut self, index: usize, input: Input<M::Request>) {
+        self.have_turn(index, |machine, now, out| machine.turn(now, input, out));
+    }
+
+    /// Gives a machine one turn and carries its outputs out.
+    fn have_turn(
+        &mut self,
+        index: usize,
+        turn: impl FnOnce(&mut M, Time, &mut Vec<Output<M::Reply>>),
+    ) {
         let node = &mut self.nodes[index];
         let Some(machine) = &mut node.machine else {
             return;
         };
         let local = node.clock.read(self.now);
         let mut out = std::mem::take(&mut self.out);
-        machine.turn(local, input, &mut out);
+        turn(machine, local, &mut out);
         machine.check_invariants();
         self.turns += 1;
         for output in out.drain(..) {
@@ -409,7 +513,9 @@ impl<M: Machine> World<M> {
         let Some(due) = node.machine.as_ref().and_then(Machine::wake_at) else {
             return;
         };
-        let due = node.clock.world_time(due).max(self.now);
+        let Some(due) = node.clock.world_time(due, self.now) else {
+            return;
+        };
         if node.wake.is_some_and(|(queued, _)| queued <= due) {
             return;
         }
