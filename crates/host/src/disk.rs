@@ -21,6 +21,18 @@ pub struct LogFile {
     _folder: File,
 }
 
+/// Makes a folder, and its name as durable as what will be written into it.
+fn create_durably(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder)?;
+    match folder.canonicalize()?.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
 impl LogFile {
     /// Opens the log in `folder`, making both when they are missing, and keeps every other process out until it is
     /// dropped.
@@ -29,7 +41,7 @@ impl LogFile {
             path: path.to_owned(),
             error,
         };
-        fs::create_dir_all(folder).map_err(|error| wrong(folder, error))?;
+        create_durably(folder).map_err(|error| wrong(folder, error))?;
         let lock = File::open(folder).map_err(|error| wrong(folder, error))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}

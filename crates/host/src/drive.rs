@@ -6,6 +6,7 @@ use seatrial_machine::{Computed, Disk, Input, Machine, Output, Ticket, Time};
 use std::future::{Future, pending};
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
@@ -77,11 +78,18 @@ pub enum HostError {
     Runtime(io::Error),
 }
 
+/// What came of a job: its result, or its panic.
+type JobResult = std::thread::Result<Computed>;
+
+/// Threads that run jobs; further jobs wait for one.
+const JOB_THREADS_MAX: usize = 4;
+
 /// Inputs that one batch of turns takes at most before the outputs are carried out.
 const BATCH_MAX: usize = 512;
 
 /// Serves one machine until `stop` is done: opens the log, lets `boot` make the machine of it, listens, tells `ready` the
-/// address, and works. Blocks the calling thread, which alone turns the machine.
+/// address, and works. Blocks the calling thread, which alone turns the machine. When it returns, what was appended is
+/// written and the folder is free for another process.
 pub fn serve<M: Machine>(
     options: &ServeOptions,
     boot: impl FnOnce(&dyn Disk) -> Result<Booted<M>, String>,
@@ -90,6 +98,7 @@ pub fn serve<M: Machine>(
 ) -> Result<(), HostError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .max_blocking_threads(JOB_THREADS_MAX)
         .build();
     let runtime = runtime.map_err(HostError::Runtime)?;
     let mut log = LogFile::open(&options.data)?;
@@ -122,17 +131,13 @@ pub fn serve<M: Machine>(
             out: Vec::new(),
         };
         ready(address);
-        server
-            .run(
-                Sources {
-                    arrivals,
-                    messages,
-                    durable,
-                    jobs,
-                },
-                stop,
-            )
-            .await
+        let sources = Sources {
+            arrivals,
+            messages,
+            durable,
+            jobs,
+        };
+        server.run(sources, stop).await
     })
 }
 
@@ -141,7 +146,7 @@ struct Sources {
     arrivals: mpsc::Receiver<TcpStream>,
     messages: mpsc::Receiver<Arrival>,
     durable: mpsc::UnboundedReceiver<Result<Vec<Ticket>, HostError>>,
-    jobs: mpsc::UnboundedReceiver<(Ticket, Computed)>,
+    jobs: mpsc::UnboundedReceiver<(Ticket, JobResult)>,
 }
 
 /// Owns the machine. Its loop: wait for anything, drain the inbox up to a bound, give the machine a turn for each input,
@@ -153,7 +158,7 @@ struct Server<M: Machine> {
     began: Instant,
     connections: Connections,
     disk: DiskThread,
-    finished: mpsc::UnboundedSender<(Ticket, Computed)>,
+    finished: mpsc::UnboundedSender<(Ticket, JobResult)>,
     /// Reused by every turn.
     out: Vec<Output<M::Reply>>,
 }
@@ -178,9 +183,11 @@ impl<M: Machine> Server<M> {
                         self.turn(Input::Appended(ticket));
                     }
                 }
-                Some((ticket, result)) = sources.jobs.recv() => {
-                    self.turn(Input::Computed(ticket, result));
-                }
+                Some((ticket, result)) = sources.jobs.recv() => match result {
+                    Ok(result) => self.turn(Input::Computed(ticket, result)),
+                    // A job that panics is a bug of the machine, and the machine waits for it.
+                    Err(panic) => resume_unwind(panic),
+                },
                 count = sources.messages.recv_many(&mut batch, BATCH_MAX), if batch.is_empty() => {
                     debug_assert!(count > 0, "the server holds a sender");
                     for arrival in batch.drain(..) {
@@ -209,13 +216,12 @@ impl<M: Machine> Server<M> {
     fn arrive(&mut self, arrival: Arrival) {
         match arrival {
             Arrival::Message(from, bytes) => self.turn(Input::Message { from, bytes }),
-            Arrival::Closed(id, reason) => {
-                if let Some(error) =
-                    reason.filter(|error| error.kind() == io::ErrorKind::InvalidData)
-                {
+            Arrival::Closed(id, None) => self.connections.close(id),
+            Arrival::Closed(id, Some(error)) => {
+                if error.kind() == io::ErrorKind::InvalidData {
                     eprintln!("{id} was disconnected: {error}");
                 }
-                self.connections.close(id);
+                self.connections.reset(id);
             }
         }
     }
@@ -236,7 +242,8 @@ impl<M: Machine> Server<M> {
                 Output::Compute(job, ticket) => {
                     let finished = self.finished.clone();
                     tokio::task::spawn_blocking(move || {
-                        let _ = finished.send((ticket, job.run())); // the server has ended
+                        let result = catch_unwind(AssertUnwindSafe(|| job.run()));
+                        let _ = finished.send((ticket, result)); // the server has ended
                     });
                 }
                 // A server has no local callers.

@@ -1,12 +1,13 @@
 //! Those who connect.
 
-use crate::wire;
+use crate::wire::{self, Messages};
 use seatrial_machine::NodeId;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::io::{AsyncWriteExt, BufReader};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -18,8 +19,8 @@ pub(crate) const INBOX_MAX: usize = 4_096;
 const OUTBOX_LENGTH_MAX: usize = 64 << 20;
 /// Connections at a time; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 10_000;
-/// How much of a connection is read at once.
-const BUFFER_LENGTH: usize = 64 << 10;
+/// How long what waits for a connection is still written after the other side has ended its half.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// What comes from the network.
 pub(crate) enum Arrival {
@@ -48,6 +49,7 @@ struct Connection {
     /// Bytes in the outbox.
     waiting: Arc<AtomicUsize>,
     reader: AbortHandle,
+    writer: AbortHandle,
 }
 
 impl Drop for Connection {
@@ -78,7 +80,8 @@ impl Connections {
         let (reading, writing) = stream.into_split();
         let (outbox, queue) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
-        tokio::spawn(write(writing, queue, Arc::clone(&waiting)));
+        let writer = tokio::spawn(write(writing, queue, Arc::clone(&waiting)));
+        let writer = writer.abort_handle();
         let reader = tokio::spawn(read(reading, id, self.inbox.clone(), self.length_max));
         let reader = reader.abort_handle();
         let gathered = Vec::new();
@@ -89,13 +92,27 @@ impl Connections {
                 outbox,
                 waiting,
                 reader,
+                writer,
             },
         );
     }
 
-    /// Forgets a connection; what waits for it is still written if it can be.
+    /// Forgets a connection whose other side has ended its half; what waits for it is still written if it can be soon.
     pub(crate) fn close(&mut self, id: NodeId) {
-        self.open.remove(&id);
+        if let Some(connection) = self.open.remove(&id) {
+            let writer = connection.writer.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(DRAIN_MAX).await;
+                writer.abort();
+            });
+        }
+    }
+
+    /// Ends a connection at once, whatever waits for it.
+    pub(crate) fn reset(&mut self, id: NodeId) {
+        if let Some(connection) = self.open.remove(&id) {
+            connection.writer.abort();
+        }
     }
 
     /// Gathers a message for an endpoint; dropped when it is gone. False when this closed the connection, because more
@@ -106,7 +123,7 @@ impl Connections {
         };
         let waiting = connection.gathered.len() + connection.waiting.load(Ordering::Relaxed);
         if waiting > 0 && waiting + message.len() > OUTBOX_LENGTH_MAX {
-            self.open.remove(&to);
+            self.reset(to);
             return false;
         }
         if connection.gathered.is_empty() {
@@ -140,16 +157,16 @@ pub(crate) async fn listen(listener: TcpListener, accepted: mpsc::Sender<TcpStre
             // Too many open files, or the other side gave up: neither ends the server.
             Err(error) => {
                 eprintln!("a connection could not be accepted: {error}");
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
     }
 }
 
 async fn read(stream: OwnedReadHalf, id: NodeId, inbox: mpsc::Sender<Arrival>, length_max: usize) {
-    let mut stream = BufReader::with_capacity(BUFFER_LENGTH, stream);
+    let mut messages = Messages::new(stream, length_max);
     let reason = loop {
-        match wire::read(&mut stream, length_max).await {
+        match messages.next().await {
             Ok(Some(message)) => {
                 if inbox.send(Arrival::Message(id, message)).await.is_err() {
                     return;

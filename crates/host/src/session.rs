@@ -1,11 +1,12 @@
 //! A client's machine over one real connection.
 
-use crate::wire;
+use crate::wire::{self, Messages};
 use seatrial_machine::{Input, Machine, NodeId, Output, Ticket, Time};
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
-use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
@@ -25,18 +26,21 @@ pub struct SessionOptions {
 }
 
 /// One machine and one connection, for a caller that asks one thing at a time. There is no task and no lock behind it:
-/// whoever awaits [`Session::request`] does the work.
+/// whoever awaits [`Session::request`] does the work, and may give it up: what was read or written in part is taken up
+/// by the next request.
 ///
 /// Its downside: between two requests nobody reads, so a message that comes then waits.
 pub struct Session<M: Machine> {
     machine: M,
     options: SessionOptions,
     /// `None` when it is lost; it does not come back.
-    stream: Option<(BufReader<OwnedReadHalf>, OwnedWriteHalf)>,
+    stream: Option<(Messages<OwnedReadHalf>, OwnedWriteHalf)>,
     began: Instant,
     tickets: u64,
     out: Vec<Output<M::Reply>>,
     gathered: Vec<u8>,
+    /// Bytes of `gathered` that were written.
+    written: usize,
 }
 
 impl<M: Peer> Session<M> {
@@ -52,11 +56,12 @@ impl<M: Peer> Session<M> {
         Ok(Session {
             machine,
             options,
-            stream: Some((BufReader::new(reading), writing)),
+            stream: Some((Messages::new(reading, options.message_length_max), writing)),
             began: Instant::now(),
             tickets: 0,
             out: Vec::new(),
             gathered: Vec::new(),
+            written: 0,
         })
     }
 
@@ -72,7 +77,6 @@ impl<M: Peer> Session<M> {
         let mine = Ticket(self.tickets);
         let mut reply = self.turn(Input::Request(mine, request), mine);
         loop {
-            self.send().await;
             if self.stream.is_none() && reply.is_none() {
                 self.machine.connection_closed(&mut self.out);
                 return self.gather(mine);
@@ -110,33 +114,38 @@ impl<M: Peer> Session<M> {
         found
     }
 
-    async fn send(&mut self) {
-        if self.gathered.is_empty() {
-            return;
-        }
-        if let Some((_, writing)) = &mut self.stream
-            && writing.write_all(&self.gathered).await.is_err()
-        {
-            self.stream = None;
-        }
-        self.gathered.clear();
-    }
-
-    /// Waits for a message or for the machine's next wake-up. `None` when the connection is found to be gone.
+    /// Writes what is gathered, and waits for a message or for the machine's next wake-up, which neither a server that reads
+    /// slowly nor one that answers slowly holds up. `None` when the connection is found to be gone.
     async fn next_input(&mut self) -> Option<Input<M::Request>> {
         let wait = self.machine.wake_at().map(|wake| wake.since(self.now()));
-        let (reading, _) = self.stream.as_mut()?;
-        let from = self.options.server;
-        let message = wire::read(reading, self.options.message_length_max);
-        let message = match wait {
-            None => message.await,
-            Some(wait) => match tokio::time::timeout(wait, message).await {
-                Ok(message) => message,
-                Err(_) => return Some(Input::Wake),
-            },
+        let wake = async {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => pending().await,
+            }
         };
-        if let Ok(Some(bytes)) = message {
-            return Some(Input::Message { from, bytes });
+        tokio::pin!(wake);
+        let from = self.options.server;
+        let (messages, writing) = self.stream.as_mut()?;
+        loop {
+            let rest = &self.gathered[self.written..];
+            tokio::select! {
+                message = messages.next() => {
+                    if let Ok(Some(bytes)) = message {
+                        return Some(Input::Message { from, bytes });
+                    }
+                    break;
+                }
+                count = writing.write(rest), if !rest.is_empty() => match count {
+                    Ok(count) if count > 0 => self.written += count,
+                    _ => break,
+                },
+                () = &mut wake => return Some(Input::Wake),
+            }
+            if self.written == self.gathered.len() {
+                self.gathered.clear();
+                self.written = 0;
+            }
         }
         self.stream = None;
         None

@@ -17,43 +17,89 @@ pub fn write(out: &mut Vec<u8>, message: &[u8]) {
     out.extend_from_slice(message);
 }
 
-/// The next message; `None` when the stream ended between two. Fails on a stream that ends within a message, and on a length
-/// above `length_max` before anything is allocated for it; memory grows only with what arrives.
-pub async fn read(
-    stream: &mut (impl AsyncRead + Unpin),
+/// Room for the next read.
+const READ_LENGTH: usize = 64 << 10;
+
+/// The messages of a stream, one by one. It owns what was read of a message that is not whole yet, so that waiting for
+/// [`Messages::next`] may be given up at any time and taken up again. Memory grows only with what arrives, whatever
+/// length a prefix claims.
+#[derive(Debug)]
+pub struct Messages<S> {
+    stream: S,
     length_max: usize,
-) -> io::Result<Option<Vec<u8>>> {
-    let mut prefix = [0; PREFIX_LENGTH];
-    let first = stream.read(&mut prefix).await?;
-    if first == 0 {
-        return Ok(None);
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` that were given out.
+    start: usize,
+}
+
+impl<S: AsyncRead + Unpin> Messages<S> {
+    /// The messages of `stream`, none of which may be longer than `length_max` bytes.
+    pub fn new(stream: S, length_max: usize) -> Messages<S> {
+        Messages {
+            stream,
+            length_max,
+            buffer: Vec::new(),
+            start: 0,
+        }
     }
-    stream.read_exact(&mut prefix[first..]).await?;
-    let length = u32::from_le_bytes(prefix) as usize;
-    if length > length_max {
-        let problem = format!("a message of {length} bytes, at most {length_max} are allowed");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+
+    /// The next message; `None` when the stream ended between two. Fails on a stream that ends within a message, and on
+    /// a claim of more than the allowed length as soon as the prefix is there. Loses nothing when it is dropped before
+    /// it is done.
+    pub async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(message) = self.take()? {
+                return Ok(Some(message));
+            }
+            self.buffer.drain(..self.start);
+            self.start = 0;
+            if self.buffer.is_empty() && self.buffer.capacity() > 4 * READ_LENGTH {
+                self.buffer = Vec::new(); // a long message leaves nothing behind
+            }
+            self.buffer.reserve(READ_LENGTH);
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return if self.buffer.is_empty() {
+                    Ok(None)
+                } else {
+                    Err(io::ErrorKind::UnexpectedEof.into())
+                };
+            }
+        }
     }
-    let mut message = Vec::with_capacity(length.min(4096));
-    let got = stream.take(length as u64).read_to_end(&mut message).await?;
-    if got < length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+
+    /// The next message, if all of it was read.
+    fn take(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let Some((prefix, rest)) = self.buffer[self.start..].split_first_chunk() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*prefix) as usize;
+        if length > self.length_max {
+            let allowed = self.length_max;
+            let problem = format!("a message of {length} bytes, at most {allowed} are allowed");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
+        let Some(message) = rest.get(..length) else {
+            return Ok(None);
+        };
+        let message = message.to_vec();
+        self.start += PREFIX_LENGTH + length;
+        Ok(Some(message))
     }
-    Ok(Some(message))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read_all(mut bytes: &[u8], length_max: usize) -> Vec<Result<Vec<u8>, io::ErrorKind>> {
+    fn read_all(bytes: &[u8], length_max: usize) -> Vec<Result<Vec<u8>, io::ErrorKind>> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
         runtime.block_on(async {
             let mut all = Vec::new();
+            let mut messages = Messages::new(bytes, length_max);
             loop {
-                match read(&mut bytes, length_max).await {
+                match messages.next().await {
                     Ok(Some(message)) => all.push(Ok(message)),
                     Ok(None) => return all,
                     Err(error) => {
@@ -94,5 +140,66 @@ mod tests {
             read_all(&[255; 8], 1 << 20),
             [Err(io::ErrorKind::InvalidData)]
         );
+    }
+
+    #[test]
+    fn giving_up_in_the_middle_of_a_message_loses_nothing() {
+        let mut bytes = Vec::new();
+        let sent = [vec![1; 10], Vec::new(), vec![2; 200_000]];
+        for message in &sent {
+            write(&mut bytes, message);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (mut near, far) = tokio::io::duplex(1 << 20);
+            let mut messages = Messages::new(far, 1 << 20);
+            let mut rng = seatrial_machine::Rng::from_seed(1);
+            let (mut got, mut given_up) = (Vec::new(), 0);
+            let mut rest = bytes.as_slice();
+            while got.len() < sent.len() {
+                let piece = rng
+                    .index(if got.len() < 2 { 7 } else { 50_000 })
+                    .min(rest.len());
+                tokio::io::AsyncWriteExt::write_all(&mut near, &rest[..piece])
+                    .await
+                    .unwrap();
+                rest = &rest[piece..];
+                tokio::select! {
+                    biased;
+                    message = messages.next() => got.push(message.unwrap().unwrap()),
+                    () = std::future::ready(()) => given_up += 1,
+                }
+            }
+            assert_eq!(got, sent);
+            assert!(given_up > 5, "{given_up}");
+        });
+    }
+
+    #[test]
+    fn any_bytes_end_in_messages_or_an_error() {
+        let mut rng = seatrial_machine::Rng::from_seed(2);
+        for _ in 0..2_000 {
+            let mut bytes = Vec::new();
+            for _ in 0..rng.below(4) {
+                let message: Vec<u8> = (0..rng.below(40)).map(|_| rng.word() as u8).collect();
+                write(&mut bytes, &message);
+            }
+            for _ in 0..rng.below(3) {
+                if !bytes.is_empty() {
+                    let place = rng.index(bytes.len());
+                    bytes[place] = rng.word() as u8;
+                }
+            }
+            let all = read_all(&bytes, 64);
+            let lengths = all
+                .iter()
+                .flatten()
+                .map(|message| PREFIX_LENGTH + message.len());
+            let used: usize = lengths.sum();
+            assert!(used <= bytes.len());
+            assert_eq!(used == bytes.len(), all.iter().all(Result::is_ok));
+        }
     }
 }

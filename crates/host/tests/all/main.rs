@@ -1,0 +1,8 @@
+//! Machines on real sockets and files.
+
+#[cfg(test)]
+mod server;
+#[cfg(test)]
+mod session;
+#[cfg(test)]
+mod wire;
