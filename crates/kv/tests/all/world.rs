@@ -48,6 +48,14 @@ impl Machine for Node {
     }
 }
 
+/// A client takes a lost connection as it would take a real one, and has a new one at once.
+fn closed(node: &mut Node, now: Time, _: NodeId, out: &mut Vec<Output<Outcome>>) {
+    if let Node::Client(client) = node {
+        client.connection_closed(out);
+        client.connection_opened(now, out);
+    }
+}
+
 /// Starts a node; every life of a client gets a seed of its own.
 fn boot(
     seed: u64,
@@ -100,6 +108,7 @@ impl Run {
         let others = [FaultKind::Pause, FaultKind::Partition, FaultKind::Clock];
         kinds.extend(others.into_iter().filter(|_| rng.chance(0.5)));
         let mut world = World::new(seed, options, boot(seed, bug));
+        world.tell_closed(closed);
         world.add(SERVER);
         for number in 0..CLIENTS {
             world.add(NodeId::client(number));
@@ -172,7 +181,14 @@ impl Run {
                 Fault::Kill(SERVER)
             }
             FaultKind::Pause => Fault::Pause(SERVER),
-            FaultKind::Partition => Fault::Cut(Link::both(client, SERVER).into()),
+            FaultKind::Partition => {
+                let links = Link::both(client, SERVER).into();
+                if self.rng.chance(0.5) {
+                    Fault::Cut(links)
+                } else {
+                    Fault::Reset(links)
+                }
+            }
             FaultKind::Clock => Fault::Skew {
                 node: *self.rng.pick(&[client, SERVER]),
                 offset_ns: self.rng.below(400_000_000) as i64 - 200_000_000,
