@@ -12,7 +12,7 @@ pub fn edn_lines(ops: impl IntoIterator<Item = Op>, out: &mut impl Write) -> io:
     Ok(())
 }
 
-/// Writes each operation as a JSON object on a line of its own; see [`json`].
+/// Writes each operation as a JSON object on a line of its own; see [`json()`].
 pub fn json_lines(ops: impl IntoIterator<Item = Op>, out: &mut impl Write) -> io::Result<()> {
     for op in ops {
         writeln!(out, "{}", json(&op))?;
