@@ -9,6 +9,7 @@ use seatrial_history::{
 use seatrial_machine::Rng;
 use serde_json::json;
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -129,15 +130,17 @@ impl Fold for Counts {
     fn start(&self) -> [u64; 4] {
         [0; 4]
     }
-    fn reduce(&self, counts: &mut [u64; 4], chunk: &Chunk) {
+    fn reduce(&self, counts: &mut [u64; 4], chunk: &Chunk) -> ControlFlow<()> {
         for kind in chunk.kinds() {
             counts[*kind as usize] += 1;
         }
+        ControlFlow::Continue(())
     }
-    fn combine(&self, counts: &mut [u64; 4], later: [u64; 4]) {
+    fn combine(&self, counts: &mut [u64; 4], later: [u64; 4]) -> ControlFlow<()> {
         for (sum, count) in counts.iter_mut().zip(later) {
             *sum += count;
         }
+        ControlFlow::Continue(())
     }
     fn finish(&self, counts: [u64; 4]) -> [u64; 4] {
         counts

@@ -10,6 +10,7 @@ mod dictionary;
 mod encode;
 pub(crate) mod layout;
 mod lists;
+mod operation;
 mod rows;
 mod tape;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub use column::ChunkError;
 pub use encode::{CHUNK_BYTES_MAX, OPERATION_BYTES_MAX, Unstorable};
 pub(crate) use encode::{Encoder, measure};
 pub use layout::OPERATIONS_MAX;
+pub use operation::OpView;
 pub use rows::Ops;
 pub use tape::{Tape, Token};
 pub use view::{MopView, Mops, ValueView};

@@ -4,7 +4,20 @@ use crate::chunk::{Chunk, Encoder, measure};
 use crate::store::{ChunkBuffer, OpenError, TestFile};
 use crate::{History, HistoryError, Op};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// How a fold may be carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// One accumulator sees all chunks in order; [`Fold::combine`] is never called.
+    Linear,
+    /// Each chunk gets an accumulator of its own; they are combined one by one in the order of the chunks.
+    #[default]
+    Concurrent,
+    /// As [`Order::Concurrent`], and neighbours may be combined before what is in front of them: `combine` is associative.
+    Associative,
+}
 
 /// A question about a whole history that is answered chunk by chunk. One virtual call a chunk; what happens per operation
 /// is the fold's own loop.
@@ -12,22 +25,44 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// [`Fold::reduce`] sees every chunk exactly once. Run linearly, one accumulator sees them in order. Run concurrently,
 /// each chunk gets an accumulator of its own, and they are combined in the order of the chunks; both give the same if
 /// combining is what reducing the later chunks would have done.
-pub trait Fold: Sync {
+///
+/// A fold that breaks, from `reduce` or `combine`, says that its accumulator is the answer whatever the chunks behind
+/// hold; these are then not asked for, or what they gave is thrown away. To leave only the current chunk early, return.
+pub trait Fold: Send + Sync {
     /// What is known so far. Owned by one thread at a time, so it needs no lock.
     type Accumulator: Send;
     /// The answer.
-    type Output;
+    type Output: Send;
+
+    /// What people see it as.
+    fn name(&self) -> String {
+        std::any::type_name::<Self>().to_owned()
+    }
+
+    /// How it may be carried out.
+    fn order(&self) -> Order {
+        Order::default()
+    }
+
+    /// Is somebody waiting for just this one? Then its chunks come first.
+    fn asap(&self) -> bool {
+        false
+    }
 
     /// Nothing is known.
     fn start(&self) -> Self::Accumulator;
 
     /// Takes one chunk into account.
-    fn reduce(&self, accumulator: &mut Self::Accumulator, chunk: &Chunk);
+    fn reduce(&self, accumulator: &mut Self::Accumulator, chunk: &Chunk) -> ControlFlow<()>;
 
     /// Takes what is known of the chunks right behind into account.
-    fn combine(&self, accumulator: &mut Self::Accumulator, later: Self::Accumulator);
+    fn combine(
+        &self,
+        accumulator: &mut Self::Accumulator,
+        later: Self::Accumulator,
+    ) -> ControlFlow<()>;
 
-    /// The answer when all chunks were seen.
+    /// The answer when all chunks were seen that matter.
     fn finish(&self, accumulator: Self::Accumulator) -> Self::Output;
 }
 
@@ -116,8 +151,10 @@ pub fn fold_linear<C: Chunks, F: Fold>(chunks: &C, fold: &F) -> Result<F::Output
     let mut accumulator = fold.start();
     let mut buffer = ChunkBuffer::default();
     for number in 0..chunks.chunk_count() {
-        if let Some(chunk) = chunks.read_chunk(number, &mut buffer)? {
-            fold.reduce(&mut accumulator, chunk);
+        if let Some(chunk) = chunks.read_chunk(number, &mut buffer)?
+            && fold.reduce(&mut accumulator, chunk).is_break()
+        {
+            break;
         }
     }
     Ok(fold.finish(accumulator))
@@ -135,10 +172,12 @@ struct State<A, E> {
     /// `None` while a thread combines.
     accumulator: Option<A>,
     /// Reduced chunks that wait for earlier ones: fewer than the window.
-    parts: BTreeMap<u64, A>,
+    parts: BTreeMap<u64, (A, ControlFlow<()>)>,
     failure: Option<(u64, E)>,
-    /// Nobody takes a further chunk: one failed, or a thread panicked.
+    /// Nobody takes a further chunk: one failed, a thread panicked, or the fold has its answer.
     stopped: bool,
+    /// The fold has its answer: what is behind does not matter, nor does damage there.
+    ended: bool,
 }
 
 /// One concurrent fold.
@@ -174,6 +213,7 @@ pub fn fold_concurrent<C: Chunks, F: Fold>(
             parts: BTreeMap::new(),
             failure: None,
             stopped: false,
+            ended: false,
         }),
         progress: Condvar::new(),
     };
@@ -185,8 +225,8 @@ pub fn fold_concurrent<C: Chunks, F: Fold>(
     let state = pass.state.into_inner();
     let state = state.unwrap_or_else(PoisonError::into_inner);
     match (state.failure, state.accumulator) {
-        (Some((_, failure)), _) => Err(failure),
-        (None, accumulator) => Ok(fold.finish(accumulator.unwrap_or_else(|| fold.start()))),
+        (Some((_, failure)), _) if !state.ended => Err(failure),
+        (_, accumulator) => Ok(fold.finish(accumulator.unwrap_or_else(|| fold.start()))),
     }
 }
 
@@ -201,12 +241,12 @@ impl<C: Chunks, F: Fold> Pass<'_, C, F> {
         let mut buffer = ChunkBuffer::default();
         while let Some(number) = self.take() {
             let mut part = self.fold.start();
-            match self.chunks.read_chunk(number, &mut buffer) {
+            let flow = match self.chunks.read_chunk(number, &mut buffer) {
                 Ok(Some(chunk)) => self.fold.reduce(&mut part, chunk),
-                Ok(None) => {}
+                Ok(None) => ControlFlow::Continue(()),
                 Err(error) => return self.fail(number, error),
-            }
-            self.lock().parts.insert(number, part);
+            };
+            self.lock().parts.insert(number, (part, flow));
             self.combine();
         }
     }
@@ -246,19 +286,24 @@ impl<C: Chunks, F: Fold> Pass<'_, C, F> {
         let mut state = self.lock();
         loop {
             let combined = state.combined;
-            if state.accumulator.is_none() || !state.parts.contains_key(&combined) {
+            let is_waiting = state.accumulator.is_some() && state.parts.contains_key(&combined);
+            if state.ended || !is_waiting {
                 return;
             }
-            let (Some(mut accumulator), Some(part)) =
+            let (Some(mut accumulator), Some((part, flow))) =
                 (state.accumulator.take(), state.parts.remove(&combined))
             else {
                 return;
             };
             drop(state);
-            self.fold.combine(&mut accumulator, part);
+            let ends = self.fold.combine(&mut accumulator, part).is_break() || flow.is_break();
             state = self.lock();
             state.accumulator = Some(accumulator);
             state.combined += 1;
+            if ends {
+                state.ended = true;
+                state.stopped = true;
+            }
             self.progress.notify_all();
         }
     }

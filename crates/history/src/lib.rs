@@ -13,8 +13,8 @@ mod symbol;
 mod validate;
 mod value;
 
-pub use chunk::{Chunk, ChunkError};
-pub use fold::{Chunks, Fold, fold_concurrent, fold_linear};
+pub use chunk::{Chunk, ChunkError, OpView};
+pub use fold::{Chunks, Fold, Order, fold_concurrent, fold_linear};
 pub use history::History;
 pub use op::{Extra, Op, OpType, Process};
 pub use store::{

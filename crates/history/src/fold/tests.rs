@@ -1,5 +1,6 @@
 use super::*;
 use crate::{OpType, Process, Value};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -38,12 +39,13 @@ impl Fold for Listing {
     fn start(&self) -> Vec<Row> {
         Vec::new()
     }
-    fn reduce(&self, rows: &mut Vec<Row>, chunk: &Chunk) {
-        let places = 0..chunk.len();
-        rows.extend(places.map(|place| (chunk.times()[place], chunk.invocation(place))));
+    fn reduce(&self, rows: &mut Vec<Row>, chunk: &Chunk) -> ControlFlow<()> {
+        rows.extend(chunk.views().map(|op| (op.time(), op.invocation())));
+        ControlFlow::Continue(())
     }
-    fn combine(&self, rows: &mut Vec<Row>, later: Vec<Row>) {
+    fn combine(&self, rows: &mut Vec<Row>, later: Vec<Row>) -> ControlFlow<()> {
         rows.extend(later);
+        ControlFlow::Continue(())
     }
     fn finish(&self, rows: Vec<Row>) -> Vec<Row> {
         rows
@@ -112,7 +114,7 @@ impl Fold for SlowStart<'_> {
     fn start(&self) -> u64 {
         0
     }
-    fn reduce(&self, count: &mut u64, _: &Chunk) {
+    fn reduce(&self, count: &mut u64, _: &Chunk) -> ControlFlow<()> {
         let started = self.started.fetch_add(1, Ordering::Relaxed);
         assert_ne!(Some(started), self.panics_at, "as asked for");
         if started == 0 {
@@ -123,9 +125,11 @@ impl Fold for SlowStart<'_> {
             self.ahead.store(highest, Ordering::Relaxed);
         }
         *count += 1;
+        ControlFlow::Continue(())
     }
-    fn combine(&self, count: &mut u64, later: u64) {
+    fn combine(&self, count: &mut u64, later: u64) -> ControlFlow<()> {
         *count += later;
+        ControlFlow::Continue(())
     }
     fn finish(&self, count: u64) -> u64 {
         count

@@ -10,6 +10,7 @@ use seatrial_archive::root::PAGE_LENGTH;
 use seatrial_machine::Rng;
 use serde_json::json;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -369,11 +370,13 @@ impl Fold for Times {
     fn start(&self) -> Vec<i64> {
         Vec::new()
     }
-    fn reduce(&self, times: &mut Vec<i64>, chunk: &Chunk) {
+    fn reduce(&self, times: &mut Vec<i64>, chunk: &Chunk) -> ControlFlow<()> {
         times.extend(chunk.times());
+        ControlFlow::Continue(())
     }
-    fn combine(&self, times: &mut Vec<i64>, later: Vec<i64>) {
+    fn combine(&self, times: &mut Vec<i64>, later: Vec<i64>) -> ControlFlow<()> {
         times.extend(later);
+        ControlFlow::Continue(())
     }
     fn finish(&self, times: Vec<i64>) -> Vec<i64> {
         times
