@@ -20,7 +20,7 @@ mod view;
 pub use column::ChunkError;
 pub use encode::{CHUNK_BYTES_MAX, OPERATION_BYTES_MAX, Unstorable};
 pub(crate) use encode::{Encoder, measure};
-pub use layout::OPERATIONS_MAX;
+pub use layout::{OPERATIONS_MAX, mop as mop_tag};
 pub use operation::OpView;
 pub use rows::Ops;
 pub use tape::{Tape, Token};
@@ -221,10 +221,35 @@ impl Chunk {
         &self.pool[self.list_starts[key] as usize..self.list_starts[key + 1] as usize]
     }
 
-    /// The elements that a reference names.
-    fn reference(&self, id: i64) -> &[i64] {
+    /// The elements that the argument of a [`mop_tag::READ_BRANCH`] names.
+    ///
+    /// # Panics
+    /// When the number is no such argument.
+    pub fn reference(&self, id: i64) -> &[i64] {
         let (start, end) = self.references[id as usize];
         &self.pool[start as usize..end as usize]
+    }
+
+    /// Where the micro-operations of each operation start in [`Chunk::mop_tags`], [`Chunk::mop_keys`] and
+    /// [`Chunk::mop_arguments`], and where the last one's end: one more than operations. Empty when the chunk has no
+    /// micro-operations.
+    pub fn mop_starts(&self) -> &[u32] {
+        &self.mop_starts
+    }
+
+    /// What each micro-operation does: one of [`mop_tag`].
+    pub fn mop_tags(&self) -> &[u8] {
+        &self.mop_tags
+    }
+
+    /// The key id of each micro-operation.
+    pub fn mop_keys(&self) -> &[u32] {
+        &self.mop_keys
+    }
+
+    /// The argument of each micro-operation; its tag says what it means.
+    pub fn mop_arguments(&self) -> &[i64] {
+        &self.mop_arguments
     }
 
     /// The extra fields of the operation at `place`, in its order.

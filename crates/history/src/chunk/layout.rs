@@ -152,14 +152,20 @@ pub(crate) mod shape {
     pub(crate) const OPERANDS: [u8; 13] = [0, 0, 0, 1, 2, 1, 1, 1, 1, 1, 1, 1, 2];
 }
 
-/// Tags of micro-operations.
-pub(crate) mod mop {
-    pub(crate) const APPEND: u8 = 0;
-    pub(crate) const WRITE: u8 = 1;
-    pub(crate) const READ_NIL: u8 = 2;
-    pub(crate) const READ_REGISTER: u8 = 3;
-    pub(crate) const READ_PREFIX: u8 = 4;
-    pub(crate) const READ_BRANCH: u8 = 5;
+/// Tags of micro-operations, as [`Chunk::mop_tags`](super::Chunk::mop_tags) has them.
+pub mod mop {
+    /// An append; its argument is the element.
+    pub const APPEND: u8 = 0;
+    /// A write; its argument is the value.
+    pub const WRITE: u8 = 1;
+    /// A read that saw nothing, or nobody knows what; its argument is 0.
+    pub const READ_NIL: u8 = 2;
+    /// A read of a register; its argument is the value.
+    pub const READ_REGISTER: u8 = 3;
+    /// A read of a list; its argument is how many elements of [`Chunk::list`](crate::Chunk::list) of its key it saw.
+    pub const READ_PREFIX: u8 = 4;
+    /// A read of a list; its argument names the elements: [`Chunk::reference`](crate::Chunk::reference).
+    pub const READ_BRANCH: u8 = 5;
     /// How many there are.
     pub(crate) const COUNT: usize = 6;
 }

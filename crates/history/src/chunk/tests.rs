@@ -169,6 +169,61 @@ fn reads_share_the_longest_list_of_their_key() {
     assert_eq!(chunk.ops().collect::<Vec<_>>(), ops);
 }
 
+/// The micro-operations of an operation, put together from raw columns.
+fn from_raw_columns(chunk: &Chunk, place: usize) -> Vec<Mop> {
+    use super::mop_tag;
+    let starts = chunk.mop_starts();
+    let numbers = starts[place] as usize..starts[place + 1] as usize;
+    let mops = numbers.map(|number| {
+        let (id, argument) = (chunk.mop_keys()[number], chunk.mop_arguments()[number]);
+        let key = chunk.key(id).clone();
+        let list = |elements: &[i64]| Observed::List(elements.into());
+        let observed = match chunk.mop_tags()[number] {
+            mop_tag::APPEND => {
+                let element = argument;
+                return Mop::Append { key, element };
+            }
+            mop_tag::WRITE => {
+                let value = argument;
+                return Mop::Write { key, value };
+            }
+            mop_tag::READ_REGISTER => Observed::Register(argument),
+            mop_tag::READ_PREFIX => list(&chunk.list(id)[..argument as usize]),
+            mop_tag::READ_BRANCH => list(chunk.reference(argument)),
+            _ => Observed::Nil,
+        };
+        Mop::Read { key, observed }
+    });
+    mops.collect()
+}
+
+#[test]
+fn raw_columns_say_what_the_operations_say() {
+    let mut transactions = 0;
+    for seed in 0..200 {
+        let mut rng = Rng::from_seed(seed);
+        let ops = any_ops(&mut rng, 30);
+        let chunk = Chunk::from_bytes(&encoded(&ops, 0)).unwrap();
+        for (place, op) in ops.iter().enumerate() {
+            let value = match &op.value {
+                Value::Keyed(_, value) => value,
+                value => value,
+            };
+            if let Value::Txn(mops) = value
+                && !chunk.mop_starts().is_empty()
+            {
+                assert_eq!(
+                    from_raw_columns(&chunk, place),
+                    **mops,
+                    "seed {seed}, {place}"
+                );
+                transactions += mops.len();
+            }
+        }
+    }
+    assert!(transactions > 500, "{transactions}");
+}
+
 #[test]
 fn an_encoder_can_be_used_again() {
     let mut rng = Rng::from_seed(3);
