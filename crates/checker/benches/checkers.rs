@@ -264,17 +264,19 @@ fn main() {
 
 /// Registers, and the reader of text.
 fn others(load: impl Fn(u64, usize, f64) -> Load) {
-    for (count, clients) in [(10_000, 8), (100_000, 8), (1_000_000, 4), (10_000, 32)] {
-        let load = load(count, clients, 0.0);
+    for (count, clients, info) in [
+        (10_000, 8, 0.0),
+        (100_000, 8, 0.0),
+        (1_000_000, 4, 0.0),
+        (10_000, 32, 0.0),
+        (10_000, 8, 0.01),
+        (100_000, 8, 0.01),
+    ] {
+        let load = load(count, clients, info);
         let history = register(&load);
-        let name = format!("cas-register, {clients} clients, 5 values");
-        judge(
-            &name,
-            &Linearizable::new(Model::CasRegister),
-            &history,
-            load.count,
-            true,
-        );
+        let name = format!("cas-register, {clients} clients, {info} info, 5 values");
+        let checker = Linearizable::new(Model::CasRegister);
+        judge(&name, &checker, &history, load.count, true);
     }
     let text = {
         let ops = list_append(&load(100_000, 20, 0.0));

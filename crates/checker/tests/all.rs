@@ -4,5 +4,7 @@
 
 #[path = "all/corpus.rs"]
 mod corpus;
+#[path = "all/totality.rs"]
+mod totality;
 #[path = "all/transactions.rs"]
 mod transactions;

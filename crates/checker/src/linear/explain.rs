@@ -134,6 +134,10 @@ impl Story<'_> {
     }
 
     fn states(&self, stuck: &Stuck, text: &mut String) {
+        if stuck.is_unfounded {
+            text.push_str("\nNothing that began before its end leads to the state that it needs.");
+            return;
+        }
         let told = stuck.states.iter().take(TOLD_MAX);
         let told: Vec<_> = told.map(|&state| self.is(state)).collect();
         let states = told.join(" or ").replace("or it is ", "or ");

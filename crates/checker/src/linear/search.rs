@@ -3,6 +3,7 @@
 use super::entry::{Entry, NEVER};
 use super::model::{Action, State, Values};
 use super::table::Table;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What one search may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub(super) struct Stuck {
     pub(super) states: Vec<State>,
     /// Operations that had begun and not ended when that operation ended, itself excluded.
     pub(super) concurrent: Vec<usize>,
+    /// Nothing that began before its end leads to the state that it needs; then `states` are not all.
+    pub(super) is_unfounded: bool,
 }
 
 /// Wing and Gong's search ("Testing and Verifying Concurrent Objects", 1993) with Lowe's two improvements ("Testing
@@ -86,6 +89,8 @@ pub(super) struct Search<'a> {
     mask: Vec<u64>,
     /// Is the last operation one of unknown outcome that nothing depended on yet?
     bare: bool,
+    /// The first operation that needs a state to which nothing leads: no order can pass it.
+    unfounded: Option<u32>,
     /// When told to, everything that is linearized, with the state after it.
     log: Option<Vec<(usize, State)>>,
 }
@@ -144,6 +149,7 @@ impl<'a> Search<'a> {
             state: 0,
             mask: vec![0; words],
             bare: false,
+            unfounded: unfounded(entries),
             log: None,
         }
     }
@@ -164,6 +170,9 @@ impl<'a> Search<'a> {
             stack.push(frame);
         }
         while let Some(frame) = stack.last_mut() {
+            if self.unfounded.is_some() && self.unfounded == self.waiting() {
+                break;
+            }
             if frame.next == candidates.len() {
                 candidates.truncate(frame.first);
                 stack.pop();
@@ -275,11 +284,16 @@ impl<'a> Search<'a> {
     }
 
     /// The operation whose completion waits.
-    pub(super) fn waiting(&self) -> Option<usize> {
+    pub(super) fn waiting(&self) -> Option<u32> {
         match self.events.get(self.at) {
-            Some(Event::Return(entry)) => Some(*entry as usize),
+            Some(Event::Return(entry)) => Some(*entry),
             _ => None,
         }
+    }
+
+    /// Does nothing lead to the state that this operation needs?
+    pub(super) fn is_unfounded(&self, entry: u32) -> bool {
+        self.unfounded == Some(entry)
     }
 
     /// The operations open at the current event.
@@ -381,11 +395,35 @@ impl<'a> Search<'a> {
     }
 }
 
+/// The required operation that ends first of those that need a state to which nothing leads that began before their
+/// end. Appends lead anywhere, so with appends there is none to be told without a search.
+fn unfounded(entries: &[Entry]) -> Option<u32> {
+    let mut founded: BTreeMap<State, u32> = BTreeMap::from([(0, 0)]);
+    for entry in entries {
+        match entry.action {
+            Action::Write(to) => _ = founded.entry(to).or_insert(entry.call),
+            Action::Cas(from, to) if from != to => _ = founded.entry(to).or_insert(entry.call),
+            Action::Append(_) => return None,
+            _ => {}
+        }
+    }
+    let is_unfounded = |entry: &Entry| match entry.action {
+        Action::Read(from) | Action::Cas(from, _) if entry.is_required() => {
+            founded.get(&from).is_none_or(|&call| call > entry.ret)
+        }
+        _ => false,
+    };
+    let numbered = entries.iter().zip(0..);
+    let all = numbered.filter(|(entry, _)| is_unfounded(entry));
+    all.min_by_key(|(entry, _)| entry.ret)
+        .map(|(_, number)| number)
+}
+
 /// Gives every required entry the lowest slot that is free from its call to its return, and every other a slot of its
 /// own behind those. Returns the slots, where the second kind begins, and how many there are.
 fn slots(events: &[Event], entries: &[Entry]) -> (Vec<u32>, usize, usize) {
     let mut slots = vec![0; entries.len()];
-    let mut free = std::collections::BTreeSet::new();
+    let mut free = BTreeSet::new();
     let mut required_slots = 0;
     for event in events {
         match *event {

@@ -31,7 +31,8 @@ impl Search<'_> {
             .unwrap_or(0);
         let prefix = self.prefix(best);
         self.restore(best);
-        let entry = self.waiting().unwrap_or_default();
+        let waiting = self.waiting().unwrap_or_default();
+        let entry = waiting as usize;
         let mut concurrent = self.open();
         concurrent.retain(|&other| other != entry);
         concurrent.sort_unstable();
@@ -40,6 +41,7 @@ impl Search<'_> {
             prefix,
             states,
             concurrent,
+            is_unfounded: self.is_unfounded(waiting),
         }
     }
 

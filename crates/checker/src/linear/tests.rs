@@ -57,6 +57,27 @@ fn a_stale_read_is_told_in_words() {
 }
 
 #[test]
+fn a_value_that_nobody_wrote() {
+    golden(
+        Model::Register,
+        "{:process 0 :type :invoke :f :write :value 1}
+         {:process 1 :type :invoke :f :write :value 2}
+         {:process 0 :type :ok :f :write :value 1}
+         {:process 2 :type :invoke :f :read :value nil}
+         {:process 2 :type :ok :f :read :value 3}
+         {:process 3 :type :invoke :f :write :value 3}
+         {:process 3 :type :ok :f :write :value 3}",
+        &expect![[r#"
+            read 3 (process 2, op 4) cannot be linearized: it took place between op 3 and op 4, and no order of the operations before and beside it allows it.
+            The longest order that works has 1 operation:
+              write 1 (process 0, op 2), then it is 1
+            Nothing that began before its end leads to the state that it needs.
+            Nothing is concurrent with its end.
+        "#]],
+    );
+}
+
+#[test]
 fn two_holders_of_a_mutex() {
     golden(
         Model::Mutex,
