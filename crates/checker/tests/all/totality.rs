@@ -1,6 +1,6 @@
 //! Every checker answers every history, and the same one with the same words.
 
-use seatrial_checker::{NAMES, Validity, by_name};
+use seatrial_checker::{NAMES, Validity, Verdict, by_name};
 use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
 use seatrial_machine::Rng;
 
@@ -120,6 +120,29 @@ fn random_history(rng: &mut Rng) -> History {
     History::from_ops(ops)
 }
 
+/// Anomalies, findings and validity tell the same, about operations that there are.
+fn makes_sense(verdict: &Verdict, history: &History, context: &str) {
+    let is_invalid = verdict.valid == Validity::Invalid;
+    assert_eq!(!verdict.anomalies.is_empty(), is_invalid, "{context}");
+    assert_eq!(!verdict.findings.is_empty(), is_invalid, "{context}");
+    for finding in &verdict.findings {
+        let known = |index: &u64| history.get(*index).is_some();
+        assert!(
+            finding.operations.iter().all(known),
+            "{context}: {finding:?}"
+        );
+        assert!(
+            verdict.anomalies.contains_key(finding.anomaly),
+            "{}",
+            context
+        );
+        assert!(
+            !finding.summary.contains("depend on each other"),
+            "{context}: {finding:?}"
+        );
+    }
+}
+
 #[test]
 fn any_history_gets_an_answer() {
     let levels = [
@@ -163,27 +186,7 @@ fn any_history_gets_an_answer() {
                 );
             }
         }
-        let is_invalid = verdict.valid == Validity::Invalid;
-        assert_eq!(!verdict.anomalies.is_empty(), is_invalid, "{}", context());
-        assert_eq!(!verdict.findings.is_empty(), is_invalid, "{}", context());
-        for finding in &verdict.findings {
-            let known = |index: &u64| history.get(*index).is_some();
-            assert!(
-                finding.operations.iter().all(known),
-                "{}: {finding:?}",
-                context()
-            );
-            assert!(
-                verdict.anomalies.contains_key(finding.anomaly),
-                "{}",
-                context()
-            );
-            assert!(
-                !finding.summary.contains("depend on each other"),
-                "{}: {finding:?}",
-                context()
-            );
-        }
+        makes_sense(&verdict, &history, &context());
         let again = serde_json::to_string(&checker.check(&history)).unwrap();
         assert_eq!(
             serde_json::to_string(&verdict).unwrap(),
