@@ -1,7 +1,7 @@
 //! Checkers by name.
 
 use crate::linear::{Linearizable, Model};
-use crate::txn::{Level, ListAppend, RwRegister};
+use crate::txn::{G1, Level, ListAppend, RwRegister};
 use crate::{Checker, Stats};
 
 /// A name that no checker or model has.
@@ -12,6 +12,12 @@ pub enum UnknownName {
     Checker {
         /// The name that was asked for.
         name: String,
+    },
+    /// The checker judges by no model.
+    #[error("the checker `{checker}` looks for certain anomalies and takes no model")]
+    NoModels {
+        /// The checker that was asked for.
+        checker: &'static str,
     },
     /// The checker does not know this model.
     #[error("the checker `{checker}` has no model `{model}`; it has {}", models.join(", "))]
@@ -26,7 +32,7 @@ pub enum UnknownName {
 }
 
 /// The names of all checkers.
-pub const NAMES: [&str; 7] = [
+pub const NAMES: [&str; 8] = [
     "stats",
     "register",
     "cas-register",
@@ -34,6 +40,7 @@ pub const NAMES: [&str; 7] = [
     "kv-map",
     "list-append",
     "rw-register",
+    "g1",
 ];
 
 /// The checker called `name`, judging by `model` (`None`: the checker's strictest).
@@ -44,6 +51,8 @@ pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, Unkn
     }
     match name {
         "stats" => Ok(Box::new(Stats)),
+        "g1" if model.is_none() => Ok(Box::new(G1)),
+        "g1" => Err(UnknownName::NoModels { checker: "g1" }),
         "rw-register" => Ok(Box::new(RwRegister::new(level("rw-register", model)?))),
         "list-append" => Ok(Box::new(ListAppend::new(level("list-append", model)?))),
         _ => Err(UnknownName::Checker { name: name.into() }),

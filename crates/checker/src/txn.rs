@@ -23,6 +23,7 @@ mod components;
 mod dense;
 mod explain;
 mod findings;
+mod g1;
 mod graph;
 mod level;
 mod list_append;
@@ -30,6 +31,7 @@ mod rw_register;
 mod search;
 mod transactions;
 
+pub use g1::G1;
 pub use level::Level;
 pub use list_append::ListAppend;
 pub use rw_register::RwRegister;

@@ -4,7 +4,7 @@ use super::graph::{PROCESS, REALTIME, relation};
 use super::search::Cycle;
 use super::transactions::{NONE, Transactions};
 use crate::{Anomaly, Finding, Step};
-use seatrial_history::{Mop, Observed};
+use seatrial_history::{Mop, Observed, Op};
 use std::fmt::Write as _;
 
 /// Elements of a list that are shown; the middle of a longer one is left out.
@@ -101,8 +101,16 @@ pub(super) fn shown(transactions: &Transactions<'_>, number: u32) -> String {
     } else {
         op.kind.name()
     };
+    with_mops(op, outcome, transactions.mops(number))
+}
+
+/// The transaction of one operation on one line.
+pub(super) fn line(op: &Op, outcome: &str) -> String {
+    with_mops(op, outcome, op.value.as_txn().unwrap_or_default())
+}
+
+fn with_mops(op: &Op, outcome: &str, mops: &[Mop]) -> String {
     let mut text = format!("op {} ({outcome}, process {}): [", op.index, op.process);
-    let mops = transactions.mops(number);
     for (at, mop) in mops.iter().take(MOPS_MAX).enumerate() {
         text.push_str(if at > 0 { " " } else { "" });
         text.push_str(&micro_operation(mop));

@@ -157,7 +157,7 @@ fn any_history_gets_an_answer() {
         let functions: Vec<_> = history.iter().map(|op| op.f.as_str()).collect();
         let fitting = NAMES.iter().filter(|name| match **name {
             "stats" => false,
-            "list-append" | "rw-register" => functions.contains(&"txn"),
+            "list-append" | "rw-register" | "g1" => functions.contains(&"txn"),
             "mutex" => functions.contains(&"acquire"),
             "kv-map" => functions.contains(&"get"),
             _ => functions.contains(&"cas"),

@@ -1,0 +1,318 @@
+//! The one pass over a history.
+
+use super::marks::{FAILED, INTERMEDIATE, Keys, LAST, Marks, SEEN, WRITTEN};
+use super::own::{Contradictions, Own};
+use crate::txn::findings::FINDINGS_MAX;
+use seatrial_history::chunk::{ValueView, mop_tag};
+use seatrial_history::{Chunk, Fold, Key, OpType, Order};
+use std::ops::ControlFlow;
+
+/// Collects, for every key, which elements were written, by a failed transaction, in the middle of one, seen, and seen
+/// last; and the transactions that contradict themselves.
+///
+/// An aborted read exists if an element is both failed and seen; an intermediate read, if one is both intermediate and
+/// last. Both halves are facts of single operations: an intermediate write shows in its own invocation, a failed one in
+/// its own completion. So no map of failed and intermediate writes is carried along, chunks are taken in any order, and
+/// the state is some bits per element. In a chunk, what a key's prefix reads saw is one number, the longest.
+pub(super) struct Scan;
+
+/// What is known of some chunks.
+#[derive(Default)]
+pub(super) struct Part {
+    pub(super) keys: Keys,
+    pub(super) tally: Tally,
+    /// Indices of the first transactions that contradict themselves.
+    pub(super) internal: Vec<u64>,
+    pub(super) future: Vec<u64>,
+    /// Positions of invocations of failed transactions whose completions do not repeat what they wrote.
+    pub(super) unresolved: Vec<u64>,
+    /// The first operation that is no transaction of appends and reads of lists.
+    pub(super) refused: Option<(u64, &'static str)>,
+    /// An element that was appended twice.
+    pub(super) twice: Option<(Key, i64)>,
+}
+
+/// Counts of transactions by outcome, and of anomalies within one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) transactions: u64,
+    pub(super) ok: u64,
+    pub(super) fail: u64,
+    pub(super) info: u64,
+    pub(super) internal: u64,
+    pub(super) future: u64,
+}
+
+impl Fold for Scan {
+    type Accumulator = Part;
+    type Output = Part;
+
+    fn name(&self) -> String {
+        "g1".into()
+    }
+
+    fn order(&self) -> Order {
+        Order::Associative
+    }
+
+    fn start(&self) -> Part {
+        Part::default()
+    }
+
+    fn reduce(&self, part: &mut Part, chunk: &Chunk) -> ControlFlow<()> {
+        let mut pass = Pass::new(chunk, std::mem::take(part));
+        pass.run();
+        *part = pass.finish();
+        ControlFlow::Continue(())
+    }
+
+    fn combine(&self, part: &mut Part, later: Part) -> ControlFlow<()> {
+        part.join(later);
+        ControlFlow::Continue(())
+    }
+
+    fn finish(&self, part: Part) -> Part {
+        part
+    }
+}
+
+impl Part {
+    pub(super) fn join(&mut self, later: Part) {
+        for (key, marks) in later.keys {
+            self.join_key(key, marks);
+        }
+        self.tally.join(later.tally);
+        for (mine, more) in [
+            (&mut self.internal, later.internal),
+            (&mut self.future, later.future),
+        ] {
+            mine.extend(more);
+            mine.truncate(FINDINGS_MAX);
+        }
+        self.unresolved.extend(later.unresolved);
+        self.refused = self.refused.or(later.refused);
+        self.twice = self.twice.take().or(later.twice);
+    }
+
+    fn join_key(&mut self, key: Key, marks: Marks) {
+        use std::collections::btree_map::Entry;
+        match self.keys.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(marks);
+            }
+            Entry::Occupied(mut entry) => {
+                if let Some(element) = entry.get_mut().join(marks) {
+                    let key = entry.key().clone();
+                    self.twice.get_or_insert((key, element));
+                }
+            }
+        }
+    }
+}
+
+impl Tally {
+    fn join(&mut self, more: Tally) {
+        self.transactions += more.transactions;
+        self.ok += more.ok;
+        self.fail += more.fail;
+        self.info += more.info;
+        self.internal += more.internal;
+        self.future += more.future;
+    }
+}
+
+/// One chunk being reduced.
+struct Pass<'a> {
+    chunk: &'a Chunk,
+    part: Part,
+    own: Own<'a>,
+    /// By key id.
+    marks: Vec<Marks>,
+    /// By key id: how long the longest prefix is that was read.
+    longest: Vec<u32>,
+    /// By key id: which transaction appended last, and what.
+    appended: Vec<(u32, i64)>,
+    /// Transactions so far.
+    number: u32,
+}
+
+impl<'a> Pass<'a> {
+    fn new(chunk: &'a Chunk, part: Part) -> Pass<'a> {
+        let keys = chunk.key_count();
+        Pass {
+            chunk,
+            part,
+            own: Own::new(chunk),
+            marks: vec![Marks::default(); keys],
+            longest: vec![0; keys],
+            appended: vec![(0, 0); keys],
+            number: 0,
+        }
+    }
+
+    fn run(&mut self) {
+        let chunk = self.chunk;
+        let is_client: Vec<bool> = chunk
+            .processes()
+            .iter()
+            .map(|one| one.is_client())
+            .collect();
+        let kinds = chunk.kinds().iter().zip(chunk.process_ids());
+        for (place, (&kind, &process)) in kinds.enumerate() {
+            if !is_client[process as usize] {
+                continue;
+            }
+            self.number += 1;
+            match kind {
+                OpType::Invoke => {
+                    self.part.tally.transactions += 1;
+                    self.writes(place, true);
+                }
+                OpType::Ok => {
+                    self.part.tally.ok += 1;
+                    if chunk.pairs()[place] == 0 {
+                        self.part.tally.transactions += 1;
+                        self.writes(place, false);
+                    }
+                    self.reads(place);
+                }
+                OpType::Fail => {
+                    self.part.tally.fail += 1;
+                    self.failed(place);
+                }
+                OpType::Info => self.part.tally.info += 1,
+            }
+        }
+    }
+
+    /// Where the micro-operations of the operation at `place` are; `None`, and said, when it is no transaction.
+    fn mops(&mut self, place: usize) -> Option<(usize, usize)> {
+        let mops = mops(self.chunk, place);
+        if mops.is_none() {
+            self.refuse(place, "its value is not a transaction");
+        }
+        mops
+    }
+
+    fn refuse(&mut self, place: usize, reason: &'static str) {
+        let index = self.chunk.index(place);
+        self.part.refused.get_or_insert((index, reason));
+    }
+
+    /// Takes into account what a transaction appends.
+    fn writes(&mut self, place: usize, is_invocation: bool) {
+        let Some((start, end)) = self.mops(place) else {
+            return;
+        };
+        let chunk = self.chunk;
+        for mop in start..end {
+            let key = chunk.mop_keys()[mop];
+            match chunk.mop_tags()[mop] {
+                mop_tag::APPEND => {
+                    let element = chunk.mop_arguments()[mop];
+                    let marks = &mut self.marks[key as usize];
+                    if marks.mark(element, WRITTEN) {
+                        let key = chunk.key(key).clone();
+                        self.part.twice.get_or_insert((key, element));
+                    }
+                    let last = &mut self.appended[key as usize];
+                    if last.0 == self.number {
+                        marks.mark(last.1, INTERMEDIATE);
+                    }
+                    *last = (self.number, element);
+                }
+                mop_tag::WRITE | mop_tag::READ_REGISTER => {
+                    self.refuse(place, "a micro-operation on a register, not a list");
+                }
+                // What an invocation says of a read is nothing, or not to be believed.
+                _ => debug_assert!(is_invocation || end > start, "reads are counted later"),
+            }
+        }
+    }
+
+    /// Takes into account what a successful transaction read.
+    fn reads(&mut self, place: usize) {
+        let Some(mops) = self.mops(place) else {
+            return;
+        };
+        let (marks, longest) = (&mut self.marks, &mut self.longest);
+        let found = self
+            .own
+            .check(self.number, mops, |key, elements, is_prefix| {
+                if is_prefix {
+                    let longest = &mut longest[key as usize];
+                    *longest = (*longest).max(elements.len() as u32);
+                } else {
+                    for &element in elements {
+                        marks[key as usize].mark(element, SEEN);
+                    }
+                }
+            });
+        for (key, last) in self.own.foreign_lasts() {
+            self.marks[key as usize].mark(last, LAST);
+        }
+        if found != Contradictions::default() {
+            self.contradicts(self.chunk.index(place), found);
+        }
+    }
+
+    #[cold]
+    fn contradicts(&mut self, index: u64, found: Contradictions) {
+        let part = &mut self.part;
+        for (is_found, count, kept) in [
+            (found.internal, &mut part.tally.internal, &mut part.internal),
+            (found.future, &mut part.tally.future, &mut part.future),
+        ] {
+            if is_found {
+                *count += 1;
+                if kept.len() < FINDINGS_MAX {
+                    kept.push(index);
+                }
+            }
+        }
+    }
+
+    /// Takes into account that a transaction failed: from its completion, or from its invocation if that does not say
+    /// what it wrote.
+    fn failed(&mut self, place: usize) {
+        let distance = self.chunk.pairs()[place];
+        let mops = mops(self.chunk, place).or_else(|| {
+            let invocation = (place as u64).checked_sub(distance.cast_unsigned())?;
+            mops(self.chunk, invocation as usize).filter(|_| distance > 0)
+        });
+        match mops {
+            Some((start, end)) => {
+                for mop in start..end {
+                    if self.chunk.mop_tags()[mop] == mop_tag::APPEND {
+                        let key = self.chunk.mop_keys()[mop] as usize;
+                        self.marks[key].mark(self.chunk.mop_arguments()[mop], FAILED);
+                    }
+                }
+            }
+            None => self.part.unresolved.extend(self.chunk.invocation(place)),
+        }
+    }
+
+    /// The part with what this chunk's keys got.
+    fn finish(mut self) -> Part {
+        for (id, mut marks) in self.marks.into_iter().enumerate() {
+            let id = id as u32;
+            let seen = &self.chunk.list(id)[..self.longest[id as usize] as usize];
+            for &element in seen {
+                marks.mark(element, SEEN);
+            }
+            if !marks.is_empty() {
+                self.part.join_key(self.chunk.key(id).clone(), marks);
+            }
+        }
+        self.part
+    }
+}
+
+/// Where the micro-operations of the operation at `place` begin and end; `None` when it is no transaction.
+pub(super) fn mops(chunk: &Chunk, place: usize) -> Option<(usize, usize)> {
+    match chunk.mop_starts().get(place..) {
+        Some(&[start, end, ..]) if end > start => Some((start as usize, end as usize)),
+        _ => matches!(chunk.value(place), ValueView::Txn(_)).then_some((0, 0)),
+    }
+}
