@@ -17,7 +17,7 @@ pub struct History {
 }
 
 /// Marks an operation without another half.
-const UNPAIRED: u32 = u32::MAX;
+pub(crate) const UNPAIRED: u32 = u32::MAX;
 
 impl History {
     /// The history of these operations; their indices must rise. Pairing is lenient: an invocation of a process that
@@ -34,6 +34,16 @@ impl History {
         History {
             ops,
             pairs: OnceLock::new(),
+        }
+    }
+
+    /// The history of these operations with these pairs, per position the other half's or [`UNPAIRED`].
+    pub(crate) fn with_pairs(ops: Vec<Op>, pairs: Vec<u32>) -> History {
+        let history = History::from_ops(ops);
+        assert_eq!(pairs.len(), history.len(), "a pair for each operation");
+        History {
+            pairs: OnceLock::from(pairs),
+            ..history
         }
     }
 

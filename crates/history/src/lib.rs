@@ -18,7 +18,8 @@ pub use fold::{Chunks, Fold, Order, fold_concurrent, fold_linear};
 pub use history::History;
 pub use op::{Extra, Op, OpType, Process};
 pub use store::{
-    ChunkBuffer, Codec, HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions,
+    Analysis, ChunkBuffer, Codec, HistoryWriter, OpenError, Packed, Tail, TestFile, WriteError,
+    WriterOptions, repack,
 };
 pub use symbol::Symbol;
 pub use validate::HistoryError;

@@ -20,14 +20,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod append;
 mod block;
 mod directory;
+mod document;
 mod file;
+mod pack;
 mod reader;
+mod storage;
 mod writer;
 
 pub use block::Codec;
+pub use document::Analysis;
 pub use file::{OpenError, Tail};
+pub use pack::{Packed, repack};
 pub use reader::{ChunkBuffer, TestFile};
 pub use writer::{HistoryWriter, WriteError, WriterOptions};
 

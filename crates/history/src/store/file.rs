@@ -1,7 +1,7 @@
 //! What both writer and reader do with a test file: find out what is live in it.
 
 use super::PURPOSE;
-use super::block::{ATTRIBUTES, CHUNK, CONTINUES, JOURNAL, RESULTS, expand, long};
+use super::block::{ATTRIBUTES, CHUNK, CONTINUES, JOURNAL, RESULTS, expand, expand_into, long};
 use super::directory::{Contents, Document, Entry};
 use crate::chunk::Chunk;
 use seatrial_archive::root::{self, PAGE_LENGTH, RootSlots};
@@ -10,6 +10,7 @@ use seatrial_archive::{
     crc32c,
 };
 use seatrial_machine::Disk;
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 /// Why a test file, or a part of it, cannot be read.
@@ -92,7 +93,7 @@ pub enum Tail {
 }
 
 /// What is live in a file and where it goes on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) contents: Contents,
     /// Where the next block goes, and its number.
@@ -101,18 +102,29 @@ pub(super) struct Found {
     pub(super) slots: RootSlots,
     /// `None` when the file ends with its newest root.
     pub(super) tail: Option<Tail>,
+    /// So many of the last entries are journal blocks, which the next chunk replaces.
+    pub(super) journal: usize,
 }
 
-/// Walks what is behind the newest root.
+/// What can be read from: a file, or bytes in memory.
+pub(super) trait Source: Disk + Debug + Send + Sync {}
+
+impl<D: Disk + Debug + Send + Sync> Source for D {}
+
+/// Walks what is behind a root.
 struct Survey<'a> {
     path: &'a Path,
     contents: Contents,
+    /// Does a root that comes by take the place of what was found so far?
+    follows_roots: bool,
     /// Journal blocks since the last chunk.
     journal: Vec<Entry>,
     /// Operations in chunks.
     sealed: u64,
     /// Operations in the journal.
     journaled: u64,
+    payload: Vec<u8>,
+    chunk: Chunk,
 }
 
 /// Finds out what is live.
@@ -122,27 +134,40 @@ pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<Found, OpenError> {
         path: path.to_owned(),
         source,
     })?;
-    let (contents, mut walker, slots) = if let Some(root) = found {
+    let mut start = Found {
+        contents: Contents::default(),
+        end: PAGE_LENGTH as u64,
+        sequence: 0,
+        slots: RootSlots::new(),
+        tail: None,
+        journal: 0,
+    };
+    if let Some(root) = found {
         let payload = read_block(disk, path, root.offset, BlockKind::ROOT)?.1;
-        let contents = Contents::read(&payload).map_err(|reason| OpenError::Block {
+        start.contents = Contents::read(&payload).map_err(|reason| OpenError::Block {
             path: path.to_owned(),
             offset: root.offset,
             reason,
         })?;
-        let behind = root.offset + root.header.block_length();
-        let sequence = root.header.sequence.wrapping_add(1);
-        let walker = Walker::new(disk, behind).expecting(sequence);
-        (contents, walker, root.slots)
-    } else {
-        let walker = Walker::new(disk, PAGE_LENGTH as u64).expecting(0);
-        (Contents::default(), walker, RootSlots::new())
-    };
-    let mut survey = Survey::new(path, contents);
-    let mut tail = None;
+        start.end = root.offset + root.header.block_length();
+        start.sequence = root.header.sequence.wrapping_add(1);
+        start.slots = root.slots;
+    }
+    resume(disk, path, start)
+}
+
+/// Walks on from where an earlier survey came to the end of the file.
+pub(super) fn resume(disk: &dyn Disk, path: &Path, before: Found) -> Result<Found, OpenError> {
+    let mut walker = Walker::new(disk, before.end).expecting(before.sequence);
+    let mut survey = Survey::new(path, before.contents, before.journal);
+    survey.follows_roots = true;
+    // A torn end may be whole by now, or have been cut off.
+    let mut tail = before.tail.filter(|tail| *tail == Tail::Open);
     loop {
         match walker.next_block() {
             Ok(Some(block)) => {
-                tail = Some(Tail::Open);
+                let is_root = block.header.kind == BlockKind::ROOT;
+                tail = (!is_root).then_some(Tail::Open);
                 survey.block(&block)?;
             }
             Ok(None) => break,
@@ -159,12 +184,14 @@ pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<Found, OpenError> {
         }
     }
     let (end, sequence) = (walker.offset(), walker.next_sequence());
+    let journal = survey.journal.len();
     Ok(Found {
         contents: survey.finish(),
         end,
         sequence,
-        slots,
+        slots: before.slots,
         tail,
+        journal,
     })
 }
 
@@ -180,7 +207,7 @@ pub(super) fn walk(
         operations: position,
         ..Contents::default()
     };
-    let mut survey = Survey::new(path, contents);
+    let mut survey = Survey::new(path, contents, 0);
     let mut walker = Walker::new(disk, from);
     while walker.offset() < to {
         match walker.next_block() {
@@ -267,14 +294,22 @@ pub(super) fn read_block(
 }
 
 impl<'a> Survey<'a> {
-    fn new(path: &'a Path, contents: Contents) -> Survey<'a> {
-        let sealed = contents.operations;
+    /// Goes on behind `contents`, whose last `journal` entries are journal blocks.
+    fn new(path: &'a Path, mut contents: Contents, journal: usize) -> Survey<'a> {
+        let lowest = contents.levels.first_mut();
+        let journal = lowest.map_or_else(Vec::new, |entries| {
+            entries.split_off(entries.len().saturating_sub(journal))
+        });
+        let journaled = journal.iter().map(|entry| entry.operations).sum();
         Survey {
             path,
+            sealed: contents.operations - journaled,
             contents,
-            journal: Vec::new(),
-            sealed,
-            journaled: 0,
+            follows_roots: false,
+            journal,
+            journaled,
+            payload: Vec::new(),
+            chunk: Chunk::default(),
         }
     }
 
@@ -304,10 +339,34 @@ impl<'a> Survey<'a> {
                 self.journaled += entry.operations;
                 self.journal.push(entry);
             }
+            BlockKind::ROOT if self.follows_roots => self.root(block)?,
             // Directory blocks repeat entries that are still here; anything else is for later programs.
             _ => {}
         }
         Ok(())
+    }
+
+    /// A root that was written while the file was followed: it says in fewer words what was found so far.
+    fn root(&mut self, block: &Block<'_>) -> Result<(), OpenError> {
+        let operations = self.sealed + self.journaled;
+        let contents = expand(&block.header, block.payload)
+            .and_then(|payload| Contents::read(&payload))
+            .and_then(|contents| match contents.operations {
+                found if found == operations => Ok(contents),
+                found => Err(format!("names {found} operations, there are {operations}")),
+            });
+        self.contents = contents.map_err(|reason| self.wrong(block, reason))?;
+        self.journal.clear();
+        (self.sealed, self.journaled) = (operations, 0);
+        Ok(())
+    }
+
+    fn wrong(&self, block: &Block<'_>, reason: String) -> OpenError {
+        OpenError::Block {
+            path: self.path.to_owned(),
+            offset: block.offset,
+            reason,
+        }
     }
 
     fn attributes(&mut self, block: &Block<'_>) {
@@ -323,20 +382,18 @@ impl<'a> Survey<'a> {
     }
 
     /// The entry of a chunk or journal block, which must go on where the history ended.
-    fn entry(&self, block: &Block<'_>, position: u64) -> Result<Entry, OpenError> {
-        let wrong = |reason| OpenError::Block {
-            path: self.path.to_owned(),
-            offset: block.offset,
-            reason,
-        };
-        let payload = expand(&block.header, block.payload).map_err(wrong)?;
-        let chunk = Chunk::from_bytes(&payload).map_err(|error| wrong(error.to_string()))?;
-        if chunk.first_position() != position {
-            let first = chunk.first_position();
-            return Err(wrong(format!(
-                "begins with operation {first}, not {position}"
-            )));
-        }
+    fn entry(&mut self, block: &Block<'_>, position: u64) -> Result<Entry, OpenError> {
+        let read = expand_into(&block.header, block.payload, &mut self.payload);
+        let read = read.and_then(|()| {
+            let read = self.chunk.read(&self.payload);
+            read.map_err(|error| error.to_string())
+        });
+        let chunk = &self.chunk;
+        let read = read.and_then(|()| match chunk.first_position() {
+            first if first == position => Ok(()),
+            first => Err(format!("begins with operation {first}, not {position}")),
+        });
+        read.map_err(|reason| self.wrong(block, reason))?;
         let last = chunk.index(chunk.len() - 1);
         let length = block.header.block_length() as u32;
         Ok(Entry::of_chunk(chunk.header(), last, block.offset, length))

@@ -1,20 +1,20 @@
 //! Reading a test file, no more of it than is asked for.
 
-use super::block::{
-    ATTRIBUTES, CHUNK, DIRECTORY, JOURNAL, PART_LENGTH_MAX, RESULTS, RESULTS_PART, expand,
-    expand_into,
-};
-use super::directory::{Contents, Document, Entry, read_block as read_directory};
-use super::file::{OpenError, Tail, read_block, read_stored, survey, walk};
+use super::block::{ATTRIBUTES, CHUNK, DIRECTORY, JOURNAL, expand_into};
+use super::directory::{Entry, read_block as read_directory};
+use super::document::{Analysis, Blocks, Head};
+use super::file::{Found, OpenError, Source, Tail, read_block, read_stored, resume, survey, walk};
 use super::writer::{WriteError, append_results};
 use crate::chunk::Chunk;
+use crate::history::UNPAIRED;
 use crate::{History, Op};
-use seatrial_archive::Walker;
 use seatrial_archive::file::ReadFile;
 use seatrial_archive::root::PAGE_LENGTH;
 use seatrial_machine::Disk;
 use serde_json::Value as Json;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A test file open for reading: an immutable view of what was in it when it was opened, also while a test still
 /// writes it.
@@ -23,10 +23,23 @@ use std::path::{Path, PathBuf};
 /// is cached, each call reads and decodes what it needs.
 #[derive(Debug)]
 pub struct TestFile {
+    /// Which of the files that this process opened.
+    number: u64,
+    /// Device and number of the file.
+    identity: Option<(u64, u64)>,
     path: PathBuf,
-    disk: ReadFile,
-    contents: Contents,
-    tail: Option<Tail>,
+    disk: Box<dyn Source>,
+    found: Found,
+}
+
+/// Device and number of a file.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+fn length_of(path: &Path) -> Option<u64> {
+    Some(std::fs::metadata(path).ok()?.len())
 }
 
 /// Most operations of a history in memory.
@@ -40,6 +53,50 @@ pub struct ChunkBuffer {
     stored: Vec<u8>,
     payload: Vec<u8>,
     pub(crate) chunk: Chunk,
+    nodes: Nodes,
+}
+
+impl ChunkBuffer {
+    /// The chunk that was read last, before it was decoded.
+    pub(super) fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+}
+
+impl Blocks<'_> {
+    /// Reads the chunk that `entry` describes, which has this number and this first position.
+    pub(super) fn chunk(
+        &self,
+        (number, position): (u64, u64),
+        entry: &Entry,
+        buffer: &mut ChunkBuffer,
+    ) -> Result<(), OpenError> {
+        let wrong = |reason: String| OpenError::Chunk {
+            path: self.path.to_owned(),
+            chunk: number,
+            offset: entry.offset,
+            first: entry.indices.0,
+            last: entry.indices.1,
+            reason,
+        };
+        let header = read_stored(self.disk, entry.offset, &mut buffer.stored).map_err(wrong)?;
+        if !matches!(header.kind, CHUNK | JOURNAL) {
+            return Err(wrong("there is no chunk".into()));
+        }
+        expand_into(&header, &buffer.stored, &mut buffer.payload).map_err(wrong)?;
+        let chunk = &mut buffer.chunk;
+        let read = chunk.read(&buffer.payload);
+        read.map_err(|error| wrong(error.to_string()))?;
+        let is_the_one = chunk.len() as u64 == entry.operations
+            && chunk.first_position() == position
+            && (chunk.index(0), chunk.index(chunk.len() - 1)) == entry.indices;
+        if !is_the_one {
+            return Err(wrong(
+                "is not the chunk that the directory describes".into(),
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// What the directory has before a place in it.
@@ -70,20 +127,141 @@ impl Before {
     }
 }
 
-/// Bytes of a results head before its validity.
-const HEAD_LENGTH: usize = 16 + Document::LENGTH;
+/// The nodes of the directory that were read last, one a level. Belongs to whoever goes through a file, so that threads
+/// share nothing.
+#[derive(Debug, Default)]
+pub(super) struct Nodes(Vec<Node>);
+
+#[derive(Debug, Default)]
+struct Node {
+    /// Which file, and where in it.
+    place: (u64, u64),
+    entries: Vec<Entry>,
+}
+
+/// Numbers the files that are opened, for [`Nodes`].
+static FILES: AtomicU64 = AtomicU64::new(1);
+
+/// So often a file is opened again that changed meanwhile.
+const OPEN_ATTEMPTS_MAX: u32 = 4;
+
+/// A history on its way into memory, with the pairs that its chunks say.
+#[derive(Default)]
+pub(super) struct Gathered {
+    ops: Vec<Op>,
+    pairs: Vec<u32>,
+    /// Where operations without gap between them begin: position, place in `ops`.
+    runs: Vec<(u64, usize)>,
+    /// Completions whose invocation is not here, though there was one.
+    orphans: Vec<usize>,
+    elements: u64,
+}
+
+impl Gathered {
+    /// Adds the operations of a chunk of the file at `path`, which has so many `operations`.
+    pub(super) fn add(
+        &mut self,
+        chunk: &Chunk,
+        path: &Path,
+        operations: u64,
+    ) -> Result<(), OpenError> {
+        self.elements += chunk.elements_read();
+        let is_too_large = self.elements > HISTORY_ELEMENTS_MAX
+            || self.ops.len() + chunk.len() > HISTORY_OPERATIONS_MAX;
+        if is_too_large {
+            return Err(OpenError::TooLarge {
+                path: path.to_owned(),
+                operations,
+                elements: self.elements,
+            });
+        }
+        let (position, first) = (chunk.first_position(), self.ops.len());
+        let next = self.runs.last();
+        let next = next.map(|&(start, place)| start + (first - place) as u64);
+        if next != Some(position) {
+            self.runs.push((position, first));
+        }
+        self.ops.extend(chunk.ops());
+        self.pairs.resize(self.ops.len(), UNPAIRED);
+        for place in 0..chunk.len() {
+            let Some(invocation) = chunk.invocation(place) else {
+                continue;
+            };
+            match self.place(invocation) {
+                Some(other) if self.pairs[other] == UNPAIRED => {
+                    self.pairs[other] = (first + place) as u32;
+                    self.pairs[first + place] = other as u32;
+                }
+                Some(_) => {}
+                None => self.orphans.push(first + place),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the operation at a position is, if it is here.
+    fn place(&self, position: u64) -> Option<usize> {
+        let after = self.runs.partition_point(|&(start, _)| start <= position);
+        let (start, place) = *self.runs.get(after.checked_sub(1)?)?;
+        let end = self.runs.get(after).map_or(self.ops.len(), |run| run.1);
+        let found = place + usize::try_from(position - start).ok()?;
+        (found < end).then_some(found)
+    }
+
+    pub(super) fn history(self) -> History {
+        History::with_pairs(self.ops, self.pairs)
+    }
+}
 
 impl TestFile {
     /// Opens `path`. Reads the first page, the newest root, and what was written behind it.
     pub fn open(path: &Path) -> Result<TestFile, OpenError> {
-        let disk = ReadFile::open(path)?;
-        let found = survey(&disk, path)?;
+        let mut attempts = 1;
+        loop {
+            let disk = ReadFile::open(path)?;
+            let length = disk.len();
+            match TestFile::on(Box::new(disk), path) {
+                // Results that are appended first cut off what a killed writer had left torn.
+                Err(_) if attempts < OPEN_ATTEMPTS_MAX && length_of(path) != Some(length) => {
+                    attempts += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Opens what is on `disk`; `path` is its name in errors.
+    pub(super) fn on(disk: Box<dyn Source>, path: &Path) -> Result<TestFile, OpenError> {
+        let found = survey(&*disk, path)?;
         Ok(TestFile {
+            number: FILES.fetch_add(1, Ordering::Relaxed),
+            identity: identity(path),
             path: path.to_owned(),
             disk,
-            contents: found.contents,
-            tail: found.tail,
+            found,
         })
+    }
+
+    /// Sees what was added to the file since it was opened or refreshed, and reads no more than that; whether there was
+    /// anything. Chunk numbers and positions stay what they were, except that a chunk takes the place of the short ones
+    /// (journal blocks) at the end.
+    ///
+    /// A file that was replaced (by [`repack`](crate::repack)) is opened anew.
+    pub fn refresh(&mut self) -> Result<bool, OpenError> {
+        let disk = ReadFile::open(&self.path)?;
+        let is_same = identity(&self.path) == self.identity && disk.len() >= self.found.end;
+        if is_same && disk.len() == self.disk.len() && self.found.tail.is_none() {
+            return Ok(false);
+        }
+        let before = (self.found.end, self.found.sequence);
+        let resumed = is_same.then(|| resume(&disk, &self.path, self.found.clone()));
+        if let Some(Ok(found)) = resumed {
+            self.found = found;
+            self.disk = Box::new(disk);
+            return Ok((self.found.end, self.found.sequence) != before);
+        }
+        *self = TestFile::open(&self.path)?;
+        Ok(true)
     }
 
     /// Appends the results of one more analysis to the file at `path`, which nobody may be writing. Their member `valid` can
@@ -94,7 +272,7 @@ impl TestFile {
 
     /// Operations in the history.
     pub const fn len(&self) -> u64 {
-        self.contents.operations
+        self.found.contents.operations
     }
 
     /// Is there no operation?
@@ -104,64 +282,83 @@ impl TestFile {
 
     /// Did its writer seal it? If not, the test is still running or was killed.
     pub const fn is_complete(&self) -> bool {
-        self.contents.complete
+        self.found.contents.complete
     }
 
     /// How the file ends, if not with a root.
     pub const fn tail(&self) -> Option<Tail> {
-        self.tail
+        self.found.tail
     }
 
     /// How many analyses have left results.
     pub const fn analyses(&self) -> u64 {
-        self.contents.analyses
+        self.found.contents.analyses
     }
 
     /// Chunks in the history.
     pub fn chunk_count(&self) -> u64 {
-        let entries = self.contents.levels.iter().flatten();
+        let entries = self.found.contents.levels.iter().flatten();
         entries.map(|entry| u64::from(entry.chunks)).sum()
     }
 
     /// What the test was.
     pub fn attributes(&self) -> Result<Json, OpenError> {
-        if self.contents.attributes.offset == 0 {
+        if self.found.contents.attributes.offset == 0 {
             return Err(OpenError::Empty(self.path.clone()));
         }
-        self.document(self.contents.attributes, ATTRIBUTES)
+        let attributes = self.found.contents.attributes;
+        self.blocks().json(attributes, ATTRIBUTES)
     }
 
-    /// The member `valid` of the newest results; `None` when there are none.
+    /// The member `valid` of the newest results, without reading the rest of them; `None` when there are none.
     pub fn validity(&self) -> Result<Option<Json>, OpenError> {
-        let Some((_, text)) = self.results_head()? else {
-            return Ok(None);
-        };
-        let parsed = serde_json::from_slice(&text);
-        parsed
-            .map(Some)
-            .map_err(|error| self.wrong(self.contents.results, error.to_string()))
+        let newest = self.heads().next().transpose()?;
+        let valid = newest.map(|(offset, head)| self.blocks().parse(offset, &head.validity));
+        valid.transpose()
+    }
+
+    /// Each analysis in short, the newest first. Their results are not read.
+    pub fn validities(&self) -> impl Iterator<Item = Result<Analysis, OpenError>> {
+        self.heads().map(|head| {
+            let (offset, head) = head?;
+            let valid = self.blocks().parse(offset, &head.validity)?;
+            let number = head.number;
+            Ok(Analysis { number, valid })
+        })
     }
 
     /// The newest results; `None` when there are none.
     pub fn results(&self) -> Result<Option<Json>, OpenError> {
-        match self.results_head()? {
-            Some((document, _)) => self.document(document, RESULTS_PART).map(Some),
-            None => Ok(None),
-        }
+        let newest = self.heads().next().transpose()?;
+        let results = newest.map(|(_, head)| self.blocks().results(&head));
+        results.transpose()
     }
 
-    fn results_head(&self) -> Result<Option<(Document, Vec<u8>)>, OpenError> {
-        let offset = self.contents.results;
-        if offset == 0 {
-            return Ok(None);
+    /// The results of analysis `number`, from 1 to [`TestFile::analyses`]; `None` when there is no such one.
+    pub fn results_of(&self, number: u64) -> Result<Option<Json>, OpenError> {
+        for head in self.heads() {
+            let (_, head) = head?;
+            if head.number <= number {
+                let is_it = head.number == number;
+                let results = is_it.then(|| self.blocks().results(&head));
+                return results.transpose();
+            }
         }
-        let (_, mut payload) = read_block(&self.disk, &self.path, offset, RESULTS)?;
-        if payload.len() < HEAD_LENGTH {
-            let reason = format!("a results head of {} bytes", payload.len());
-            return Err(self.wrong(offset, reason));
+        Ok(None)
+    }
+
+    /// The heads of all results, the newest first.
+    pub(super) fn heads(&self) -> impl Iterator<Item = Result<(u64, Head), OpenError>> {
+        let blocks = self.blocks();
+        let newest = self.found.contents.results;
+        blocks.heads(newest)
+    }
+
+    pub(super) fn blocks(&self) -> Blocks<'_> {
+        Blocks {
+            disk: &*self.disk,
+            path: &self.path,
         }
-        let validity = payload.split_off(HEAD_LENGTH);
-        Ok(Some((Document::read(&payload[16..]), validity)))
     }
 
     fn wrong(&self, offset: u64, reason: String) -> OpenError {
@@ -172,50 +369,15 @@ impl TestFile {
         }
     }
 
-    /// Reads a document; its memory grows with what is there, not with what it claims.
-    fn document(
-        &self,
-        document: Document,
-        kind: seatrial_archive::BlockKind,
-    ) -> Result<Json, OpenError> {
-        let mut text = Vec::new();
-        let mut walker = Walker::new(&self.disk, document.offset);
-        for _ in 0..document.parts {
-            let block = walker.next_block();
-            let block = block.map_err(|source| OpenError::Damaged {
-                path: self.path.clone(),
-                source,
-            })?;
-            let Some(block) = block.filter(|block| block.header.kind == kind) else {
-                return Err(self.wrong(document.offset, "a part of the document is missing".into()));
-            };
-            let part = expand(&block.header, block.payload);
-            let part = part.map_err(|reason| self.wrong(block.offset, reason))?;
-            if part.len() > PART_LENGTH_MAX {
-                return Err(self.wrong(block.offset, format!("a part of {} bytes", part.len())));
-            }
-            text.extend_from_slice(&part);
-        }
-        if text.len() as u64 != document.length {
-            let reason = format!(
-                "a document of {} bytes, not {}",
-                text.len(),
-                document.length
-            );
-            return Err(self.wrong(document.offset, reason));
-        }
-        serde_json::from_slice(&text)
-            .map_err(|error| self.wrong(document.offset, format!("not JSON: {error}")))
-    }
-
     /// The first chunk for which `is_before` is false. `is_before` is asked of entries over many chunks too, with what is
     /// before them.
     fn find(
         &self,
+        nodes: &mut Nodes,
         is_before: impl Fn(&Before, &Entry) -> bool,
     ) -> Result<Option<(Before, Entry)>, OpenError> {
         let mut before = Before::default();
-        for (level, entries) in self.contents.levels.iter().enumerate().rev() {
+        for (level, entries) in self.found.contents.levels.iter().enumerate().rev() {
             let Some(mut entry) = before.pass(entries, &is_before) else {
                 continue;
             };
@@ -223,8 +385,8 @@ impl TestFile {
                 if entry.chunks == 1 {
                     break;
                 }
-                let entries = self.node(&before, &entry, below)?;
-                let Some(next) = before.pass(&entries, &is_before) else {
+                let entries = self.node(&before, &entry, below, nodes)?;
+                let Some(next) = before.pass(entries, &is_before) else {
                     let reason = "its entries do not add up to what is said of it".into();
                     return Err(self.wrong(entry.offset, reason));
                 };
@@ -235,9 +397,34 @@ impl TestFile {
         Ok(None)
     }
 
-    /// The entries of the directory block that `entry` describes; if it is damaged, those of the chunks in front of it.
-    fn node(&self, before: &Before, entry: &Entry, level: u32) -> Result<Vec<Entry>, OpenError> {
-        let read = read_block(&self.disk, &self.path, entry.offset, DIRECTORY);
+    /// The entries of the directory block that `entry` describes, read unless it was the last one at its level.
+    fn node<'a>(
+        &self,
+        before: &Before,
+        entry: &Entry,
+        level: u32,
+        nodes: &'a mut Nodes,
+    ) -> Result<&'a [Entry], OpenError> {
+        let (level, place) = (level as usize, (self.number, entry.offset));
+        if nodes.0.len() <= level {
+            nodes.0.resize_with(level + 1, Node::default);
+        }
+        let node = &mut nodes.0[level];
+        if node.place != place {
+            node.entries = self.read_node(before, entry, level as u32)?;
+            node.place = place;
+        }
+        Ok(&node.entries)
+    }
+
+    /// Reads a node of the directory; if it is damaged, finds the chunks in front of it.
+    fn read_node(
+        &self,
+        before: &Before,
+        entry: &Entry,
+        level: u32,
+    ) -> Result<Vec<Entry>, OpenError> {
+        let read = read_block(&*self.disk, &self.path, entry.offset, DIRECTORY);
         let damage = match read {
             Ok((_, payload)) => match read_directory(&payload, level) {
                 Ok(entries) => return Ok(entries),
@@ -247,7 +434,7 @@ impl TestFile {
         };
         let from = before.end.max(PAGE_LENGTH as u64);
         let stretch = (from, entry.offset);
-        let walked = walk(&self.disk, &self.path, stretch, before.operations)?;
+        let walked = walk(&*self.disk, &self.path, stretch, before.operations)?;
         let is_whole =
             !walked.is_empty() && Entry::over(&walked, entry.offset, entry.length) == *entry;
         if is_whole { Ok(walked) } else { Err(damage) }
@@ -266,7 +453,9 @@ impl TestFile {
         number: u64,
         buffer: &'a mut ChunkBuffer,
     ) -> Result<Option<&'a Chunk>, OpenError> {
-        let found = self.find(|before, entry| before.chunks + u64::from(entry.chunks) <= number)?;
+        let is_before =
+            |before: &Before, entry: &Entry| before.chunks + u64::from(entry.chunks) <= number;
+        let found = self.find(&mut buffer.nodes, is_before)?;
         let Some((before, entry)) = found else {
             return Ok(None);
         };
@@ -276,10 +465,11 @@ impl TestFile {
 
     /// The operation with this index; `None` when there is none.
     pub fn operation(&self, index: u64) -> Result<Option<Op>, OpenError> {
-        let Some((before, entry)) = self.find(|_, entry| entry.indices.1 < index)? else {
+        let mut buffer = ChunkBuffer::default();
+        let found = self.find(&mut buffer.nodes, |_, entry| entry.indices.1 < index)?;
+        let Some((before, entry)) = found else {
             return Ok(None);
         };
-        let mut buffer = ChunkBuffer::default();
         self.decode(&before, &entry, &mut buffer)?;
         let chunk = &buffer.chunk;
         Ok(chunk.place(index).map(|place| chunk.op(place)))
@@ -291,31 +481,8 @@ impl TestFile {
         entry: &Entry,
         buffer: &mut ChunkBuffer,
     ) -> Result<(), OpenError> {
-        let wrong = |reason: String| OpenError::Chunk {
-            path: self.path.clone(),
-            chunk: before.chunks,
-            offset: entry.offset,
-            first: entry.indices.0,
-            last: entry.indices.1,
-            reason,
-        };
-        let header = read_stored(&self.disk, entry.offset, &mut buffer.stored).map_err(wrong)?;
-        if !matches!(header.kind, CHUNK | JOURNAL) {
-            return Err(wrong("there is no chunk".into()));
-        }
-        expand_into(&header, &buffer.stored, &mut buffer.payload).map_err(wrong)?;
-        let chunk = &mut buffer.chunk;
-        let read = chunk.read(&buffer.payload);
-        read.map_err(|error| wrong(error.to_string()))?;
-        let is_the_one = chunk.len() as u64 == entry.operations
-            && chunk.first_position() == before.operations
-            && (chunk.index(0), chunk.index(chunk.len() - 1)) == entry.indices;
-        if !is_the_one {
-            return Err(wrong(
-                "is not the chunk that the directory describes".into(),
-            ));
-        }
-        Ok(())
+        let place = (before.chunks, before.operations);
+        self.blocks().chunk(place, entry, buffer)
     }
 
     /// All chunks in order, each decoded when it is asked for.
@@ -326,25 +493,14 @@ impl TestFile {
     /// The whole history in memory, about 100 bytes per operation and what its values take. Lists share nothing there,
     /// so a file may be too large for this that is small on disk.
     pub fn history(&self) -> Result<History, OpenError> {
-        let mut ops = Vec::new();
+        let mut gathered = Gathered::default();
         let mut buffer = ChunkBuffer::default();
-        let mut elements = 0;
         for number in 0..self.chunk_count() {
             if let Some(chunk) = self.read_chunk(number, &mut buffer)? {
-                elements += chunk.elements_read();
-                let is_too_large = elements > HISTORY_ELEMENTS_MAX
-                    || ops.len() + chunk.len() > HISTORY_OPERATIONS_MAX;
-                if is_too_large {
-                    return Err(OpenError::TooLarge {
-                        path: self.path.clone(),
-                        operations: self.len(),
-                        elements,
-                    });
-                }
-                ops.extend(chunk.ops());
+                gathered.add(chunk, &self.path, self.len())?;
             }
         }
-        Ok(History::from_ops(ops))
+        Ok(gathered.history())
     }
 
     /// Bytes of the file when it was opened.

@@ -2,7 +2,7 @@
 //! with results.
 
 use super::block::{CHUNK, Codec, DIRECTORY};
-use super::{HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions};
+use super::{HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions, repack};
 use crate::fold::{Fold, fold_concurrent, fold_linear};
 use crate::{Chunk, History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_archive::Walker;
@@ -138,11 +138,120 @@ fn what_was_written_is_read_back() {
 }
 
 #[test]
+fn a_repacked_file_is_smaller_and_says_the_same() {
+    let (first, copy) = (Scratch::new("repack"), Scratch::new("repacked"));
+    let ops = ops(21, 7 * 600 + 3);
+    written(&first.0, &ops, small(Codec::Lz4));
+    for number in 0..3 {
+        let results = json!({"valid": number == 1, "number": number});
+        TestFile::append_results(&first.0, &results).unwrap();
+    }
+    let before = TestFile::open(&first.0).unwrap();
+    let packed = repack(&first.0, &copy.0, Codec::Zstd).unwrap();
+    assert_eq!(packed.length_before, before.file_length());
+    assert!(packed.length * 2 < packed.length_before, "{packed:?}");
+    // It must not overwrite a third file, but may take the place of the first.
+    let refused = repack(&copy.0, &first.0, Codec::Zstd).unwrap_err();
+    assert!(
+        std::error::Error::source(&refused)
+            .unwrap()
+            .to_string()
+            .contains("exists"),
+        "{refused}"
+    );
+    assert_eq!(
+        repack(&first.0, &first.0, Codec::None).unwrap().operations,
+        4_203
+    );
+    for path in [&first.0, &copy.0] {
+        let file = TestFile::open(path).unwrap();
+        assert_eq!((file.is_complete(), file.tail()), (true, None));
+        assert_eq!(file.history().unwrap().ops(), ops);
+        assert_eq!(file.chunk_count(), 1);
+        assert_eq!(file.attributes().unwrap(), json!({"name": "x"}));
+        assert_eq!(file.analyses(), 3);
+        assert_eq!(file.results_of(2).unwrap().unwrap()["number"], 1);
+        assert_eq!(file.validity().unwrap(), Some(json!(false)));
+        let pairs = |file: &TestFile| {
+            let chunks = file.chunks().map(|chunk| chunk.unwrap().pairs().to_vec());
+            chunks.flatten().collect::<Vec<i64>>()
+        };
+        assert_eq!(pairs(&file), pairs(&before));
+    }
+    // Who had it open goes on reading the old one, until it asks for news.
+    let mut before = before;
+    assert_eq!(before.chunk(3).unwrap().unwrap().len(), 7);
+    assert!(before.refresh().unwrap());
+    assert_eq!(before.chunk_count(), 1);
+}
+
+#[test]
+fn a_file_that_is_followed_is_what_it_would_be_if_opened_anew() {
+    let scratch = Scratch::new("follow");
+    let ops = ops(22, 7 * 300);
+    let mut writer = HistoryWriter::create_with(&scratch.0, &json!({}), small(Codec::Lz4)).unwrap();
+    let mut followed = TestFile::open(&scratch.0).unwrap();
+    let mut rng = Rng::from_seed(22);
+    let mut news = 0;
+    for op in &ops {
+        writer.push(op).unwrap();
+        if rng.chance(0.3) {
+            writer.flush().unwrap();
+        }
+        if rng.chance(0.2) {
+            news += u64::from(followed.refresh().unwrap());
+            let opened = TestFile::open(&scratch.0).unwrap();
+            assert_eq!(followed.len(), opened.len());
+            assert_eq!(followed.chunk_count(), opened.chunk_count());
+            assert_eq!(followed.tail(), opened.tail());
+        }
+    }
+    assert!(news > 100 && news < 420, "{news}");
+    writer.seal().unwrap();
+    assert!(followed.refresh().unwrap() && !followed.refresh().unwrap());
+    assert_eq!((followed.is_complete(), followed.tail()), (true, None));
+    assert_eq!(followed.history().unwrap().ops(), ops);
+    TestFile::append_results(&scratch.0, &json!({"valid": true})).unwrap();
+    assert!(followed.refresh().unwrap());
+    assert_eq!(followed.validity().unwrap(), Some(json!(true)));
+    assert_eq!(followed.chunk_count(), 300);
+}
+
+#[test]
+fn every_analysis_stays_readable() {
+    let scratch = Scratch::new("analyses");
+    written(&scratch.0, &ops(23, 20), small(Codec::Lz4));
+    for number in 1..=1_000 {
+        let results = json!({"valid": number % 2 == 0, "number": number});
+        TestFile::append_results(&scratch.0, &results).unwrap();
+    }
+    let file = TestFile::open(&scratch.0).unwrap();
+    assert_eq!(file.analyses(), 1_000);
+    for number in [1, 2, 500, 1_000] {
+        let results = file.results_of(number).unwrap().unwrap();
+        assert_eq!(results["number"], number);
+    }
+    assert_eq!(file.results_of(0).unwrap(), None);
+    assert_eq!(file.results_of(1_001).unwrap(), None);
+    let all: Result<Vec<_>, _> = file.validities().collect();
+    let all = all.unwrap();
+    assert_eq!(all.len(), 1_000);
+    for (place, analysis) in all.iter().enumerate() {
+        assert_eq!(analysis.number, 1_000 - place as u64);
+        assert_eq!(analysis.valid, json!(analysis.number % 2 == 0));
+    }
+}
+
+#[test]
 fn pairs_are_those_of_a_history_in_memory() {
     let scratch = Scratch::new("pairs");
     let history = History::from_ops(ops(9, 500));
     written(&scratch.0, history.ops(), small(Codec::Lz4));
     let file = TestFile::open(&scratch.0).unwrap();
+    let read = file.history().unwrap();
+    for position in 0..500 {
+        assert_eq!(read.pair(position), history.pair(position));
+    }
     let mut position = 0;
     for chunk in file.chunks() {
         let chunk = chunk.unwrap();

@@ -1,19 +1,14 @@
 //! Writing a test file.
 
-use super::PURPOSE;
-use super::block::{
-    self, ATTRIBUTES, CHUNK, CONTINUES, Codec, DIRECTORY, JOURNAL, PART_LENGTH_MAX, RESULTS,
-    RESULTS_PART,
-};
-use super::directory::{Contents, Document, ENTRIES_MAX, Entry, write_level};
-use super::file::{Found, OpenError, survey};
+use super::append::Appender;
+use super::block::{CHUNK, Codec, JOURNAL};
+use super::directory::Entry;
+use super::file::{OpenError, survey};
+use super::storage::{Files, Medium, Storage};
 use crate::Op;
 use crate::chunk::{CHUNK_BYTES_MAX, ChunkHeader, Encoder, Unstorable, measure};
 use crate::pair::OpenInvocations;
-use seatrial_archive::block::flags;
-use seatrial_archive::root::{RootSlots, first_page};
-use seatrial_archive::{BlockKind, FileError, LogFile};
-use seatrial_machine::Disk;
+use seatrial_archive::{FileError, LogFile};
 use serde_json::Value as Json;
 use std::path::Path;
 
@@ -94,141 +89,6 @@ pub struct HistoryWriter {
     finished: bool,
 }
 
-/// Appends blocks and roots to a file.
-struct Appender {
-    log: LogFile,
-    contents: Contents,
-    sequence: u64,
-    slots: RootSlots,
-    /// Is everything in the file durable?
-    synced: bool,
-    /// Why nothing can be written any more.
-    failure: Option<String>,
-    out: Vec<u8>,
-}
-
-impl Appender {
-    /// Fails if an earlier write or sync did: nobody knows what the medium holds.
-    fn check(&self) -> Result<(), FileError> {
-        match &self.failure {
-            None => Ok(()),
-            Some(reason) => Err(FileError::Poisoned {
-                path: self.log.path().to_owned(),
-                reason: reason.clone(),
-            }),
-        }
-    }
-
-    /// Remembers a failure for ever.
-    fn keep(&mut self, result: Result<(), FileError>) -> Result<(), FileError> {
-        if let Err(error) = &result {
-            self.failure.get_or_insert_with(|| error.to_string());
-        }
-        result
-    }
-
-    /// Appends one block; where it starts and how long it is.
-    fn block(
-        &mut self,
-        kind: BlockKind,
-        extra_flags: u16,
-        payload: &[u8],
-        codec: Codec,
-    ) -> Result<(u64, u32), FileError> {
-        self.check()?;
-        let order = if self.synced { 0 } else { flags::UNORDERED };
-        self.out.clear();
-        block::write(
-            &mut self.out,
-            kind,
-            order | extra_flags,
-            self.sequence,
-            payload,
-            codec,
-        );
-        let offset = self.log.len();
-        let appended = self.log.append(&self.out);
-        self.keep(appended)?;
-        self.sequence += 1;
-        self.synced = false;
-        Ok((offset, self.out.len() as u32))
-    }
-
-    fn sync(&mut self) -> Result<(), FileError> {
-        self.check()?;
-        if !self.synced {
-            let synced = self.log.sync();
-            self.keep(synced)?;
-            self.synced = true;
-        }
-        Ok(())
-    }
-
-    /// Appends a document in parts.
-    fn document(&mut self, kind: BlockKind, json: &Json) -> Result<Document, FileError> {
-        let text = json.to_string();
-        let mut document = Document {
-            length: text.len() as u64,
-            ..Document::default()
-        };
-        for part in text.as_bytes().chunks(PART_LENGTH_MAX) {
-            let flags = if document.parts == 0 { 0 } else { CONTINUES };
-            let (offset, _) = self.block(kind, flags, part, Codec::Lz4)?;
-            if document.parts == 0 {
-                document.offset = offset;
-            }
-            document.parts += 1;
-        }
-        Ok(document)
-    }
-
-    /// Adds a chunk to the directory.
-    fn add(&mut self, entry: Entry) -> Result<(), FileError> {
-        if self.contents.levels.is_empty() {
-            self.contents.levels.push(Vec::new());
-        }
-        self.contents.levels[0].push(entry);
-        if self.contents.levels[0].len() >= ENTRIES_MAX {
-            self.carry()?;
-            self.root()?;
-        }
-        Ok(())
-    }
-
-    /// Writes full levels as directory blocks.
-    fn carry(&mut self) -> Result<(), FileError> {
-        let mut level = 0;
-        while level < self.contents.levels.len() {
-            while self.contents.levels[level].len() >= ENTRIES_MAX {
-                let entries: Vec<Entry> =
-                    self.contents.levels[level].drain(..ENTRIES_MAX).collect();
-                let mut payload = Vec::new();
-                write_level(level as u32, &entries, &mut payload);
-                let (offset, length) = self.block(DIRECTORY, 0, &payload, Codec::None)?;
-                if self.contents.levels.len() == level + 1 {
-                    self.contents.levels.push(Vec::new());
-                }
-                self.contents.levels[level + 1].push(Entry::over(&entries, offset, length));
-            }
-            level += 1;
-        }
-        Ok(())
-    }
-
-    /// Makes everything durable and names it in a root.
-    fn root(&mut self) -> Result<(), FileError> {
-        self.sync()?;
-        let mut payload = Vec::new();
-        self.contents.write(&mut payload);
-        let sequence = self.sequence;
-        let (offset, _) = self.block(BlockKind::ROOT, 0, &payload, Codec::None)?;
-        self.sync()?;
-        let slot = self.slots.next(offset, sequence);
-        let written = self.log.write_slot(&slot);
-        self.keep(written)
-    }
-}
-
 impl HistoryWriter {
     /// Begins a new test file, which must not exist, for a test with these attributes.
     pub fn create(path: &Path, attributes: &Json) -> Result<HistoryWriter, WriteError> {
@@ -241,20 +101,18 @@ impl HistoryWriter {
         attributes: &Json,
         options: WriterOptions,
     ) -> Result<HistoryWriter, WriteError> {
+        HistoryWriter::create_on(&Files, path, attributes, options)
+    }
+
+    /// The same on any storage.
+    pub(super) fn create_on(
+        storage: &dyn Storage,
+        path: &Path,
+        attributes: &Json,
+        options: WriterOptions,
+    ) -> Result<HistoryWriter, WriteError> {
         assert!((1..=crate::chunk::OPERATIONS_MAX).contains(&options.chunk_length));
-        let mut log = LogFile::create(path)?;
-        log.append(&first_page(PURPOSE))?;
-        let mut file = Appender {
-            log,
-            contents: Contents::default(),
-            sequence: 0,
-            slots: RootSlots::new(),
-            synced: false,
-            failure: None,
-            out: Vec::new(),
-        };
-        file.contents.attributes = file.document(ATTRIBUTES, attributes)?;
-        file.root()?;
+        let file = Appender::create(storage.create(path)?, attributes)?;
         Ok(HistoryWriter {
             file,
             options,
@@ -370,7 +228,7 @@ impl HistoryWriter {
 impl HistoryWriter {
     /// As if the disk had refused the last write.
     pub(super) fn fail_from_now_on(&mut self) {
-        self.file.failure = Some("a test says so".to_owned());
+        self.file.fail_from_now_on();
     }
 }
 
@@ -386,34 +244,13 @@ impl Drop for HistoryWriter {
 
 /// Appends the results of one more analysis to a file that nobody is writing.
 pub(super) fn append_results(path: &Path, results: &Json) -> Result<(), WriteError> {
-    let mut log = LogFile::open(path)?;
-    let Found {
-        contents,
-        end,
-        sequence,
-        slots,
-        ..
-    } = survey(&log, path)?;
-    // Also makes durable what a killed writer had left unsynced.
-    log.cut(end)?;
-    let mut file = Appender {
-        log,
-        contents,
-        sequence,
-        slots,
-        synced: true,
-        failure: None,
-        out: Vec::new(),
-    };
-    file.carry()?;
-    let document = file.document(RESULTS_PART, results)?;
-    let mut head = Vec::new();
-    head.extend(file.contents.results.to_le_bytes());
-    head.extend((file.contents.analyses + 1).to_le_bytes());
-    document.write(&mut head);
-    head.extend(results["valid"].to_string().into_bytes());
-    let (offset, _) = file.block(RESULTS, 0, &head, Codec::None)?;
-    file.contents.results = offset;
-    file.contents.analyses += 1;
+    append_results_on(Box::new(LogFile::open(path)?), results)
+}
+
+/// The same on any medium.
+pub(super) fn append_results_on(log: Box<dyn Medium>, results: &Json) -> Result<(), WriteError> {
+    let found = survey(&*log, log.path())?;
+    let mut file = Appender::resume(log, found)?;
+    file.results(&results.to_string(), &results["valid"].to_string())?;
     Ok(file.root()?)
 }

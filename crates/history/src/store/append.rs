@@ -1,0 +1,243 @@
+//! Appending blocks and roots to a file.
+
+use super::PURPOSE;
+use super::block::{
+    self, ATTRIBUTES, CONTINUES, Codec, DIRECTORY, PART_LENGTH_MAX, RESULTS, RESULTS_PART,
+};
+use super::directory::{Contents, Document, ENTRIES_MAX, Entry, write_level};
+use super::file::Found;
+use super::storage::Medium;
+use seatrial_archive::block::flags;
+use seatrial_archive::root::{RootSlots, first_page};
+use seatrial_archive::{BlockKind, FileError};
+use serde_json::Value as Json;
+
+/// A step that a crash test may leave out, to see that it is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Syncing what a root names before the root is written.
+    SyncData,
+    /// Syncing the root.
+    SyncRoot,
+    /// Syncing the folder after a file got its name.
+    SyncFolder,
+    /// Flagging blocks in front of which not all is durable.
+    FlagOrder,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What this thread leaves out.
+    pub(super) static OMITTED: std::cell::Cell<Option<Step>> = const { std::cell::Cell::new(None) };
+}
+
+#[cfg(test)]
+pub(super) fn omitted(step: Step) -> bool {
+    OMITTED.get() == Some(step)
+}
+
+#[cfg(not(test))]
+pub(super) const fn omitted(_: Step) -> bool {
+    false
+}
+
+/// Appends blocks and roots to a file.
+#[derive(Debug)]
+pub(super) struct Appender {
+    log: Box<dyn Medium>,
+    pub(super) contents: Contents,
+    sequence: u64,
+    slots: RootSlots,
+    /// Is everything in the file durable?
+    synced: bool,
+    /// Why nothing can be written any more.
+    failure: Option<String>,
+    out: Vec<u8>,
+}
+
+impl Appender {
+    /// Begins a file on an empty medium with a root that names its attributes.
+    pub(super) fn create(
+        mut log: Box<dyn Medium>,
+        attributes: &Json,
+    ) -> Result<Appender, FileError> {
+        log.append(&first_page(PURPOSE))?;
+        let mut file = Appender {
+            log,
+            contents: Contents::default(),
+            sequence: 0,
+            slots: RootSlots::new(),
+            synced: false,
+            failure: None,
+            out: Vec::new(),
+        };
+        file.contents.attributes = file.document(ATTRIBUTES, &attributes.to_string())?;
+        file.root()?;
+        Ok(file)
+    }
+
+    /// Goes on where a file ends. Whatever is behind that is cut off; what a killed writer had left unsynced becomes
+    /// durable.
+    pub(super) fn resume(mut log: Box<dyn Medium>, found: Found) -> Result<Appender, FileError> {
+        log.cut(found.end)?;
+        let mut file = Appender {
+            log,
+            contents: found.contents,
+            sequence: found.sequence,
+            slots: found.slots,
+            synced: true,
+            failure: None,
+            out: Vec::new(),
+        };
+        file.carry()?;
+        Ok(file)
+    }
+
+    /// Bytes of the file.
+    pub(super) fn length(&self) -> u64 {
+        self.log.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn fail_from_now_on(&mut self) {
+        self.failure = Some("a test says so".to_owned());
+    }
+
+    /// Fails if an earlier write or sync did: nobody knows what the medium holds.
+    pub(super) fn check(&self) -> Result<(), FileError> {
+        match &self.failure {
+            None => Ok(()),
+            Some(reason) => Err(FileError::Poisoned {
+                path: self.log.path().to_owned(),
+                reason: reason.clone(),
+            }),
+        }
+    }
+
+    /// Remembers a failure for ever.
+    fn keep(&mut self, result: Result<(), FileError>) -> Result<(), FileError> {
+        if let Err(error) = &result {
+            self.failure.get_or_insert_with(|| error.to_string());
+        }
+        result
+    }
+
+    /// Appends one block; where it starts and how long it is.
+    pub(super) fn block(
+        &mut self,
+        kind: BlockKind,
+        extra_flags: u16,
+        payload: &[u8],
+        codec: Codec,
+    ) -> Result<(u64, u32), FileError> {
+        self.check()?;
+        let is_ordered = self.synced || omitted(Step::FlagOrder);
+        let order = if is_ordered { 0 } else { flags::UNORDERED };
+        self.out.clear();
+        block::write(
+            &mut self.out,
+            kind,
+            order | extra_flags,
+            self.sequence,
+            payload,
+            codec,
+        );
+        let offset = self.log.len();
+        let appended = self.log.append(&self.out);
+        self.keep(appended)?;
+        self.sequence += 1;
+        self.synced = false;
+        Ok((offset, self.out.len() as u32))
+    }
+
+    pub(super) fn sync(&mut self) -> Result<(), FileError> {
+        self.check()?;
+        if !self.synced {
+            let synced = self.log.sync();
+            self.keep(synced)?;
+            self.synced = true;
+        }
+        Ok(())
+    }
+
+    /// Appends a document in parts.
+    fn document(&mut self, kind: BlockKind, text: &str) -> Result<Document, FileError> {
+        let mut document = Document {
+            length: text.len() as u64,
+            ..Document::default()
+        };
+        for part in text.as_bytes().chunks(PART_LENGTH_MAX) {
+            let flags = if document.parts == 0 { 0 } else { CONTINUES };
+            let (offset, _) = self.block(kind, flags, part, Codec::Lz4)?;
+            if document.parts == 0 {
+                document.offset = offset;
+            }
+            document.parts += 1;
+        }
+        Ok(document)
+    }
+
+    /// Appends the results of one more analysis; what a root names from then on.
+    pub(super) fn results(&mut self, text: &str, validity: &str) -> Result<(), FileError> {
+        let document = self.document(RESULTS_PART, text)?;
+        let mut head = Vec::new();
+        head.extend(self.contents.results.to_le_bytes());
+        head.extend((self.contents.analyses + 1).to_le_bytes());
+        document.write(&mut head);
+        head.extend(validity.as_bytes());
+        let (offset, _) = self.block(RESULTS, 0, &head, Codec::None)?;
+        self.contents.results = offset;
+        self.contents.analyses += 1;
+        Ok(())
+    }
+
+    /// Adds a chunk to the directory.
+    pub(super) fn add(&mut self, entry: Entry) -> Result<(), FileError> {
+        if self.contents.levels.is_empty() {
+            self.contents.levels.push(Vec::new());
+        }
+        self.contents.levels[0].push(entry);
+        if self.contents.levels[0].len() >= ENTRIES_MAX {
+            self.carry()?;
+            self.root()?;
+        }
+        Ok(())
+    }
+
+    /// Writes full levels as directory blocks.
+    pub(super) fn carry(&mut self) -> Result<(), FileError> {
+        let mut level = 0;
+        while level < self.contents.levels.len() {
+            while self.contents.levels[level].len() >= ENTRIES_MAX {
+                let entries: Vec<Entry> =
+                    self.contents.levels[level].drain(..ENTRIES_MAX).collect();
+                let mut payload = Vec::new();
+                write_level(level as u32, &entries, &mut payload);
+                let (offset, length) = self.block(DIRECTORY, 0, &payload, Codec::None)?;
+                if self.contents.levels.len() == level + 1 {
+                    self.contents.levels.push(Vec::new());
+                }
+                self.contents.levels[level + 1].push(Entry::over(&entries, offset, length));
+            }
+            level += 1;
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable and names it in a root.
+    pub(super) fn root(&mut self) -> Result<(), FileError> {
+        if !omitted(Step::SyncData) {
+            self.sync()?;
+        }
+        let mut payload = Vec::new();
+        self.contents.write(&mut payload);
+        let sequence = self.sequence;
+        let (offset, _) = self.block(BlockKind::ROOT, 0, &payload, Codec::None)?;
+        if !omitted(Step::SyncRoot) {
+            self.sync()?;
+        }
+        let slot = self.slots.next(offset, sequence);
+        let written = self.log.write_slot(&slot);
+        self.keep(written)
+    }
+}

@@ -1,0 +1,229 @@
+//! Compact copies of test files.
+
+use super::append::{Appender, Step, omitted};
+use super::block::{CHUNK, Codec};
+use super::directory::Entry;
+use super::file::OpenError;
+use super::reader::{ChunkBuffer, TestFile};
+use super::storage::{Files, Storage};
+use super::writer::{CHUNK_LENGTH, WriteError};
+use crate::chunk::{CHUNK_BYTES_MAX, Chunk, ChunkHeader, Encoder};
+use seatrial_archive::{FileError, LogFile};
+use serde_json::Value as Json;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Chunks of at least so many operations are copied as they are; shorter ones are put together.
+const COPIED_LENGTH_MIN: usize = CHUNK_LENGTH / 2;
+
+/// What a compact copy came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// Bytes of the file before.
+    pub length_before: u64,
+    /// Bytes of the copy.
+    pub length: u64,
+    /// Operations.
+    pub operations: u64,
+}
+
+/// Writes a compact copy of the test file at `path` to `new_path`, its chunks in `codec` ([`Codec::Zstd`] to keep, a quarter
+/// smaller than what a running test writes). Journal blocks that a chunk replaced are left out, short chunks are put
+/// together; operations, their positions and pairs, attributes and all analyses stay what they are. Memory does not grow
+/// with the history.
+///
+/// The copy is written beside `new_path` (its name and `.partial`), synced, then renamed, so that a crash leaves the whole
+/// copy or none. `new_path` must not exist, unless it is `path` itself: then the copy takes its place (nobody may be writing
+/// it; who has it open for reading goes on reading the old one, see [`TestFile::refresh`]). Of a file that a test still
+/// writes, the copy has what was there at the beginning.
+///
+/// ```
+/// # use seatrial_history::{Codec, HistoryWriter, Op, Process, TestFile, Value, repack};
+/// # let path = std::env::temp_dir().join(format!("doc-repack-{}.sea", std::process::id()));
+/// # let copy = path.with_extension("copy");
+/// # let mut writer = HistoryWriter::create(&path, &serde_json::json!({}))?;
+/// # writer.push(&Op::invoke(Process::Client(0), "read", Value::Nil))?;
+/// # writer.seal()?;
+/// let packed = repack(&path, &copy, Codec::Zstd)?;
+/// assert_eq!(TestFile::open(&copy)?.len(), packed.operations);
+/// # std::fs::remove_file(&path)?;
+/// # std::fs::remove_file(&copy)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn repack(path: &Path, new_path: &Path, codec: Codec) -> Result<Packed, WriteError> {
+    let replaces = is_same(path, new_path);
+    // Nobody begins to write what is about to be replaced.
+    let _lock = replaces.then(|| LogFile::open(path)).transpose()?;
+    repack_on(&Files, path, new_path, codec)
+}
+
+/// The same on any storage.
+pub(super) fn repack_on(
+    storage: &dyn Storage,
+    path: &Path,
+    new_path: &Path,
+    codec: Codec,
+) -> Result<Packed, WriteError> {
+    let file = TestFile::open(path)?;
+    let attributes = file.attributes()?;
+    write_beside(storage, path, new_path, &attributes, |packer| {
+        packer.set_codec(codec);
+        let mut buffer = ChunkBuffer::default();
+        for number in 0..file.chunk_count() {
+            if file.read_chunk(number, &mut buffer)?.is_some() {
+                let distance = |chunk: &Chunk, place: usize| chunk.pairs()[place].cast_unsigned();
+                packer.add(&buffer, distance)?;
+            }
+        }
+        packer.finish_chunks()?;
+        let heads: Result<Vec<_>, OpenError> = file.heads().collect();
+        for (_, head) in heads?.into_iter().rev() {
+            let results = file.blocks().results(&head)?;
+            packer.results(&results)?;
+        }
+        packer.set_complete(file.is_complete());
+        Ok(())
+    })
+    .map(|(length, operations)| Packed {
+        length_before: file.file_length(),
+        length,
+        operations,
+    })
+}
+
+/// Do both names mean the same file?
+fn is_same(path: &Path, other: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    real(path).is_some_and(|path| real(other) == Some(path))
+}
+
+/// Writes a whole new test file under another name and renames it to `new_path`; its bytes and operations.
+pub(super) fn write_beside(
+    storage: &dyn Storage,
+    path: &Path,
+    new_path: &Path,
+    attributes: &Json,
+    fill: impl FnOnce(&mut Packer) -> Result<(), WriteError>,
+) -> Result<(u64, u64), WriteError> {
+    if new_path.exists() && !is_same(path, new_path) {
+        return Err(WriteError::File(FileError::System {
+            action: "create",
+            path: new_path.to_owned(),
+            source: io::ErrorKind::AlreadyExists.into(),
+        }));
+    }
+    let mut name = new_path.as_os_str().to_owned();
+    name.push(".partial");
+    let beside = PathBuf::from(name);
+    if LogFile::open(&beside).is_ok() {
+        // Left over: whoever writes one holds its lock.
+        storage.remove(&beside)?;
+    }
+    let written = Packer::create(storage, &beside, attributes).and_then(|mut packer| {
+        fill(&mut packer)?;
+        packer.finish_chunks()?;
+        packer.file.root()?;
+        Ok((packer.file.length(), packer.position))
+    });
+    let written = match written {
+        Ok(written) => written,
+        Err(error) => {
+            // The copy is of no use; why it failed says more than why it stays.
+            let _ = storage.remove(&beside);
+            return Err(error);
+        }
+    };
+    storage.rename(&beside, new_path)?;
+    if !omitted(Step::SyncFolder) {
+        storage.sync_folder(new_path)?;
+    }
+    Ok(written)
+}
+
+/// Writes a new test file from chunks of another. Long chunks pass as they are; short ones gather and become a long one.
+pub(super) struct Packer {
+    file: Appender,
+    codec: Codec,
+    /// Operations so far, the gathered ones included.
+    position: u64,
+    /// Operations of short chunks.
+    gathered: Encoder,
+    last_index: u64,
+    payload: Vec<u8>,
+}
+
+impl Packer {
+    fn create(storage: &dyn Storage, path: &Path, attributes: &Json) -> Result<Packer, WriteError> {
+        Ok(Packer {
+            file: Appender::create(storage.create(path)?, attributes)?,
+            codec: Codec::default(),
+            position: 0,
+            gathered: Encoder::default(),
+            last_index: 0,
+            payload: Vec::new(),
+        })
+    }
+
+    /// How chunks are compressed from now on.
+    pub(super) fn set_codec(&mut self, codec: Codec) {
+        self.codec = codec;
+    }
+
+    /// Has the history been sealed by its writer?
+    pub(super) fn set_complete(&mut self, complete: bool) {
+        self.file.contents.complete = complete;
+    }
+
+    /// Adds the chunk that was read last, or what `distance` makes of its pairs.
+    pub(super) fn add(
+        &mut self,
+        buffer: &ChunkBuffer,
+        distance: impl Fn(&Chunk, usize) -> u64,
+    ) -> Result<(), WriteError> {
+        let chunk = &buffer.chunk;
+        let is_in_place = chunk.first_position() == self.position;
+        if is_in_place && chunk.len() >= COPIED_LENGTH_MIN {
+            self.finish_chunks()?;
+            self.position += chunk.len() as u64;
+            return self.write(buffer.payload(), chunk.index(chunk.len() - 1));
+        }
+        for (place, op) in chunk.ops().enumerate() {
+            self.gathered.push(&op, distance(chunk, place));
+            self.position += 1;
+            self.last_index = op.index;
+            let is_full = self.gathered.len() >= CHUNK_LENGTH;
+            if is_full || self.gathered.bytes() >= CHUNK_BYTES_MAX {
+                self.finish_chunks()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what has gathered.
+    pub(super) fn finish_chunks(&mut self) -> Result<(), WriteError> {
+        let count = self.gathered.len() as u64;
+        if count == 0 {
+            return Ok(());
+        }
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.clear();
+        self.gathered.write(self.position - count, &mut payload);
+        let written = self.write(&payload, self.last_index);
+        self.payload = payload;
+        written
+    }
+
+    fn write(&mut self, payload: &[u8], last_index: u64) -> Result<(), WriteError> {
+        let (header, _) = ChunkHeader::read(payload).expect("a chunk that was just read");
+        let (offset, length) = self.file.block(CHUNK, 0, payload, self.codec)?;
+        self.file.contents.operations += u64::from(header.operations);
+        let entry = Entry::of_chunk(&header, last_index, offset, length);
+        Ok(self.file.add(entry)?)
+    }
+
+    /// Adds the results of one analysis; all chunks are there.
+    pub(super) fn results(&mut self, results: &Json) -> Result<(), WriteError> {
+        let valid = results["valid"].to_string();
+        Ok(self.file.results(&results.to_string(), &valid)?)
+    }
+}
