@@ -8,6 +8,7 @@ mod history;
 pub mod import;
 mod op;
 mod pair;
+pub mod query;
 mod store;
 mod symbol;
 mod validate;

@@ -1,0 +1,126 @@
+//! A question that is complete.
+
+use super::{Each, Items, Ops, Query};
+use crate::{Chunk, Fold, Op, Order};
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+
+/// A question about items of kind `I`. Over operations it is a [`Fold`], whose inner loop is compiled for just this
+/// question: one virtual call a chunk, none an operation.
+#[derive(Clone, Debug)]
+pub struct Question<I, Q> {
+    pub(super) query: Q,
+    pub(super) name: Cow<'static, str>,
+    pub(super) asap: bool,
+    items: PhantomData<fn(I)>,
+}
+
+impl<I: Items, Q: Query<I>> Question<I, Q> {
+    /// The question that this query asks.
+    pub fn new(query: Q) -> Question<I, Q> {
+        Question {
+            query,
+            name: Cow::Borrowed("query"),
+            asap: false,
+            items: PhantomData,
+        }
+    }
+
+    /// What people see it as while it runs; "query" otherwise.
+    pub fn named(mut self, name: impl Into<Cow<'static, str>>) -> Question<I, Q> {
+        self.name = name.into();
+        self
+    }
+
+    /// Somebody waits for just this one: see [`Fold::asap`].
+    pub fn asap(mut self) -> Question<I, Q> {
+        self.asap = true;
+        self
+    }
+
+    /// The answer for these items.
+    pub fn of<'a>(&self, items: impl IntoIterator<Item = I::Item<'a>>) -> Q::Output {
+        let mut accumulator = self.query.start();
+        for item in items {
+            if self.query.step(&mut accumulator, item).is_break() {
+                break;
+            }
+        }
+        self.query.finish(accumulator)
+    }
+}
+
+/// A question is what it asks, wherever a query is wanted.
+impl<I: Items, Q: Query<I>> Query<I> for Question<I, Q> {
+    type Accumulator = Q::Accumulator;
+    type Output = Q::Output;
+
+    fn order(&self) -> Order {
+        self.query.order()
+    }
+
+    fn start(&self) -> Q::Accumulator {
+        self.query.start()
+    }
+
+    fn step(&self, accumulator: &mut Q::Accumulator, item: I::Item<'_>) -> ControlFlow<()> {
+        self.query.step(accumulator, item)
+    }
+
+    fn combine(&self, accumulator: &mut Q::Accumulator, later: Q::Accumulator) -> ControlFlow<()> {
+        self.query.combine(accumulator, later)
+    }
+
+    fn finish(&self, accumulator: Q::Accumulator) -> Q::Output {
+        self.query.finish(accumulator)
+    }
+}
+
+/// Implements [`Fold`] for questions about these items, which `$items` gives for a chunk.
+macro_rules! fold_over {
+    ($kind:ty, $items:expr) => {
+        impl<Q: Query<$kind>> Fold for Question<$kind, Q> {
+            type Accumulator = Q::Accumulator;
+            type Output = Q::Output;
+
+            fn name(&self) -> String {
+                self.name.clone().into_owned()
+            }
+
+            fn order(&self) -> Order {
+                self.query.order()
+            }
+
+            fn asap(&self) -> bool {
+                self.asap
+            }
+
+            fn start(&self) -> Q::Accumulator {
+                self.query.start()
+            }
+
+            fn reduce(&self, accumulator: &mut Q::Accumulator, chunk: &Chunk) -> ControlFlow<()> {
+                for item in $items(chunk) {
+                    self.query.step(accumulator, item)?;
+                }
+                ControlFlow::Continue(())
+            }
+
+            fn combine(
+                &self,
+                accumulator: &mut Q::Accumulator,
+                later: Q::Accumulator,
+            ) -> ControlFlow<()> {
+                self.query.combine(accumulator, later)
+            }
+
+            fn finish(&self, accumulator: Q::Accumulator) -> Q::Output {
+                self.query.finish(accumulator)
+            }
+        }
+    };
+}
+
+fold_over!(Ops, Chunk::views);
+fold_over!(Each<Op>, Chunk::ops);
