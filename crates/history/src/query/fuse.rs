@@ -154,10 +154,12 @@ macro_rules! fuse_tuple {
             fn step(&self, parts: &mut Self::Accumulator, item: I::Item<'_>) -> ControlFlow<()> {
                 let mut flow = ControlFlow::Break(());
                 $(
-                    if !parts.$number.has_ended()
-                        && parts.$number.step::<I, $query>(&self.0.$number, item.clone()).is_continue()
-                    {
-                        flow = ControlFlow::Continue(());
+                    let part = &mut parts.$number;
+                    if !part.has_ended() {
+                        let _ = part.step::<I, $query>(&self.0.$number, item.clone());
+                        if !part.has_ended() {
+                            flow = ControlFlow::Continue(());
+                        }
                     }
                 )+
                 flow
