@@ -21,7 +21,7 @@
 //! # Ok::<(), seatrial_history::HistoryError>(())
 //! ```
 //!
-//! What comes out is a [`Question`]: a [`Fold`] over a history of any size, in one thread or in many, and something
+//! What comes out is a [`Question`]: a [`Fold`](crate::Fold) over a history of any size, in one thread or in many, and something
 //! that can be asked of any iterator ([`Question::of`]), which is how one tests it:
 //!
 //! ```
