@@ -29,10 +29,14 @@ pub(crate) enum Command {
     Test(TestArguments),
     /// Run the same system, test and faults in one thread from a seed; find a bug and replay it.
     Sim(SimArguments),
-    /// Judge histories: test files, Jepsen/Elle EDN, Knossos EDN, Porcupine logs.
+    /// Judge histories: test files, Jepsen/Elle EDN and JSON, Knossos EDN, Porcupine logs.
     Check(CheckArguments),
     /// Print a history, its attributes or its results.
     Show(ShowArguments),
+    /// Turn a history of another tool into a test file.
+    Import(ImportArguments),
+    /// Write a history for other programs: EDN, JSON, Arrow, Parquet.
+    Export(ExportArguments),
     /// Run one node of a bundled system.
     Node(NodeArguments),
     /// Measure seatrial itself.
@@ -153,7 +157,7 @@ pub(crate) struct CheckArguments {
     /// Histories; `-` is standard input.
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// How the file is written: auto, sea, edn, porcupine.
+    /// How the file is written: auto, sea, edn, json, porcupine.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
     /// Which checker judges.
@@ -174,7 +178,7 @@ pub(crate) struct CheckArguments {
 pub(crate) struct ShowArguments {
     /// A test file, or any history that `check` reads.
     pub(crate) file: PathBuf,
-    /// How the file is written: auto, sea, edn, porcupine.
+    /// How the file is written: auto, sea, edn, json, porcupine.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
     /// The test's attributes instead of its operations.
@@ -192,6 +196,58 @@ pub(crate) struct ShowArguments {
     /// Operations as EDN, one map a line, as Jepsen writes them.
     #[arg(long, conflicts_with_all = ["attributes", "results"])]
     pub(crate) edn: bool,
+}
+
+/// `seatrial import`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example: seatrial import store/latest/history.edn -o history.sea")]
+pub(crate) struct ImportArguments {
+    /// The history; `-` is standard input.
+    pub(crate) file: PathBuf,
+    /// The test file to write.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// How the history is written: auto, sea, edn, json, jsonl, porcupine.
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(crate) format: String,
+    /// Values `[key value]` of clients belong to independent keys (jepsen.independent).
+    #[arg(long)]
+    pub(crate) keyed: bool,
+    /// Overwrite the file if it exists.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Say nothing but errors.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// `seatrial export`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example: seatrial export history.sea --to jsonl | jq .f\n\
+JSON has fewer shapes than a history: keywords become strings, sets become arrays."
+)]
+pub(crate) struct ExportArguments {
+    /// A test file, or any history that `check` reads.
+    pub(crate) file: PathBuf,
+    /// What to write: edn, jsonl, json, sea, arrow, parquet [default: as the output is called, else edn].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) to: Option<String>,
+    /// Where to [default: standard output].
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// How the history is written: auto, sea, edn, json, jsonl, porcupine.
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(crate) format: String,
+    /// Values `[key value]` of clients in a foreign history belong to independent keys.
+    #[arg(long)]
+    pub(crate) keyed: bool,
+    /// Overwrite the file if it exists.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Say nothing but errors.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 /// `seatrial node`.

@@ -2,6 +2,8 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod export;
+pub(crate) mod import;
 pub(crate) mod node;
 pub(crate) mod show;
 pub(crate) mod sim;

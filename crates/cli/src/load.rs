@@ -1,9 +1,9 @@
 //! A history from whatever file a person names.
 
-use anyhow::{Context as _, Result, bail};
-use seatrial_history::import::{self, Format, Options};
+use crate::source::{Reading, Source};
+use anyhow::Result;
 use seatrial_history::{History, Tail, TestFile};
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use std::io::Read;
 use std::path::Path;
 
@@ -17,42 +17,25 @@ pub(crate) struct Loaded {
     pub(crate) warnings: Vec<String>,
 }
 
-/// The formats that `--format` takes.
-const FORMATS: &str = "auto, sea, edn, jepsen, porcupine";
-
 /// The first bytes of a test file.
 const MAGIC: &[u8; 8] = b"SEATRIAL";
 
-/// Largest foreign file; it is read as a whole.
-const LENGTH_MAX: u64 = 4 << 30;
-
 /// Loads the history in `path`. With `keyed`, values `[key value]` of EDN belong to independent keys.
 pub(crate) fn load(path: &Path, format: &str, keyed: bool) -> Result<Loaded> {
-    let name = path.display().to_string();
-    let wanted = match format {
-        "auto" | "sea" => None,
-        other => Some(
-            Format::by_name(other)
-                .with_context(|| format!("there is no format {other:?}; there are {FORMATS}"))?,
-        ),
-    };
-    if format == "sea" || (format == "auto" && is_test_file(path)) {
+    let reading = Reading::by_name(format)?;
+    if reading == Reading::Sea || (reading == Reading::Auto && is_test_file(path)) {
         return test_file(path);
     }
-    let bytes = read(path).with_context(|| name.clone())?;
-    let Some(format) = wanted.or_else(|| import::detect(&name, &bytes)) else {
-        bail!("{name}: not a history in a format that is known; --format takes {FORMATS}");
-    };
-    let history = import::read(&name, &bytes, format, Options { keyed })?;
+    let mut source = Source::open(path, reading, keyed)?;
     Ok(Loaded {
-        history,
-        attributes: json!({"name": name, "format": format.name()}),
+        attributes: source.attributes()?,
+        history: source.history()?,
         warnings: Vec::new(),
     })
 }
 
 /// Does the file begin like a test file? Whatever cannot be read is told by who reads all of it.
-fn is_test_file(path: &Path) -> bool {
+pub(crate) fn is_test_file(path: &Path) -> bool {
     let mut first = [0; MAGIC.len()];
     let file = std::fs::File::open(path);
     file.and_then(|mut file| file.read_exact(&mut first))
@@ -78,20 +61,4 @@ fn test_file(path: &Path) -> Result<Loaded> {
         attributes: file.attributes()?,
         warnings,
     })
-}
-
-/// The bytes of a file, or of standard input for `-`.
-fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if path == Path::new("-") {
-        std::io::stdin()
-            .lock()
-            .take(LENGTH_MAX)
-            .read_to_end(&mut bytes)?;
-        return Ok(bytes);
-    }
-    std::fs::File::open(path)?
-        .take(LENGTH_MAX)
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
 }

@@ -5,8 +5,11 @@ mod command;
 mod exit;
 mod judge;
 mod load;
+mod meter;
 mod output;
+mod place;
 mod progress;
+mod source;
 mod suite;
 
 use args::{Arguments, Command};
@@ -48,6 +51,8 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Sim(arguments) => command::sim::run(&arguments),
         Command::Check(arguments) => command::check::run(&arguments),
         Command::Show(arguments) => command::show::run(&arguments),
+        Command::Import(arguments) => command::import::run(&arguments),
+        Command::Export(arguments) => command::export::run(&arguments),
         Command::Node(arguments) => command::node::run(&arguments),
         Command::Bench(arguments) => command::bench::run(&arguments),
     }

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what went wrong by failing")]
 
+#[path = "all/interchange.rs"]
+mod interchange;
+
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -12,12 +12,17 @@
 //! ```
 
 mod edn;
+mod json;
 mod operation;
 mod porcupine;
+mod stream;
+
+pub use stream::Operations;
 
 use crate::{History, Op};
-use edn::{Fault, Reader};
-use operation::{Draft, Keys};
+use edn::Reader;
+use operation::Keys;
+use std::io::Read;
 
 /// A text format that holds a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +30,9 @@ pub enum Format {
     /// Jepsen's and Elle's EDN: operation maps, in a vector or one after another; records (`#jepsen.history.Op{…}`),
     /// comments and missing `:index` and `:time` are understood.
     Edn,
+    /// The same in JSON: one object after another (JSON lines), or an array of them, as elle-cli reads; keywords are
+    /// strings.
+    Json,
     /// Porcupine's test data: log lines of a Jepsen run (`INFO  jepsen.util - 3 :invoke :read nil`), or EDN maps with a
     /// `:key` beside the value, which becomes a keyed value.
     Porcupine,
@@ -32,20 +40,22 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 2] = [Format::Edn, Format::Porcupine];
+    pub const ALL: [Format; 3] = [Format::Edn, Format::Json, Format::Porcupine];
 
     /// The name in `--format`.
     pub const fn name(self) -> &'static str {
         match self {
             Format::Edn => "edn",
+            Format::Json => "json",
             Format::Porcupine => "porcupine",
         }
     }
 
-    /// The format of this name; `jepsen` means EDN.
+    /// The format of this name.
     pub fn by_name(name: &str) -> Option<Format> {
         match name {
-            "edn" | "jepsen" | "jepsen-edn" | "elle" => Some(Format::Edn),
+            "edn" | "jepsen-edn" | "elle" => Some(Format::Edn),
+            "json" | "jsonl" | "json-lines" => Some(Format::Json),
             "porcupine" | "porcupine-etcd-log" | "porcupine-kv-log" => Some(Format::Porcupine),
             _ => None,
         }
@@ -57,6 +67,12 @@ impl Format {
 pub struct Options {
     /// Client values `[key value]` are tuples of one independent key (`jepsen.independent`), not plain lists.
     pub keyed: bool,
+}
+
+impl Options {
+    fn keys(self) -> Keys {
+        if self.keyed { Keys::Tuple } else { Keys::None }
+    }
 }
 
 /// Why a file is not a history. Printed as `file:line:column: reason`.
@@ -108,6 +124,13 @@ pub fn detect(name: &str, first: &[u8]) -> Option<Format> {
                 Format::Edn
             });
         }
+        if reader.peek() == Some(b'"') {
+            let named = reader.form().is_ok() && reader.skip_blank().is_ok();
+            return match reader.peek() {
+                Some(b':') if named => Some(Format::Json),
+                _ => None,
+            };
+        }
     }
     let extension = name.rsplit_once('.').map(|(_, extension)| extension);
     (tagged || (extension == Some("edn") && reader.peek() != Some(b'"'))).then_some(Format::Edn)
@@ -115,103 +138,27 @@ pub fn detect(name: &str, first: &[u8]) -> Option<Format> {
 
 /// The history in `bytes`. Operations without an index are numbered by position, unknown times are -1.
 ///
-/// One operation at a time is held besides the result, which takes two to four times the size of the text.
+/// One operation at a time is held besides the result, which takes two to four times the size of the text. For what
+/// does not fit in memory there is [`Operations`].
 pub fn read(
     name: &str,
     bytes: &[u8],
     format: Format,
     options: Options,
 ) -> Result<History, ImportError> {
-    let mut ops = Vec::new();
-    for_each(name, bytes, format, options, |op| ops.push(op))?;
+    collect(&mut Operations::open(name, bytes, Some(format), options)?)
+}
+
+/// All operations as a history in memory.
+pub fn collect(operations: &mut Operations<impl Read>) -> Result<History, ImportError> {
+    let mut ops: Vec<Op> = Vec::new();
+    while let Some(op) = operations.next().transpose()? {
+        if ops.len() == u32::MAX as usize - 1 {
+            return Err(operations.error("more operations than a history in memory can have"));
+        }
+        ops.push(op);
+    }
     Ok(History::from_ops(ops))
-}
-
-/// Hands every operation in `bytes` to `take`, in order and with its index, and returns how many there were. For
-/// files that should not be in memory twice. When it fails, the operations before the fault have been handed over.
-pub fn for_each(
-    name: &str,
-    bytes: &[u8],
-    format: Format,
-    options: Options,
-    take: impl FnMut(Op),
-) -> Result<u64, ImportError> {
-    let error = |fault: Fault| locate(name, bytes, fault);
-    let text = std::str::from_utf8(bytes)
-        .map_err(|wrong| error(Fault::new(wrong.valid_up_to(), "not UTF-8 text")))?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let skipped = bytes.len() - text.len();
-    let keys = match format {
-        Format::Porcupine => Keys::Field,
-        Format::Edn if options.keyed => Keys::Tuple,
-        Format::Edn => Keys::None,
-    };
-    let result = if format == Format::Porcupine && text.contains(porcupine::MARK) {
-        let mut operations = porcupine::Operations::new(text);
-        number(|| operations.next(), take)
-    } else {
-        let mut operations = operation::Operations::new(text, keys);
-        number(|| operations.next(), take)
-    };
-    result.map_err(|fault| error(Fault::new(skipped + fault.at, fault.problem)))
-}
-
-/// Passes operations on, numbered by position unless they carry indices, which must rise.
-fn number(
-    mut next: impl FnMut() -> Result<Option<Draft>, Fault>,
-    mut take: impl FnMut(Op),
-) -> Result<u64, Fault> {
-    let mut count = 0;
-    let mut previous: Option<u64> = None;
-    let mut indexed = false;
-    while let Some(Draft {
-        mut op,
-        indexed: has_index,
-        at,
-    }) = next()?
-    {
-        if count == 0 {
-            indexed = has_index;
-        } else if indexed != has_index {
-            let problem = if has_index {
-                "this operation has an :index, those before it have none"
-            } else {
-                "this operation has no :index, those before it have one"
-            };
-            return Err(Fault::new(at, problem));
-        }
-        if !indexed {
-            op.index = count;
-        } else if let Some(previous) = previous
-            && op.index <= previous
-        {
-            let problem = format!("index {} follows index {previous}", op.index);
-            return Err(Fault::new(at, problem));
-        }
-        previous = Some(op.index);
-        count += 1;
-        if count >= u64::from(u32::MAX) {
-            return Err(Fault::new(at, "more operations than fit in memory"));
-        }
-        take(op);
-    }
-    if count == 0 {
-        return Err(Fault::new(0, "no operation found"));
-    }
-    Ok(count)
-}
-
-/// The fault with its line and column.
-fn locate(name: &str, bytes: &[u8], fault: Fault) -> ImportError {
-    let before = &bytes[..fault.at.min(bytes.len())];
-    let line_start = before.iter().rposition(|&byte| byte == b'\n');
-    let line = &before[line_start.map_or(0, |newline| newline + 1)..];
-    ImportError {
-        file: name.to_owned(),
-        line: 1 + before.split(|&byte| byte == b'\n').skip(1).count(),
-        column: 1 + String::from_utf8_lossy(line).chars().count(),
-        problem: fault.problem,
-    }
 }
 
 #[cfg(test)]

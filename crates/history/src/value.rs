@@ -116,6 +116,26 @@ impl Value {
     }
 }
 
+/// Writes a string as EDN has it.
+fn quoted(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("\"")?;
+    let mut plain = text;
+    while let Some(at) = plain.find(|c: char| c.is_control() || matches!(c, '"' | '\\')) {
+        f.write_str(&plain[..at])?;
+        let mut rest = plain[at..].chars();
+        match rest.next() {
+            Some('\n') => f.write_str("\\n"),
+            Some('\t') => f.write_str("\\t"),
+            Some('\r') => f.write_str("\\r"),
+            Some(special @ ('"' | '\\')) => write!(f, "\\{special}"),
+            control => write!(f, "\\u{:04x}", control.map_or(0, u32::from)),
+        }?;
+        plain = rest.as_str();
+    }
+    f.write_str(plain)?;
+    f.write_str("\"")
+}
+
 /// Writes `items` separated by spaces between `open` and `close`.
 fn list<T: fmt::Display>(
     f: &mut fmt::Formatter<'_>,
@@ -140,8 +160,11 @@ impl fmt::Display for Value {
             Value::Nil => f.write_str("nil"),
             Value::Bool(truth) => truth.fmt(f),
             Value::Int(number) => number.fmt(f),
-            Value::Float(number) => write!(f, "{number:?}"),
-            Value::Text(text) => write!(f, "{text:?}"),
+            Value::Float(number) if number.is_finite() => write!(f, "{number:?}"),
+            Value::Float(number) if number.is_nan() => f.write_str("##NaN"),
+            Value::Float(number) if *number > 0.0 => f.write_str("##Inf"),
+            Value::Float(_) => f.write_str("##-Inf"),
+            Value::Text(text) => quoted(text, f),
             Value::Word(word) => write!(f, ":{word}"),
             Value::List(items) => list(f, "[", items.iter(), "]"),
             Value::Set(items) => list(f, "#{", items.iter(), "}"),
@@ -165,7 +188,7 @@ impl fmt::Display for Key {
         match self {
             Key::Int(number) => number.fmt(f),
             Key::Word(word) => write!(f, ":{word}"),
-            Key::Text(text) => write!(f, "{text:?}"),
+            Key::Text(text) => quoted(text, f),
         }
     }
 }

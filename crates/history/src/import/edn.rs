@@ -63,11 +63,12 @@ fn is_blank(byte: u8) -> bool {
 impl<'a> Reader<'a> {
     /// A reader at the start of `text`.
     pub(super) fn new(text: &'a str) -> Reader<'a> {
-        Reader {
-            text,
-            at: 0,
-            depth: 0,
-        }
+        Reader::starting(text, 0)
+    }
+
+    /// A reader at a place in `text`, between two forms.
+    pub(super) fn starting(text: &'a str, at: usize) -> Reader<'a> {
+        Reader { text, at, depth: 0 }
     }
 
     /// Where it stands, in bytes.
@@ -269,7 +270,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Four hexadecimal digits of a `\u` escape; a surrogate pair is two of them.
-    fn hexadecimal(&mut self, start: usize) -> Result<char, Fault> {
+    pub(super) fn hexadecimal(&mut self, start: usize) -> Result<char, Fault> {
         let high = self.four_digits(start)?;
         if (0xd800..0xdc00).contains(&high) && self.text[self.at..].starts_with("\\u") {
             self.at += 2;

@@ -1,17 +1,31 @@
 //! From EDN maps to operations.
 
 use super::edn::{Fault, Form, Reader};
+use super::stream::Step;
 use crate::{Extra, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
 
-/// Reads operations from EDN: a vector or list of maps, or one map after another. Holds one operation at a time.
-pub(super) struct Operations<'a> {
-    reader: Reader<'a>,
-    keys: Keys,
-    /// The bracket around the whole history: where it opened, and what closes it.
-    container: Option<(usize, u8)>,
+/// Finds operations in EDN: a vector or list of maps, or one map after another.
+pub(super) struct EdnOperations {
+    builder: Builder,
+    container: Container,
+}
+
+/// The bracket around a whole history, if there is one.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Container {
+    /// Was the beginning of the history passed?
     started: bool,
-    /// Names seen so far with their symbols; few, so searched in order.
-    names: Vec<(&'a str, Symbol)>,
+    /// What closes it.
+    close: Option<u8>,
+    /// Where it opened.
+    opened: usize,
+}
+
+/// Makes operations of fields.
+pub(super) struct Builder {
+    keys: Keys,
+    /// Names seen so far; few, so searched in order.
+    names: Vec<Symbol>,
 }
 
 /// Where the key of an independent object stands.
@@ -40,7 +54,7 @@ pub(super) struct Draft {
 
 /// The fields of an operation's map, as they are found.
 #[derive(Default)]
-struct Fields<'a> {
+pub(super) struct Fields<'a> {
     index: Option<i64>,
     time: Option<i64>,
     kind: Option<OpType>,
@@ -51,85 +65,132 @@ struct Fields<'a> {
     extra: Vec<(Symbol, Value)>,
 }
 
-impl<'a> Operations<'a> {
-    pub(super) fn new(text: &'a str, keys: Keys) -> Operations<'a> {
-        Operations {
-            reader: Reader::new(text),
+/// What stands at a place between operations.
+pub(super) enum Next {
+    /// An operation, as it should be.
+    Operation,
+    /// Nothing more in this text.
+    End,
+    /// The same, but the history's bracket was not closed.
+    Unclosed,
+}
+
+impl Container {
+    /// Where it opened.
+    pub(super) fn opened(self) -> usize {
+        self.opened
+    }
+
+    /// What follows at the reader's place. `brackets` are those that may enclose a history.
+    pub(super) fn next(
+        &mut self,
+        reader: &mut Reader<'_>,
+        brackets: &[(u8, u8)],
+    ) -> Result<Next, Fault> {
+        reader.skip_blank()?;
+        if !self.started {
+            let bracket = reader.peek();
+            self.started = bracket.is_some();
+            let pair = brackets.iter().find(|(open, _)| Some(*open) == bracket);
+            if let Some((_, close)) = pair {
+                self.close = Some(*close);
+                self.opened = reader.at();
+                reader.bump();
+                reader.skip_blank()?;
+            }
+        }
+        match (reader.peek(), self.close) {
+            (None, None | Some(b'\n')) => Ok(Next::End),
+            (None, Some(_)) => Ok(Next::Unclosed),
+            (Some(_), Some(b'\n')) => Err(Fault::new(
+                reader.at(),
+                "something follows the history's closing bracket",
+            )),
+            (Some(byte), Some(close)) if byte == close => {
+                reader.bump();
+                // From here on only blanks may follow.
+                self.close = Some(b'\n');
+                self.next(reader, brackets)
+            }
+            _ => Ok(Next::Operation),
+        }
+    }
+}
+
+/// The brackets around a history in EDN.
+const BRACKETS: [(u8, u8); 2] = [(b'[', b']'), (b'(', b')')];
+
+impl EdnOperations {
+    pub(super) fn new(keys: Keys) -> EdnOperations {
+        EdnOperations {
+            builder: Builder::new(keys),
+            container: Container::default(),
+        }
+    }
+
+    /// Where the history's bracket opened.
+    pub(super) fn opened(&self) -> usize {
+        self.container.opened()
+    }
+
+    /// The next operation in `text` from `at` on. Nothing changes unless there is one.
+    pub(super) fn next(&mut self, text: &str, at: usize) -> Result<Step, Fault> {
+        let mut reader = Reader::starting(text, at);
+        let mut container = self.container;
+        match container.next(&mut reader, &BRACKETS)? {
+            Next::End => return Ok(Step::End),
+            Next::Unclosed => return Ok(Step::Unclosed(container.opened)),
+            Next::Operation => {}
+        }
+        let draft = self.builder.edn(&mut reader)?;
+        self.container = container;
+        Ok(Step::Operation(draft, reader.at()))
+    }
+}
+
+impl Builder {
+    pub(super) fn new(keys: Keys) -> Builder {
+        Builder {
             keys,
-            container: None,
-            started: false,
             names: Vec::new(),
         }
     }
 
-    /// The next operation; `None` at the end of the history.
-    pub(super) fn next(&mut self) -> Result<Option<Draft>, Fault> {
-        self.reader.skip_blank()?;
-        if !self.started {
-            self.started = true;
-            let close = match self.reader.peek() {
-                Some(b'[') => Some(b']'),
-                Some(b'(') => Some(b')'),
-                _ => None,
-            };
-            if let Some(close) = close {
-                self.container = Some((self.reader.at(), close));
-                self.reader.bump();
-            }
-        }
-        match self.container {
-            Some((opened, close)) => {
-                if self.reader.more(close, opened)? {
-                    return self.operation().map(Some);
-                }
-                self.reader.skip_blank()?;
-                match self.reader.peek() {
-                    None => Ok(None),
-                    Some(_) => Err(self.fault("something follows the history's closing bracket")),
-                }
-            }
-            None if self.reader.peek().is_none() => Ok(None),
-            None => self.operation().map(Some),
-        }
-    }
-
-    fn fault(&self, problem: impl Into<String>) -> Fault {
-        Fault::new(self.reader.at(), problem)
-    }
-
     /// One operation: a map, with or without a record's tag.
-    fn operation(&mut self) -> Result<Draft, Fault> {
-        let at = self.reader.at();
-        if self.reader.peek() == Some(b'#') {
-            self.reader.tag()?;
-            self.reader.skip_blank()?;
+    fn edn(&mut self, reader: &mut Reader<'_>) -> Result<Draft, Fault> {
+        let at = reader.at();
+        if reader.peek() == Some(b'#') {
+            reader.tag()?;
+            reader.skip_blank()?;
         }
-        if self.reader.peek() != Some(b'{') {
-            return Err(self.fault("an operation (a map) is expected"));
+        if reader.peek() != Some(b'{') {
+            let problem = "an operation (a map) is expected";
+            return Err(Fault::new(reader.at(), problem));
         }
-        let opened = self.reader.at();
-        self.reader.bump();
+        let opened = reader.at();
+        reader.bump();
         let mut fields = Fields::default();
-        while self.reader.more(b'}', opened)? {
-            let key_at = self.reader.at();
-            let Form::Keyword(name) = self.reader.form()? else {
+        while reader.more(b'}', opened)? {
+            let key_at = reader.at();
+            let Form::Keyword(name) = reader.form()? else {
                 return Err(Fault::new(key_at, "an operation's fields are keywords"));
             };
-            if !self.reader.more(b'}', opened)? {
+            if !reader.more(b'}', opened)? {
                 return Err(Fault::new(key_at, format!(":{name} has no value")));
             }
-            let value_at = self.reader.at();
-            let value = self.reader.form()?;
+            let value_at = reader.at();
+            let value = reader.form()?;
             self.field(&mut fields, name, value)
                 .map_err(|problem| Fault::new(value_at, problem))?;
         }
         self.finish(fields, at)
     }
 
-    fn field(
+    /// Takes one field of an operation.
+    pub(super) fn field<'a>(
         &mut self,
         fields: &mut Fields<'a>,
-        name: &'a str,
+        name: &str,
         value: Form<'a>,
     ) -> Result<(), String> {
         match name {
@@ -158,38 +219,39 @@ impl<'a> Operations<'a> {
         Ok(())
     }
 
-    fn symbol(&mut self, name: &'a str) -> Result<Symbol, String> {
-        if let Some((_, symbol)) = self.names.iter().find(|(known, _)| *known == name) {
+    fn symbol(&mut self, name: &str) -> Result<Symbol, String> {
+        if let Some(symbol) = self.names.iter().find(|known| **known == name) {
             return Ok(*symbol);
         }
         let symbol = intern(name)?;
         if self.names.len() < NAMES_MAX {
-            self.names.push((name, symbol));
+            self.names.push(symbol);
         }
         Ok(symbol)
     }
 
-    fn process(&mut self, form: &Form<'a>) -> Result<Process, String> {
+    fn process(&mut self, form: &Form<'_>) -> Result<Process, String> {
         match form {
             Form::Int(number) => u64::try_from(*number)
                 .map(Process::Client)
                 .map_err(|_| format!("process {number} is negative")),
             Form::Keyword(name) | Form::Symbol(name) => self.symbol(name).map(Process::Named),
-            Form::Text(name) => intern(name).map(Process::Named),
+            Form::Text(name) => self.symbol(name).map(Process::Named),
             _ => Err(":process is neither a number nor a name".into()),
         }
     }
 
-    fn function(&mut self, form: &Form<'a>) -> Result<Symbol, String> {
+    fn function(&mut self, form: &Form<'_>) -> Result<Symbol, String> {
         match form {
             Form::Keyword(name) | Form::Symbol(name) => self.symbol(name),
-            Form::Text(name) => intern(name),
+            Form::Text(name) => self.symbol(name),
             Form::Nil => Ok(Symbol::new("nil")),
             _ => Err(":f is not a name".into()),
         }
     }
 
-    fn finish(&mut self, fields: Fields<'a>, at: usize) -> Result<Draft, Fault> {
+    /// The operation of these fields, which begins at `at`.
+    pub(super) fn finish(&self, fields: Fields<'_>, at: usize) -> Result<Draft, Fault> {
         let missing = |name: &str| Fault::new(at, format!("this operation has no :{name}"));
         let kind = fields.kind.ok_or_else(|| missing("type"))?;
         let process = fields.process.ok_or_else(|| missing("process"))?;

@@ -2,47 +2,40 @@
 
 use super::edn::{Fault, Form, Reader};
 use super::operation::{Draft, kind, value};
+use super::stream::Step;
 use crate::{Extra, Op, Process, Symbol};
 
 /// What comes before an operation in a line of the log.
 pub(super) const MARK: &str = "jepsen.util - ";
 
-/// Reads operations from log lines such as `INFO  jepsen.util - 3 :invoke :cas [1 2]`. Lines of other loggers are
-/// passed over.
-pub(super) struct Operations<'a> {
-    text: &'a str,
-    /// Where the next line begins, in bytes.
-    at: usize,
-}
-
-impl<'a> Operations<'a> {
-    pub(super) fn new(text: &'a str) -> Operations<'a> {
-        Operations { text, at: 0 }
-    }
-
-    /// The next operation; `None` at the end of the log.
-    pub(super) fn next(&mut self) -> Result<Option<Draft>, Fault> {
-        while self.at < self.text.len() {
-            let start = self.at;
-            let rest = &self.text[start..];
-            let length = rest.find('\n').unwrap_or(rest.len());
-            self.at = start + (length + 1).min(rest.len());
-            let line = &rest[..length];
-            if let Some(mark) = line.find(MARK) {
-                let from = mark + MARK.len();
-                return operation(&line[from..])
-                    .map(|op| {
-                        Some(Draft {
-                            op,
-                            indexed: false,
-                            at: start,
-                        })
-                    })
-                    .map_err(|fault| Fault::new(start + from + fault.at, fault.problem));
-            }
+/// The next operation in log lines such as `INFO  jepsen.util - 3 :invoke :cas [1 2]`, from `at` on; lines of other
+/// loggers are passed over. A line without end counts only when the text `ended`.
+pub(super) fn next(text: &str, at: usize, ended: bool) -> Result<Step, Fault> {
+    let mut start = at;
+    while start < text.len() {
+        let rest = &text[start..];
+        let length = match rest.find('\n') {
+            Some(length) => length,
+            None if ended => rest.len(),
+            None => break,
+        };
+        let end = start + (length + 1).min(rest.len());
+        let line = &rest[..length];
+        if let Some(mark) = line.find(MARK) {
+            let from = mark + MARK.len();
+            let op = operation(&line[from..])
+                .map_err(|fault| Fault::new(start + from + fault.at, fault.problem))?;
+            let indexed = false;
+            let draft = Draft {
+                op,
+                indexed,
+                at: start,
+            };
+            return Ok(Step::Operation(draft, end));
         }
-        Ok(None)
+        start = end;
     }
+    Ok(Step::End)
 }
 
 /// An operation from `PROCESS TYPE F VALUE`.

@@ -1,6 +1,7 @@
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
 use super::*;
+use crate::export::{Layout, TextWriter};
 use crate::{Key, Mop, Observed, OpType, Process, Symbol, Value};
 use expect_test::{Expect, expect};
 use seatrial_machine::Rng;
@@ -116,7 +117,7 @@ fn every_kind_of_form_is_read() {
          \\a \\newline \\u0041 \"\\u00e9\\101\\t\" true false sym :ns/key #{1 2} {:a {}} () [] \
          #inst \"2026-01-01\" ##Inf #\"re\" ^:meta [x] #_ #_ 1 2 nil]}",
         &expect![[r#"
-            {:index 0, :time -1, :type :ok, :process 1, :f :read, :value [1 -2 3 4 31 1.5 -2000.0 7.0 "1/3" "99999999999999999999" "a" "\n" "A" "éA\t" true false :sym :ns/key #{1 2} {:a {}} [] [] "2026-01-01" inf "re" [:x] nil]}
+            {:index 0, :time -1, :type :ok, :process 1, :f :read, :value [1 -2 3 4 31 1.5 -2000.0 7.0 "1/3" "99999999999999999999" "a" "\n" "A" "éA\t" true false :sym :ns/key #{1 2} {:a {}} [] [] "2026-01-01" ##Inf "re" [:x] nil]}
         "#]],
     );
 }
@@ -172,8 +173,8 @@ fn formats_are_detected() {
             "INFO  jepsen.util - 0\t:invoke",
             Some(Format::Porcupine),
         ),
-        ("x", "[{\"type\": \"ok\"}]", None),
-        ("x.json", "{\"type\": \"ok\"}", None),
+        ("x", "[{\"type\": \"ok\"}]", Some(Format::Json)),
+        ("x.json", "{\"type\" \n: \"ok\"}", Some(Format::Json)),
         ("x.edn", "", Some(Format::Edn)),
         ("x.txt", "r(1,2,3,4)", None),
         ("x", "\u{0}\u{1}", None),
@@ -335,6 +336,8 @@ fn damaged_text_gives_errors() {
     let seeds = [
         "[{:process 4, :type :invoke, :f :write, :value 2} ; x\n {:process :n, :type :ok, :f :txn, \
          :value [[:append 1 2] [:r \"x\" [1 2 3]] [:r 1 nil]] :error #{\\a \"\\u00e9\\n\" 1.5e3 #_ x}}]",
+        "[{\"process\":4,\"type\":\"ok\",\"f\":\"txn\",\"value\":[[\"append\",1,2],[\"r\",\"x\",[1,2]]]},\n \
+         {\"process\":\"n\",\"type\":\"info\",\"f\":\"x\",\"value\":{\"a\":-1.5e3,\"\\u00e9\":[null]}}]",
         "INFO  jepsen.util - 3\t:invoke\t:cas\t[1 2]\nINFO  jepsen.util - :nemesis\t:info\t:start\tnil\n",
         "{:process 0, :type :ok, :f :get, :key \"7\", :value \"\"}\n#jepsen.history.Op{:process 0 :f :x \
          :type :ok :time 12 :index 3 :v [##NaN 12N 3/4 ^{:a 1} (b) {:c {}}]}",
@@ -387,5 +390,221 @@ fn damaged_text_gives_errors() {
         fuzz_one(&bytes);
         let noise: Vec<u8> = (0..rng.index(64)).map(|_| rng.word() as u8).collect();
         fuzz_one(&noise);
+    }
+}
+
+fn json(text: &str) -> Result<History, ImportError> {
+    read("a.json", text.as_bytes(), Format::Json, Options::default())
+}
+
+#[test]
+fn json_in_lines_and_in_an_array() {
+    let first = r#"{"index":0,"type":"invoke","process":0,"f":"txn","time":5,
+        "value":[["append",1,2],["r","x",null],["w",3,4]]}"#;
+    let second = r#"{"index":1, "type":":ok", "process":0, "f":"txn", "time":7.0, "node": "n\"1\u00e9",
+        "value":[["append",1,2],["r","x",[1,2]],["w",3,4]], "error": {"code": [1.5, NaN, true], "a b": []}}"#;
+    let third =
+        r#"{"index":2,"type":"info","process":"nemesis","f":"kill","value":18446744073709551615}"#;
+    let expected = expect![[r#"
+        {:index 0, :time 5, :type :invoke, :process 0, :f :txn, :value [[:append 1 2] [:r "x" nil] [:w 3 4]]}
+        {:index 1, :time 7, :type :ok, :process 0, :f :txn, :value [[:append 1 2] [:r "x" [1 2]] [:w 3 4]], :node "n\"1é", :error {:code [1.5 ##NaN true], "a b" []}}
+        {:index 2, :time -1, :type :info, :process :nemesis, :f :kill, :value "18446744073709551615"}
+    "#]];
+    let array = format!("[{first},\n{second},\n{third}]\n");
+    let lines = [first, second, third]
+        .map(|op| op.replace('\n', " "))
+        .join("\n");
+    check(&array, Format::Json, Options::default(), &expected);
+    check(&lines, Format::Json, Options::default(), &expected);
+    let cas = r#"{"type":"ok","process":1,"f":"cas","value":["k",[1,2]]}"#;
+    let keyed = read("a", cas.as_bytes(), Format::Json, Options { keyed: true }).unwrap();
+    let expected = Value::Keyed(Key::Text("k".into()), Value::Cas(1, 2).into());
+    assert_eq!(keyed.ops()[0].value, expected);
+}
+
+#[test]
+fn errors_in_json_name_the_place() {
+    let op = r#"{"process":0,"type":"ok","f":"read","value":"#;
+    let cases = [
+        "[",
+        "{",
+        r#"{"process":0"#,
+        r#"{"process":0}"#,
+        r#"{"process":0,}"#,
+        r#"{"process" 0}"#,
+        r#"{"process":-1}"#,
+        r#"{process:0}"#,
+        "7",
+        &format!("{op}}}"),
+        &format!("{op}1 2}}"),
+        &format!("{op}[1 2]}}"),
+        &format!("{op}[1,]}}"),
+        &format!("{op}[1"),
+        &format!("{op}nul}}"),
+        &format!("{op}+1}}"),
+        &format!("{op}1x}}"),
+        &format!("{op}\"\\x\"}}"),
+        &format!("{op}\"x}}"),
+        &format!("{op}1}}\n{op}2}}\n\n  {op}3,\"time\":[]}}"),
+        &format!("[{op}1}}] 7"),
+    ];
+    let mut actual = String::new();
+    for text in cases {
+        writeln!(actual, "{}", json(text).unwrap_err()).unwrap();
+    }
+    expect![[r#"
+        a.json:1:1: this bracket is never closed
+        a.json:1:1: this object is never closed
+        a.json:1:1: this object is never closed
+        a.json:1:1: this operation has no :type
+        a.json:1:14: the name of a member (a string) is expected
+        a.json:1:12: `:` is expected behind "process"
+        a.json:1:12: process -1 is negative
+        a.json:1:2: the name of a member (a string) is expected
+        a.json:1:1: an operation (an object) is expected
+        a.json:1:45: a value is expected
+        a.json:1:47: `,` or `}` is expected
+        a.json:1:48: `,` or `]` is expected
+        a.json:1:48: a value is expected
+        a.json:1:45: this array is never closed
+        a.json:1:45: bad value `nul`
+        a.json:1:45: bad value `+1`
+        a.json:1:45: bad value `1x`
+        a.json:1:46: unknown escape `\x`
+        a.json:1:45: this string is never closed
+        a.json:4:56: :time is not a number
+        a.json:1:50: something follows the history's closing bracket
+    "#]]
+    .assert_eq(&actual);
+    for open in ["[", "{\"a\":", "[[[{\"b\":"] {
+        let error = json(&format!("{op}{}", open.repeat(300_000))).unwrap_err();
+        assert!(error.problem.contains("nesting"), "{open}: {error}");
+    }
+}
+
+/// Reads in tiny windows; the result is that of one large window.
+#[test]
+fn a_window_changes_nothing() {
+    let mut rng = Rng::from_seed(8);
+    for round in 0..300 {
+        let ops: Vec<Op> = (0..=rng.index(30))
+            .map(|index| Op {
+                index: index as u64,
+                ..random_operation(&mut rng)
+            })
+            .collect();
+        let layouts = [Layout::Edn, Layout::JsonLines, Layout::Json];
+        let layout = layouts[round % 3];
+        let mut writer = TextWriter::new(Vec::new(), layout);
+        for op in &ops {
+            writer.push(op).unwrap();
+        }
+        let mut text = String::from_utf8(writer.finish().unwrap()).unwrap();
+        if layout == Layout::Edn {
+            let comment = "; one } and \" [ \n #_ {:a [1 \"]\"]} ,, #_ discarded ";
+            text = format!("\u{feff}[{}]{comment}", text.replace('\n', comment));
+        }
+        if rng.chance(0.3) {
+            text.truncate(text.floor_char_boundary(rng.index(text.len() + 1)));
+        }
+        let format = if layout == Layout::Edn {
+            Format::Edn
+        } else {
+            Format::Json
+        };
+        let read = |length| {
+            let (format, options) = (Some(format), Options::default());
+            let bytes = text.as_bytes();
+            let stream = Operations::with_window("a", bytes, format, options, length);
+            let mut found = Vec::new();
+            for op in stream.unwrap() {
+                match op {
+                    Ok(op) => found.push(op),
+                    Err(error) => return (found, error.to_string()),
+                }
+            }
+            (found, String::new())
+        };
+        let whole = read(1 << 20);
+        assert!(whole.1.is_empty() || whole.0.len() <= ops.len());
+        for length in [4, 7, 64] {
+            assert_eq!(read(length), whole, "round {round}, {length}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_text_that_cannot_be_read_on_gives_what_came_before() {
+    struct Broken(usize);
+    impl Read for Broken {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let op = b"{:process 1 :type :ok :f :read}\n";
+            if self.0 == 0 {
+                return Err(std::io::Error::other("the disk is gone"));
+            }
+            self.0 -= 1;
+            let length = op.len().min(buffer.len());
+            buffer[..length].copy_from_slice(&op[..length]);
+            Ok(length)
+        }
+    }
+    let mut stream = Operations::open("x.edn", Broken(3), None, Options::default()).unwrap();
+    assert_eq!(stream.by_ref().filter_map(Result::ok).count(), 3);
+    let mut stream = Operations::open("x.edn", Broken(3), None, Options::default()).unwrap();
+    let error = stream.find_map(Result::err).unwrap();
+    assert_eq!(
+        error.to_string(),
+        "x.edn:4:1: cannot be read: the disk is gone"
+    );
+    assert!(stream.next().is_none());
+}
+
+/// What JSON makes of a value.
+fn in_json(value: &Value) -> Value {
+    let each = |items: &[Value]| Value::List(items.iter().map(in_json).collect());
+    match value {
+        Value::Word(word) => Value::text(word.as_str()),
+        Value::List(items) | Value::Set(items) => each(items),
+        Value::Map(pairs) if pairs.iter().all(|(key, _)| matches!(key, Value::Word(_))) => {
+            let pairs = pairs.iter();
+            Value::Map(
+                pairs
+                    .map(|(key, item)| (key.clone(), in_json(item)))
+                    .collect(),
+            )
+        }
+        Value::Map(pairs) => {
+            let pairs = pairs.iter();
+            let pair = |(key, item): &(Value, Value)| each(&[key.clone(), item.clone()]);
+            Value::List(pairs.map(pair).collect())
+        }
+        Value::Txn(mops) => Value::Txn(mops.iter().map(mop_in_json).collect()),
+        other => other.clone(),
+    }
+}
+
+fn mop_in_json(mop: &Mop) -> Mop {
+    let key = match mop.key() {
+        Key::Word(word) => Key::Text(word.as_str().into()),
+        key => key.clone(),
+    };
+    match mop.clone() {
+        Mop::Append { element, .. } => Mop::Append { key, element },
+        Mop::Write { value, .. } => Mop::Write { key, value },
+        Mop::Read { observed, .. } => Mop::Read { key, observed },
+    }
+}
+
+#[test]
+fn what_json_says_is_read_back() {
+    let mut rng = Rng::from_seed(6);
+    for _ in 0..500 {
+        let mut op = random_operation(&mut rng);
+        let text = crate::export::json(&op).to_string();
+        let history = json(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        op.value = in_json(&op.value);
+        let fields = op.extra.iter().map(|(name, item)| (*name, in_json(item)));
+        op.extra = crate::Extra::new(&fields.collect::<Vec<_>>());
+        assert_eq!(history.ops(), [op], "{text}");
     }
 }

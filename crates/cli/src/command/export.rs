@@ -1,0 +1,120 @@
+//! `seatrial export`: a history for other programs.
+
+use super::import;
+use crate::args::ExportArguments;
+use crate::exit::Exit;
+use crate::meter::Meter;
+use crate::output::say;
+use crate::place::Place;
+use crate::source::{Reading, Source};
+use anyhow::{Context as _, Result, bail};
+use seatrial_history::export::{Layout, TextWriter};
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::Path;
+
+/// What a history can become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Text(Layout),
+    Sea,
+    Arrow,
+    Parquet,
+}
+
+/// Their names.
+const TARGETS: &str = "edn, jsonl, json, sea, arrow, parquet";
+
+impl Target {
+    fn by_name(name: &str) -> Option<Target> {
+        Some(match name {
+            "edn" => Target::Text(Layout::Edn),
+            "jsonl" | "ndjson" => Target::Text(Layout::JsonLines),
+            "json" => Target::Text(Layout::Json),
+            "sea" => Target::Sea,
+            "arrow" | "arrows" | "feather" | "ipc" => Target::Arrow,
+            "parquet" => Target::Parquet,
+            _ => return None,
+        })
+    }
+
+    /// The target that is asked for, or that the name of the output implies; EDN when nothing says otherwise.
+    fn of(arguments: &ExportArguments) -> Result<Target> {
+        if let Some(name) = &arguments.to {
+            return Target::by_name(name)
+                .with_context(|| format!("there is no target {name:?}; there are {TARGETS}"));
+        }
+        let Some(out) = &arguments.out else {
+            return Ok(Target::Text(Layout::Edn));
+        };
+        let extension = out.extension().and_then(|extension| extension.to_str());
+        extension.and_then(Target::by_name).with_context(|| {
+            let out = out.display();
+            format!("{out}: its name does not say what to write; --to takes {TARGETS}")
+        })
+    }
+}
+
+/// Carries the verb out.
+pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
+    let target = Target::of(arguments)?;
+    let reading = Reading::by_name(&arguments.format)?;
+    let source = || Source::open(&arguments.file, reading, arguments.keyed);
+    let Some(out) = &arguments.out else {
+        let Target::Text(layout) = target else {
+            bail!("this is no text: name a file for it with -o FILE");
+        };
+        let written = text(&mut source()?, layout, io::stdout().lock(), true);
+        return match written {
+            // Whoever reads has seen enough (`| head`).
+            Err(error) if is_broken_pipe(&error) => Ok(Exit::Valid),
+            written => written.map(|_| Exit::Valid),
+        };
+    };
+    if matches!(target, Target::Arrow | Target::Parquet) {
+        columnar(target)?;
+    }
+    let place = Place::new(out, arguments.force)?;
+    let mut source = source()?;
+    let operations = match target {
+        Target::Text(layout) => {
+            let file = create(place.partial())?;
+            text(&mut source, layout, file, arguments.quiet)
+        }
+        _ => import::write(&mut source, &place, arguments.quiet),
+    }?;
+    place.keep()?;
+    if !arguments.quiet {
+        say!(" {operations} operations   {}", out.display());
+    }
+    Ok(Exit::Valid)
+}
+
+fn create(path: &Path) -> Result<File> {
+    File::create_new(path).with_context(|| path.display().to_string())
+}
+
+/// Writes all of `source` as text; how many operations there were.
+fn text(source: &mut Source, layout: Layout, out: impl Write, quiet: bool) -> Result<u64> {
+    let mut meter = Meter::new(source.length, quiet);
+    let mut writer = TextWriter::new(BufWriter::with_capacity(1 << 16, out), layout);
+    source.for_each(|op, done| {
+        meter.step(done);
+        Ok(writer.push(op)?)
+    })?;
+    writer.finish()?;
+    Ok(meter.operations())
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<io::Error>();
+    cause.is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Arrow and Parquet take many crates, so the default build leaves them out.
+fn columnar(_: Target) -> Result<()> {
+    bail!(
+        "this seatrial was built without Arrow and Parquet; the one with them is built by: \
+         cargo build --release --features parquet"
+    )
+}

@@ -1,0 +1,38 @@
+//! `seatrial import`: a foreign history becomes a test file.
+
+use crate::args::ImportArguments;
+use crate::exit::Exit;
+use crate::meter::Meter;
+use crate::output::say;
+use crate::place::Place;
+use crate::source::{Reading, Source};
+use anyhow::Result;
+use seatrial_history::{HistoryWriter, TestFile};
+
+/// Carries the verb out.
+pub(crate) fn run(arguments: &ImportArguments) -> Result<Exit> {
+    let reading = Reading::by_name(&arguments.format)?;
+    let place = Place::new(&arguments.out, arguments.force)?;
+    let mut source = Source::open(&arguments.file, reading, arguments.keyed)?;
+    let operations = write(&mut source, &place, arguments.quiet)?;
+    place.keep()?;
+    if !arguments.quiet {
+        say!(" {operations} operations   {}", arguments.out.display());
+    }
+    Ok(Exit::Valid)
+}
+
+/// Writes all of `source` as a test file; how many operations there were.
+pub(crate) fn write(source: &mut Source, place: &Place, quiet: bool) -> Result<u64> {
+    let mut writer = HistoryWriter::create(place.partial(), &source.attributes()?)?;
+    let mut meter = Meter::new(source.length, quiet);
+    source.for_each(|op, done| {
+        meter.step(done);
+        Ok(writer.push(op)?)
+    })?;
+    writer.seal()?;
+    if let Some(results) = source.results()? {
+        TestFile::append_results(place.partial(), &results)?;
+    }
+    Ok(meter.operations())
+}

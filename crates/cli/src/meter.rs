@@ -1,0 +1,74 @@
+//! How far a long piece of work has come.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// Plain lines come this often when standard error is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+/// The clock is asked once in so many operations.
+const LOOK_INTERVAL: u64 = 4_096;
+
+/// A bar on a terminal, a line now and then elsewhere, on standard error either way. Work of a few seconds shows
+/// nothing where there is no terminal.
+pub(crate) struct Meter {
+    bar: Option<ProgressBar>,
+    length: u64,
+    operations: u64,
+    last: Instant,
+    quiet: bool,
+}
+
+impl Meter {
+    /// For work of this length, 0 when not known.
+    pub(crate) fn new(length: u64, quiet: bool) -> Meter {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::new(length);
+            let template = " {bar:24.cyan/blue} {msg}";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style.progress_chars("━━─"));
+            }
+            bar
+        });
+        let last = Instant::now();
+        Meter {
+            bar,
+            length,
+            operations: 0,
+            last,
+            quiet,
+        }
+    }
+
+    /// One more operation; so much of the work's length is done.
+    pub(crate) fn step(&mut self, done: u64) {
+        self.operations += 1;
+        if !self.operations.is_multiple_of(LOOK_INTERVAL) || self.quiet {
+            return;
+        }
+        let text = || format!("{} operations", self.operations);
+        if let Some(bar) = &self.bar {
+            bar.set_position(done.min(self.length));
+            bar.set_message(text());
+        } else if self.last.elapsed() >= LINE_INTERVAL {
+            self.last = Instant::now();
+            match done.saturating_mul(100).checked_div(self.length) {
+                Some(percent) => eprintln!(" {}   {percent} %", text()),
+                None => eprintln!(" {}", text()),
+            }
+        }
+    }
+
+    /// Operations so far.
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Text that passes by in a window.
+
+use super::edn::Fault;
+use super::json::JsonOperations;
+use super::operation::{Draft, EdnOperations, Keys};
+use super::{DETECTION_LENGTH, Format, ImportError, Options, detect, porcupine};
+use crate::Op;
+use std::io::{ErrorKind, Read};
+
+/// Bytes that are read at a time, at least.
+const READ_LENGTH: usize = 256 << 10;
+/// Longest operation, with what stands between it and the one before, in bytes.
+const OPERATION_LENGTH_MAX: usize = 64 << 20;
+
+/// What a parser finds when it is asked for an operation in a text whose end may be missing.
+pub(super) enum Step {
+    /// An operation, and where what follows it begins.
+    Operation(Draft, usize),
+    /// Nothing more in this text.
+    End,
+    /// The text ends, but the bracket around the history, which opened there, was not closed.
+    Unclosed(usize),
+}
+
+/// The parser of one format.
+enum Parser {
+    Edn(EdnOperations),
+    Json(JsonOperations),
+    Log,
+}
+
+/// A part of a text, which moves forward.
+struct Window<R> {
+    input: R,
+    text: String,
+    /// First bytes of a character whose others were not read yet.
+    split: Vec<u8>,
+    /// Where in the text the next operation is looked for.
+    at: usize,
+    /// Bytes before the text.
+    passed: u64,
+    /// Line, from 1, and column, from 1, of the text's first character.
+    line: u64,
+    column: u64,
+    /// Nothing more to read.
+    ended: bool,
+    /// Why not, when this is not the file's end.
+    failure: Option<String>,
+    /// Bytes that are read at a time, at least.
+    read_length: usize,
+}
+
+/// The operations of a text, one after another, in constant memory: an iterator, which ends after an error.
+///
+/// Its loop: a parser looks for the next operation in a window of the text. When it finds none, or something wrong, and
+/// the text goes on, the window grows and the parser tries again; so an error is told when the text ends, or when an
+/// operation would be longer than 64 MiB.
+pub struct Operations<R> {
+    name: String,
+    window: Window<R>,
+    format: Format,
+    parser: Parser,
+    /// Line and column where the bracket around the history opened.
+    opened: (u64, u64),
+    count: u64,
+    indexed: bool,
+    previous: Option<u64>,
+    /// Where in the window the operation begins that was handed out last.
+    current: usize,
+    done: bool,
+}
+
+impl Parser {
+    /// Where the bracket around the history opened, in the window that had the first operation.
+    fn opened(&self) -> usize {
+        match self {
+            Parser::Edn(operations) => operations.opened(),
+            Parser::Json(operations) => operations.opened(),
+            Parser::Log => 0,
+        }
+    }
+}
+
+impl<R: Read> Window<R> {
+    /// Reads on; what was consumed makes room.
+    fn grow(&mut self) {
+        let consumed = std::mem::take(&mut self.at);
+        (self.line, self.column) = self.place(consumed);
+        self.passed += consumed as u64;
+        self.text.drain(..consumed);
+        // A window that found nothing doubles, so that a long operation is not tried over and over.
+        let wanted = self.read_length.max(self.text.len());
+        let mut bytes = std::mem::take(&mut self.split);
+        let had = bytes.len();
+        let limit = wanted as u64;
+        match self.input.by_ref().take(limit).read_to_end(&mut bytes) {
+            Ok(count) => self.ended = count < wanted,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => self.fail(format!("cannot be read: {error}")),
+        }
+        if self.passed == 0
+            && self.text.is_empty()
+            && had == 0
+            && bytes.starts_with(b"\xef\xbb\xbf")
+        {
+            bytes.drain(..3);
+            self.passed = 3;
+        }
+        let (valid, rest) = match std::str::from_utf8(&bytes) {
+            Ok(text) => (text, &[][..]),
+            Err(error) => {
+                let (valid, rest) = bytes.split_at(error.valid_up_to());
+                if error.error_len().is_some() || self.ended {
+                    self.fail("not UTF-8 text".to_owned());
+                }
+                (str::from_utf8(valid).unwrap_or_default(), rest)
+            }
+        };
+        self.text.push_str(valid);
+        self.split = rest.to_vec();
+    }
+
+    fn fail(&mut self, reason: String) {
+        self.ended = true;
+        self.failure.get_or_insert(reason);
+    }
+
+    /// Line and column of a byte of the window.
+    fn place(&self, at: usize) -> (u64, u64) {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        let characters = |bytes: &[u8]| {
+            let first = |byte: &&u8| **byte & 0xc0 != 0x80;
+            bytes.iter().filter(first).count() as u64
+        };
+        match before.iter().rposition(|&byte| byte == b'\n') {
+            None => (self.line, self.column + characters(before)),
+            Some(newline) => {
+                let lines = before.split(|&byte| byte == b'\n').skip(1).count();
+                let column = 1 + characters(&before[newline + 1..]);
+                (self.line + lines as u64, column)
+            }
+        }
+    }
+}
+
+impl<R: Read> Operations<R> {
+    /// The operations of `input`; without a format it is told from the first bytes. `name` is for errors.
+    pub fn open(
+        name: &str,
+        input: R,
+        format: Option<Format>,
+        options: Options,
+    ) -> Result<Operations<R>, ImportError> {
+        Operations::with_window(name, input, format, options, READ_LENGTH)
+    }
+
+    /// The same with reads of this length, at least 4 (a byte order mark is looked for in the first one).
+    pub(super) fn with_window(
+        name: &str,
+        input: R,
+        format: Option<Format>,
+        options: Options,
+        read_length: usize,
+    ) -> Result<Operations<R>, ImportError> {
+        let mut window = Window {
+            input,
+            text: String::new(),
+            split: Vec::new(),
+            at: 0,
+            passed: 0,
+            line: 1,
+            column: 1,
+            ended: false,
+            failure: None,
+            read_length,
+        };
+        window.grow();
+        let format = format.or_else(|| detect(name, window.text.as_bytes()));
+        let Some(format) = format else {
+            let unknown = "not a history in a format that is known".to_owned();
+            return Err(error_at(name, (1, 1), window.failure.unwrap_or(unknown)));
+        };
+        let parser = match format {
+            Format::Edn => Parser::Edn(EdnOperations::new(options.keys())),
+            Format::Json => Parser::Json(JsonOperations::new(options.keys())),
+            Format::Porcupine => {
+                let length = window.text.floor_char_boundary(DETECTION_LENGTH);
+                if window.text[..length].contains(porcupine::MARK) {
+                    Parser::Log
+                } else {
+                    Parser::Edn(EdnOperations::new(Keys::Field))
+                }
+            }
+        };
+        Ok(Operations {
+            name: name.to_owned(),
+            window,
+            format,
+            parser,
+            opened: (1, 1),
+            count: 0,
+            indexed: false,
+            previous: None,
+            current: 0,
+            done: false,
+        })
+    }
+
+    /// The format that was told or found.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Bytes that the operations so far have taken.
+    pub fn bytes(&self) -> u64 {
+        self.window.passed + self.window.at as u64
+    }
+
+    /// An error at the operation that was handed out last, for whoever cannot take it.
+    pub fn error(&self, problem: impl Into<String>) -> ImportError {
+        error_at(&self.name, self.window.place(self.current), problem.into())
+    }
+
+    fn read(&mut self) -> Result<Option<Op>, ImportError> {
+        loop {
+            let (text, at) = (&self.window.text, self.window.at);
+            let step = match &mut self.parser {
+                Parser::Edn(operations) => operations.next(text, at),
+                Parser::Json(operations) => operations.next(text, at),
+                Parser::Log => porcupine::next(text, at, self.window.ended),
+            };
+            match step {
+                Ok(Step::Operation(draft, end)) => {
+                    if self.count == 0 {
+                        self.opened = self.window.place(self.parser.opened());
+                    }
+                    self.current = draft.at;
+                    let op = self.number(draft).map_err(|problem| self.error(problem))?;
+                    self.window.at = end;
+                    return Ok(Some(op));
+                }
+                _ if !self.window.ended => {
+                    if let Err(fault) = step
+                        && text.len() - at > OPERATION_LENGTH_MAX
+                    {
+                        return Err(self.located(fault));
+                    }
+                    self.window.grow();
+                }
+                _ if self.window.failure.is_some() => {
+                    let problem = self.window.failure.take().unwrap_or_default();
+                    let end = self.window.text.len();
+                    return Err(self.located(Fault::new(end, problem)));
+                }
+                Err(fault) => return Err(self.located(fault)),
+                Ok(Step::Unclosed(at)) => {
+                    let first = self.count == 0;
+                    let place = if first {
+                        self.window.place(at)
+                    } else {
+                        self.opened
+                    };
+                    let problem = "this bracket is never closed".to_owned();
+                    return Err(error_at(&self.name, place, problem));
+                }
+                Ok(Step::End) if self.count == 0 => {
+                    return Err(error_at(
+                        &self.name,
+                        (1, 1),
+                        "no operation found".to_owned(),
+                    ));
+                }
+                Ok(Step::End) => return Ok(None),
+            }
+        }
+    }
+
+    fn located(&self, fault: Fault) -> ImportError {
+        error_at(&self.name, self.window.place(fault.at), fault.problem)
+    }
+
+    /// Numbers an operation by position, unless it carries an index, which must rise.
+    fn number(&mut self, draft: Draft) -> Result<Op, String> {
+        let Draft {
+            mut op, indexed, ..
+        } = draft;
+        if self.count == 0 {
+            self.indexed = indexed;
+        } else if self.indexed != indexed {
+            let problem = if indexed {
+                "this operation has an :index, those before it have none"
+            } else {
+                "this operation has no :index, those before it have one"
+            };
+            return Err(problem.to_owned());
+        }
+        if !self.indexed {
+            op.index = self.count;
+        } else if let Some(previous) = self.previous
+            && op.index <= previous
+        {
+            return Err(format!("index {} follows index {previous}", op.index));
+        }
+        self.previous = Some(op.index);
+        self.count += 1;
+        Ok(op)
+    }
+}
+
+impl<R: Read> Iterator for Operations<R> {
+    type Item = Result<Op, ImportError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let result = self.read();
+        self.done = !matches!(result, Ok(Some(_)));
+        result.transpose()
+    }
+}
+
+fn error_at(name: &str, (line, column): (u64, u64), problem: String) -> ImportError {
+    ImportError {
+        file: name.to_owned(),
+        line: line as usize,
+        column: column as usize,
+        problem,
+    }
+}
