@@ -1,10 +1,11 @@
 //! Rates and sizes of the test file: `cargo bench -p seatrial-history`. Without the argument `--bench` (under
-//! `cargo test --benches`) everything runs once with tiny input. Rates count invocations and completions per second of
+//! `cargo test --benches`) everything runs once with tiny input; with a further argument only the workloads whose names
+//! begin with it run. Rates count invocations and completions per second of
 //! processor time of one core, the best of several rounds: other work on the machine hardly disturbs that. Linux only.
 
 use seatrial_history::{
-    Chunk, Codec, Fold, HistoryWriter, Key, Mop, Observed, Op, OpType, Process, TestFile, Value,
-    WriterOptions, fold_linear,
+    Chunk, Codec, Fold, HistoryWriter, Key, Mop, Observed, Op, OpType, Order, Process, TestFile,
+    Value, WriterOptions, fold_linear,
 };
 use seatrial_machine::Rng;
 use serde_json::json;
@@ -147,6 +148,75 @@ impl Fold for Counts {
     }
 }
 
+/// Does nothing with what was decoded.
+struct Decode;
+
+impl Fold for Decode {
+    type Accumulator = u64;
+    type Output = u64;
+    fn start(&self) -> u64 {
+        0
+    }
+    fn reduce(&self, operations: &mut u64, chunk: &Chunk) -> ControlFlow<()> {
+        *operations += chunk.len() as u64;
+        ControlFlow::Continue(())
+    }
+    fn combine(&self, operations: &mut u64, later: u64) -> ControlFlow<()> {
+        *operations += later;
+        ControlFlow::Continue(())
+    }
+    fn finish(&self, operations: u64) -> u64 {
+        operations
+    }
+}
+
+/// Latencies by the pair column, by the number of binary digits of their nanoseconds.
+struct Latencies;
+
+/// What [`Latencies`] knows.
+struct Seen {
+    by_digits: [u64; 65],
+    /// Times of the chunk before, for operations that began there.
+    before: Vec<i64>,
+}
+
+impl Fold for Latencies {
+    type Accumulator = Seen;
+    type Output = u64;
+    fn order(&self) -> Order {
+        Order::Linear
+    }
+    fn start(&self) -> Seen {
+        Seen {
+            by_digits: [0; 65],
+            before: Vec::new(),
+        }
+    }
+    fn reduce(&self, seen: &mut Seen, chunk: &Chunk) -> ControlFlow<()> {
+        let times = chunk.times();
+        for (place, (&distance, &time)) in chunk.pairs().iter().zip(times).enumerate() {
+            if distance > 0 {
+                let distance = distance as usize;
+                let begun = match place.checked_sub(distance) {
+                    Some(place) => times[place],
+                    None => seen.before[seen.before.len() + place - distance],
+                };
+                let digits = 64 - (time - begun).leading_zeros();
+                seen.by_digits[digits as usize] += 1;
+            }
+        }
+        seen.before.clear();
+        seen.before.extend_from_slice(times);
+        ControlFlow::Continue(())
+    }
+    fn combine(&self, _: &mut Seen, _: Seen) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+    fn finish(&self, seen: Seen) -> u64 {
+        seen.by_digits.iter().sum()
+    }
+}
+
 /// Seconds that this thread has run for, as the scheduler counts.
 fn processor_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
@@ -199,24 +269,34 @@ fn write(path: &Path, ops: &[Op], codec: Codec) -> u64 {
 }
 
 fn measure(name: &str, ops: &[Op], path: &Path, rounds: Rounds) {
+    let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    if wanted.is_some_and(|wanted| !name.starts_with(&wanted)) {
+        return;
+    }
     let count = ops.len() as f64;
     let rate = |seconds: f64| count / seconds / 1e6;
     for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
         let (written, bytes) = best(rounds, || write(path, ops, codec));
         let file = TestFile::open(path).expect("what was written");
-        let (linear, counts) = best(rounds, || fold_linear(&file, &Counts).expect("sound"));
-        let (decoded, history) = best(rounds, || file.history().expect("sound").len());
+        let (decoded, operations) = best(rounds, || fold_linear(&file, &Decode).expect("sound"));
+        let (counted, counts) = best(rounds, || fold_linear(&file, &Counts).expect("sound"));
+        let (paired, pairs) = best(rounds, || fold_linear(&file, &Latencies).expect("sound"));
+        let (built, history) = best(rounds, || file.history().expect("sound").len());
         assert_eq!(
-            (counts.iter().sum::<u64>(), history),
-            (ops.len() as u64, ops.len())
+            (operations, counts.iter().sum::<u64>(), history),
+            (ops.len() as u64, ops.len() as u64, ops.len())
         );
+        assert_eq!(pairs, counts[1..].iter().sum::<u64>());
         println!(
-            "{name:<20} {:<5} {:>6.2} B/op  write {:>6.2} M/s  count {:>7.2} M/s  to memory {:>6.2} M/s",
+            "{name:<20} {:<5} {:>6.2} B/op  write {:>6.2} M/s  decode {:>7.2} M/s  \
+             count {:>7.2} M/s  latency {:>7.2} M/s  to memory {:>6.2} M/s",
             format!("{codec:?}").to_lowercase(),
             bytes as f64 / count,
             rate(written),
-            rate(linear),
             rate(decoded),
+            rate(counted),
+            rate(paired),
+            rate(built),
         );
     }
 }
@@ -261,6 +341,7 @@ fn main() {
     let ops = register(million, &mut rng);
     measure("register", &ops, &path, rounds);
     measure("register, nodes", &with_nodes(&ops), &path, rounds);
+    write(&path, &ops, Codec::Lz4);
     open("register", &path, rounds, ops.len() as u64);
     std::fs::remove_file(&path).expect("our own file");
 }

@@ -1,14 +1,17 @@
 //! Up to 65,536 operations in columns. Byte map in `docs/formats/test-file.md`.
 //!
-//! A chunk is read into plain vectors, one per column, and everything is then borrowed from there. Fast readers use
+//! A chunk keeps the bytes that it was read from. Reading checks every column once, as it stands there; what somebody
+//! asks for is widened then, and borrowed from there on. Fast readers use
 //! whole columns ([`Chunk::kinds`], [`Chunk::times`], [`Chunk::mops`]) and compare key ids and lengths instead of keys
 //! and lists; ordinary ones take operation by operation ([`Chunk::ops`], [`Chunk::op`]).
 
 mod column;
+mod column_writer;
 mod decode;
 mod dictionary;
 mod encode;
 pub(crate) mod layout;
+mod lazy;
 mod lists;
 mod operation;
 mod rows;
@@ -16,6 +19,7 @@ mod tape;
 #[cfg(test)]
 mod tests;
 mod view;
+mod widen;
 
 pub use column::ChunkError;
 pub use encode::{CHUNK_BYTES_MAX, OPERATION_BYTES_MAX, Unstorable};
@@ -27,7 +31,9 @@ pub use tape::{Tape, Token};
 pub use view::{MopView, Mops, ValueView};
 
 use crate::{Key, Op, OpType, Process, Symbol};
+use column::Descriptors;
 use dictionary::Names;
+use lazy::Lazy;
 
 /// What stands at the front of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,11 +68,20 @@ struct Template {
     fields: (u32, u32),
 }
 
+impl Template {
+    /// How many operands an operation of it has.
+    fn operands(&self) -> u32 {
+        u32::from(layout::shape::OPERANDS[usize::from(self.shape)])
+    }
+}
+
 /// Where an operation's tape begins.
 #[derive(Clone, Copy, Debug)]
 struct TapeStart {
     /// The operation's place in the chunk.
     place: u32,
+    /// The number of its first operand.
+    operand: u32,
     tag: u32,
     integer: u32,
 }
@@ -74,60 +89,73 @@ struct TapeStart {
 /// Operations in columns, all checked: every id points at something, every list is inside the pool, every tape is
 /// well-formed, so that reading cannot fail. Operations are named by their place in the chunk, from 0.
 ///
-/// The vectors are kept when another chunk is read into the same value. Its downside: looking up one operation means
-/// reading all of the chunk, about a millisecond.
+/// It owns the bytes that it was read from. Columns of one value per operation or micro-operation stay as they stand
+/// there until somebody asks for them; the smaller ones (dictionaries, templates, lengths) are read at once. All memory
+/// is kept when another chunk is read into the same value. Its downside: looking up one operation means checking all of
+/// the chunk, some tenths of a millisecond.
 #[derive(Clone, Debug, Default)]
 pub struct Chunk {
     header: ChunkHeader,
+    bytes: Vec<u8>,
+    columns: Descriptors,
     names: Names,
-    /// Empty when each index is one more than the one before.
-    indices: Vec<u64>,
-    times: Vec<i64>,
-    kinds: Vec<OpType>,
-    process_ids: Vec<u32>,
     processes: Vec<Process>,
-    template_ids: Vec<u32>,
     templates: Vec<Template>,
+    /// Operations of each template.
+    template_counts: Vec<u32>,
     template_fields: Vec<u32>,
-    pairs: Vec<i64>,
-    /// Key id and 1; empty when no operation has a key.
-    keys: Vec<u32>,
-    operands: Vec<i64>,
-    /// One more than operations.
-    operand_starts: Vec<u32>,
-    /// One more than operations; empty when there are no micro-operations.
-    mop_starts: Vec<u32>,
-    mop_tags: Vec<u8>,
-    mop_keys: Vec<u32>,
-    mop_arguments: Vec<i64>,
+    field_names: Vec<Symbol>,
     /// One more than lists: those of the keys, then the branches.
     list_starts: Vec<u32>,
-    pool: Vec<i64>,
     /// Per reference the range in the pool.
     references: Vec<(u32, u32)>,
     tape_starts: Vec<TapeStart>,
     tape_tags: Vec<u8>,
     tape_integers: Vec<i64>,
-    /// One more than operations; empty when no operation has extra fields.
-    extra_starts: Vec<u32>,
-    /// Field id and entry id.
-    extras: Vec<(u32, u32)>,
-    field_names: Vec<Symbol>,
     /// Per entry where its tags and integers begin; one more than entries.
     entry_starts: Vec<(u32, u32)>,
     entry_tags: Vec<u8>,
     entry_integers: Vec<i64>,
+    wide: Wide,
+}
+
+/// What is made from columns when somebody asks for it.
+#[derive(Clone, Debug, Default)]
+struct Wide {
+    /// Empty when each index is one more than the one before.
+    indices: Lazy<u64>,
+    times: Lazy<i64>,
+    kinds: Lazy<OpType>,
+    process_ids: Lazy<u32>,
+    template_ids: Lazy<u32>,
+    pairs: Lazy<i64>,
+    /// Key id and 1; empty when no operation has a key.
+    keys: Lazy<u32>,
+    operands: Lazy<i64>,
+    /// One more than operations.
+    operand_starts: Lazy<u32>,
+    /// One more than operations; empty when there are no micro-operations.
+    mop_starts: Lazy<u32>,
+    /// Only when they are not in the bytes as they are.
+    mop_tags: Lazy<u8>,
+    mop_keys: Lazy<u32>,
+    mop_arguments: Lazy<i64>,
+    pool: Lazy<i64>,
+    /// One more than operations; empty when no operation has extra fields.
+    extra_starts: Lazy<u32>,
+    /// Field id and entry id.
+    extras: Lazy<(u32, u32)>,
 }
 
 impl Chunk {
     /// Operations in it.
     pub fn len(&self) -> usize {
-        self.times.len()
+        self.header.operations as usize
     }
 
     /// Is nothing in it? Only so before a chunk was read.
     pub fn is_empty(&self) -> bool {
-        self.times.is_empty()
+        self.header.operations == 0
     }
 
     /// Counts, times and where it stands.
@@ -142,7 +170,7 @@ impl Chunk {
 
     /// The index of the operation at `place`.
     pub fn index(&self, place: usize) -> u64 {
-        match self.indices.get(place) {
+        match self.indices().get(place) {
             Some(&index) => index,
             None => self.header.first_index + place as u64,
         }
@@ -150,26 +178,17 @@ impl Chunk {
 
     /// Where the operation with this index stands in the chunk.
     pub fn place(&self, index: u64) -> Option<usize> {
-        if !self.indices.is_empty() {
-            return self.indices.binary_search(&index).ok();
+        let indices = self.indices();
+        if !indices.is_empty() {
+            return indices.binary_search(&index).ok();
         }
         let place = index.checked_sub(self.header.first_index)?;
         (place < self.len() as u64).then_some(place as usize)
     }
 
-    /// Nanoseconds since the test began, -1 when not known, of each operation.
-    pub fn times(&self) -> &[i64] {
-        &self.times
-    }
-
-    /// The type of each operation.
-    pub fn kinds(&self) -> &[OpType] {
-        &self.kinds
-    }
-
     /// The process of the operation at `place`.
     pub fn process(&self, place: usize) -> Process {
-        self.processes[self.process_ids[place] as usize]
+        self.processes[self.process_ids()[place] as usize]
     }
 
     /// The distinct processes; [`Chunk::process_ids`] points here.
@@ -177,32 +196,21 @@ impl Chunk {
         &self.processes
     }
 
-    /// The process of each operation as an id of this chunk.
-    pub fn process_ids(&self) -> &[u32] {
-        &self.process_ids
-    }
-
     /// What the operation at `place` does.
     pub fn f(&self, place: usize) -> Symbol {
-        self.templates[self.template_ids[place] as usize].f
-    }
-
-    /// How many positions before each completion its invocation stands; 0 on invocations and on completions without.
-    /// A nemesis operation's second half counts as completion.
-    pub fn pairs(&self) -> &[i64] {
-        &self.pairs
+        self.template(place).f
     }
 
     /// The position in the history of the invocation that the operation at `place` completes.
     pub fn invocation(&self, place: usize) -> Option<u64> {
-        let distance = self.pairs[place];
+        let distance = self.pairs()[place];
         let position = self.header.first_position + place as u64;
         (distance > 0).then(|| position - distance.cast_unsigned())
     }
 
     /// The independent key of the operation at `place`, as an id of this chunk.
     pub fn key_id(&self, place: usize) -> Option<u32> {
-        self.keys.get(place)?.checked_sub(1)
+        self.keys().get(place)?.checked_sub(1)
     }
 
     /// The key with this id. (Ids that were handed out name one.)
@@ -218,7 +226,7 @@ impl Chunk {
     /// The longest list of integers that was read of a key, in this chunk.
     pub fn list(&self, key: u32) -> &[i64] {
         let key = key as usize;
-        &self.pool[self.list_starts[key] as usize..self.list_starts[key + 1] as usize]
+        &self.pool()[self.list_starts[key] as usize..self.list_starts[key + 1] as usize]
     }
 
     /// The elements that the argument of a [`mop_tag::READ_BRANCH`] names.
@@ -227,29 +235,7 @@ impl Chunk {
     /// When the number is no such argument.
     pub fn reference(&self, id: i64) -> &[i64] {
         let (start, end) = self.references[id as usize];
-        &self.pool[start as usize..end as usize]
-    }
-
-    /// Where the micro-operations of each operation start in [`Chunk::mop_tags`], [`Chunk::mop_keys`] and
-    /// [`Chunk::mop_arguments`], and where the last one's end: one more than operations. Empty when the chunk has no
-    /// micro-operations.
-    pub fn mop_starts(&self) -> &[u32] {
-        &self.mop_starts
-    }
-
-    /// What each micro-operation does: one of [`mop_tag`].
-    pub fn mop_tags(&self) -> &[u8] {
-        &self.mop_tags
-    }
-
-    /// The key id of each micro-operation.
-    pub fn mop_keys(&self) -> &[u32] {
-        &self.mop_keys
-    }
-
-    /// The argument of each micro-operation; its tag says what it means.
-    pub fn mop_arguments(&self) -> &[i64] {
-        &self.mop_arguments
+        &self.pool()[start as usize..end as usize]
     }
 
     /// The extra fields of the operation at `place`, in its order.
@@ -260,8 +246,8 @@ impl Chunk {
 
     /// Field and entry ids of the operation at `place`.
     fn extra_ids(&self, place: usize) -> &[(u32, u32)] {
-        match self.extra_starts.get(place..) {
-            Some(&[start, end, ..]) => &self.extras[start as usize..end as usize],
+        match self.extra_starts().get(place..) {
+            Some(&[start, end, ..]) => &self.extras()[start as usize..end as usize],
             _ => &[],
         }
     }
@@ -278,7 +264,7 @@ impl Chunk {
 
     /// How many elements all lists have together that were read, each list counted by itself.
     pub fn elements_read(&self) -> u64 {
-        let reads = self.mop_tags.iter().zip(&self.mop_arguments);
+        let reads = self.mop_tags().iter().zip(self.mop_arguments());
         let of_mops = reads.map(|(&tag, &argument)| match tag {
             layout::mop::READ_PREFIX => argument.cast_unsigned(),
             layout::mop::READ_BRANCH => self.reference(argument).len() as u64,

@@ -21,145 +21,77 @@ impl ChunkError {
     }
 }
 
-/// The values of a column that is to be written.
-#[derive(Clone, Copy)]
-pub(crate) enum Values<'a> {
-    Bytes(&'a [u8]),
-    Ids(&'a [u32]),
-    Integers(&'a [i64]),
-}
-
-impl Values<'_> {
-    fn len(self) -> usize {
-        match self {
-            Values::Bytes(values) => values.len(),
-            Values::Ids(values) => values.len(),
-            Values::Integers(values) => values.len(),
-        }
-    }
-
-    /// Lowest and highest.
-    fn bounds(self) -> (i64, i64) {
-        fn of<T: Copy + Ord + Into<i64>>(values: &[T]) -> (i64, i64) {
-            let Some(&first) = values.first() else {
-                return (0, 0);
-            };
-            let low = values.iter().fold(first, |low, &value| low.min(value));
-            let high = values.iter().fold(first, |high, &value| high.max(value));
-            (low.into(), high.into())
-        }
-        match self {
-            Values::Bytes(values) => of(values),
-            Values::Ids(values) => of(values),
-            Values::Integers(values) => of(values),
-        }
-    }
-}
-
-/// A column with its width and base settled.
-struct Planned<'a> {
+/// Where a column stands in a chunk and what its values are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Descriptor {
     id: u8,
     width: u8,
+    count: u32,
     base: i64,
-    values: Values<'a>,
+    /// Where its values begin in the chunk.
+    at: u32,
 }
 
-/// Collects the columns of a chunk, then writes descriptors and values. Columns without values are left out.
-#[derive(Default)]
-pub(crate) struct ColumnWriter<'a> {
-    planned: Vec<Planned<'a>>,
-}
-
-impl<'a> ColumnWriter<'a> {
-    /// The next column, with the least width that holds its values.
-    pub(crate) fn put(&mut self, id: u8, values: Values<'a>) {
-        if values.len() == 0 {
-            return;
+impl Descriptor {
+    /// The column in the bytes of its chunk.
+    pub(crate) fn of(self, chunk: &[u8]) -> Column<'_> {
+        let at = self.at as usize;
+        let length = self.count as usize * usize::from(self.width);
+        Column {
+            descriptor: self,
+            bytes: chunk.get(at..at + length).unwrap_or_default(),
         }
-        let raw = id == column::WORD_BYTES || id == column::TEXT_BYTES;
-        let (low, high) = if raw { (0, 255) } else { values.bounds() };
-        let range = high.wrapping_sub(low).cast_unsigned();
-        let width = (64 - range.leading_zeros()).div_ceil(8) as u8;
-        self.planned.push(Planned {
-            id,
-            width: width.max(u8::from(column::is_counted(id))),
-            base: low,
-            values,
-        });
-    }
-
-    /// How many columns there are.
-    pub(crate) fn count(&self) -> usize {
-        self.planned.len()
-    }
-
-    /// Appends descriptors and values.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        for plan in &self.planned {
-            out.extend([plan.id, plan.width, 0, 0]);
-            out.extend((plan.values.len() as u32).to_le_bytes());
-            out.extend(plan.base.to_le_bytes());
-        }
-        for plan in &self.planned {
-            match plan.values {
-                Values::Bytes(values) if plan.width == 1 && plan.base == 0 => {
-                    out.extend_from_slice(values);
-                }
-                Values::Bytes(values) => pack(out, plan.width, plan.base, values),
-                Values::Ids(values) => pack(out, plan.width, plan.base, values),
-                Values::Integers(values) => pack(out, plan.width, plan.base, values),
-            }
-        }
-    }
-}
-
-/// Appends each value less `base` in `width` bytes.
-fn pack<T: Copy + Into<i64>>(out: &mut Vec<u8>, width: u8, base: i64, values: &[T]) {
-    fn all<const WIDTH: usize, T: Copy + Into<i64>>(out: &mut Vec<u8>, base: i64, values: &[T]) {
-        let start = out.len();
-        out.resize(start + WIDTH * values.len(), 0);
-        let (slots, _) = out[start..].as_chunks_mut::<WIDTH>();
-        for (slot, &value) in slots.iter_mut().zip(values) {
-            let bytes = value.into().wrapping_sub(base).to_le_bytes();
-            slot.copy_from_slice(&bytes[..WIDTH]);
-        }
-    }
-    match width {
-        0 => {}
-        1 => all::<1, T>(out, base, values),
-        2 => all::<2, T>(out, base, values),
-        3 => all::<3, T>(out, base, values),
-        4 => all::<4, T>(out, base, values),
-        5 => all::<5, T>(out, base, values),
-        6 => all::<6, T>(out, base, values),
-        7 => all::<7, T>(out, base, values),
-        _ => all::<8, T>(out, base, values),
     }
 }
 
 /// A column as it stands in a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Column<'a> {
-    id: u8,
-    width: u8,
-    count: u32,
-    base: i64,
-    /// Where its values begin in the chunk.
-    at: usize,
+    descriptor: Descriptor,
     bytes: &'a [u8],
+}
+
+/// A number of `WIDTH` bytes.
+fn number<const WIDTH: usize>(bytes: [u8; WIDTH]) -> u64 {
+    let mut wide = [0; 8];
+    wide[..WIDTH].copy_from_slice(&bytes);
+    u64::from_le_bytes(wide)
+}
+
+/// Each stored number in order. Those of 1, 2, 4 and 8 bytes are one instruction each; others are cut out of eight bytes
+/// where so many are left.
+fn each<const WIDTH: usize>(bytes: &[u8], mut take: impl FnMut(u64)) {
+    let mut rest = bytes;
+    if !WIDTH.is_power_of_two() {
+        while let Some(wide) = rest.first_chunk::<8>() {
+            take(u64::from_le_bytes(*wide) & (u64::MAX >> (64 - 8 * WIDTH)));
+            rest = &rest[WIDTH..];
+        }
+    }
+    for value in rest.as_chunks::<WIDTH>().0 {
+        take(number(*value));
+    }
+}
+
+/// The highest of the numbers; its loop compares many at once.
+fn highest<const WIDTH: usize>(bytes: &[u8]) -> u64 {
+    let mut highest = 0;
+    each::<WIDTH>(bytes, |value| highest = value.max(highest));
+    highest
 }
 
 impl<'a> Column<'a> {
     /// How many values it has.
     pub(crate) fn len(&self) -> usize {
-        self.count as usize
+        self.descriptor.count as usize
     }
 
     /// An error about this column.
     pub(crate) fn error(&self, problem: &str) -> ChunkError {
+        let Descriptor { id, at, .. } = self.descriptor;
         ChunkError::new(
-            self.at,
-            format!("column {} ({}): {problem}", self.id, column::name(self.id)),
+            at as usize,
+            format!("column {id} ({}): {problem}", column::name(id)),
         )
     }
 
@@ -168,131 +100,281 @@ impl<'a> Column<'a> {
         if self.len() == count {
             return Ok(());
         }
-        let problem = format!("{} values where {count} belong", self.count);
+        let problem = format!("{} values where {count} belong", self.len());
         Err(self.error(&problem))
     }
 
     /// The base, if all values equal it.
     pub(crate) fn constant(&self) -> Option<i64> {
-        (self.width == 0).then_some(self.base)
+        (self.descriptor.width == 0).then_some(self.descriptor.base)
+    }
+
+    /// What is added to each stored number.
+    pub(crate) fn base(&self) -> i64 {
+        self.descriptor.base
+    }
+
+    /// Bytes of each stored number.
+    pub(crate) fn width(&self) -> u8 {
+        self.descriptor.width
+    }
+
+    /// The stored bytes.
+    pub(crate) fn stored(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// The stored bytes of a column of bytes.
     pub(crate) fn raw(&self) -> Result<&'a [u8], ChunkError> {
-        let plain = (self.width == 1 && self.base == 0) || self.count == 0;
+        let plain = self.width() == 1 && self.base() == 0 || self.len() == 0;
         plain
             .then_some(self.bytes)
             .ok_or_else(|| self.error("bytes of text have width 1 and base 0"))
     }
 
-    /// All values, replacing what is in `out`.
-    pub(crate) fn integers(&self, out: &mut Vec<i64>) {
-        out.clear();
-        match self.width {
-            0 => out.resize(self.len(), self.base),
-            1 => self.widen::<1>(out),
-            2 => self.widen::<2>(out),
-            3 => self.widen::<3>(out),
-            4 => self.widen::<4>(out),
-            5 => self.widen::<5>(out),
-            6 => self.widen::<6>(out),
-            7 => self.widen::<7>(out),
-            _ => self.widen::<8>(out),
+    /// The highest stored number, without the base.
+    pub(crate) fn highest(&self) -> u64 {
+        match self.width() {
+            0 => 0,
+            1 => u64::from(self.bytes.iter().fold(0, |high, &value| high.max(value))),
+            2 => {
+                let values = self.bytes.as_chunks().0.iter();
+                let values = values.map(|value| u16::from_le_bytes(*value));
+                u64::from(values.fold(0, u16::max))
+            }
+            3 => highest::<3>(self.bytes),
+            4 => {
+                let values = self.bytes.as_chunks().0.iter();
+                let values = values.map(|value| u32::from_le_bytes(*value));
+                u64::from(values.fold(0, u32::max))
+            }
+            5 => highest::<5>(self.bytes),
+            6 => highest::<6>(self.bytes),
+            7 => highest::<7>(self.bytes),
+            _ => highest::<8>(self.bytes),
         }
     }
 
-    fn widen<const WIDTH: usize>(&self, out: &mut Vec<i64>) {
+    /// Calls `take` with each stored number, without the base.
+    fn each(&self, mut take: impl FnMut(u64)) {
+        match self.width() {
+            0 => (0..self.len()).for_each(|_| take(0)),
+            1 => each::<1>(self.bytes, take),
+            2 => each::<2>(self.bytes, take),
+            3 => each::<3>(self.bytes, take),
+            4 => each::<4>(self.bytes, take),
+            5 => each::<5>(self.bytes, take),
+            6 => each::<6>(self.bytes, take),
+            7 => each::<7>(self.bytes, take),
+            _ => each::<8>(self.bytes, take),
+        }
+    }
+
+    /// Calls `take` with each value.
+    pub(crate) fn for_each(&self, mut take: impl FnMut(i64)) {
+        let base = self.base();
+        self.each(|value| take(base.wrapping_add(value.cast_signed())));
+    }
+
+    /// Is it one of the values?
+    pub(crate) fn contains(&self, value: i64) -> bool {
+        let mut found = false;
+        self.for_each(|other| found |= other == value);
+        found
+    }
+
+    /// The values' sum, which cannot pass 128 bits, if the base is not negative and no value passes 64 bits.
+    pub(crate) fn sum(&self) -> Option<u128> {
+        let base = u64::try_from(self.base()).ok()?;
+        base.checked_add(self.highest())?;
+        let mut sum = 0_u128;
+        match self.width() {
+            1 => {
+                for values in self.bytes.chunks(1 << 16) {
+                    let of = values
+                        .iter()
+                        .fold(0_u32, |sum, &value| sum + u32::from(value));
+                    sum += u128::from(of);
+                }
+            }
+            2 => {
+                for values in self.bytes.chunks(1 << 16) {
+                    let values = values.as_chunks().0.iter();
+                    let of = values.fold(0_u32, |sum, &value| {
+                        sum + u32::from(u16::from_le_bytes(value))
+                    });
+                    sum += u128::from(of);
+                }
+            }
+            3 | 4 => {
+                let mut of = 0_u64;
+                self.each(|value| of = of.wrapping_add(value));
+                sum = u128::from(of);
+            }
+            _ => self.each(|value| sum += u128::from(value)),
+        }
+        Some(sum + u128::from(base) * self.len() as u128)
+    }
+
+    /// The value at `place`; the base behind the end.
+    pub(crate) fn value(&self, place: usize) -> i64 {
+        fn at<const WIDTH: usize>(bytes: &[u8], place: usize) -> u64 {
+            let value = bytes.as_chunks::<WIDTH>().0.get(place);
+            value.map_or(0, |value| number(*value))
+        }
+        let stored = match self.width() {
+            0 => 0,
+            1 => at::<1>(self.bytes, place),
+            2 => at::<2>(self.bytes, place),
+            3 => at::<3>(self.bytes, place),
+            4 => at::<4>(self.bytes, place),
+            5 => at::<5>(self.bytes, place),
+            6 => at::<6>(self.bytes, place),
+            7 => at::<7>(self.bytes, place),
+            _ => at::<8>(self.bytes, place),
+        };
+        self.base().wrapping_add(stored.cast_signed())
+    }
+
+    /// All values, behind what is in `out`.
+    pub(crate) fn integers(&self, out: &mut Vec<i64>) {
+        let base = self.base();
+        out.reserve(self.len());
+        match self.width() {
+            0 => out.resize(out.len() + self.len(), base),
+            1 => {
+                let values = self.bytes.iter();
+                out.extend(values.map(|&value| base.wrapping_add(i64::from(value))));
+            }
+            2 => self.widen::<2, i64>(out, |value| base.wrapping_add(value.cast_signed())),
+            4 => self.widen::<4, i64>(out, |value| base.wrapping_add(value.cast_signed())),
+            8 => self.widen::<8, i64>(out, |value| base.wrapping_add(value.cast_signed())),
+            _ => self.each(|value| out.push(base.wrapping_add(value.cast_signed()))),
+        }
+    }
+
+    fn widen<const WIDTH: usize, T>(&self, out: &mut Vec<T>, of: impl Fn(u64) -> T) {
         let values = self.bytes.as_chunks::<WIDTH>().0.iter();
-        out.extend(values.map(|value| {
-            let mut wide = [0; 8];
-            wide[..WIDTH].copy_from_slice(value);
-            self.base.wrapping_add(i64::from_le_bytes(wide))
-        }));
+        out.extend(values.map(|value| of(number(*value))));
+    }
+
+    /// Fails unless each value is below `limit`.
+    pub(crate) fn expect_ids(&self, limit: usize) -> Result<(), ChunkError> {
+        if self.len() == 0 {
+            return Ok(());
+        }
+        let limit = limit.min(u32::MAX as usize) as u64;
+        let room = u64::try_from(self.base())
+            .ok()
+            .and_then(|base| (limit.checked_sub(1)?).checked_sub(base))
+            .ok_or_else(|| self.error("points at nothing"))?;
+        if self.width() > 4 {
+            return Err(self.error("is wider than 4 bytes"));
+        }
+        if self.highest() > room {
+            return Err(self.error("points at nothing"));
+        }
+        Ok(())
+    }
+
+    /// All values of a column of ids, behind what is in `out`.
+    pub(crate) fn widen_ids(&self, out: &mut Vec<u32>) {
+        let base = self.base() as u32;
+        out.reserve(self.len());
+        match self.width() {
+            0 => out.resize(out.len() + self.len(), base),
+            1 => {
+                let values = self.bytes.iter();
+                out.extend(values.map(|&value| base.wrapping_add(u32::from(value))));
+            }
+            2 => self.widen::<2, u32>(out, |value| base.wrapping_add(value as u32)),
+            4 => self.widen::<4, u32>(out, |value| base.wrapping_add(value as u32)),
+            _ => self.each(|value| out.push(base.wrapping_add(value as u32))),
+        }
     }
 
     /// All values, each below `limit`, replacing what is in `out`.
     pub(crate) fn ids(&self, limit: usize, out: &mut Vec<u32>) -> Result<(), ChunkError> {
         out.clear();
-        if self.count == 0 {
-            return Ok(());
+        self.expect_ids(limit)?;
+        self.widen_ids(out);
+        Ok(())
+    }
+
+    /// Fails unless each value is a byte below `limit`, which is at most 256.
+    pub(crate) fn expect_bytes(&self, limit: usize) -> Result<(), ChunkError> {
+        let base = u8::try_from(self.base());
+        if self.width() > 1 || (self.len() > 0 && base.is_err()) {
+            return Err(self.error("holds no bytes"));
         }
-        let limit = limit.min(u32::MAX as usize) as u64;
-        let room = u64::try_from(self.base)
-            .ok()
-            .and_then(|base| (limit.checked_sub(1)?).checked_sub(base))
-            .ok_or_else(|| self.error("points at nothing"))?;
-        match self.width {
-            0 => out.resize(self.len(), 0),
-            1 => self.widen_ids::<1>(out),
-            2 => self.widen_ids::<2>(out),
-            3 => self.widen_ids::<3>(out),
-            4 => self.widen_ids::<4>(out),
-            _ => return Err(self.error("is wider than 4 bytes")),
-        }
-        let highest = out.iter().fold(0, |highest, &id| highest.max(id));
-        if u64::from(highest) > room {
-            return Err(self.error("points at nothing"));
-        }
-        if self.base != 0 {
-            let base = self.base as u32;
-            for id in out.iter_mut() {
-                *id += base;
-            }
+        if self.len() > 0 && self.highest() as usize + usize::from(base.unwrap_or(0)) >= limit {
+            return Err(self.error("holds an unknown number"));
         }
         Ok(())
     }
 
-    fn widen_ids<const WIDTH: usize>(&self, out: &mut Vec<u32>) {
-        let values = self.bytes.as_chunks::<WIDTH>().0.iter();
-        out.extend(values.map(|value| {
-            let mut wide = [0; 4];
-            wide[..WIDTH].copy_from_slice(value);
-            u32::from_le_bytes(wide)
-        }));
+    /// All values of a column of bytes, behind what is in `out`.
+    pub(crate) fn widen_bytes(&self, out: &mut Vec<u8>) {
+        let base = self.base() as u8;
+        if self.width() == 0 {
+            out.resize(out.len() + self.len(), base);
+        } else {
+            out.extend(self.bytes.iter().map(|&value| base.wrapping_add(value)));
+        }
     }
 
     /// All values, each below `limit`, which is at most 256, replacing what is in `out`.
     pub(crate) fn bytes(&self, limit: usize, out: &mut Vec<u8>) -> Result<(), ChunkError> {
         out.clear();
-        let base = u8::try_from(self.base);
-        if self.width > 1 || (self.count > 0 && base.is_err()) {
-            return Err(self.error("holds no bytes"));
-        }
-        let base = base.unwrap_or(0);
-        if self.width == 0 {
-            out.resize(self.len(), 0);
-        } else {
-            out.extend_from_slice(self.bytes);
-        }
-        let highest = out.iter().fold(0, |highest, &byte| highest.max(byte));
-        if usize::from(highest) + usize::from(base) >= limit && self.count > 0 {
-            return Err(self.error("holds an unknown number"));
-        }
-        if base > 0 {
-            for byte in out.iter_mut() {
-                *byte += base;
-            }
-        }
+        self.expect_bytes(limit)?;
+        self.widen_bytes(out);
         Ok(())
     }
 
     /// Where runs of these lengths start, and where the last ends: one more than there are values. Their sum must not
     /// exceed `sum_max`.
     pub(crate) fn starts(&self, sum_max: usize, out: &mut Vec<u32>) -> Result<(), ChunkError> {
-        let mut lengths = Vec::new();
-        self.ids(sum_max.saturating_add(1), &mut lengths)?;
-        out.clear();
-        out.reserve(lengths.len() + 1);
+        self.ids(sum_max.saturating_add(1), out)?;
         let mut end = 0_u64;
-        out.push(0);
-        for length in lengths {
-            end += u64::from(length);
-            out.push(end as u32);
+        for length in out.iter_mut() {
+            let start = end;
+            end += u64::from(*length);
+            *length = start as u32;
         }
+        out.push(end as u32);
         if end > sum_max.min(u32::MAX as usize) as u64 {
             return Err(self.error("is longer in sum than what it measures"));
         }
         Ok(())
+    }
+}
+
+/// Where the columns of a chunk stand, by id.
+#[derive(Clone, Debug)]
+pub(crate) struct Descriptors {
+    known: [Descriptor; column::LAST as usize + 1],
+    /// Those of id 22, in their order.
+    field_values: Vec<Descriptor>,
+}
+
+impl Default for Descriptors {
+    fn default() -> Descriptors {
+        Descriptors {
+            known: [Descriptor::default(); column::LAST as usize + 1],
+            field_values: Vec::new(),
+        }
+    }
+}
+
+impl Descriptors {
+    /// The column with this id in the bytes of its chunk.
+    pub(crate) fn get<'a>(&self, id: u8, chunk: &'a [u8]) -> Column<'a> {
+        self.known[usize::from(id)].of(chunk)
+    }
+
+    /// The columns of id 22.
+    pub(crate) fn field_values<'a>(&self, chunk: &'a [u8]) -> impl Iterator<Item = Column<'a>> {
+        self.field_values.iter().map(|column| column.of(chunk))
     }
 }
 
@@ -307,10 +389,14 @@ impl<'a> Columns<'a> {
     /// Reads `count` descriptors at `at` of the chunk and finds their values, which fill the rest.
     pub(crate) fn read(chunk: &'a [u8], at: usize, count: usize) -> Result<Self, ChunkError> {
         let mut columns = Columns {
-            known: std::array::from_fn(|id| Column {
-                id: id as u8,
-                at,
-                ..Column::default()
+            known: std::array::from_fn(|id| {
+                let (id, at) = (id as u8, at as u32);
+                let descriptor = Descriptor {
+                    id,
+                    at,
+                    ..Descriptor::default()
+                };
+                descriptor.of(&[])
             }),
             field_values: Vec::new(),
         };
@@ -332,12 +418,12 @@ impl<'a> Columns<'a> {
     }
 
     fn keep(&mut self, column: Column<'a>, at: usize) -> Result<(), ChunkError> {
-        let id = column.id;
+        let id = column.descriptor.id;
         if id == column::FIELD_VALUE {
             self.field_values.push(column);
         } else if id < column::SKIPPABLE {
             match self.known.get_mut(usize::from(id)) {
-                Some(slot) if id > 0 && slot.count == 0 => *slot = column,
+                Some(slot) if id > 0 && slot.len() == 0 => *slot = column,
                 Some(_) if id > 0 => {
                     return Err(ChunkError::new(at, format!("column {id} is there twice")));
                 }
@@ -355,9 +441,13 @@ impl<'a> Columns<'a> {
         &self.known[usize::from(id)]
     }
 
-    /// How many values the column with this id has.
-    pub(crate) fn len(&self, id: u8) -> usize {
-        self.get(id).len()
+    /// Where all of them stand.
+    pub(crate) fn descriptors(&self, out: &mut Descriptors) {
+        out.known = self.known.map(|column| column.descriptor);
+        out.field_values.clear();
+        let field_values = self.field_values.iter();
+        out.field_values
+            .extend(field_values.map(|column| column.descriptor));
     }
 }
 
@@ -389,13 +479,13 @@ impl<'a> Column<'a> {
                 "column {id} ({name}) takes {length} bytes, {there} are there"
             ));
         }
-        Ok(Column {
+        let descriptor = Descriptor {
             id,
             width,
             count,
             base: i64::from_le_bytes(base),
-            at,
-            bytes: &chunk[at..at + length as usize],
-        })
+            at: at as u32,
+        };
+        Ok(descriptor.of(chunk))
     }
 }

@@ -1,6 +1,6 @@
 //! From the bytes of a chunk to columns that need no further checks.
 
-use super::column::{ChunkError, Columns};
+use super::column::{ChunkError, Column, Columns};
 use super::dictionary::Names;
 use super::layout::{HEADER_LENGTH, OPERATIONS_MAX, TYPES, VERSION, column, kind, mop, shape};
 use super::tape;
@@ -47,7 +47,7 @@ impl ChunkHeader {
     }
 }
 
-/// What only reading needs: kept with the chunk's vectors in mind, short-lived.
+/// What only reading needs.
 #[derive(Default)]
 struct Scratch {
     ids: Vec<u32>,
@@ -64,8 +64,19 @@ impl Chunk {
 
     /// Reads a chunk into this value, whose memory is used again. When it fails, nothing is in it.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
+        let mut kept = std::mem::take(&mut self.bytes);
+        kept.clear();
+        kept.extend_from_slice(bytes);
+        self.read_owned(&mut kept)
+    }
+
+    /// The same without a copy: takes the bytes, and leaves those of the chunk before, as memory to be used again.
+    pub fn read_owned(&mut self, bytes: &mut Vec<u8>) -> Result<(), ChunkError> {
+        self.wide.reset();
         let result = self.read_columns(bytes);
-        if result.is_err() {
+        if result.is_ok() {
+            std::mem::swap(&mut self.bytes, bytes);
+        } else {
             *self = Chunk::default();
         }
         result
@@ -73,14 +84,19 @@ impl Chunk {
 
     fn read_columns(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
         let (header, count) = ChunkHeader::read(bytes)?;
+        if u32::try_from(bytes.len()).is_err() {
+            let problem = format!("{} bytes are no chunk", bytes.len());
+            return Err(ChunkError::new(0, problem));
+        }
         self.header = header;
         let columns = Columns::read(bytes, HEADER_LENGTH, count)?;
+        columns.descriptors(&mut self.columns);
         let mut scratch = Scratch::default();
         self.names.read(&columns)?;
         self.read_processes(&columns, &mut scratch)?;
         self.read_templates(&columns, &mut scratch)?;
-        self.read_kinds(&columns)?;
-        self.read_places(&columns, &mut scratch)?;
+        self.count_templates(&columns, &mut scratch)?;
+        self.read_places(&columns)?;
         self.read_lists(&columns, &mut scratch)?;
         self.read_operands(&columns)?;
         self.read_mops(&columns)?;
@@ -97,6 +113,7 @@ impl Chunk {
         let kinds = columns.get(column::PROCESS_KIND);
         numbers.expect(kinds.len())?;
         kinds.ids(2, &mut scratch.ids)?;
+        scratch.integers.clear();
         numbers.integers(&mut scratch.integers);
         self.processes.clear();
         for (&kind, &number) in scratch.ids.iter().zip(&scratch.integers) {
@@ -110,7 +127,7 @@ impl Chunk {
         }
         let ids = columns.get(column::PROCESS);
         ids.expect(self.header.operations as usize)?;
-        ids.ids(self.processes.len(), &mut self.process_ids)
+        ids.expect_ids(self.processes.len())
     }
 
     fn read_templates(
@@ -155,54 +172,47 @@ impl Chunk {
         for (template, range) in self.templates.iter_mut().zip(ids.windows(2)) {
             template.fields = (range[0], range[1]);
         }
-        let templates = columns.get(column::TEMPLATE);
-        templates.expect(self.header.operations as usize)?;
-        templates.ids(self.templates.len(), &mut self.template_ids)
-    }
-
-    fn read_kinds(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
-        self.kinds.clear();
-        let templates = &self.templates;
-        let kinds = self.template_ids.iter();
-        self.kinds
-            .extend(kinds.map(|&id| templates[id as usize].kind));
-        let mut counts = [0_u32; TYPES.len()];
-        for template in &mut counts.iter_mut().zip(TYPES) {
-            let of_type = self.kinds.iter().filter(|&&kind| kind == template.1);
-            *template.0 = of_type.count() as u32;
-        }
-        let header = &self.header;
-        let told = [header.ok, header.fail, header.info];
-        if counts[OpType::Ok as usize..] != told {
-            let problem = "the header's counts are not those of the operations";
-            return Err(columns.get(column::TEMPLATE).error(problem));
-        }
         Ok(())
     }
 
-    /// Reads index, time, pair and key.
-    fn read_places(
+    /// Counts the operations of each template, and compares with the header.
+    fn count_templates(
         &mut self,
         columns: &Columns<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), ChunkError> {
-        let count = self.header.operations as usize;
-        let steps = columns.get(column::INDEX_STEP);
-        steps.expect(count - 1)?;
-        self.indices.clear();
-        if count > 1 && steps.constant() != Some(1) {
-            steps.integers(&mut scratch.integers);
-            let mut index = self.header.first_index;
-            self.indices.push(index);
-            for step in &scratch.integers {
-                let next = index.wrapping_add(step.cast_unsigned());
-                if next <= index {
-                    return Err(steps.error("does not rise"));
-                }
-                self.indices.push(next);
-                index = next;
+        let ids = columns.get(column::TEMPLATE);
+        ids.expect(self.header.operations as usize)?;
+        ids.expect_ids(self.templates.len())?;
+        self.template_counts.clear();
+        self.template_counts.resize(self.templates.len(), 0);
+        if ids.width() == 1 {
+            let counted = &mut self.template_counts[ids.base() as usize..];
+            for (sum, count) in counted.iter_mut().zip(count_bytes(ids.stored())) {
+                *sum = count;
+            }
+        } else {
+            ids.ids(self.templates.len(), &mut scratch.ids)?;
+            for &id in &scratch.ids {
+                self.template_counts[id as usize] += 1;
             }
         }
+        let mut counts = [0_u32; TYPES.len()];
+        for (template, count) in self.templates.iter().zip(&self.template_counts) {
+            counts[template.kind as usize] += count;
+        }
+        let header = &self.header;
+        if counts[OpType::Ok as usize..] != [header.ok, header.fail, header.info] {
+            let problem = "the header's counts are not those of the operations";
+            return Err(ids.error(problem));
+        }
+        Ok(())
+    }
+
+    /// Checks index, time, pair and key.
+    fn read_places(&self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+        let count = self.header.operations as usize;
+        self.check_indices(columns)?;
         let last = self.header.first_index.checked_add(count as u64 - 1);
         let last_position = self.header.first_position.checked_add(count as u64);
         if last.is_none() || last_position.is_none() {
@@ -211,52 +221,86 @@ impl Chunk {
                 "positions or indices pass the highest number",
             ));
         }
-        let steps = columns.get(column::TIME_STEP);
-        steps.expect(count - 1)?;
-        self.read_times(columns, scratch)?;
-        let pairs = columns.get(column::PAIR);
-        pairs.expect(count)?;
-        pairs.integers(&mut self.pairs);
-        let first = i64::try_from(self.header.first_position).unwrap_or(i64::MAX);
-        let mut positions = self.pairs.iter().zip(first..=i64::MAX);
-        if !positions.all(|(distance, position)| (0..=position).contains(distance)) {
-            return Err(pairs.error("points before the history"));
-        }
+        self.check_times(columns)?;
+        self.check_pairs(columns)?;
         let keys = columns.get(column::KEY);
         keys.expect(count)?;
-        keys.ids(self.names.keys.len() + 1, &mut self.keys)?;
-        if keys.constant() == Some(0) {
-            self.keys.clear();
-        }
-        let none = self.names.none_key.map(|id| id + 1);
-        if none.is_some_and(|none| self.keys.contains(&none)) {
+        keys.expect_ids(self.names.keys.len() + 1)?;
+        if let Some(none) = self.names.none_key
+            && keys.contains(i64::from(none) + 1)
+        {
             return Err(keys.error("points at no key"));
         }
         Ok(())
     }
 
-    fn read_times(
-        &mut self,
-        columns: &Columns<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<(), ChunkError> {
-        let steps = columns.get(column::TIME_STEP);
-        steps.integers(&mut scratch.integers);
-        self.times.clear();
-        let mut time = self.header.first_time;
-        self.times.push(time);
-        self.times.extend(scratch.integers.iter().map(|step| {
-            time = time.wrapping_add(*step);
-            time
-        }));
-        let times = self.times.iter();
-        let bounds = times.fold((time, time), |(low, high), &time| {
-            (low.min(time), high.max(time))
-        });
-        if bounds != (self.header.time_min, self.header.time_max) {
-            return Err(steps.error("does not lead to the times in the header"));
+    fn check_indices(&self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+        let steps = columns.get(column::INDEX_STEP);
+        steps.expect(self.header.operations as usize - 1)?;
+        let first = self.header.first_index;
+        // As a rule each step is 1, and surely at least 1.
+        let last = steps.sum().map(|sum| sum + u128::from(first));
+        if steps.base() > 0 && last.is_some_and(|last| last <= u128::from(u64::MAX)) {
+            return Ok(());
         }
-        Ok(())
+        let (mut index, mut rises) = (first, true);
+        steps.for_each(|step| {
+            let next = index.wrapping_add(step.cast_unsigned());
+            rises &= next > index;
+            index = next;
+        });
+        rises
+            .then_some(())
+            .ok_or_else(|| steps.error("does not rise"))
+    }
+
+    fn check_times(&self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+        let steps = columns.get(column::TIME_STEP);
+        steps.expect(self.header.operations as usize - 1)?;
+        let first = self.header.first_time;
+        let told = (self.header.time_min, self.header.time_max);
+        // As a rule no step goes back: then the last time is the highest.
+        let sum = steps.sum().and_then(|sum| i128::try_from(sum).ok());
+        if let Some(last) = sum.and_then(|sum| sum.checked_add(first.into()))
+            && last <= i128::from(i64::MAX)
+            && i128::from(steps.base()) + i128::from(steps.highest()) <= i128::from(i64::MAX)
+        {
+            if told == (first, last as i64) {
+                return Ok(());
+            }
+        } else {
+            let (mut time, mut bounds) = (first, (first, first));
+            steps.for_each(|step| {
+                time = time.wrapping_add(step);
+                bounds = (time.min(bounds.0), time.max(bounds.1));
+            });
+            if told == bounds {
+                return Ok(());
+            }
+        }
+        Err(steps.error("does not lead to the times in the header"))
+    }
+
+    fn check_pairs(&self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+        let pairs = columns.get(column::PAIR);
+        pairs.expect(self.header.operations as usize)?;
+        let first = i64::try_from(self.header.first_position).unwrap_or(i64::MAX);
+        let base = pairs.base();
+        let reach = i64::try_from(pairs.highest())
+            .ok()
+            .and_then(|highest| highest.checked_add(base));
+        // Nowhere in this chunk do so many operations lack in front.
+        if base >= 0 && reach.is_some_and(|reach| reach <= first) {
+            return Ok(());
+        }
+        let (mut position, mut sound) = (first, true);
+        pairs.for_each(|distance| {
+            sound &= (0..=position).contains(&distance);
+            position = position.saturating_add(1);
+        });
+        sound
+            .then_some(())
+            .ok_or_else(|| pairs.error("points before the history"))
     }
 
     fn read_lists(
@@ -272,12 +316,12 @@ impl Chunk {
         }
         lengths.starts(pool.len(), &mut self.list_starts)?;
         pool.expect(self.list_starts[self.list_starts.len() - 1] as usize)?;
-        pool.integers(&mut self.pool);
 
         let branches = columns.get(column::REFERENCE_LIST);
         let of_branch = columns.get(column::REFERENCE_LENGTH);
         of_branch.expect(branches.len())?;
         branches.ids(lengths.len() - keys, &mut scratch.ids)?;
+        scratch.integers.clear();
         of_branch.integers(&mut scratch.integers);
         self.references.clear();
         for (&branch, &length) in scratch.ids.iter().zip(&scratch.integers) {
@@ -291,50 +335,67 @@ impl Chunk {
         Ok(())
     }
 
+    /// Checks operands against their shapes.
     fn read_operands(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
         let operands = columns.get(column::OPERAND);
-        self.operand_starts.clear();
-        self.operand_starts.push(0);
-        let mut end = 0;
-        let templates = &self.templates;
-        self.operand_starts
-            .extend(self.template_ids.iter().map(|&id| {
-                end += u32::from(shape::OPERANDS[usize::from(templates[id as usize].shape)]);
-                end
-            }));
-        operands.expect(end as usize)?;
-        operands.integers(&mut self.operands);
-
-        self.mop_starts.clear();
+        let counted = || self.templates.iter().zip(&self.template_counts);
+        let expected: u64 = counted()
+            .map(|(template, &count)| u64::from(template.operands()) * u64::from(count))
+            .sum();
+        operands.expect(expected as usize)?;
         self.tape_starts.clear();
-        let mops = columns.len(column::MOP_TAG) as u64;
-        let wrong = || operands.error("holds a number that does not fit its shape");
-        if mops > 0 {
-            self.mop_starts.push(0);
+        let used = counted().filter(|(template, count)| **count > 0 && template.operands() > 0);
+        let mut shapes = used.map(|(template, _)| template.shape);
+        let mops = columns.get(column::MOP_TAG);
+        if shapes.clone().all(|shape| shape < shape::TXN) {
+            return mops.expect(0);
         }
-        let mut mop_end = 0_u64;
-        for place in 0..self.template_ids.len() {
-            let shape = self.templates[self.template_ids[place] as usize].shape;
-            if shape == shape::TXN {
-                let count = self.operands[self.operand_starts[place] as usize];
-                mop_end += u64::try_from(count)
-                    .ok()
-                    .filter(|&count| count <= mops - mop_end)
-                    .ok_or_else(wrong)?;
-            } else if shape >= shape::WORD && !self.is_operand_sound(place, shape) {
-                return Err(wrong());
-            }
-            if mops > 0 {
-                self.mop_starts.push(mop_end as u32);
-            }
+        if shapes.all(|shape| shape == shape::TXN)
+            && let Some(sum) = operands.sum()
+            && sum <= mops.len() as u128
+        {
+            return mops.expect(sum as usize);
         }
-        columns.get(column::MOP_TAG).expect(mop_end as usize)
+        self.walk_operands(columns)
     }
 
-    /// Does the operand of an operation of this shape point at something? Notes where its tape starts.
-    fn is_operand_sound(&mut self, place: usize, shape: u8) -> bool {
-        let at = self.operand_starts[place] as usize;
-        let (operand, below) = (self.operands[at], |limit: usize| 0..limit as i64);
+    /// The same one by one. Notes where tapes start.
+    fn walk_operands(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+        let operands = columns.get(column::OPERAND);
+        let mops = columns.get(column::MOP_TAG);
+        let problem = "holds a number that does not fit its shape";
+        let shapes: Vec<u8> = self.templates.iter().map(|of| of.shape).collect();
+        let (mut mop_end, mut operand) = (0_u64, 0);
+        for place in 0..self.header.operations as usize {
+            let template = columns.get(column::TEMPLATE).value(place);
+            let shape = shapes[template as usize];
+            let sound = if shape == shape::TXN {
+                let count = operands.value(operand).cast_unsigned();
+                let fits = count <= mops.len() as u64 - mop_end;
+                mop_end += if fits { count } else { 0 };
+                fits
+            } else {
+                shape < shape::WORD || self.is_operand_sound(columns, place, shape, operand)
+            };
+            if !sound {
+                return Err(operands.error(problem));
+            }
+            operand += usize::from(shape::OPERANDS[usize::from(shape)]);
+        }
+        mops.expect(mop_end as usize)
+    }
+
+    /// Does the operand with this number, of an operation of this shape, point at something? Notes where its tape
+    /// starts.
+    fn is_operand_sound(
+        &mut self,
+        columns: &Columns<'_>,
+        place: usize,
+        shape: u8,
+        number: usize,
+    ) -> bool {
+        let operand = columns.get(column::OPERAND).value(number);
+        let below = |limit: usize| 0..limit as i64;
         match shape {
             shape::WORD => below(self.names.words.len()).contains(&operand),
             shape::TEXT => below(self.names.text_count()).contains(&operand),
@@ -342,12 +403,16 @@ impl Chunk {
                 below(self.references.len()).contains(&operand)
             }
             shape::LIST_PREFIX | shape::SET_PREFIX => {
-                let key = self.key_id(place).or(self.names.none_key);
-                key.is_some_and(|key| below(self.list(key).len() + 1).contains(&operand))
+                let key = columns.get(column::KEY).value(place).checked_sub(1);
+                let key = key.filter(|&key| key >= 0);
+                let none = self.names.none_key.map(i64::from);
+                let limit = key.or(none).map(|key| self.list_length(key as usize) + 1);
+                limit.is_some_and(|limit| below(limit).contains(&operand))
             }
             _ => {
                 self.tape_starts.push(TapeStart {
                     place: place as u32,
+                    operand: number as u32,
                     tag: 0,
                     integer: 0,
                 });
@@ -356,47 +421,48 @@ impl Chunk {
         }
     }
 
-    fn read_mops(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+    /// Elements of the list of this key.
+    fn list_length(&self, key: usize) -> usize {
+        (self.list_starts[key + 1] - self.list_starts[key]) as usize
+    }
+
+    /// Checks micro-operations.
+    fn read_mops(&self, columns: &Columns<'_>) -> Result<(), ChunkError> {
         let tags = columns.get(column::MOP_TAG);
         let keys = columns.get(column::MOP_KEY);
         let arguments = columns.get(column::MOP_ARGUMENT);
         keys.expect(tags.len())?;
         arguments.expect(tags.len())?;
-        tags.bytes(mop::COUNT, &mut self.mop_tags)?;
-        keys.ids(self.names.keys.len(), &mut self.mop_keys)?;
-        arguments.integers(&mut self.mop_arguments);
-        let none = self.names.none_key;
-        if none.is_some_and(|none| self.mop_keys.contains(&none)) {
+        tags.expect_bytes(mop::COUNT)?;
+        keys.expect_ids(self.names.keys.len())?;
+        if let Some(none) = self.names.none_key
+            && keys.contains(i64::from(none))
+        {
             return Err(keys.error("points at no key"));
         }
-        let references = self.references.len() as u64;
-        let mut sound = true;
-        let mops = self.mop_tags.iter().zip(&self.mop_keys);
-        for ((&tag, &key), &argument) in mops.zip(&self.mop_arguments) {
-            let argument = argument.cast_unsigned();
-            let key = key as usize;
-            let length = self.list_starts[key + 1] - self.list_starts[key];
-            sound &= tag != mop::READ_PREFIX || argument <= u64::from(length);
-            sound &= tag != mop::READ_BRANCH || argument < references;
-        }
-        if !sound {
-            return Err(arguments.error("reads more than there is"));
-        }
-        Ok(())
+        let limits = Limits {
+            lists: &self.list_starts,
+            references: self.references.len(),
+        };
+        limits
+            .are_kept(tags, keys, arguments)
+            .then_some(())
+            .ok_or_else(|| arguments.error("reads more than there is"))
     }
 
     fn read_tapes(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
         let tags = columns.get(column::TAPE_TAG);
         let integers = columns.get(column::TAPE_INTEGER);
         tags.bytes(256, &mut self.tape_tags)?;
+        self.tape_integers.clear();
         integers.integers(&mut self.tape_integers);
+        let operands = columns.get(column::OPERAND);
         let mut tapes = Tapes::new(&self.tape_tags, &self.tape_integers, &self.names);
         for start in &mut self.tape_starts {
             (start.tag, start.integer) = tapes.starts();
-            let at = self.operand_starts[start.place as usize] as usize;
-            let lengths = (self.operands[at], self.operands[at + 1]);
+            let at = start.operand as usize;
             tapes
-                .step(lengths.0, lengths.1)
+                .step(operands.value(at), operands.value(at + 1))
                 .map_err(|problem| tags.error(problem))?;
         }
         tapes.end().map_err(|problem| tags.error(problem))
@@ -408,8 +474,6 @@ impl Chunk {
         scratch: &mut Scratch,
     ) -> Result<(), ChunkError> {
         self.read_entries(columns, scratch)?;
-        self.extra_starts.clear();
-        self.extras.clear();
         let count = columns.field_values.len();
         if count != self.field_names.len() {
             let problem = format!("{count} columns of values, not one per field");
@@ -419,33 +483,17 @@ impl Chunk {
             return Ok(());
         }
         // How many operations have each field: by template, as a long list of fields times many operations is long.
-        let mut of_template = vec![0_u64; self.templates.len()];
-        for &id in &self.template_ids {
-            of_template[id as usize] += 1;
-        }
         let mut expected = vec![0_u64; count];
-        for (template, operations) in self.templates.iter().zip(of_template) {
+        for (template, &operations) in self.templates.iter().zip(&self.template_counts) {
             let (start, end) = template.fields;
             for &field in &self.template_fields[start as usize..end as usize] {
-                expected[field as usize] += operations;
+                expected[field as usize] += u64::from(operations);
             }
         }
         let entries = self.entry_starts.len() - 1;
-        let mut values = Vec::with_capacity(count);
         for (column, expected) in columns.field_values.iter().zip(expected) {
             column.expect(usize::try_from(expected).unwrap_or(usize::MAX))?;
-            let mut ids = Vec::new();
-            column.ids(entries, &mut ids)?;
-            values.push(ids.into_iter());
-        }
-        self.extra_starts.push(0);
-        for &id in &self.template_ids {
-            let (start, end) = self.templates[id as usize].fields;
-            for &field in &self.template_fields[start as usize..end as usize] {
-                let entry = values[field as usize].next().unwrap_or(0);
-                self.extras.push((field, entry));
-            }
-            self.extra_starts.push(self.extras.len() as u32);
+            column.expect_ids(entries)?;
         }
         Ok(())
     }
@@ -462,8 +510,10 @@ impl Chunk {
         let integers = columns.get(column::ENTRY_TAPE_INTEGER);
         integer_counts.expect(tag_counts.len())?;
         tags.bytes(256, &mut self.entry_tags)?;
+        self.entry_integers.clear();
         integers.integers(&mut self.entry_integers);
         tag_counts.ids(tags.len() + 1, &mut scratch.ids)?;
+        scratch.integers.clear();
         integer_counts.integers(&mut scratch.integers);
         let mut tapes = Tapes::new(&self.entry_tags, &self.entry_integers, &self.names);
         self.entry_starts.clear();
@@ -475,6 +525,100 @@ impl Chunk {
             self.entry_starts.push(tapes.starts());
         }
         tapes.end().map_err(|problem| tags.error(problem))
+    }
+}
+
+/// How often each byte occurs. Four tables, so that equal neighbours need not wait for one another.
+fn count_bytes(bytes: &[u8]) -> [u32; 256] {
+    let mut tables = [[0_u32; 256]; 4];
+    let (quads, rest) = bytes.as_chunks::<4>();
+    for quad in quads {
+        for (table, &byte) in tables.iter_mut().zip(quad) {
+            table[usize::from(byte)] += 1;
+        }
+    }
+    for &byte in rest {
+        tables[0][usize::from(byte)] += 1;
+    }
+    std::array::from_fn(|byte| tables.iter().map(|table| table[byte]).sum())
+}
+
+/// What the arguments of micro-operations that read lists must stay below.
+struct Limits<'a> {
+    /// Where the list of each key starts.
+    lists: &'a [u32],
+    references: usize,
+}
+
+impl Limits<'_> {
+    /// Are they, given the three columns?
+    fn are_kept(&self, tags: &Column<'_>, keys: &Column<'_>, arguments: &Column<'_>) -> bool {
+        if arguments.base() < 0 {
+            return self.one_by_one(tags, keys, arguments);
+        }
+        match (keys.width(), arguments.width()) {
+            (1, 1) => self.in_bytes::<1>(tags, keys, arguments),
+            (1, 2) => self.in_bytes::<2>(tags, keys, arguments),
+            _ => self.one_by_one(tags, keys, arguments),
+        }
+    }
+
+    /// What the argument of this tag and key must stay below, if anything.
+    fn limit(&self, tag: u8, key: usize) -> Option<u64> {
+        match tag {
+            mop::READ_PREFIX => {
+                let (&start, &end) = self.lists.get(key).zip(self.lists.get(key + 1))?;
+                Some(u64::from(end - start) + 1)
+            }
+            mop::READ_BRANCH => Some(self.references as u64),
+            _ => None,
+        }
+    }
+
+    /// Up to 256 keys and narrow arguments: one look-up in a small table for each, without a branch.
+    fn in_bytes<const WIDTH: usize>(
+        &self,
+        tags: &Column<'_>,
+        keys: &Column<'_>,
+        arguments: &Column<'_>,
+    ) -> bool {
+        // Stored arguments below it are sound, by stored tag and stored key.
+        let mut limits = [[u32::MAX; 256]; 8];
+        for (tag, limits) in (tags.base() as u8..mop::COUNT as u8).zip(&mut limits) {
+            for (key, slot) in (keys.base() as usize..).zip(limits) {
+                if let Some(limit) = self.limit(tag, key) {
+                    let stored = i128::from(limit) - i128::from(arguments.base());
+                    *slot = stored.clamp(0, i128::from(u32::MAX)) as u32;
+                }
+            }
+        }
+        let rows = tags.stored().iter().zip(keys.stored());
+        let rows = rows.zip(arguments.stored().as_chunks::<WIDTH>().0);
+        let mut broken = false;
+        for ((&tag, &key), argument) in rows {
+            let mut wide = [0; 4];
+            wide[..WIDTH].copy_from_slice(argument);
+            let limit = limits[usize::from(tag & 7)][usize::from(key)];
+            broken |= u32::from_le_bytes(wide) >= limit;
+        }
+        !broken
+    }
+
+    fn one_by_one(&self, tags: &Column<'_>, keys: &Column<'_>, arguments: &Column<'_>) -> bool {
+        let lists = self.lists.windows(2);
+        let lengths: Vec<u64> = lists.map(|ends| u64::from(ends[1] - ends[0])).collect();
+        let (first_tag, mut place, mut sound) = (tags.base() as u8, 0, true);
+        let stored = tags.stored();
+        arguments.for_each(|argument| {
+            let argument = argument.cast_unsigned();
+            match stored[place] + first_tag {
+                mop::READ_PREFIX => sound &= argument <= lengths[keys.value(place) as usize],
+                mop::READ_BRANCH => sound &= argument < self.references as u64,
+                _ => {}
+            }
+            place += 1;
+        });
+        sound
     }
 }
 

@@ -1,6 +1,7 @@
 //! The dictionaries of a chunk: names, texts, keys.
 
-use super::column::{ChunkError, ColumnWriter, Columns, Values};
+use super::column::{ChunkError, Columns};
+use super::column_writer::{ColumnWriter, Values};
 use super::layout::{NAME_LENGTH_MAX, column, kind};
 use super::lists::Lists;
 use crate::hash::FixedMap;

@@ -1,6 +1,6 @@
 //! From operations to the bytes of a chunk.
 
-use super::column::{ColumnWriter, Values};
+use super::column_writer::{ColumnWriter, Values};
 use super::dictionary::Dictionary;
 use super::layout::{
     DEPTH_MAX, NAME_LENGTH_MAX, OPERATIONS_MAX, SHARED_LENGTH_MIN, VERSION, column, kind, mop,

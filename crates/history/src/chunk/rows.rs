@@ -35,8 +35,8 @@ impl<'a> Ops<'a> {
         let value = self.value(place);
         Op {
             index: chunk.index(place),
-            time: chunk.times[place],
-            kind: chunk.kinds[place],
+            time: chunk.times()[place],
+            kind: chunk.kinds()[place],
             process: chunk.process(place),
             f: chunk.f(place),
             value: match chunk.key_id(place) {

@@ -287,7 +287,7 @@ fn many_fields_times_many_operations_are_refused_at_once() {
 
 /// A chunk whose only template has this many fields, all the same, and whose column of their values is too short.
 fn hostile_fields(fields: usize, operations: usize) -> Vec<u8> {
-    use super::column::{ColumnWriter, Values};
+    use super::column_writer::{ColumnWriter, Values};
     use super::layout::column;
     let (zeros, no_ids) = (vec![0; fields.max(operations)], vec![0_u32; operations]);
     let counts = [fields as u32];

@@ -116,10 +116,9 @@ impl<'a> Mops<'a> {
 impl Chunk {
     /// The value of the operation at `place`, without its key.
     pub fn value(&self, place: usize) -> ValueView<'_> {
-        let template = &self.templates[self.template_ids[place] as usize];
-        let start = self.operand_starts[place] as usize;
-        let end = self.operand_starts[place + 1] as usize;
-        let operands = &self.operands[start..end];
+        let template = self.template(place);
+        let starts = self.operand_starts();
+        let operands = &self.operands()[starts[place] as usize..starts[place + 1] as usize];
         let prefix = |length: i64| {
             let key = self.key_id(place).or(self.names.none_key).unwrap_or(0);
             &self.list(key)[..length as usize]
@@ -154,7 +153,7 @@ impl Chunk {
 
     /// The micro-operations of the operation at `place`; none if it is no transaction.
     pub fn mops(&self, place: usize) -> Mops<'_> {
-        let (start, end) = match self.mop_starts.get(place..) {
+        let (start, end) = match self.mop_starts().get(place..) {
             Some(&[start, end, ..]) => (start as usize, end as usize),
             _ => (0, 0),
         };
@@ -166,8 +165,8 @@ impl Chunk {
     }
 
     fn mop(&self, number: usize) -> MopView<'_> {
-        let (key, argument) = (self.mop_keys[number], self.mop_arguments[number]);
-        match self.mop_tags[number] {
+        let (key, argument) = (self.mop_keys()[number], self.mop_arguments()[number]);
+        match self.mop_tags()[number] {
             mop::APPEND => MopView::Append {
                 key,
                 element: argument,

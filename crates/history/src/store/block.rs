@@ -79,8 +79,8 @@ pub(super) fn expand_into(
 ) -> Result<(), String> {
     let length = header.uncompressed_length as usize;
     let codec = header.flags & flags::CODEC;
-    out.clear();
     if codec == flags::CODEC_NONE {
+        out.clear();
         out.extend_from_slice(payload);
         return Ok(());
     }
@@ -105,6 +105,19 @@ pub(super) fn expand_into(
         return Err(format!("expands to {expanded} bytes, not to {length}"));
     }
     Ok(())
+}
+
+/// [`expand_into`] without a copy where there is no codec. Leaves anything in `payload`, as memory to be used again.
+pub(super) fn expand_taking(
+    header: &BlockHeader,
+    payload: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    if header.flags & flags::CODEC == flags::CODEC_NONE {
+        std::mem::swap(payload, out);
+        return Ok(());
+    }
+    expand_into(header, payload, out)
 }
 
 /// [`expand_into`] memory of its own.

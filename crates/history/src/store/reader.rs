@@ -1,6 +1,6 @@
 //! Reading a test file, no more of it than is asked for.
 
-use super::block::{ATTRIBUTES, CHUNK, DIRECTORY, JOURNAL, expand_into};
+use super::block::{ATTRIBUTES, CHUNK, DIRECTORY, JOURNAL, expand_taking};
 use super::directory::{Entry, read_block as read_directory};
 use super::document::{Analysis, Blocks, Head};
 use super::file::{Found, OpenError, Source, Tail, read_block, read_stored, resume, survey, walk};
@@ -83,9 +83,9 @@ impl Blocks<'_> {
         if !matches!(header.kind, CHUNK | JOURNAL) {
             return Err(wrong("there is no chunk".into()));
         }
-        expand_into(&header, &buffer.stored, &mut buffer.payload).map_err(wrong)?;
+        expand_taking(&header, &mut buffer.stored, &mut buffer.payload).map_err(wrong)?;
         let chunk = &mut buffer.chunk;
-        let read = chunk.read(&buffer.payload);
+        let read = chunk.read_owned(&mut buffer.payload);
         read.map_err(|error| wrong(error.to_string()))?;
         let is_the_one = chunk.len() as u64 == entry.operations
             && chunk.first_position() == position

@@ -1,0 +1,50 @@
+//! Columns that are widened when somebody asks for them.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Values that are derived from a chunk's bytes when they are first asked for, by whichever thread that is. Their memory
+/// is kept when the chunk is read anew.
+#[derive(Debug)]
+pub(super) struct Lazy<T> {
+    values: OnceLock<Vec<T>>,
+    /// The memory of the values before.
+    spare: Mutex<Vec<T>>,
+}
+
+impl<T> Default for Lazy<T> {
+    fn default() -> Lazy<T> {
+        Lazy {
+            values: OnceLock::new(),
+            spare: Mutex::default(),
+        }
+    }
+}
+
+impl<T> Lazy<T> {
+    /// Forgets the values.
+    pub(super) fn reset(&mut self) {
+        if let Some(values) = self.values.take() {
+            *self.spare.get_mut().unwrap_or_else(PoisonError::into_inner) = values;
+        }
+    }
+
+    /// The values; `fill` appends them to an empty vector when nobody asked before.
+    pub(super) fn get(&self, fill: impl FnOnce(&mut Vec<T>)) -> &[T] {
+        self.values.get_or_init(|| {
+            let spare = self.spare.lock();
+            let mut values = std::mem::take(&mut *spare.unwrap_or_else(PoisonError::into_inner));
+            values.clear();
+            fill(&mut values);
+            values
+        })
+    }
+}
+
+impl<T: Clone> Clone for Lazy<T> {
+    fn clone(&self) -> Lazy<T> {
+        Lazy {
+            values: self.values.clone(),
+            spare: Mutex::default(),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Columns of one value per operation or micro-operation, widened when they are asked for.
+
+use super::column::Column;
+use super::layout::{column, shape};
+use super::{Chunk, Template, Wide};
+use crate::OpType;
+
+impl Wide {
+    /// Forgets everything.
+    pub(super) fn reset(&mut self) {
+        self.indices.reset();
+        self.times.reset();
+        self.kinds.reset();
+        self.process_ids.reset();
+        self.template_ids.reset();
+        self.pairs.reset();
+        self.keys.reset();
+        self.operands.reset();
+        self.operand_starts.reset();
+        self.mop_starts.reset();
+        self.mop_tags.reset();
+        self.mop_keys.reset();
+        self.mop_arguments.reset();
+        self.pool.reset();
+        self.extra_starts.reset();
+        self.extras.reset();
+    }
+}
+
+/// Each accessor here widens its column when it is called first, for all operations of the chunk; later calls cost nothing.
+impl Chunk {
+    /// A column as it stands in the bytes.
+    pub(super) fn column(&self, id: u8) -> Column<'_> {
+        self.columns.get(id, &self.bytes)
+    }
+
+    /// Indices; empty when each is one more than the one before.
+    pub(super) fn indices(&self) -> &[u64] {
+        self.wide.indices.get(|indices| {
+            let steps = self.column(column::INDEX_STEP);
+            if self.len() > 1 && steps.constant() != Some(1) {
+                let mut index = self.header.first_index;
+                indices.reserve(self.len());
+                indices.push(index);
+                steps.for_each(|step| {
+                    index = index.wrapping_add(step.cast_unsigned());
+                    indices.push(index);
+                });
+            }
+        })
+    }
+
+    /// Nanoseconds since the test began, -1 when not known, of each operation.
+    pub fn times(&self) -> &[i64] {
+        self.wide.times.get(|times| {
+            if self.is_empty() {
+                return;
+            }
+            let mut time = self.header.first_time;
+            times.reserve(self.len());
+            times.push(time);
+            self.column(column::TIME_STEP).for_each(|step| {
+                time = time.wrapping_add(step);
+                times.push(time);
+            });
+        })
+    }
+
+    /// The type of each operation.
+    pub fn kinds(&self) -> &[OpType] {
+        self.wide.kinds.get(|kinds| {
+            let ids = self.column(column::TEMPLATE);
+            if let Some(of_byte) = self.of_byte(OpType::Invoke, |template| template.kind) {
+                let ids = ids.stored().iter();
+                kinds.extend(ids.map(|&id| of_byte[usize::from(id)]));
+            } else {
+                let ids = self.template_ids().iter();
+                kinds.extend(ids.map(|&id| self.templates[id as usize].kind));
+            }
+        })
+    }
+
+    /// What belongs to each stored byte of the template column; `None` if that is wider than a byte.
+    fn of_byte<T: Copy>(&self, nothing: T, of: impl Fn(&Template) -> T) -> Option<[T; 256]> {
+        let ids = self.column(column::TEMPLATE);
+        if ids.width() != 1 {
+            return None;
+        }
+        let mut table = [nothing; 256];
+        let templates = self.templates.get(ids.base() as usize..)?;
+        for (slot, template) in table.iter_mut().zip(templates) {
+            *slot = of(template);
+        }
+        Some(table)
+    }
+
+    pub(super) fn template_ids(&self) -> &[u32] {
+        let column = || self.column(column::TEMPLATE);
+        self.wide.template_ids.get(|ids| column().widen_ids(ids))
+    }
+
+    /// The template of the operation at `place`.
+    pub(super) fn template(&self, place: usize) -> &Template {
+        &self.templates[self.template_ids()[place] as usize]
+    }
+
+    /// The process of each operation as an id of this chunk.
+    pub fn process_ids(&self) -> &[u32] {
+        let column = || self.column(column::PROCESS);
+        self.wide.process_ids.get(|ids| column().widen_ids(ids))
+    }
+
+    /// How many positions before each completion its invocation stands; 0 on invocations and on completions without.
+    /// A nemesis operation's second half counts as completion.
+    pub fn pairs(&self) -> &[i64] {
+        let column = || self.column(column::PAIR);
+        self.wide.pairs.get(|pairs| column().integers(pairs))
+    }
+
+    /// Key id and 1 of each operation, or 0; empty when no operation has a key.
+    pub(super) fn keys(&self) -> &[u32] {
+        self.wide.keys.get(|keys| {
+            let column = self.column(column::KEY);
+            if column.constant() != Some(0) {
+                column.widen_ids(keys);
+            }
+        })
+    }
+
+    pub(super) fn operands(&self) -> &[i64] {
+        let column = || self.column(column::OPERAND);
+        self.wide.operands.get(|values| column().integers(values))
+    }
+
+    /// Where the operands of each operation start; one more than operations.
+    pub(super) fn operand_starts(&self) -> &[u32] {
+        self.wide.operand_starts.get(|starts| {
+            let mut end = 0;
+            starts.push(end);
+            starts.extend(self.template_ids().iter().map(|&id| {
+                end += self.templates[id as usize].operands();
+                end
+            }));
+        })
+    }
+
+    /// Where the micro-operations of each operation start in [`Chunk::mop_tags`], [`Chunk::mop_keys`] and
+    /// [`Chunk::mop_arguments`], and where the last one's end: one more than operations. Empty when the chunk has no
+    /// micro-operations.
+    pub fn mop_starts(&self) -> &[u32] {
+        self.wide.mop_starts.get(|starts| {
+            if self.column(column::MOP_TAG).len() == 0 {
+                return;
+            }
+            let (mut end, mut operand) = (0, 0);
+            let operands = self.column(column::OPERAND);
+            starts.push(end);
+            starts.extend(self.template_ids().iter().map(|&id| {
+                let template = &self.templates[id as usize];
+                if template.shape == shape::TXN {
+                    end += operands.value(operand) as u32;
+                }
+                operand += template.operands() as usize;
+                end
+            }));
+        })
+    }
+
+    /// What each micro-operation does: one of [`mop_tag`](super::mop_tag).
+    pub fn mop_tags(&self) -> &[u8] {
+        let tags = self.column(column::MOP_TAG);
+        if tags.base() == 0 {
+            return tags.stored();
+        }
+        self.wide.mop_tags.get(|out| tags.widen_bytes(out))
+    }
+
+    /// The key id of each micro-operation.
+    pub fn mop_keys(&self) -> &[u32] {
+        let column = || self.column(column::MOP_KEY);
+        self.wide.mop_keys.get(|keys| column().widen_ids(keys))
+    }
+
+    /// The argument of each micro-operation; its tag says what it means.
+    pub fn mop_arguments(&self) -> &[i64] {
+        let column = || self.column(column::MOP_ARGUMENT);
+        let arguments = &self.wide.mop_arguments;
+        arguments.get(|arguments| column().integers(arguments))
+    }
+
+    /// The elements of all lists.
+    pub(super) fn pool(&self) -> &[i64] {
+        let column = || self.column(column::POOL);
+        self.wide.pool.get(|pool| column().integers(pool))
+    }
+
+    /// Where the extra fields of each operation start; one more than operations. Empty when there are none.
+    pub(super) fn extra_starts(&self) -> &[u32] {
+        self.wide.extra_starts.get(|starts| {
+            if self.field_names.is_empty() {
+                return;
+            }
+            let mut end = 0;
+            starts.push(end);
+            starts.extend(self.template_ids().iter().map(|&id| {
+                let (first, behind) = self.templates[id as usize].fields;
+                end += behind - first;
+                end
+            }));
+        })
+    }
+
+    /// The extra fields of all operations: field id and entry id.
+    pub(super) fn extras(&self) -> &[(u32, u32)] {
+        self.wide.extras.get(|extras| {
+            let columns: Vec<Column<'_>> = self.columns.field_values(&self.bytes).collect();
+            let mut next = vec![0; columns.len()];
+            for &id in self.template_ids() {
+                let (first, behind) = self.templates[id as usize].fields;
+                for &field in &self.template_fields[first as usize..behind as usize] {
+                    let place = &mut next[field as usize];
+                    let entry = columns[field as usize].value(*place);
+                    *place += 1;
+                    extras.push((field, entry as u32));
+                }
+            }
+        })
+    }
+}
