@@ -11,6 +11,7 @@ mod pair;
 pub mod query;
 mod store;
 mod symbol;
+pub mod task;
 mod validate;
 mod value;
 
