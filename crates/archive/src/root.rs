@@ -151,6 +151,12 @@ pub fn newest(disk: &dyn Disk, purpose: [u8; 4]) -> Result<Option<Root>, RootErr
     }))
 }
 
+/// Offset and sequence number of the root that the first page hints at, if a slot of it is whole. A slot is written once
+/// its root is durable; so a file that ends before that root has lost its end.
+pub fn hint(disk: &dyn Disk, purpose: [u8; 4]) -> Result<Option<(u64, u64)>, RootError> {
+    Ok(read_hints(disk, purpose)?.slots[0])
+}
+
 /// What the first page says.
 struct Hints {
     /// Is the identity whole and ours?

@@ -20,8 +20,8 @@ pub use fold::{Chunks, Fold, Order, fold_concurrent, fold_linear};
 pub use history::History;
 pub use op::{Extra, Op, OpType, Process};
 pub use store::{
-    Analysis, ChunkBuffer, Codec, HistoryWriter, OpenError, Packed, Tail, TestFile, WriteError,
-    WriterOptions, repack,
+    Analysis, ChunkBuffer, Codec, Damaged, HistoryWriter, Missing, OpenError, Packed, SALVAGED,
+    Salvaged, Tail, TestFile, WriteError, WriterOptions, repack, salvage_to,
 };
 pub use symbol::Symbol;
 pub use validate::HistoryError;

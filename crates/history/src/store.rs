@@ -27,6 +27,8 @@ mod document;
 mod file;
 mod pack;
 mod reader;
+mod salvage;
+mod scan;
 mod storage;
 mod writer;
 
@@ -35,10 +37,14 @@ pub use document::Analysis;
 pub use file::{OpenError, Tail};
 pub use pack::{Packed, repack};
 pub use reader::{ChunkBuffer, TestFile};
+pub use salvage::{Missing, SALVAGED, Salvaged, salvage_to};
+pub use scan::Damaged;
 pub use writer::{HistoryWriter, WriteError, WriterOptions};
 
 /// The purpose in the first page.
 const PURPOSE: [u8; 4] = *b"hist";
 
+#[cfg(test)]
+mod salvage_tests;
 #[cfg(test)]
 mod tests;

@@ -147,6 +147,12 @@ pub(super) fn read_block(bytes: &[u8], expected: u32) -> Result<Vec<Entry>, Stri
     Ok(entries)
 }
 
+/// The entries of a directory block of any level.
+pub(super) fn read_any_block(bytes: &[u8]) -> Result<Vec<Entry>, String> {
+    let level = bytes.get(..LEVEL_LENGTH).map_or(0, |bytes| word(bytes, 0));
+    read_block(bytes, level)
+}
+
 /// A JSON text in one or more adjacent blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Document {

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use std::path::Path;
 
 /// Bytes of a results head before its validity.
-const HEAD_LENGTH: usize = 16 + Document::LENGTH;
+pub(super) const HEAD_LENGTH: usize = 16 + Document::LENGTH;
 
 /// One analysis, in short.
 #[derive(Clone, Debug, PartialEq)]

@@ -64,6 +64,19 @@ pub enum OpenError {
         /// Why.
         reason: String,
     },
+    /// The file has lost its end: the first page names a root behind it, and was written after that.
+    #[error(
+        "{}: ends at {length}, but its newest root is at {root}; what is left of it can be read with --salvage",
+        path.display()
+    )]
+    Shortened {
+        /// The file.
+        path: PathBuf,
+        /// Its bytes.
+        length: u64,
+        /// Where its newest root was.
+        root: u64,
+    },
     /// The history does not fit in memory; fold over the file instead.
     #[error(
         "{}: a history of {operations} operations, whose lists have {elements} elements and more, is too large for \
@@ -129,11 +142,19 @@ struct Survey<'a> {
 
 /// Finds out what is live.
 pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<Found, OpenError> {
-    let found = root::newest(disk, PURPOSE);
-    let found = found.map_err(|source| OpenError::Root {
+    let wrong = |source| OpenError::Root {
         path: path.to_owned(),
         source,
-    })?;
+    };
+    let hint = root::hint(disk, PURPOSE).map_err(wrong)?;
+    if let Some((root, _)) = hint.filter(|(root, _)| *root >= disk.len()) {
+        return Err(OpenError::Shortened {
+            path: path.to_owned(),
+            length: disk.len(),
+            root,
+        });
+    }
+    let found = root::newest(disk, PURPOSE).map_err(wrong)?;
     let mut start = Found {
         contents: Contents::default(),
         end: PAGE_LENGTH as u64,

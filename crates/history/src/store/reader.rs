@@ -211,6 +211,31 @@ impl Gathered {
     pub(super) fn history(self) -> History {
         History::with_pairs(self.ops, self.pairs)
     }
+
+    /// The history without the completions whose invocation is not here, and how many these are.
+    pub(super) fn without_orphans(mut self) -> (History, usize) {
+        let mut orphans = self.orphans.iter().copied().peekable();
+        let mut moved = Vec::with_capacity(self.ops.len());
+        let mut kept = 0;
+        for place in 0..self.ops.len() {
+            let is_orphan = orphans.next_if_eq(&place).is_some();
+            moved.push(if is_orphan { UNPAIRED } else { kept });
+            kept += u32::from(!is_orphan);
+        }
+        let mut place = 0;
+        self.ops.retain(|_| {
+            place += 1;
+            moved[place - 1] != UNPAIRED
+        });
+        let pairs = self.pairs.iter().zip(&moved);
+        let pairs = pairs.filter(|&(_, &place)| place != UNPAIRED);
+        let pairs = pairs.map(|(&other, _)| match moved.get(other as usize) {
+            Some(&place) => place,
+            None => UNPAIRED,
+        });
+        let history = History::with_pairs(self.ops, pairs.collect());
+        (history, self.orphans.len())
+    }
 }
 
 impl TestFile {

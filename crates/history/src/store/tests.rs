@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A file of its own, removed in the end.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> Scratch {
+    pub(super) fn new(name: &str) -> Scratch {
         let file = format!("seatrial-store-{name}-{}.sea", std::process::id());
         let path = std::env::temp_dir().join(file);
         let _ = fs::remove_file(&path);
@@ -33,13 +33,13 @@ impl Drop for Scratch {
 }
 
 /// Makes a new file of these bytes. (Overwriting the old one would make some file systems wait for the disk.)
-fn put(path: &Path, bytes: &[u8]) {
+pub(super) fn put(path: &Path, bytes: &[u8]) {
     let _ = fs::remove_file(path);
     fs::write(path, bytes).unwrap();
 }
 
 /// A history such as a test makes: transactions on lists, registers of keys, faults, errors.
-fn ops(seed: u64, count: u64) -> Vec<Op> {
+pub(super) fn ops(seed: u64, count: u64) -> Vec<Op> {
     let mut rng = Rng::from_seed(seed);
     let mut open: Vec<Option<Op>> = vec![None; 5];
     let mut ops = Vec::new();
@@ -95,14 +95,14 @@ fn value(rng: &mut Rng) -> Value {
     }
 }
 
-fn small(codec: Codec) -> WriterOptions {
+pub(super) fn small(codec: Codec) -> WriterOptions {
     WriterOptions {
         codec,
         chunk_length: 7,
     }
 }
 
-fn written(path: &Path, ops: &[Op], options: WriterOptions) {
+pub(super) fn written(path: &Path, ops: &[Op], options: WriterOptions) {
     let mut writer = HistoryWriter::create_with(path, &json!({"name": "x"}), options).unwrap();
     for (place, op) in ops.iter().enumerate() {
         writer.push(op).unwrap();
@@ -294,7 +294,8 @@ fn a_file_cut_at_any_byte_keeps_every_whole_block_before_the_cut() {
         let file = match TestFile::open(&cut.0) {
             Ok(file) => file,
             Err(error) => {
-                assert!(opened == 0, "{length}: {error}");
+                let is_shortened = matches!(error, OpenError::Shortened { .. });
+                assert!(opened == 0 || is_shortened, "{length}: {error}");
                 continue;
             }
         };
