@@ -1,6 +1,7 @@
 //! What can be typed: one table of verbs and options, from which clap makes parser and help.
 
 use clap::{Args, Parser, Subcommand};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// Puts distributed systems through their sea trials: generates operations, drives a system while breaking it, records
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Import(ImportArguments),
     /// Write a history for other programs: EDN, JSON, Arrow, Parquet.
     Export(ExportArguments),
+    /// Let a simulated database write a history of any length whose truth is known.
+    Generate(GenerateArguments),
     /// Run one node of a bundled system.
     Node(NodeArguments),
     /// Measure seatrial itself.
@@ -250,6 +253,58 @@ pub(crate) struct ExportArguments {
     pub(crate) quiet: bool,
 }
 
+/// `seatrial generate`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Isolation, from weak to strong: read-uncommitted, read-committed, read-atomic, prefix, \
+snapshot-isolation, strong-session-snapshot-isolation, strong-snapshot-isolation, serializable, \
+strong-session-serializable, strict-serializable.\n\
+Example: seatrial generate list-append --ops 1000000 --isolation snapshot-isolation -o si.sea, then \
+seatrial check si.sea --model serializable"
+)]
+pub(crate) struct GenerateArguments {
+    /// What the clients do: list-append, rw-register.
+    pub(crate) workload: String,
+    /// How many operations, invocations and completions together.
+    #[arg(long, value_name = "N")]
+    pub(crate) ops: u64,
+    /// How the database isolates its clients [default: the strongest level].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) isolation: Option<String>,
+    /// Same seed and options, same file.
+    #[arg(long, value_name = "HEX", value_parser = parse_seed, default_value = "1")]
+    pub(crate) seed: u64,
+    /// Number of clients.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) concurrency: u32,
+    /// Keys in use at a time.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) keys: u32,
+    /// Which of them a client takes: uniform, zipf, exponential [default: exponential].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) distribution: Option<String>,
+    /// Micro-operations of a transaction [default: 1..8].
+    #[arg(long, value_name = "MIN..MAX", value_parser = parse_range)]
+    pub(crate) txn_length: Option<RangeInclusive<u32>>,
+    /// Writes after which a key gives its place to a fresh one [default: 128..256].
+    #[arg(long, value_name = "MIN..MAX", value_parser = parse_range)]
+    pub(crate) writes_per_key: Option<RangeInclusive<u32>>,
+    /// Share of operations that fail and did not take place.
+    #[arg(long, value_name = "RATE", default_value_t = 0.015)]
+    pub(crate) fail: f64,
+    /// Share of operations whose outcome stays unknown.
+    #[arg(long, value_name = "RATE", default_value_t = 0.005)]
+    pub(crate) info: f64,
+    /// How chunks of a test file are compressed: lz4, zstd, none.
+    #[arg(long, value_name = "NAME", default_value = "lz4")]
+    pub(crate) codec: String,
+    /// The file, which must not exist: .sea, .edn or .jsonl; `-` is EDN to standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+}
+
 /// `seatrial node`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct NodeArguments {
@@ -289,4 +344,14 @@ pub(crate) struct BenchArguments {
 fn parse_seed(text: &str) -> Result<u64, String> {
     u64::from_str_radix(text, 16)
         .map_err(|_| format!("a seed is up to 16 hexadecimal digits, not {text:?}"))
+}
+
+/// A range as `MIN..MAX`, both ends included, or one number.
+fn parse_range(text: &str) -> Result<RangeInclusive<u32>, String> {
+    let (low, high) = text.split_once("..").unwrap_or((text, text));
+    let number = |text: &str| text.trim_start_matches('=').parse::<u32>();
+    match (number(low), number(high)) {
+        (Ok(low), Ok(high)) => Ok(low..=high),
+        _ => Err(format!("a range is MIN..MAX or one number, not {text:?}")),
+    }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod export;
+pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod node;
 pub(crate) mod show;

@@ -53,6 +53,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Show(arguments) => command::show::run(&arguments),
         Command::Import(arguments) => command::import::run(&arguments),
         Command::Export(arguments) => command::export::run(&arguments),
+        Command::Generate(arguments) => command::generate::run(&arguments),
         Command::Node(arguments) => command::node::run(&arguments),
         Command::Bench(arguments) => command::bench::run(&arguments),
     }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what went wrong by failing")]
 
+#[path = "all/generate.rs"]
+mod generate;
 #[path = "all/interchange.rs"]
 mod interchange;
 

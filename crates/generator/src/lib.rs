@@ -27,6 +27,7 @@
 mod combine;
 mod context;
 mod course;
+pub mod database;
 mod faults;
 mod generator;
 mod interpreter;

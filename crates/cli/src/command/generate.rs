@@ -1,0 +1,316 @@
+//! `seatrial generate`: a simulated database writes a history whose truth is known.
+
+use crate::args::GenerateArguments;
+use crate::exit::Exit;
+use crate::output::say;
+use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_generator::database::{Database, Distribution, Isolation, Options, Workload};
+use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions, export};
+use serde_json::{Value as Json, json};
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::time::Instant;
+
+/// Operations that go from the database to the writer at once.
+const BATCH_LENGTH: usize = 1_024;
+/// Batches under way at most.
+const BATCHES_MAX: usize = 8;
+
+/// Carries the verb out.
+pub(crate) fn run(arguments: &GenerateArguments) -> Result<Exit> {
+    let options = options(arguments)?;
+    let attributes = attributes(&options);
+    let sink = Sink::create(arguments, &attributes)?;
+    let began = Instant::now();
+    let (counts, bytes) = write(Database::new(&options)?, sink)
+        .with_context(|| format!("{} was not completed", arguments.out.display()))?;
+    let seconds = began.elapsed().as_secs_f64();
+    let written = Written {
+        counts,
+        bytes,
+        seconds,
+        truth: &attributes["truth"],
+        options: &options,
+        path: &arguments.out,
+    };
+    // Standard output may be the history's.
+    let is_standard = arguments.out == Path::new("-");
+    match (arguments.output.json, is_standard) {
+        (true, false) => say!("{:#}", written.json()),
+        (true, true) => eprintln!("{:#}", written.json()),
+        (false, _) if arguments.output.quiet => {}
+        (false, false) => say!("{}", written.text()),
+        (false, true) => eprintln!("{}", written.text()),
+    }
+    Ok(Exit::Valid)
+}
+
+/// What the arguments ask for.
+fn options(arguments: &GenerateArguments) -> Result<Options> {
+    let names = |all: Vec<&'static str>| all.join(", ");
+    let workload = Workload::by_name(&arguments.workload).with_context(|| {
+        let known = names(Workload::ALL.map(Workload::name).into());
+        format!(
+            "there is no workload {:?}; there are {known}",
+            arguments.workload
+        )
+    })?;
+    let mut options = Options::new(workload, arguments.ops);
+    options.seed = arguments.seed;
+    if let Some(name) = &arguments.isolation {
+        options.isolation = Isolation::by_name(name).with_context(|| {
+            let known = names(workload.levels().iter().map(|level| level.name()).collect());
+            format!(
+                "there is no isolation {name:?}; {} has {known}",
+                workload.name()
+            )
+        })?;
+    }
+    if let Some(name) = &arguments.distribution {
+        options.distribution = Distribution::by_name(name).with_context(|| {
+            let known = names(Distribution::ALL.map(Distribution::name).into());
+            format!("there is no distribution {name:?}; there are {known}")
+        })?;
+    }
+    if let Some(length) = &arguments.txn_length {
+        options.transaction_length = length.clone();
+    }
+    if let Some(writes) = &arguments.writes_per_key {
+        options.writes_per_key = writes.clone();
+    }
+    options.concurrency = arguments.concurrency;
+    options.keys = arguments.keys;
+    options.fail = arguments.fail;
+    options.info = arguments.info;
+    ensure!(options.operations > 0, "--ops 0: a history of nothing");
+    options.check()?;
+    Ok(options)
+}
+
+/// What the file says about itself. Nothing in it depends on when or where it was written.
+fn attributes(options: &Options) -> Json {
+    let range = |range: &RangeInclusive<u32>| json!([range.start(), range.end()]);
+    json!({
+        "name": format!("generated {}", options.workload.name()),
+        "suite": "generate",
+        "simulated": true,
+        "workload": options.workload.name(),
+        "seed": format!("{:x}", options.seed),
+        "isolation": options.isolation.name(),
+        "operations": options.operations,
+        "concurrency": options.concurrency,
+        "keys": options.keys,
+        "distribution": options.distribution.name(),
+        "transaction_length": range(&options.transaction_length),
+        "writes_per_key": range(&options.writes_per_key),
+        "fail": options.fail,
+        "info": options.info,
+        "truth": {"model": options.isolation.name(), "valid": true},
+        "version": env!("CARGO_PKG_VERSION"),
+    })
+}
+
+/// Lets the database run on a thread of its own and writes what it does; its counts, and the bytes written.
+fn write(database: Database, mut sink: Sink) -> Result<([u64; 4], u64)> {
+    let (full, batches) = sync_channel(BATCHES_MAX);
+    // Empty ones; bounded by the number of full ones.
+    let (back, empty) = channel();
+    std::thread::scope(|scope| {
+        let simulation = scope.spawn(move || simulate(database, &full, &empty));
+        for batch in batches {
+            for op in &batch {
+                sink.push(op)?;
+            }
+            // Operations are freed where they were made: that is cheaper than here.
+            let _ = back.send(batch);
+        }
+        let Ok(counts) = simulation.join() else {
+            bail!("the simulated database came to a bad end");
+        };
+        Ok((counts, sink.finish()?))
+    })
+}
+
+/// Runs the database until its history ends or nobody wants more.
+fn simulate(
+    mut database: Database,
+    full: &SyncSender<Vec<Op>>,
+    empty: &Receiver<Vec<Op>>,
+) -> [u64; 4] {
+    loop {
+        let mut batch = empty.try_recv().unwrap_or_default();
+        batch.clear();
+        batch.extend(database.by_ref().take(BATCH_LENGTH));
+        if batch.is_empty() || full.send(batch).is_err() {
+            return database.counts();
+        }
+    }
+}
+
+/// Where the operations go.
+enum Sink {
+    Sea(Box<HistoryWriter>, std::path::PathBuf),
+    Edn(Counted),
+    Lines(Counted),
+}
+
+/// A file or standard output, and how much went there.
+struct Counted {
+    out: BufWriter<Box<dyn Write>>,
+    bytes: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Sink {
+    /// Begins the file, which must not exist.
+    fn create(arguments: &GenerateArguments, attributes: &Json) -> Result<Sink> {
+        let path = &arguments.out;
+        let refuse = |error: io::Error| match error.kind() {
+            ErrorKind::AlreadyExists => {
+                anyhow::anyhow!("{}: exists already, and is left as it is", path.display())
+            }
+            _ => anyhow::Error::from(error).context(format!("{} cannot be made", path.display())),
+        };
+        let counted = |out: Box<dyn Write>| Counted {
+            out: BufWriter::with_capacity(1 << 16, out),
+            bytes: 0,
+        };
+        let file = || File::create_new(path).map_err(refuse);
+        match path.extension().and_then(|ending| ending.to_str()) {
+            _ if path == Path::new("-") => Ok(Sink::Edn(counted(Box::new(io::stdout())))),
+            Some("edn") => Ok(Sink::Edn(counted(Box::new(file()?)))),
+            Some("jsonl") => Ok(Sink::Lines(counted(Box::new(file()?)))),
+            Some("sea") => {
+                ensure!(
+                    !path.exists(),
+                    "{}: exists already, and is left as it is",
+                    path.display()
+                );
+                let options = WriterOptions {
+                    codec: codec(&arguments.codec)?,
+                    ..WriterOptions::default()
+                };
+                let writer = HistoryWriter::create_with(path, attributes, options)?;
+                Ok(Sink::Sea(Box::new(writer), path.clone()))
+            }
+            _ => bail!(
+                "{}: the ending says how to write it: .sea, .edn, .jsonl, or - for EDN to standard output",
+                path.display()
+            ),
+        }
+    }
+
+    fn push(&mut self, op: &Op) -> Result<()> {
+        match self {
+            Sink::Sea(writer, _) => writer.push(op)?,
+            Sink::Edn(out) => writeln!(out, "{op}")?,
+            Sink::Lines(out) => writeln!(out, "{}", export::json(op))?,
+        }
+        Ok(())
+    }
+
+    /// Completes the file; its bytes.
+    fn finish(self) -> Result<u64> {
+        match self {
+            Sink::Sea(writer, path) => {
+                writer.seal()?;
+                Ok(std::fs::metadata(&path)?.len())
+            }
+            Sink::Edn(mut out) | Sink::Lines(mut out) => {
+                out.flush()?;
+                Ok(out.bytes)
+            }
+        }
+    }
+}
+
+/// How chunks are compressed.
+fn codec(name: &str) -> Result<Codec> {
+    match name {
+        "lz4" => Ok(Codec::Lz4),
+        "zstd" => Ok(Codec::Zstd),
+        "none" => Ok(Codec::None),
+        other => bail!("there is no codec {other:?}; there are lz4, zstd, none"),
+    }
+}
+
+/// What was written, for people and programs.
+struct Written<'a> {
+    /// Invoke, ok, fail, info.
+    counts: [u64; 4],
+    bytes: u64,
+    seconds: f64,
+    truth: &'a Json,
+    options: &'a Options,
+    path: &'a Path,
+}
+
+impl Written<'_> {
+    fn operations(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    fn rate(&self) -> f64 {
+        self.operations() as f64 / self.seconds.max(1e-9)
+    }
+
+    fn json(&self) -> Json {
+        let [invoke, ok, fail, info] = self.counts;
+        json!({
+            "file": self.path.display().to_string(),
+            "workload": self.options.workload.name(),
+            "isolation": self.options.isolation.name(),
+            "seed": format!("{:x}", self.options.seed),
+            "operations": self.operations(),
+            "counts": {"invoke": invoke, "ok": ok, "fail": fail, "info": info},
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+            "operations_per_second": self.rate(),
+            "truth": self.truth,
+        })
+    }
+
+    fn text(&self) -> String {
+        let Options {
+            workload,
+            isolation,
+            concurrency,
+            seed,
+            ..
+        } = self.options;
+        let [_, ok, fail, info] = self.counts;
+        let completions = (ok + fail + info).max(1) as f64;
+        let share = |count: u64| 100.0 * count as f64 / completions;
+        let operations = self.operations();
+        format!(
+            " {} · {} · {concurrency} clients · seed {seed:x}\n {operations} operations   ok {:.1} %  \
+             fail {:.1} %  info {:.1} %\n {} bytes, {:.2} an operation   {:.2} s, {:.2} million operations/s\n \
+             truth: valid, {}\n {}",
+            workload.name(),
+            isolation.name(),
+            share(ok),
+            share(fail),
+            share(info),
+            self.bytes,
+            self.bytes as f64 / operations.max(1) as f64,
+            self.seconds,
+            self.rate() / 1e6,
+            isolation.name(),
+            self.path.display(),
+        )
+    }
+}

@@ -1,0 +1,248 @@
+//! Simulated databases that write histories of any length whose truth is known.
+//!
+//! A [`Database`] is a store with clients in virtual time: they invoke operations, the store carries them out step by
+//! step as its [`Isolation`] says, and they complete, fail, or time out. What comes out is what a recorder would have
+//! written. Nothing is kept of the past but what a client may still see, so a history of 10^9 operations needs no more
+//! memory than one of 10^6.
+//!
+//! ```
+//! use seatrial_generator::database::{Database, Options, Workload};
+//!
+//! let database = Database::new(&Options::new(Workload::ListAppend, 1_000))?;
+//! let ops: Vec<_> = database.collect();
+//! assert_eq!(ops.len(), 1_000);
+//! # Ok::<(), seatrial_generator::database::OptionsError>(())
+//! ```
+
+mod keys;
+mod options;
+mod step;
+mod store;
+mod transactions;
+
+pub use options::{Distribution, Isolation, Options, OptionsError, Workload};
+
+use seatrial_history::{Extra, Op, OpType, Process, Symbol, Value};
+use seatrial_machine::Rng;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use step::{Step, exponential};
+use transactions::Transactions;
+
+/// Nanoseconds that a request or a reply is under way at least.
+const NETWORK_NS_MIN: u64 = 100_000;
+/// Nanoseconds that it takes on top, on average.
+const NETWORK_NS: u64 = 900_000;
+/// Nanoseconds between two operations of a client, on average.
+const PAUSE_NS: u64 = 100_000;
+/// Nanoseconds after which a client gives up.
+const TIMEOUT_NS: u64 = 1_000_000_000;
+/// When a client that has nothing more to do does it.
+const NEVER: u64 = u64::MAX;
+
+/// What will become of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// The client learns how it ended.
+    Answer,
+    /// It is aborted.
+    Abort,
+    /// The request never arrives.
+    LoseRequest,
+    /// The reply never arrives.
+    LoseReply,
+}
+
+/// What a client does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Invoke,
+    Step,
+    Complete(OpType),
+}
+
+/// A client of the database.
+#[derive(Debug)]
+struct Client {
+    process: u64,
+    phase: Phase,
+    plan: Plan,
+    /// When its operation times out.
+    deadline: u64,
+    f: Symbol,
+}
+
+/// A simulated database with its clients. Iterating gives the operations of its history, with index and time.
+///
+/// Its loop: every client has exactly one event ahead, its next one; the earliest of all takes place, and says when
+/// that client's next one is due. So the queue never grows, and same options, same history, byte for byte.
+///
+/// Its downside: one thread. Whoever encodes and writes the operations should do that on another one.
+#[derive(Debug)]
+pub struct Database {
+    options: Options,
+    rng: Rng,
+    clients: Vec<Client>,
+    /// The time of each client's next event; among equals the lower client comes first.
+    events: BinaryHeap<Reverse<(u64, u32)>>,
+    transactions: Transactions,
+    /// Operations written and owed: an invocation owes its completion.
+    reserved: u64,
+    written: u64,
+    counts: [u64; 4],
+}
+
+impl Database {
+    /// The database that `options` describe.
+    pub fn new(options: &Options) -> Result<Database, OptionsError> {
+        options.check()?;
+        let mut rng = Rng::from_seed(options.seed);
+        let transactions = Transactions::new(options, &mut rng);
+        let clients = (0..u64::from(options.concurrency)).map(|process| Client {
+            process,
+            phase: Phase::Invoke,
+            plan: Plan::Answer,
+            deadline: NEVER,
+            f: Symbol::new("txn"),
+        });
+        let starts = (0..options.concurrency)
+            .map(|client| Reverse((exponential(&mut rng, NETWORK_NS), client)));
+        Ok(Database {
+            clients: clients.collect(),
+            events: starts.collect(),
+            transactions,
+            rng,
+            options: options.clone(),
+            reserved: 0,
+            written: 0,
+            counts: [0; 4],
+        })
+    }
+
+    /// How many operations of each type there were so far: invoke, ok, fail, info.
+    pub const fn counts(&self) -> [u64; 4] {
+        self.counts
+    }
+
+    /// An operation at the end of the history so far.
+    fn record(&mut self, time: u64, client: u32, kind: OpType, value: Value) -> Op {
+        let index = self.written;
+        self.written += 1;
+        self.counts[kind as usize] += 1;
+        let client = &self.clients[client as usize];
+        Op {
+            index,
+            time: time.cast_signed(),
+            kind,
+            process: Process::Client(client.process),
+            f: client.f,
+            value,
+            extra: Extra::NONE,
+        }
+    }
+
+    /// How long a message is under way.
+    fn network(&mut self) -> u64 {
+        NETWORK_NS_MIN + exponential(&mut self.rng, NETWORK_NS)
+    }
+
+    fn plan(&mut self) -> Plan {
+        let unit = self.rng.unit();
+        let Options { fail, info, .. } = self.options;
+        if unit < fail {
+            Plan::Abort
+        } else if unit >= fail + info {
+            Plan::Answer
+        } else if unit < fail + info / 2.0 {
+            Plan::LoseRequest
+        } else {
+            Plan::LoseReply
+        }
+    }
+
+    /// A client invokes its next operation, if there is to be one.
+    fn invoke(&mut self, now: u64, client: u32) -> (u64, Option<Op>) {
+        let left = self.options.operations - self.reserved;
+        if left == 0 {
+            return (NEVER, None);
+        }
+        // The last invocation of an odd number never completes.
+        self.reserved += left.min(2);
+        let (f, value) = self.transactions.begin(client, &mut self.rng);
+        let plan = self.plan();
+        let one = &mut self.clients[client as usize];
+        one.f = f;
+        one.plan = plan;
+        one.deadline = now + TIMEOUT_NS;
+        one.phase = Phase::Step;
+        let op = self.record(now, client, OpType::Invoke, value);
+        if plan == Plan::LoseRequest {
+            self.transactions.end(client);
+            let one = &mut self.clients[client as usize];
+            one.phase = Phase::Complete(OpType::Info);
+            return (one.deadline, Some(op));
+        }
+        (now + self.network(), Some(op))
+    }
+
+    /// The store works for a client.
+    fn step(&mut self, now: u64, client: u32) -> u64 {
+        let plan = self.clients[client as usize].plan;
+        let aborts = plan == Plan::Abort;
+        match self.transactions.step(client, aborts, &mut self.rng) {
+            Step::Again(after) => now + after,
+            Step::Done(kind) => {
+                let reply = now + self.network();
+                let one = &mut self.clients[client as usize];
+                let is_late = plan == Plan::LoseReply || reply >= one.deadline;
+                if is_late {
+                    one.phase = Phase::Complete(OpType::Info);
+                    return one.deadline.max(now);
+                }
+                one.phase = Phase::Complete(kind);
+                reply
+            }
+        }
+    }
+
+    /// A client's operation is over.
+    fn complete(&mut self, now: u64, client: u32, kind: OpType) -> (u64, Option<Op>) {
+        let value = match kind {
+            OpType::Ok => self.transactions.result(client),
+            _ => self.transactions.invoked(client),
+        };
+        let op = self.record(now, client, kind, value);
+        let one = &mut self.clients[client as usize];
+        one.phase = Phase::Invoke;
+        if kind == OpType::Info {
+            // Nobody knows what this process is doing; its thread goes on under another number.
+            one.process += u64::from(self.options.concurrency);
+        }
+        (now + exponential(&mut self.rng, PAUSE_NS), Some(op))
+    }
+}
+
+impl Iterator for Database {
+    type Item = Op;
+
+    fn next(&mut self) -> Option<Op> {
+        while self.written < self.options.operations {
+            let &Reverse((now, client)) = self.events.peek()?;
+            let (next, op) = match self.clients[client as usize].phase {
+                Phase::Invoke => self.invoke(now, client),
+                Phase::Step => (self.step(now, client), None),
+                Phase::Complete(kind) => self.complete(now, client, kind),
+            };
+            if let Some(mut first) = self.events.peek_mut() {
+                *first = Reverse((next, client));
+            }
+            if op.is_some() {
+                return op;
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;
