@@ -1,6 +1,6 @@
 //! Questions about a history, put together from small parts and answered in one pass.
 //!
-//! A question begins with what it goes through ([`ops`], [`clients`], [`owned`], [`each`]), goes on
+//! A question begins with what it goes through ([`ops`], [`clients`], [`owned`], [`latencies`], [`each`]), goes on
 //! with steps that let pass, change or multiply items ([`Pipeline`]), and ends with what is wanted of them:
 //!
 //! ```
@@ -21,8 +21,8 @@
 //! # Ok::<(), seatrial_history::HistoryError>(())
 //! ```
 //!
-//! What comes out is a [`Question`]: a [`Fold`](crate::Fold) over a history of any size, in one thread or in many, and something
-//! that can be asked of any iterator ([`Question::of`]), which is how one tests it:
+//! What comes out is a [`Question`]: a [`Fold`](crate::Fold) over a history of any size, in one thread or in many, and
+//! something that can be asked of any iterator ([`Question::of`]), which is how one tests it:
 //!
 //! ```
 //! use seatrial_history::query;
@@ -42,21 +42,31 @@
 //! ```
 
 mod collect;
+mod distribution;
 mod end;
 mod fuse;
 mod group;
 mod items;
+mod kinds;
+mod latency;
+mod moments;
 mod number;
 mod part;
 mod pick;
 mod pipeline;
+mod plain;
 mod question;
+mod rank;
 mod table;
 
+pub use distribution::{Bucket, Distribution};
 pub use end::Post;
 pub use fuse::{Facet, Fuse, Fused, fuse};
 pub use group::GroupBy;
 pub use items::{Each, Items, Ops};
+pub use kinds::Kinds;
+pub use latency::{Latencies, Latency, Pairing, latencies};
+pub use moments::Moments;
 pub use number::Number;
 pub use part::Part;
 pub use pipeline::{Mop, MopsOfOps, Pipeline, Stage, Through, Whole};

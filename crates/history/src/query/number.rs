@@ -11,6 +11,9 @@ pub trait Number: Copy + Send {
     /// A sum: 128 bits of integers, 64 of floating-point numbers.
     type Total: Send;
 
+    /// Is it a whole number?
+    const IS_INTEGER: bool;
+
     /// The sum of nothing.
     fn zero() -> Self::Partial;
     /// Adds this number.
@@ -30,6 +33,7 @@ macro_rules! integers {
             impl Number for $integer {
                 type Partial = $total;
                 type Total = $total;
+                const IS_INTEGER: bool = true;
 
                 fn zero() -> $total {
                     0
@@ -100,6 +104,7 @@ macro_rules! floats {
             impl Number for $float {
                 type Partial = Compensated;
                 type Total = f64;
+                const IS_INTEGER: bool = false;
 
                 fn zero() -> Compensated {
                     Compensated::default()

@@ -288,7 +288,7 @@ fn history(count: u64, rng: &mut Rng) -> History {
         let time = index as i64 * 10 + rng.below(10) as i64;
         let op = match open[process].take() {
             Some(invocation) => {
-                let kind = *rng.pick(&[OpType::Ok, OpType::Ok, OpType::Fail]);
+                let kind = *rng.pick(&[OpType::Ok, OpType::Ok, OpType::Fail, OpType::Info]);
                 invocation.complete(kind, invocation.value.clone())
             }
             None if rng.chance(0.05) => Op {
@@ -327,7 +327,7 @@ fn questions_are_folds_over_histories() {
     assert_eq!(folded(&history, &ok.count()), expected);
     let by_f = clients().group_by(|op| op.f(), |ops| ops.map(|op| op.time()).range());
     let answer = folded(&history, &by_f);
-    assert_eq!(answer.len(), 3);
+    assert_eq!(answer.len(), 3, "{answer:?}");
     for (f, range) in answer {
         let mut times = history.iter().filter(|op| op.f == f).map(|op| op.time);
         let first = times.next().unwrap();
@@ -349,4 +349,341 @@ fn questions_are_folds_over_histories() {
         (Fold::name(&named), named.asap),
         ("how many".to_owned(), true)
     );
+}
+
+#[test]
+fn numbers_are_measured_as_by_hand() {
+    // Functions x → a x + b, one after the other: associative, and the order matters.
+    let after = |(a, b): (i64, i64), (c, d): (i64, i64)| {
+        (a.wrapping_mul(c), b.wrapping_mul(c).wrapping_add(d))
+    };
+    check(&numbers().map(|n| (n, 1)).reduce(after), |list| {
+        list.iter().map(|n| (*n, 1)).reduce(after)
+    });
+    let sum = numbers().fold_combine(|| 0, |sum, n| *sum += n, |sum, later| *sum += later);
+    check(&sum, |list| list.iter().sum());
+    let hash = |hash: i64, n: i64| hash.wrapping_mul(31).wrapping_add(n);
+    check(
+        &numbers().fold(|| 7, move |all, n| *all = hash(*all, n)),
+        |list| list.iter().copied().fold(7, hash),
+    );
+    let until = numbers().fold_while(Vec::new, |list: &mut Vec<i64>, n| {
+        list.push(n);
+        if n == 1 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    check(&until, |list| {
+        let end = list
+            .iter()
+            .position(|n| *n == 1)
+            .map_or(list.len(), |place| place + 1);
+        list[..end].to_vec()
+    });
+}
+
+#[test]
+fn the_greatest_and_the_exact_quantiles_equal_sorting() {
+    for count in [0, 1, 5, 40] {
+        check(&numbers().top(count), |list| {
+            let mut sorted = list.to_vec();
+            sorted.sort_by(|a, b| b.cmp(a));
+            sorted.truncate(count);
+            sorted
+        });
+        check(&numbers().top_by_key(count, |n| n % 5), |list| {
+            let mut sorted = list.to_vec();
+            sorted.sort_by_key(|n| std::cmp::Reverse(n % 5));
+            sorted.truncate(count);
+            sorted
+        });
+    }
+    check(&numbers().exact_quantiles([0.0, 0.5, 0.99, 1.0]), |list| {
+        let mut sorted = list.to_vec();
+        sorted.sort_unstable();
+        let last = sorted.len().checked_sub(1)?;
+        // The first that has half (99 %) of all up to and with itself.
+        let at = |percent| (0..=last).find(|place| (place + 1) * 100 >= percent * sorted.len());
+        Some([0, at(50)?, at(99)?, last].map(|place| sorted[place]))
+    });
+}
+
+#[test]
+fn means_and_variances_equal_the_two_pass_formula() {
+    for seed in 0..30 {
+        let mut rng = Rng::from_seed(seed);
+        // Far from zero, where the textbook's one-pass formula loses everything.
+        let base = *rng.pick(&[0.0, 1e9, -1e12]);
+        let items: Vec<f64> = (0..rng.below(900)).map(|_| base + rng.unit()).collect();
+        let count = items.len() as f64;
+        let mean = items.iter().map(|item| item - base).sum::<f64>() / count + base;
+        let squares: f64 = items.iter().map(|item| (item - mean).powi(2)).sum();
+        let answers = fuse((
+            each::<f64>().mean(),
+            each::<f64>().variance(),
+            each::<f64>().standard_deviation(),
+            each::<f64>().moments(),
+        ));
+        for answer in [
+            answers.of(items.iter().copied()),
+            in_parts(&answers, &items, &mut rng),
+        ] {
+            let (found, variance, deviation, moments) = answer;
+            assert_eq!(found.is_some(), !items.is_empty());
+            assert_eq!(variance.is_some(), items.len() > 1);
+            assert_eq!(
+                (moments.count(), moments.variance()),
+                (items.len() as u64, variance)
+            );
+            assert_eq!(deviation, variance.map(f64::sqrt));
+            let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * (1.0 + b.abs());
+            assert!(found.is_none_or(|found| near(found, mean)), "seed {seed}");
+            assert!(
+                moments.mean().is_none_or(|found| near(found, mean)),
+                "seed {seed}"
+            );
+            let expected = squares / (count - 1.0);
+            let close = |found: f64| (found - expected).abs() <= 1e-3 * expected;
+            assert!(
+                variance.is_none_or(close),
+                "seed {seed}: {variance:?}, {expected}"
+            );
+            let population = moments.population_variance();
+            assert!(population.is_none_or(|found| (found - squares / count).abs() <= 1e-3));
+        }
+    }
+}
+
+#[test]
+fn sums_of_floating_point_numbers_lose_nothing() {
+    let items = [1.0, 1e100, 1.0, -1e100];
+    for seed in 0..20 {
+        let sum = in_parts(&each::<f64>().sum(), &items, &mut Rng::from_seed(seed));
+        assert_eq!(sum.to_string(), "2", "seed {seed}");
+    }
+    assert_eq!(each::<f32>().sum().of([0.5, 0.25]).to_string(), "0.75");
+    assert_eq!(
+        each::<f64>().sum().of([f64::INFINITY, 1.0]).to_string(),
+        "inf"
+    );
+    assert_eq!(each::<u8>().sum().of([200, 100]), 300);
+}
+
+/// Numbers of every magnitude and sign.
+fn wild(rng: &mut Rng) -> f64 {
+    let sign = if rng.chance(0.3) { -1.0 } else { 1.0 };
+    match rng.below(12) {
+        0 => 0.0,
+        1 => sign * f64::from_bits(rng.below(0x7ff0_0000_0000_0000)).max(f64::MIN_POSITIVE),
+        2 => sign * rng.below(300) as f64,
+        _ => sign * 10f64.powf(rng.unit() * 9.0),
+    }
+}
+
+#[test]
+fn quantiles_keep_to_their_bound() {
+    for seed in 0..30 {
+        let mut rng = Rng::from_seed(seed);
+        let count = *rng.pick(&[1, 2, 511, 512, 513, 3_000]);
+        let items: Vec<f64> = (0..count).map(|_| wild(&mut rng)).collect();
+        let whole = each::<f64>().distribution().of(items.iter().copied());
+        assert_eq!(
+            whole,
+            in_parts(&each::<f64>().distribution(), &items, &mut rng),
+            "seed {seed}"
+        );
+        let mut sorted = items;
+        sorted.sort_unstable_by(f64::total_cmp);
+        for percent in 0..=100 {
+            let fraction = f64::from(percent) / 100.0;
+            let place = (percent as usize * count).div_ceil(100).max(1) - 1;
+            let (exact, found) = (sorted[place], whole.quantile(fraction).unwrap());
+            let bound = match count {
+                0..=512 => 0.0,
+                _ => exact.abs() / 256.0,
+            };
+            let off = (found - exact).abs();
+            assert!(
+                off <= bound,
+                "seed {seed}: {percent} % of {count}: {found} for {exact}"
+            );
+        }
+    }
+}
+
+#[test]
+fn quantiles_of_whole_numbers_are_whole() {
+    let items = |count: i64| (0..count).map(|n| n % 200);
+    let answer = each::<i64>()
+        .quantiles([0.0, 0.25, 0.5, 1.0])
+        .of(items(100_000));
+    assert_eq!(answer, Some([0.0, 49.0, 99.0, 199.0]));
+    assert_eq!(each::<i64>().quantiles([0.5]).of([]), None);
+    let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0];
+    let many = (0..4_000).map(|n| odd[n % 4]);
+    let answer = each::<f64>().quantiles([0.0, 0.1, 0.5, 0.9, 1.0]).of(many);
+    let infinity = f64::INFINITY;
+    assert_eq!(
+        answer,
+        Some([-infinity, -infinity, 0.0, infinity, infinity])
+    );
+}
+
+#[test]
+fn histograms_count_what_lies_between() {
+    for seed in 0..30 {
+        let mut rng = Rng::from_seed(seed);
+        let count = *rng.pick(&[0, 3, 512, 2_000]);
+        let items: Vec<f64> = (0..count).map(|_| wild(&mut rng)).collect();
+        for per_doubling in [1, 4, 128] {
+            let buckets = in_parts(&each::<f64>().histogram(per_doubling), &items, &mut rng);
+            let total: u64 = buckets.iter().map(|bucket| bucket.count).sum();
+            assert_eq!(total, count, "seed {seed}");
+            assert!(buckets.is_sorted_by(|a, b| a.from < b.from), "seed {seed}");
+            for Bucket { from, to, count } in buckets {
+                let is_beside = |item: f64| item * from.signum() > 0.0;
+                let is_between = |item: f64| item.abs() >= from.abs() && item.abs() < to.abs();
+                let inside = |item: f64| match (from.abs() > 0.0, item.abs() > 0.0) {
+                    (true, _) => is_beside(item) && is_between(item),
+                    (false, is_some) => !is_some,
+                };
+                let expected = items.iter().filter(|item| inside(**item)).count();
+                assert_eq!(count, expected as u64, "seed {seed}: {from} to {to}");
+                // No wider than its part of a doubling.
+                assert!(to.abs() <= from.abs() * (1.0 + 1.0 / f64::from(per_doubling)));
+            }
+        }
+    }
+}
+
+#[test]
+fn samples_are_fair_and_do_not_depend_on_the_parts() {
+    let items: Vec<i64> = (0..1_000).collect();
+    let mut picked = [0; 10];
+    for seed in 0..300 {
+        let question = numbers().sample(20, seed, |n| n.cast_unsigned());
+        let sample = question.of(items.iter().copied());
+        let parts = in_parts(&question, &items, &mut Rng::from_seed(seed));
+        assert_eq!(sample, parts, "seed {seed}");
+        assert_eq!(sample.iter().collect::<BTreeSet<_>>().len(), 20);
+        for item in sample {
+            picked[item as usize / 100] += 1;
+        }
+    }
+    // 600 on average, and a deviation of 23.
+    assert!(
+        picked.iter().all(|count| (500..700).contains(count)),
+        "{picked:?}"
+    );
+    let few = numbers().sample(20, 1, |n| n.cast_unsigned()).of([4, 5]);
+    assert_eq!(few.into_iter().collect::<BTreeSet<_>>(), [4, 5].into());
+}
+
+#[test]
+fn operations_are_counted_by_type() {
+    let history = history(40_000, &mut Rng::from_seed(2));
+    let twin = |kind| history.iter().filter(|op| op.kind == kind).count() as u64;
+    let kinds = folded(&history, &ops().count_by_kind());
+    let expected = [OpType::Invoke, OpType::Ok, OpType::Fail, OpType::Info].map(twin);
+    assert_eq!(
+        [kinds.invoke(), kinds.ok(), kinds.fail(), kinds.info()],
+        expected
+    );
+    assert_eq!(kinds.total(), 40_000);
+    let by_f = folded(&history, &clients().count_by_f());
+    for (f, kinds) in by_f {
+        let ok = history.iter().filter(|op| op.f == f && op.is_ok());
+        assert_eq!(kinds.ok(), ok.count() as u64);
+    }
+}
+
+#[test]
+fn latencies_reach_over_chunks() {
+    for seed in 0..4 {
+        let mut history = history(50_000, &mut Rng::from_seed(seed));
+        if seed == 1 {
+            // Some times are not known.
+            let unknown = |op: &Op| Op {
+                time: if op.index.is_multiple_of(5) {
+                    -1
+                } else {
+                    op.time
+                },
+                ..op.clone()
+            };
+            history = History::from_ops(history.iter().map(unknown).collect());
+        }
+        let mut twin = Vec::new();
+        let mut crossing = 0;
+        for (position, op) in history.iter().enumerate() {
+            let Some(invocation) = history.pair(position).filter(|other| *other < position) else {
+                continue;
+            };
+            crossing += u64::from(invocation / 16_384 < position / 16_384);
+            let invoked = history.ops()[invocation].time;
+            if invoked >= 0 && op.time >= 0 {
+                let Op {
+                    time: completed,
+                    kind,
+                    f,
+                    process,
+                    ..
+                } = *op;
+                twin.push(Latency {
+                    invoked,
+                    completed,
+                    kind,
+                    f,
+                    process,
+                });
+            }
+        }
+        assert!(crossing > 3, "seed {seed}: {crossing}");
+        let mut found = folded(&history, &latencies().map(|latency| latency).vec());
+        found.sort_by_key(|latency| (latency.completed, latency.invoked));
+        twin.sort_by_key(|latency| (latency.completed, latency.invoked));
+        assert_eq!(found, twin, "seed {seed}");
+        let first = latencies()
+            .filter(|latency| latency.completed > 200_000)
+            .map(|latency| latency)
+            .first();
+        assert!(folded(&history, &first).is_some());
+        let slow = latencies()
+            .filter(|latency| latency.nanos() > 300)
+            .take(4)
+            .count();
+        assert_eq!(folded(&history, &slow), 4);
+    }
+}
+
+#[test]
+fn micro_operations_pass_one_by_one() {
+    let key = |n: i64| crate::Key::Int(n % 7);
+    let txn = |index: i64| {
+        let append = |n| crate::Mop::Append {
+            key: key(n),
+            element: n,
+        };
+        Value::Txn((0..index % 4).map(|n| append(index * 10 + n)).collect())
+    };
+    let op = |index: i64| Op::invoke(Process::Client(0), "txn", txn(index));
+    let history = History::from_unindexed((0..100).map(op).collect());
+    let by_key = ops().mops().group_by(
+        |mop| mop.op.chunk().key(mop.mop.key()).clone(),
+        |mops| mops.count(),
+    );
+    let mut twin = BTreeMap::new();
+    for op in &history {
+        for mop in op.value.as_txn().unwrap() {
+            *twin.entry(mop.key().clone()).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(twin.len(), 7);
+    assert_eq!(folded(&history, &by_key), twin);
+    let first = ops()
+        .mops()
+        .some(|mop| (mop.op.index() > 9).then_some(mop.op.index()));
+    assert_eq!(folded(&history, &first), Some(10));
 }
