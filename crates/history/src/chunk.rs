@@ -15,6 +15,7 @@ mod lazy;
 mod lists;
 mod operation;
 mod rows;
+mod summary;
 mod tape;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub(crate) use encode::{Encoder, measure};
 pub use layout::{OPERATIONS_MAX, mop as mop_tag};
 pub use operation::OpView;
 pub use rows::Ops;
+pub use summary::{ChunkSummary, Place};
 pub use tape::{Tape, Token};
 pub use view::{MopView, Mops, ValueView};
 

@@ -91,6 +91,11 @@ impl History {
         }
     }
 
+    /// How many operations have an index below this one.
+    pub(crate) fn position_from(&self, index: u64) -> usize {
+        self.ops.partition_point(|op| op.index < index)
+    }
+
     /// The position of the other half of the operation at `position`: completion of an invocation, invocation of a
     /// completion.
     pub fn pair(&self, position: usize) -> Option<usize> {

@@ -14,6 +14,7 @@ mod symbol;
 pub mod task;
 mod validate;
 mod value;
+pub mod view;
 
 pub use chunk::{Chunk, ChunkError, OpView};
 pub use fold::{Chunks, Fold, Order, fold_concurrent, fold_linear};
@@ -26,3 +27,4 @@ pub use store::{
 pub use symbol::Symbol;
 pub use validate::HistoryError;
 pub use value::{Key, Mop, Observed, Value};
+pub use view::{ChunkCache, Filter, OpRef, View, ViewError, ViewOp};

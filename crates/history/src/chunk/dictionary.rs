@@ -172,6 +172,17 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// Bytes of memory that they take, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let texts = self.keys.iter().flatten().map(|key| match key {
+            Key::Text(text) => text.len() + 16,
+            Key::Int(_) | Key::Word(_) => 0,
+        });
+        let words = self.words.capacity() * size_of::<Symbol>();
+        let keys = self.keys.capacity() * size_of::<Option<Key>>() + texts.sum::<usize>();
+        words + keys + self.texts.capacity() + 4 * self.text_starts.capacity()
+    }
+
     pub(crate) fn text_count(&self) -> usize {
         self.text_starts.len().saturating_sub(1)
     }

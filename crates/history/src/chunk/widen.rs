@@ -94,7 +94,7 @@ impl Chunk {
         Some(table)
     }
 
-    pub(super) fn template_ids(&self) -> &[u32] {
+    pub(crate) fn template_ids(&self) -> &[u32] {
         let column = || self.column(column::TEMPLATE);
         self.wide.template_ids.get(|ids| column().widen_ids(ids))
     }

@@ -5,7 +5,7 @@ use super::directory::{Entry, read_block as read_directory};
 use super::document::{Analysis, Blocks, Head};
 use super::file::{Found, OpenError, Source, Tail, read_block, read_stored, resume, survey, walk};
 use super::writer::{WriteError, append_results};
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, ChunkSummary, Place};
 use crate::history::UNPAIRED;
 use crate::{History, Op};
 use seatrial_archive::file::ReadFile;
@@ -235,6 +235,26 @@ impl Gathered {
         });
         let history = History::with_pairs(self.ops, pairs.collect());
         (history, self.orphans.len())
+    }
+}
+
+impl Before {
+    /// What `entry`, which is of one chunk, says; steps over it.
+    fn summary(&mut self, entry: &Entry) -> ChunkSummary {
+        let summary = ChunkSummary {
+            number: self.chunks,
+            first_position: self.operations,
+            operations: entry.operations,
+            first_index: entry.indices.0,
+            last_index: entry.indices.1,
+            time_min: entry.times.0,
+            time_max: entry.times.1,
+            ok: entry.counts[0],
+            fail: entry.counts[1],
+            info: entry.counts[2],
+        };
+        self.pass(std::slice::from_ref(entry), |_, _| true);
+        summary
     }
 }
 
@@ -498,6 +518,49 @@ impl TestFile {
         self.decode(&before, &entry, &mut buffer)?;
         let chunk = &buffer.chunk;
         Ok(chunk.place(index).map(|place| chunk.op(place)))
+    }
+
+    /// What the directory says of the chunk with this number, from 0; `None` behind the last one. No chunk is read.
+    pub fn chunk_summary(&self, number: u64) -> Result<Option<ChunkSummary>, OpenError> {
+        let stretch = self.chunk_summaries(Place::Chunk(number))?;
+        Ok(stretch.into_iter().find(|summary| summary.number == number))
+    }
+
+    /// What the directory says of the chunk at `place` and of its neighbours in the same directory block, up to 256 or as
+    /// many as are in none; empty if there is no such chunk. No chunk is read.
+    pub fn chunk_summaries(&self, place: Place) -> Result<Vec<ChunkSummary>, OpenError> {
+        let is_before = |before: &Before, entry: &Entry| match place {
+            Place::Chunk(number) => before.chunks + u64::from(entry.chunks) <= number,
+            Place::Position(at) => before.operations.saturating_add(entry.operations) <= at,
+            Place::Index(index) => entry.indices.1 < index,
+        };
+        let (mut before, mut nodes) = (Before::default(), Nodes::default());
+        for (level, entries) in self.found.contents.levels.iter().enumerate().rev() {
+            let mut start = before;
+            let Some(mut entry) = before.pass(entries, is_before) else {
+                continue;
+            };
+            let mut stretch = &entries[..];
+            let mut lowest = level as u32;
+            for below in (0..level as u32).rev() {
+                if entry.chunks == 1 {
+                    break;
+                }
+                start = before;
+                let entries = self.node(&before, &entry, below, &mut nodes)?;
+                let Some(next) = before.pass(entries, is_before) else {
+                    let reason = "its entries do not add up to what is said of it".into();
+                    return Err(self.wrong(entry.offset, reason));
+                };
+                entry = next;
+                lowest = below;
+            }
+            if lowest < level as u32 {
+                stretch = &nodes.0[lowest as usize].entries;
+            }
+            return Ok(stretch.iter().map(|entry| start.summary(entry)).collect());
+        }
+        Ok(Vec::new())
     }
 
     fn decode(

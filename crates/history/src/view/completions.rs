@@ -1,0 +1,181 @@
+//! From invocations to their completions.
+
+use super::ViewError;
+use super::base::{Base, Kind, Spot};
+use super::operation::Part;
+use crate::Chunk;
+use crate::chunk::Place;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// So many chunks behind an invocation's own are looked through before the index is built.
+const LOOK_AHEAD_CHUNKS: u64 = 4;
+/// Positions of one stretch of the index.
+const STRETCH_LENGTH: u64 = 1 << 16;
+/// Distances that are compared at a time.
+const BLOCK: usize = 64;
+
+/// The pairs of a stretch of invocations whose completion is in another chunk: place in the stretch, and distance; in
+/// the order of places once complete.
+#[derive(Debug, Default)]
+struct Stretch {
+    places: Vec<u16>,
+    distances: Vec<u32>,
+}
+
+/// Finds the completion of an invocation; the way back is in the pair column.
+///
+/// Most completions follow soon: they are found by running along the pair column of the invocation's chunk and of a few
+/// behind it. Only the first invocation that is not found so costs a pass over the history, which notes the pairs that
+/// reach from one chunk into another, and thus answers all others of their kind: 6 bytes for each of these pairs, so 3
+/// bytes an operation at the very most and next to nothing as a rule. Shared by all views of a history. Its downside:
+/// an operation that never completes costs that pass, once.
+#[derive(Debug, Default)]
+pub(super) struct Completions {
+    index: OnceLock<Index>,
+    /// Held by the one who builds the index.
+    building: Mutex<()>,
+}
+
+/// All pairs that reach from one chunk into another.
+#[derive(Debug, Default)]
+struct Index {
+    /// By the invocation's position divided by their length.
+    stretches: BTreeMap<u64, Stretch>,
+    /// Pairs whose distance does not fit: by the invocation's position that of the completion.
+    far: BTreeMap<u64, u64>,
+}
+
+impl Base {
+    /// The position of the completion of the invocation at `position`, or of the invocation of the completion there.
+    pub(super) fn pair(&self, position: u64) -> Result<Option<u64>, ViewError> {
+        if let Kind::Rows(history) = self.kind() {
+            let pair = usize::try_from(position).map(|position| history.pair(position));
+            return Ok(pair.unwrap_or_default().map(|other| other as u64));
+        }
+        let Some(spot) = self.spot(Place::Position(position))? else {
+            return Ok(None);
+        };
+        let Part::Columns(chunk) = self.part(&spot)? else {
+            return Ok(None);
+        };
+        let place = (position - spot.first_position) as usize;
+        if let Some(invocation) = chunk.invocation(place) {
+            return Ok(Some(invocation));
+        }
+        if let Some(completion) = find(&chunk, place + 1, position) {
+            return Ok(Some(completion));
+        }
+        self.completion_elsewhere(&spot, position)
+    }
+
+    fn completion_elsewhere(&self, spot: &Spot, position: u64) -> Result<Option<u64>, ViewError> {
+        if let Some(index) = self.completions.index.get() {
+            return Ok(index.find(position));
+        }
+        for number in spot.number + 1..=spot.number + LOOK_AHEAD_CHUNKS {
+            let Some(next) = self.spot(Place::Chunk(number))? else {
+                return Ok(None);
+            };
+            if let Part::Columns(chunk) = self.part(&next)?
+                && let Some(completion) = find(&chunk, 0, position)
+            {
+                return Ok(Some(completion));
+            }
+        }
+        let building = self.completions.building.lock();
+        let _building = building.unwrap_or_else(PoisonError::into_inner);
+        let index = if let Some(index) = self.completions.index.get() {
+            index
+        } else {
+            let index = self.index_completions()?;
+            self.completions.index.get_or_init(|| index)
+        };
+        Ok(index.find(position))
+    }
+
+    /// Goes through all chunks once.
+    fn index_completions(&self) -> Result<Index, ViewError> {
+        let mut index = Index::default();
+        for number in 0..self.chunk_count() {
+            if let Some(spot) = self.spot(Place::Chunk(number))?
+                && let Part::Columns(chunk) = self.passing_part(&spot)?
+            {
+                index.chunk(&chunk);
+            }
+        }
+        index.settle();
+        Ok(index)
+    }
+}
+
+/// The completion, at `from` of this chunk or behind, of the invocation at `position`.
+fn find(chunk: &Chunk, from: usize, position: u64) -> Option<u64> {
+    let first = chunk.first_position();
+    let mut place = from;
+    for block in chunk.pairs()[from.min(chunk.len())..].chunks(BLOCK) {
+        let wanted = (first + place as u64).checked_sub(position)?.cast_signed();
+        let mut is_there = false;
+        for (offset, &distance) in block.iter().enumerate() {
+            is_there |= distance == wanted + offset as i64;
+        }
+        if is_there {
+            let mut distances = block.iter().zip(wanted..);
+            let offset = distances.position(|(&distance, wanted)| distance == wanted)?;
+            // A distance of 0 means no invocation.
+            return Some(first + (place + offset) as u64).filter(|&found| found > position);
+        }
+        place += block.len();
+    }
+    None
+}
+
+impl Index {
+    /// Notes the pairs that reach into this chunk from others. Chunks come in order.
+    fn chunk(&mut self, chunk: &Chunk) {
+        let first = chunk.first_position();
+        for (place, &distance) in chunk.pairs().iter().enumerate() {
+            if distance <= place as i64 {
+                continue;
+            }
+            let completion = first + place as u64;
+            let invocation = completion.saturating_sub(distance.cast_unsigned());
+            let Ok(distance) = u32::try_from(distance) else {
+                self.far.entry(invocation).or_insert(completion);
+                continue;
+            };
+            let stretch = self.stretches.entry(invocation / STRETCH_LENGTH);
+            let stretch = stretch.or_default();
+            stretch.places.push((invocation % STRETCH_LENGTH) as u16);
+            stretch.distances.push(distance);
+        }
+    }
+
+    /// Sorts the stretches.
+    fn settle(&mut self) {
+        for stretch in self.stretches.values_mut() {
+            let pairs = stretch
+                .places
+                .iter()
+                .copied()
+                .zip(stretch.distances.iter().copied());
+            let mut pairs: Vec<(u16, u32)> = pairs.collect();
+            pairs.sort_unstable();
+            stretch.places = pairs.iter().map(|&(place, _)| place).collect();
+            stretch.distances = pairs.iter().map(|&(_, distance)| distance).collect();
+        }
+    }
+
+    fn find(&self, position: u64) -> Option<u64> {
+        let near = self
+            .stretches
+            .get(&(position / STRETCH_LENGTH))
+            .and_then(|stretch| {
+                let place = (position % STRETCH_LENGTH) as u16;
+                let at = stretch.places.partition_point(|&other| other < place);
+                let is_there = stretch.places.get(at) == Some(&place);
+                is_there.then(|| position + u64::from(stretch.distances[at]))
+            });
+        near.or_else(|| self.far.get(&position).copied())
+    }
+}

@@ -1,0 +1,185 @@
+//! Which operations pass the filters of a view.
+
+use super::ViewError;
+use super::base::{Base, Spot};
+use super::cache::Kept;
+use super::layers::Layers;
+use super::mask::Mask;
+use super::operation::Part;
+use crate::chunk::Place;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+/// How many operations of each chunk pass, and which those of a chunk are. Shared by a view, its clones, slices, and
+/// maps.
+///
+/// Counting goes from chunk to chunk and no further than is asked for; chunks of which the directory says enough are not
+/// read. Then finding an operation takes a binary search in the counts and one chunk's mask, which is kept in the
+/// cache. 8 bytes a chunk. Its downside: who asks for the length of a filtered view waits for a pass over all.
+#[derive(Debug)]
+pub(super) struct Matches {
+    base: Arc<Base>,
+    owner: u64,
+    layers: Layers,
+    /// Positions in the base.
+    span: Range<u64>,
+    first_chunk: OnceLock<u64>,
+    /// For each chunk so far, from the first one on, how many pass in it and in those before it.
+    sums: RwLock<Vec<u64>>,
+    /// Held by the one who counts further.
+    counting: Mutex<()>,
+    total: OnceLock<u64>,
+}
+
+impl Drop for Matches {
+    fn drop(&mut self) {
+        self.base.cache.forget(self.owner);
+    }
+}
+
+/// Where an operation of a filtered view is.
+pub(super) struct Hit {
+    pub(super) spot: Spot,
+    pub(super) place: usize,
+}
+
+impl Matches {
+    pub(super) fn new(base: &Arc<Base>, layers: Layers, span: Range<u64>) -> Matches {
+        Matches {
+            base: base.clone(),
+            owner: base.cache.owner(),
+            layers,
+            span,
+            first_chunk: OnceLock::new(),
+            sums: RwLock::default(),
+            counting: Mutex::default(),
+            total: OnceLock::new(),
+        }
+    }
+
+    /// The chunk that the span begins in.
+    fn first_chunk(&self) -> Result<u64, ViewError> {
+        if let Some(&number) = self.first_chunk.get() {
+            return Ok(number);
+        }
+        let spot = self.base.spot(Place::Position(self.span.start))?;
+        let number = spot.map_or(self.base.chunk_count(), |spot| spot.number);
+        Ok(*self.first_chunk.get_or_init(|| number))
+    }
+
+    /// The operations of a chunk that are in the span.
+    fn span_in(&self, spot: &Spot) -> Mask {
+        let place = |position: u64| {
+            let place = position.saturating_sub(spot.first_position);
+            place.min(spot.operations) as usize
+        };
+        let (start, end) = (place(self.span.start), place(self.span.end));
+        Mask::of(spot.operations as usize, start, end)
+    }
+
+    fn mask_of(&self, spot: &Spot, part: &Part) -> Mask {
+        let mut mask = self.span_in(spot);
+        self.layers.retain(part, &mut mask);
+        mask
+    }
+
+    /// Which operations of a chunk pass, kept in the cache.
+    pub(super) fn mask(&self, spot: &Spot) -> Result<Arc<Mask>, ViewError> {
+        let kept = self.base.cache.get((self.owner, spot.number), || {
+            let part = self.base.part(spot)?;
+            Ok::<_, ViewError>(Kept::Mask(Arc::new(self.mask_of(spot, &part))))
+        })?;
+        match kept {
+            Kept::Mask(mask) => Ok(mask),
+            Kept::Chunk(_) => Err(ViewError::Gone(spot.number)),
+        }
+    }
+
+    /// How many operations of a chunk pass.
+    fn count(&self, spot: &Spot) -> Result<u64, ViewError> {
+        let end = spot.first_position + spot.operations;
+        let is_whole = self.span.start <= spot.first_position && end <= self.span.end;
+        match spot.summary.and_then(|summary| self.layers.count(&summary)) {
+            Some(0) => Ok(0),
+            Some(count) if is_whole => Ok(count),
+            _ => {
+                let part = self.base.passing_part(spot)?;
+                Ok(self.mask_of(spot, &part).count() as u64)
+            }
+        }
+    }
+
+    /// Counts until that is enough or there are no more chunks.
+    fn count_until(&self, is_enough: impl Fn(&[u64]) -> bool) -> Result<(), ViewError> {
+        let sums = || self.sums.read().unwrap_or_else(PoisonError::into_inner);
+        if is_enough(&sums()) {
+            return Ok(());
+        }
+        let counting = self.counting.lock();
+        let _counting = counting.unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let (number, sum) = {
+                let sums = sums();
+                if is_enough(&sums) {
+                    return Ok(());
+                }
+                let sum = sums.last().copied().unwrap_or(0);
+                (self.first_chunk()? + sums.len() as u64, sum)
+            };
+            let spot = self.base.spot(Place::Chunk(number))?;
+            let Some(spot) = spot.filter(|spot| spot.first_position < self.span.end) else {
+                return Ok(());
+            };
+            let sum = sum + self.count(&spot)?;
+            let mut sums = self.sums.write().unwrap_or_else(PoisonError::into_inner);
+            sums.push(sum);
+        }
+    }
+
+    /// How many operations pass.
+    pub(super) fn total(&self) -> Result<u64, ViewError> {
+        if let Some(&total) = self.total.get() {
+            return Ok(total);
+        }
+        self.count_until(|_| false)?;
+        let sums = self.sums.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(*self.total.get_or_init(|| sums.last().copied().unwrap_or(0)))
+    }
+
+    /// The operation that so many passing ones come before.
+    pub(super) fn select(&self, rank: u64) -> Result<Option<Hit>, ViewError> {
+        self.count_until(|sums| sums.last().is_some_and(|&sum| sum > rank))?;
+        let (number, before) = {
+            let sums = self.sums.read().unwrap_or_else(PoisonError::into_inner);
+            let at = sums.partition_point(|&sum| sum <= rank);
+            if at == sums.len() {
+                return Ok(None);
+            }
+            (at, if at == 0 { 0 } else { sums[at - 1] })
+        };
+        let number = self.first_chunk()? + number as u64;
+        let Some(spot) = self.base.spot(Place::Chunk(number))? else {
+            return Err(ViewError::Gone(number));
+        };
+        let place = self.mask(&spot)?.select((rank - before) as usize);
+        Ok(place.map(|place| Hit { spot, place }))
+    }
+
+    /// How many passing operations come before this position of the base, which is in the span.
+    pub(super) fn rank(&self, spot: &Spot, position: u64) -> Result<u64, ViewError> {
+        let before = self.before(spot.number)?;
+        let place = position - spot.first_position;
+        Ok(before + self.mask(spot)?.rank(place as usize) as u64)
+    }
+
+    /// How many passing operations come before this chunk.
+    fn before(&self, number: u64) -> Result<u64, ViewError> {
+        let at = number.saturating_sub(self.first_chunk()?) as usize;
+        if at == 0 {
+            return Ok(0);
+        }
+        self.count_until(|sums| sums.len() >= at)?;
+        let sums = self.sums.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(sums.get(at - 1).or(sums.last()).copied().unwrap_or(0))
+    }
+}
