@@ -165,6 +165,11 @@ impl Chunk {
         &self.header
     }
 
+    /// The bytes that it was read from.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// How many operations the history has before this chunk.
     pub fn first_position(&self) -> u64 {
         self.header.first_position

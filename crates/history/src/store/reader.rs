@@ -59,7 +59,7 @@ pub struct ChunkBuffer {
 impl ChunkBuffer {
     /// The chunk that was read last, before it was decoded.
     pub(super) fn payload(&self) -> &[u8] {
-        &self.payload
+        self.chunk.bytes()
     }
 }
 

@@ -137,6 +137,29 @@ fn what_was_written_is_read_back() {
     }
 }
 
+/// Long chunks are copied without being decoded into operations.
+#[test]
+fn a_repacked_file_has_its_long_chunks_in_order() {
+    let (first, copy) = (Scratch::new("long"), Scratch::new("long-copy"));
+    let ops = ops(22, 45_000);
+    let options = WriterOptions {
+        chunk_length: 9_000,
+        ..WriterOptions::default()
+    };
+    let mut writer = HistoryWriter::create_with(&first.0, &json!({}), options).unwrap();
+    for op in &ops {
+        writer.push(op).unwrap();
+    }
+    writer.seal().unwrap();
+    for codec in [Codec::None, Codec::Zstd] {
+        let _ = fs::remove_file(&copy.0);
+        repack(&first.0, &copy.0, codec).unwrap();
+        let file = TestFile::open(&copy.0).unwrap();
+        assert_eq!(file.chunk_count(), 5);
+        assert!(file.history().unwrap().ops() == ops, "{codec:?}");
+    }
+}
+
 #[test]
 fn a_repacked_file_is_smaller_and_says_the_same() {
     let (first, copy) = (Scratch::new("repack"), Scratch::new("repacked"));
