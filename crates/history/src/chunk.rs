@@ -149,6 +149,16 @@ struct Wide {
     extras: Lazy<(u32, u32)>,
 }
 
+#[cfg(test)]
+impl Chunk {
+    /// An empty chunk that says where it stands.
+    pub(crate) fn numbered(first_position: u64) -> Chunk {
+        let mut chunk = Chunk::default();
+        chunk.header.first_position = first_position;
+        chunk
+    }
+}
+
 impl Chunk {
     /// Operations in it.
     pub fn len(&self) -> usize {

@@ -17,7 +17,10 @@ mod value;
 pub mod view;
 
 pub use chunk::{Chunk, ChunkError, OpView};
-pub use fold::{Chunks, Fold, Order, fold_concurrent, fold_linear};
+pub use fold::{
+    Batch, Chunks, Fold, FoldError, Folder, FolderStatistics, Folding, Order, fold_concurrent,
+    fold_linear,
+};
 pub use history::History;
 pub use op::{Extra, Op, OpType, Process};
 pub use store::{

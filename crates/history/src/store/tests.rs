@@ -3,7 +3,7 @@
 
 use super::block::{CHUNK, Codec, DIRECTORY};
 use super::{HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions, repack};
-use crate::fold::{Fold, fold_concurrent, fold_linear};
+use crate::fold::{Fold, FoldError, Folder, fold_linear};
 use crate::{Chunk, History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_archive::Walker;
 use seatrial_archive::root::PAGE_LENGTH;
@@ -524,9 +524,11 @@ fn folds_see_every_chunk_once_and_in_order() {
     let file = TestFile::open(&scratch.0).unwrap();
     let times: Vec<i64> = ops.iter().map(|op| op.time).collect();
     assert_eq!(fold_linear(&file, &Times).unwrap(), times);
+    let file = Arc::new(file);
     for threads in [1, 2, 5] {
+        let folder = Folder::new(file.clone(), threads);
         for _ in 0..20 {
-            assert_eq!(fold_concurrent(&file, &Times, threads).unwrap(), times);
+            assert_eq!(folder.fold(Times).unwrap(), times);
         }
     }
 }
@@ -595,10 +597,14 @@ fn a_damaged_chunk_is_named_and_the_others_stay_readable() {
     let expected = format!("chunk 4 at {offset} (operations 28 to 34)");
     assert!(error.to_string().contains(&expected), "{error}");
     assert!(file.history().is_err() && file.operation(30).is_err());
-    assert!(matches!(
-        fold_concurrent(&file, &Times, 2),
-        Err(OpenError::Chunk { chunk: 4, .. })
-    ));
+    let folder = Folder::new(Arc::new(TestFile::open(&scratch.0).unwrap()), 2);
+    let Err(FoldError::Chunk {
+        chunk: 4, source, ..
+    }) = folder.fold(Times)
+    else {
+        panic!("chunk 4 is damaged");
+    };
+    assert!(matches!(*source, OpenError::Chunk { chunk: 4, .. }));
     for index in [0, 27, 35, 69] {
         assert_eq!(file.operation(index).unwrap().unwrap(), ops[index as usize]);
     }

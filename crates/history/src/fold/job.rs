@@ -1,0 +1,247 @@
+//! A fold whose types are forgotten, so that one folder serves all kinds.
+
+use super::matrix::FOLDS_QUEUED_MAX;
+use super::{Fold, Order};
+use crate::chunk::Chunk;
+use std::any::Any;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Why a fold has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum FoldError<E: std::error::Error + 'static> {
+    /// A chunk that it needs cannot be had.
+    #[error("fold {fold}: chunk {chunk} cannot be read: {source}")]
+    Chunk {
+        /// The fold's name.
+        fold: String,
+        /// Which chunk, from 0: the first of those that it needs.
+        chunk: u64,
+        /// Why. Other folds may be told the same.
+        source: Arc<E>,
+    },
+    /// It panicked, or reading a chunk for it did.
+    #[error("fold {fold} panicked: {message}")]
+    Panicked {
+        /// The fold's name.
+        fold: String,
+        /// What it said.
+        message: String,
+    },
+    /// Somebody gave it up.
+    #[error("fold {fold} was cancelled")]
+    Cancelled {
+        /// The fold's name.
+        fold: String,
+    },
+    /// Too many folds wait for their turn.
+    #[error("fold {fold} was refused: {queued} folds are waiting already")]
+    Refused {
+        /// The fold's name.
+        fold: String,
+        /// How many wait.
+        queued: usize,
+    },
+}
+
+impl<E: std::error::Error + 'static> Clone for FoldError<E> {
+    fn clone(&self) -> Self {
+        match self {
+            FoldError::Chunk {
+                fold,
+                chunk,
+                source,
+            } => FoldError::Chunk {
+                fold: fold.clone(),
+                chunk: *chunk,
+                source: source.clone(),
+            },
+            FoldError::Panicked { fold, message } => FoldError::Panicked {
+                fold: fold.clone(),
+                message: message.clone(),
+            },
+            FoldError::Cancelled { fold } => FoldError::Cancelled { fold: fold.clone() },
+            FoldError::Refused { fold, queued } => FoldError::Refused {
+                fold: fold.clone(),
+                queued: *queued,
+            },
+        }
+    }
+}
+
+/// Why a fold cannot have a chunk, without saying which fold.
+pub(super) enum Cause<E> {
+    Damage { chunk: u64, error: Arc<E> },
+    Panic(String),
+    Refused,
+}
+
+impl<E> Clone for Cause<E> {
+    fn clone(&self) -> Self {
+        match self {
+            Cause::Damage { chunk, error } => Cause::Damage {
+                chunk: *chunk,
+                error: error.clone(),
+            },
+            Cause::Panic(message) => Cause::Panic(message.clone()),
+            Cause::Refused => Cause::Refused,
+        }
+    }
+}
+
+impl<E: std::error::Error + 'static> Cause<E> {
+    /// What the fold is told.
+    pub(super) fn of(self, fold: String) -> FoldError<E> {
+        match self {
+            Cause::Damage { chunk, error } => FoldError::Chunk {
+                fold,
+                chunk,
+                source: error,
+            },
+            Cause::Panic(message) => FoldError::Panicked { fold, message },
+            Cause::Refused => FoldError::Refused {
+                fold,
+                queued: FOLDS_QUEUED_MAX,
+            },
+        }
+    }
+}
+
+/// An accumulator whose type is forgotten.
+pub(super) type Part = Box<dyn Any + Send>;
+
+/// A fold whose types are forgotten. Every method runs its code, so it may panic.
+pub(super) trait Job<E: std::error::Error + 'static>: Send + Sync {
+    fn start(&self) -> Part;
+    fn reduce(&self, part: &mut Part, chunk: &Chunk) -> ControlFlow<()>;
+    fn combine(&self, part: &mut Part, later: Part) -> ControlFlow<()>;
+    /// Finishes and delivers.
+    fn answer(&self, part: Option<Part>);
+    /// Delivers that there is no answer, if nothing was delivered yet.
+    fn fail(&self, cause: Option<Cause<E>>);
+}
+
+/// What a panic said.
+pub(super) fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    let owned = payload.downcast_ref::<String>().map(String::as_str);
+    text.or(owned).unwrap_or("no message").to_owned()
+}
+
+/// Runs a fold's code; what it said when it panics. What it may leave half done is its own and is thrown away.
+pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        let message = message(&*payload);
+        // A payload whose drop panics would pass the guard.
+        std::mem::forget(payload);
+        message
+    })
+}
+
+/// Where an answer is put for those who wait for it.
+pub(super) struct Answer<T> {
+    slot: Mutex<Slot<T>>,
+    told: Condvar,
+}
+
+enum Slot<T> {
+    Open,
+    Told(T),
+    /// Told, and taken by whom it was for.
+    Taken,
+}
+
+impl<T> Answer<T> {
+    pub(super) fn new() -> Answer<T> {
+        Answer {
+            slot: Mutex::new(Slot::Open),
+            told: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slot<T>> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the answer, unless one was told before.
+    pub(super) fn tell(&self, answer: T) {
+        let mut slot = self.lock();
+        if matches!(*slot, Slot::Open) {
+            *slot = Slot::Told(answer);
+            self.told.notify_all();
+        }
+    }
+
+    pub(super) fn is_told(&self) -> bool {
+        !matches!(*self.lock(), Slot::Open)
+    }
+
+    /// Waits for the answer; `None` if it was taken before.
+    pub(super) fn wait(&self) -> Option<T> {
+        let mut slot = self.lock();
+        while matches!(*slot, Slot::Open) {
+            slot = self.told.wait(slot).unwrap_or_else(PoisonError::into_inner);
+        }
+        match std::mem::replace(&mut *slot, Slot::Taken) {
+            Slot::Told(answer) => Some(answer),
+            Slot::Open | Slot::Taken => None,
+        }
+    }
+}
+
+/// What comes out of a fold over chunks whose error is `E`.
+pub(super) type Answered<F, E> = Answer<Result<<F as Fold>::Output, FoldError<E>>>;
+
+/// A fold and where its answer goes.
+pub(super) struct FoldJob<F: Fold, E: std::error::Error + 'static> {
+    pub(super) fold: F,
+    pub(super) name: String,
+    pub(super) answer: Arc<Answered<F, E>>,
+}
+
+impl<F, E> Job<E> for FoldJob<F, E>
+where
+    F: Fold + 'static,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    fn start(&self) -> Part {
+        Box::new(self.fold.start())
+    }
+
+    fn reduce(&self, part: &mut Part, chunk: &Chunk) -> ControlFlow<()> {
+        self.fold.reduce(own::<F>(part), chunk)
+    }
+
+    fn combine(&self, part: &mut Part, later: Part) -> ControlFlow<()> {
+        let later = later.downcast::<F::Accumulator>();
+        self.fold
+            .combine(own::<F>(part), *later.expect("of its own fold"))
+    }
+
+    fn answer(&self, part: Option<Part>) {
+        let accumulator = match part {
+            Some(part) => *part.downcast().expect("of its own fold"),
+            None => self.fold.start(),
+        };
+        self.answer.tell(Ok(self.fold.finish(accumulator)));
+    }
+
+    fn fail(&self, cause: Option<Cause<E>>) {
+        let fold = self.name.clone();
+        let error = match cause {
+            Some(cause) => cause.of(fold),
+            None => FoldError::Cancelled { fold },
+        };
+        self.answer.tell(Err(error));
+    }
+}
+
+fn own<F: Fold + 'static>(part: &mut Part) -> &mut F::Accumulator {
+    part.downcast_mut().expect("of its own fold")
+}
+
+/// How a fold wants to be carried out.
+pub(super) fn manner<F: Fold>(fold: &F) -> (Order, bool, String) {
+    (fold.order(), fold.asap(), fold.name())
+}

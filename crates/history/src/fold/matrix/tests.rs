@@ -1,0 +1,443 @@
+//! Every interleaving of two workers, two folds and three chunks; planted bugs must be found.
+
+use super::*;
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+const CHUNKS: u64 = 3;
+const WINDOW: u64 = 2;
+const RESIDENT_MAX: usize = 2;
+
+/// What a fold does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Plan {
+    order: Order,
+    asap: bool,
+    breaks_at: Option<u64>,
+    panics_at: Option<u64>,
+    /// May be given up at any moment.
+    cancels: bool,
+}
+
+const fn plan(order: Order) -> Plan {
+    Plan {
+        order,
+        asap: false,
+        breaks_at: None,
+        panics_at: None,
+        cancels: false,
+    }
+}
+
+const ORDERS: [Order; 3] = [Order::Linear, Order::Concurrent, Order::Associative];
+
+/// The chunks that came into a part, in order.
+type Part = Vec<u64>;
+type Small = Matrix<usize, Part, u64>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Worker {
+    Idle,
+    Decodes(Claim<usize, Part>),
+    /// What is left to give the chunk to.
+    Reduces(u64, VecDeque<Share<usize, Part>>),
+    /// Looks for neighbours of what begins here.
+    Looks(u64, VecDeque<Share<usize, Part>>, FoldId, usize, u64),
+    Combines(
+        u64,
+        VecDeque<Share<usize, Part>>,
+        FoldId,
+        usize,
+        Merge<Part>,
+    ),
+}
+
+/// What can be wrong.
+type Wrong = String;
+
+#[derive(Clone, Debug, Hash)]
+struct World {
+    plans: [Plan; 2],
+    damaged: Option<u64>,
+    matrix: Small,
+    workers: [Worker; 2],
+    ids: [Option<FoldId>; 2],
+    given_up: [bool; 2],
+    /// Chunks that the fold has seen.
+    seen: [BTreeSet<u64>; 2],
+    answers: [Option<Outcome<Part, u64>>; 2],
+    resident: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Submit(usize),
+    Cancel(usize),
+    Work(usize),
+}
+
+impl World {
+    fn new(plans: [Plan; 2], damaged: Option<u64>, live_max: usize, bug: Option<Bug>) -> World {
+        let mut matrix = Small::with_bounds(live_max, WINDOW);
+        matrix.bug = bug;
+        World {
+            plans,
+            damaged,
+            matrix,
+            workers: [Worker::Idle, Worker::Idle],
+            ids: [None; 2],
+            given_up: [false; 2],
+            seen: [BTreeSet::new(), BTreeSet::new()],
+            answers: [None, None],
+            resident: Vec::new(),
+        }
+    }
+
+    fn actions(&self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for fold in 0..2 {
+            if self.ids[fold].is_none() {
+                actions.push(Action::Submit(fold));
+            } else if self.plans[fold].cancels && !self.given_up[fold] {
+                actions.push(Action::Cancel(fold));
+            }
+        }
+        for (place, worker) in self.workers.iter().enumerate() {
+            let resident = self.resident.iter().rev().copied();
+            if *worker != Worker::Idle || self.matrix.has_work(&resident) {
+                actions.push(Action::Work(place));
+            }
+        }
+        actions
+    }
+
+    fn act(&mut self, action: Action) -> Result<(), Wrong> {
+        match action {
+            Action::Submit(fold) => {
+                let id = self.matrix.reserve();
+                self.ids[fold] = Some(id);
+                let Plan { order, asap, .. } = self.plans[fold];
+                let request = Request {
+                    order,
+                    asap,
+                    chunk_count: CHUNKS,
+                };
+                let submitted = self.matrix.submit(id, fold, request, false);
+                submitted.map_err(|_| "refused")?;
+            }
+            Action::Cancel(fold) => {
+                self.given_up[fold] = true;
+                self.matrix.cancel(self.ids[fold].unwrap());
+            }
+            Action::Work(place) => {
+                let worker = mem::replace(&mut self.workers[place], Worker::Idle);
+                self.workers[place] = self.work(worker)?;
+            }
+        }
+        for (_, fold, outcome) in self.matrix.take_effects().ended {
+            if self.answers[fold].replace(outcome).is_some() {
+                return Err("answered twice".into());
+            }
+        }
+        if self.matrix.parts_waiting_max as u64 > WINDOW {
+            return Err("more parts wait than the window has".into());
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, worker: Worker) -> Result<Worker, Wrong> {
+        match worker {
+            Worker::Idle => {
+                let resident = self.resident.iter().rev().copied();
+                let claim = self.matrix.claim(&resident).ok_or("no work")?;
+                if !claim.decodes {
+                    return Ok(Worker::Reduces(claim.chunk, claim.shares.into()));
+                }
+                let is_other = |worker: &Worker| matches!(worker, Worker::Decodes(other) if other.chunk == claim.chunk);
+                if self.workers.iter().any(is_other) {
+                    return Err("two workers decode a chunk at the same time".into());
+                }
+                Ok(Worker::Decodes(claim))
+            }
+            Worker::Decodes(claim) => {
+                let chunk = claim.chunk;
+                self.matrix.decoded(chunk);
+                if self.damaged == Some(chunk) {
+                    for share in claim.shares {
+                        self.matrix.fail(share.id, chunk, chunk);
+                    }
+                    return Ok(Worker::Idle);
+                }
+                let has_room = self.resident.len() < RESIDENT_MAX;
+                if has_room && self.matrix.is_wanted(chunk, RESIDENT_MAX as u64) {
+                    self.resident.push(chunk);
+                }
+                Ok(Worker::Reduces(chunk, claim.shares.into()))
+            }
+            Worker::Reduces(chunk, mut shares) => {
+                let Some(share) = shares.pop_front() else {
+                    let matrix = &self.matrix;
+                    let is_wanted = |chunk: &u64| matrix.is_wanted(*chunk, RESIDENT_MAX as u64);
+                    self.resident.retain(is_wanted);
+                    return Ok(Worker::Idle);
+                };
+                self.reduce(chunk, &share)?;
+                Ok(Worker::Looks(
+                    chunk,
+                    shares,
+                    share.id,
+                    share.job,
+                    share.start,
+                ))
+            }
+            Worker::Looks(chunk, shares, id, fold, start) => {
+                Ok(match self.matrix.merge(id, start) {
+                    Some(merge) => Worker::Combines(chunk, shares, id, fold, merge),
+                    None => Worker::Reduces(chunk, shares),
+                })
+            }
+            Worker::Combines(chunk, shares, id, fold, mut merge) => {
+                let next = merge.earlier.last().map(|last| last + 1);
+                if next != merge.later.first().copied() {
+                    return Err(format!(
+                        "combines {:?} and {:?}",
+                        merge.earlier, merge.later
+                    ));
+                }
+                merge.earlier.append(&mut merge.later);
+                let range = (merge.start, merge.end);
+                self.matrix.put(id, range, merge.earlier, false);
+                Ok(Worker::Looks(chunk, shares, id, fold, range.0))
+            }
+        }
+    }
+
+    fn reduce(&mut self, chunk: u64, share: &Share<usize, Part>) -> Result<(), Wrong> {
+        let plan = self.plans[share.job];
+        if !self.seen[share.job].insert(chunk) {
+            return Err(format!("fold {} sees chunk {chunk} twice", share.job));
+        }
+        if plan.panics_at == Some(chunk) {
+            self.matrix.fail(share.id, chunk, chunk);
+            return Ok(());
+        }
+        let mut part = share.accumulator.clone().unwrap_or_default();
+        if plan.order == Order::Linear && part.len() as u64 != chunk {
+            return Err(format!("linear, and chunk {chunk} comes after {part:?}"));
+        }
+        part.push(chunk);
+        let breaks = plan.breaks_at == Some(chunk);
+        self.matrix
+            .put(share.id, (share.start, chunk + 1), part, breaks);
+        Ok(())
+    }
+
+    /// Nothing can happen any more: everybody must have got what the rules say.
+    fn finished(&self) -> Result<(), Wrong> {
+        for (fold, plan) in self.plans.iter().enumerate() {
+            let Some(answer) = &self.answers[fold] else {
+                return Err(format!("fold {fold} has no answer"));
+            };
+            if *answer == Outcome::Cancelled && self.given_up[fold] {
+                continue;
+            }
+            let broken =
+                |chunk: &u64| self.damaged == Some(*chunk) || plan.panics_at == Some(*chunk);
+            let end = plan.breaks_at.map_or(CHUNKS, |chunk| chunk + 1);
+            let expected = match (0..end).find(broken) {
+                Some(chunk) => Outcome::Failed(chunk),
+                None => Outcome::Done(Some((0..end).collect())),
+            };
+            if *answer != expected {
+                return Err(format!("fold {fold}: {answer:?} instead of {expected:?}"));
+            }
+        }
+        if !self.matrix.rows.is_empty() || !self.matrix.decoding.is_empty() {
+            return Err("something is left".into());
+        }
+        Ok(())
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// Goes through all interleavings; the number of states, or what went wrong first and how.
+fn explore(world: World) -> Result<usize, (Wrong, Vec<Action>)> {
+    let mut known = BTreeSet::new();
+    known.insert(world.fingerprint());
+    let mut path = Vec::new();
+    let mut stack = vec![(world, 0, None)];
+    while let Some((world, depth, action)) = stack.pop() {
+        path.truncate(depth);
+        path.extend(action);
+        let actions = world.actions();
+        if actions
+            .iter()
+            .all(|action| matches!(action, Action::Cancel(_)))
+        {
+            world.finished().map_err(|wrong| (wrong, path.clone()))?;
+        }
+        for action in actions {
+            let mut next = world.clone();
+            let acted = next.act(action);
+            acted.map_err(|wrong| (wrong, [&*path, &[action]].concat()))?;
+            if known.insert(next.fingerprint()) {
+                stack.push((next, path.len(), Some(action)));
+            }
+        }
+    }
+    Ok(known.len())
+}
+
+/// All pairs of what folds may do, as far as they are interesting.
+fn worlds(bug: Option<Bug>) -> Vec<World> {
+    let mut worlds = Vec::new();
+    for first in ORDERS {
+        for second in ORDERS {
+            let (first, second) = (plan(first), plan(second));
+            let breaks = Plan {
+                breaks_at: Some(1),
+                ..first
+            };
+            let panics = Plan {
+                panics_at: Some(1),
+                ..first
+            };
+            let both = Plan {
+                breaks_at: Some(0),
+                panics_at: Some(2),
+                asap: true,
+                ..first
+            };
+            let cancels = Plan {
+                cancels: true,
+                ..first
+            };
+            let world = |first, damaged, live| World::new([first, second], damaged, live, bug);
+            let all = [
+                world(breaks, Some(2), 2),
+                world(panics, Some(2), 2),
+                world(both, Some(1), 2),
+                world(cancels, None, 1),
+                world(breaks, None, 2),
+                world(first, Some(1), 1),
+            ];
+            // Each with some pairs of orders; together they take seconds, not minutes.
+            let place = worlds.len();
+            let kept = (0..all.len()).filter(|number| (number + place) % 4 == 0);
+            worlds.extend(kept.map(|number| all[number].clone()));
+            worlds.push(world(first, None, 2));
+        }
+    }
+    worlds
+}
+
+#[test]
+fn every_interleaving_keeps_the_promises() {
+    let mut states = 0;
+    for world in worlds(None) {
+        let plans = (world.plans, world.damaged);
+        match explore(world) {
+            Ok(count) => states += count,
+            Err((wrong, path)) => panic!("{wrong}: {plans:?}: {path:?}"),
+        }
+    }
+    assert!(states > 50_000, "{states} states");
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    for (bug, expected) in [
+        (Bug::ClaimNotCleared, ""),
+        (Bug::CombinesOverGaps, "combines"),
+        (Bug::PlaceReused, ""),
+        (Bug::BreakForgotten, "instead of"),
+        (Bug::LastFailureWins, "Failed"),
+        (Bug::DecodesTwice, "at the same time"),
+    ] {
+        let found = worlds(Some(bug))
+            .into_iter()
+            .find_map(|world| explore(world).err());
+        let Some((wrong, _)) = found else {
+            panic!("{bug:?} is not found");
+        };
+        assert!(wrong.contains(expected), "{bug:?}: {wrong}");
+    }
+}
+
+#[test]
+fn asap_folds_pass_the_queue() {
+    let mut matrix = Small::with_bounds(1, WINDOW);
+    let request = |asap| Request {
+        order: Order::Linear,
+        asap,
+        chunk_count: 1,
+    };
+    for (job, asap) in [false, false, true, true].into_iter().enumerate() {
+        let id = matrix.reserve();
+        matrix.submit(id, job, request(asap), false).unwrap();
+    }
+    let mut served = Vec::new();
+    while let Some(claim) = matrix.claim(&std::iter::empty()) {
+        matrix.decoded(claim.chunk);
+        for share in claim.shares {
+            served.push(share.job);
+            matrix.put(share.id, (0, 1), Vec::new(), false);
+        }
+    }
+    assert_eq!(served, [0, 2, 3, 1]);
+}
+
+#[test]
+fn the_queue_is_bounded() {
+    let mut matrix = Small::with_bounds(1, WINDOW);
+    let request = Request {
+        order: Order::Linear,
+        asap: false,
+        chunk_count: 1,
+    };
+    let mut submit = |at_once| {
+        let id = matrix.reserve();
+        matrix.submit(id, 7, request, at_once)
+    };
+    for _ in 0..=FOLDS_QUEUED_MAX {
+        submit(false).unwrap();
+    }
+    assert_eq!(submit(false), Err(7));
+    assert_eq!(submit(true), Ok(()));
+}
+
+#[test]
+fn the_oldest_fold_ends_though_newer_ones_keep_coming() {
+    let mut matrix = Small::with_bounds(64, WINDOW);
+    let request = Request {
+        order: Order::Linear,
+        asap: false,
+        chunk_count: 20,
+    };
+    let mut claims = 0;
+    let oldest = matrix.reserve();
+    matrix.submit(oldest, 0, request, false).unwrap();
+    while matrix.rows.contains_key(&oldest) {
+        // One more with every claim: without a turn for the oldest, those in front are always served first.
+        let id = matrix.reserve();
+        matrix.submit(id, 1, request, true).unwrap();
+        let claim = matrix.claim(&std::iter::empty()).unwrap();
+        matrix.decoded(claim.chunk);
+        for share in claim.shares {
+            let range = (0, claim.chunk + 1);
+            matrix.put(
+                share.id,
+                range,
+                share.accumulator.unwrap_or_default(),
+                false,
+            );
+        }
+        claims += 1;
+        assert!(claims <= 20 * OLDEST_TURN);
+    }
+}

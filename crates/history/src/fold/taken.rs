@@ -1,0 +1,108 @@
+//! Which chunks a fold was given.
+
+/// Bits of a word.
+const BITS: u64 = u64::BITS as u64;
+
+/// A set of chunk numbers that is asked for the next one that is missing. A second bitmap tells which words of the first
+/// are full, so that a question looks at one word for every 4,096 chunks that are in the set.
+///
+/// It grows with what is put in, not with what a directory claims. Its downside: a first chunk with a high number
+/// allocates a bit for each one before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Taken {
+    words: Vec<u64>,
+    /// One bit per word: is it full?
+    full: Vec<u64>,
+}
+
+impl Taken {
+    /// Puts `chunk` in.
+    pub(super) fn insert(&mut self, chunk: u64) {
+        let (word, bit) = split(chunk);
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= bit;
+        if self.words[word] == u64::MAX {
+            let (group, bit) = split(word as u64);
+            if self.full.len() <= group {
+                self.full.resize(group + 1, 0);
+            }
+            self.full[group] |= bit;
+        }
+    }
+
+    /// Is `chunk` in it?
+    pub(super) fn contains(&self, chunk: u64) -> bool {
+        let (word, bit) = split(chunk);
+        self.words.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    /// The first chunk from `from` on that is not in it.
+    pub(super) fn first_missing(&self, from: u64) -> u64 {
+        let (word, _) = split(from);
+        let in_word = next_zero(self.words.get(word).copied(), from % BITS);
+        if in_word < BITS {
+            return word as u64 * BITS + in_word;
+        }
+        let mut next = word as u64 + 1;
+        loop {
+            let (group, _) = split(next);
+            let in_group = next_zero(self.full.get(group).copied(), next % BITS);
+            next = group as u64 * BITS + in_group;
+            if in_group < BITS {
+                let word = self.words.get(next as usize).copied();
+                return next * BITS + next_zero(word, 0);
+            }
+        }
+    }
+}
+
+/// The word of a number, and its bit there.
+const fn split(number: u64) -> (usize, u64) {
+    ((number / BITS) as usize, 1 << (number % BITS))
+}
+
+/// The first bit from `from` on that is 0; the number of bits when there is none.
+fn next_zero(word: Option<u64>, from: u64) -> u64 {
+    let below = (1u64 << from) - 1;
+    u64::from((word.unwrap_or(0) | below).trailing_ones())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seatrial_machine::Rng;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn it_equals_a_set_of_numbers() {
+        for seed in 0..40 {
+            let mut rng = Rng::from_seed(seed);
+            let (mut taken, mut twin) = (Taken::default(), BTreeSet::new());
+            let bound = [70, 5_000, 20_000][rng.index(3)];
+            for round in 0..200 {
+                let start = rng.below(bound);
+                for chunk in start..start + rng.below(300) {
+                    taken.insert(chunk);
+                    twin.insert(chunk);
+                }
+                let asked = rng.below(bound + 400);
+                let expected = (asked..30_000).find(|chunk| !twin.contains(chunk)).unwrap();
+                let found = taken.first_missing(asked);
+                assert_eq!(found, expected, "seed {seed}, round {round}");
+                assert_eq!(taken.contains(asked), twin.contains(&asked), "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn full_groups_are_stepped_over() {
+        let mut taken = Taken::default();
+        (0..9_000).for_each(|chunk| taken.insert(chunk));
+        for from in [0, 1, 63, 64, 4_095, 4_096, 8_191, 8_192, 8_999] {
+            assert_eq!(taken.first_missing(from), 9_000);
+        }
+        assert_eq!(taken.first_missing(1 << 40), 1 << 40);
+    }
+}
