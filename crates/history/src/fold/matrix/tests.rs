@@ -153,7 +153,10 @@ impl World {
                 if !claim.decodes {
                     return Ok(Worker::Reduces(claim.chunk, claim.shares.into()));
                 }
-                let is_other = |worker: &Worker| matches!(worker, Worker::Decodes(other) if other.chunk == claim.chunk);
+                let is_other = |worker: &Worker| match worker {
+                    Worker::Decodes(other) => other.chunk == claim.chunk,
+                    _ => false,
+                };
                 if self.workers.iter().any(is_other) {
                     return Err("two workers decode a chunk at the same time".into());
                 }
