@@ -31,7 +31,7 @@ pub struct FolderStatistics {
 /// others, and go on together. Every fold sees each chunk once, as [`Fold`] says. A damaged chunk or a panic fails the
 /// folds whose own it is, all others go on.
 ///
-/// What is decided under the lock is in [`Matrix`]; folds run without it. Per folder at most `threads` chunks are worked
+/// What is decided under the lock is in the work matrix; folds run without it. Per folder at most `threads` chunks are worked
 /// on at a time; some decoded chunks (about 2 MB each, 2 per thread and 4) are kept while a fold will soon want them.
 ///
 /// A fold may itself ask the folder from its `reduce`: the asking worker then works for the new fold alone until that
