@@ -11,7 +11,6 @@ mod job;
 mod matrix;
 mod resident;
 mod taken;
-mod workers;
 
 pub use concurrent::fold_concurrent;
 pub use folder::{Batch, Folder, FolderStatistics, Folding};

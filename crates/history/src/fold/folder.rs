@@ -1,10 +1,10 @@
 //! Many folds, one pass: the folder.
 
-use super::job::{Answer, Answered, Cause, FoldError, FoldJob, Job, Part, guarded, manner};
+use super::job::{Answer, Cause, FoldError, FoldJob, Job, Part, Promised, Sink, guarded};
 use super::matrix::{Claim, Effects, FoldId, Matrix, Outcome, Request, Share};
 use super::resident::{Decoded, Resident};
-use super::workers::Workers;
 use super::{Chunks, Fold};
+use crate::task::{Executor, Task, TaskError};
 use std::cell::Cell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -79,7 +79,7 @@ struct State<E: std::error::Error + 'static> {
 struct Shared<C: Chunks + 'static> {
     chunks: Arc<C>,
     threads: usize,
-    workers: Workers,
+    executor: Executor,
     state: Mutex<State<C::Error>>,
     /// Told of everything that happens while there are helpers.
     progress: Condvar,
@@ -102,23 +102,32 @@ thread_local! {
 pub struct Folding<C: Chunks + 'static, F: Fold + 'static> {
     folder: Folder<C>,
     id: FoldId,
-    answer: Arc<Answered<F, C::Error>>,
+    answer: Arc<Answer<F::Output, C::Error>>,
     name: String,
 }
 
 impl<C: Chunks + 'static, F: Fold + 'static> Folding<C, F> {
     /// Waits for the answer.
     pub fn wait(self) -> Result<F::Output, FoldError<C::Error>> {
-        if IS_WORKING.get() {
-            self.folder.shared.help(self.id, || self.answer.is_told());
+        let shared = &self.folder.shared;
+        let joined = if IS_WORKING.get() {
+            Err(None)
+        } else {
+            self.answer.task().join().map_err(Some)
+        };
+        match joined {
+            Ok(_) => {}
+            Err(Some(TaskError::Cancelled { .. } | TaskError::Dropped { .. })) => self.cancel(),
+            // This thread must not be blocked, so it works.
+            Err(_) => shared.help(self.id, || !self.answer.is_open()),
         }
-        let taken = FoldError::Cancelled { fold: self.name };
-        self.answer.wait().unwrap_or(Err(taken))
+        let cancelled = FoldError::Cancelled { fold: self.name };
+        self.answer.take().unwrap_or(Err(cancelled))
     }
 
     /// Is the answer, or that there is none, known?
     pub fn is_done(&self) -> bool {
-        self.answer.is_told()
+        !self.answer.is_open()
     }
 
     /// Gives the fold up, unless it is done. It sees no further chunk but the one that it is given right now.
@@ -153,16 +162,28 @@ pub struct Batch<'a, C: Chunks + 'static> {
 impl<C: Chunks + 'static> Batch<'_, C> {
     /// Adds a fold. It begins when the batch is complete, so its answer must not be waited for before.
     pub fn submit<F: Fold + 'static>(&mut self, fold: F) -> Folding<C, F> {
-        let (folding, entry) = self.folder.entry(fold);
+        let (folding, entry) = self.folder.folding(fold);
         self.entries.push(entry);
         folding
+    }
+
+    /// Adds a fold, see [`Folder::task`].
+    pub fn task<F: Fold<Output: Sync> + 'static>(&mut self, fold: F) -> Task<F::Output> {
+        let (task, entry) = self.folder.promised(fold);
+        self.entries.push(entry);
+        task
     }
 }
 
 impl<C: Chunks + 'static> Folder<C> {
     /// A folder with so many threads of its own, at least one. They end with the last clone, once all folds are done.
     pub fn new(chunks: Arc<C>, threads: usize) -> Folder<C> {
-        let threads = threads.max(1);
+        Folder::on(chunks, &Executor::new(threads))
+    }
+
+    /// A folder whose work is done by the workers of an executor: each chunk is a task, which submits the next one.
+    pub fn on(chunks: Arc<C>, executor: &Executor) -> Folder<C> {
+        let threads = executor.threads();
         let state = State {
             matrix: Matrix::new(),
             resident: Resident::new(threads),
@@ -173,13 +194,18 @@ impl<C: Chunks + 'static> Folder<C> {
         let shared = Shared {
             chunks,
             threads,
-            workers: Workers::new(threads),
+            executor: executor.clone(),
             state: Mutex::new(state),
             progress: Condvar::new(),
         };
         Folder {
             shared: Arc::new(shared),
         }
+    }
+
+    /// Who does the work.
+    pub fn executor(&self) -> &Executor {
+        &self.shared.executor
     }
 
     /// What is folded over.
@@ -194,9 +220,17 @@ impl<C: Chunks + 'static> Folder<C> {
 
     /// Has a fold carried out over the whole history.
     pub fn submit<F: Fold + 'static>(&self, fold: F) -> Folding<C, F> {
-        let (folding, entry) = self.entry(fold);
+        let (folding, entry) = self.folding(fold);
         self.shared.submit(vec![entry]);
         folding
+    }
+
+    /// Has a fold carried out over the whole history; other tasks of the executor may depend on its answer. If it has
+    /// none, the task's error is the [`FoldError`]. The fold is given up when the task is cancelled.
+    pub fn task<F: Fold<Output: Sync> + 'static>(&self, fold: F) -> Task<F::Output> {
+        let (task, entry) = self.promised(fold);
+        self.shared.submit(vec![entry]);
+        task
     }
 
     /// Has several folds carried out that begin together, so that they share every chunk as far as their order allows.
@@ -219,23 +253,45 @@ impl<C: Chunks + 'static> Folder<C> {
         }
     }
 
-    fn entry<F: Fold + 'static>(&self, fold: F) -> (Folding<C, F>, Entry<C::Error>) {
-        let (order, asap, name) = manner(&fold);
-        let request = Request {
-            order,
-            asap,
-            chunk_count: self.shared.chunks.chunk_count(),
-        };
-        let answer = Arc::new(Answer::new());
-        let id = self.shared.lock().matrix.reserve();
+    fn folding<F: Fold + 'static>(&self, fold: F) -> (Folding<C, F>, Entry<C::Error>) {
+        let name = fold.name();
+        let promise = self.shared.executor.promise(name.clone());
+        let answer = Arc::new(Answer::new(promise));
+        let entry = self.entry(fold, name.clone(), answer.clone());
         let folding = Folding {
             folder: self.clone(),
-            id,
-            answer: answer.clone(),
-            name: name.clone(),
+            id: entry.id,
+            answer,
+            name,
         };
-        let job = Arc::new(FoldJob { fold, name, answer });
-        (folding, Entry { id, job, request })
+        (folding, entry)
+    }
+
+    fn promised<F: Fold<Output: Sync> + 'static>(
+        &self,
+        fold: F,
+    ) -> (Task<F::Output>, Entry<C::Error>) {
+        let name = fold.name();
+        let (promise, task) = self.shared.executor.promise(name.clone());
+        let sink = Promised::new((promise, task.clone()));
+        let entry = self.entry(fold, name, Arc::new(sink));
+        (task, entry)
+    }
+
+    fn entry<F: Fold + 'static>(
+        &self,
+        fold: F,
+        name: String,
+        sink: Arc<dyn Sink<F::Output, C::Error>>,
+    ) -> Entry<C::Error> {
+        let request = Request {
+            order: fold.order(),
+            asap: fold.asap(),
+            chunk_count: self.shared.chunks.chunk_count(),
+        };
+        let id = self.shared.lock().matrix.reserve();
+        let job = Arc::new(FoldJob { fold, name, sink });
+        Entry { id, job, request }
     }
 }
 
@@ -311,7 +367,7 @@ impl<C: Chunks + 'static> Shared<C> {
     /// Has a worker take one chunk and then the next, each as a piece of work of its own.
     fn chain(self: &Arc<Self>) {
         let shared = self.clone();
-        self.workers.spawn(Box::new(move || {
+        self.executor.submit("chunk for folds", (), move |()| {
             let mut state = shared.lock();
             let Some(work) = state.claim() else {
                 state.chains -= 1;
@@ -320,7 +376,7 @@ impl<C: Chunks + 'static> Shared<C> {
             drop(state);
             shared.serve(work);
             shared.chain();
-        }));
+        });
     }
 
     fn submit(self: &Arc<Self>, entries: Vec<Entry<C::Error>>) {
@@ -439,6 +495,11 @@ impl<C: Chunks + 'static> Shared<C> {
         effects: &mut FolderEffects<C::Error>,
     ) {
         let (id, job) = (share.id, share.job);
+        if !job.is_wanted() {
+            self.change(effects, |state| state.matrix.cancel(id));
+            effects.discarded.extend(share.accumulator);
+            return;
+        }
         let reduced = guarded(|| {
             let mut part = share.accumulator.unwrap_or_else(|| job.start());
             let breaks = chunk.is_there && job.reduce(&mut part, &chunk.buffer.chunk).is_break();

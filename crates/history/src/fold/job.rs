@@ -1,12 +1,13 @@
 //! A fold whose types are forgotten, so that one folder serves all kinds.
 
+use super::Fold;
 use super::matrix::FOLDS_QUEUED_MAX;
-use super::{Fold, Order};
 use crate::chunk::Chunk;
+use crate::task::{Promise, Task};
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Why a fold has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +121,8 @@ pub(super) trait Job<E: std::error::Error + 'static>: Send + Sync {
     fn answer(&self, part: Option<Part>);
     /// Delivers that there is no answer, if nothing was delivered yet.
     fn fail(&self, cause: Option<Cause<E>>);
+    /// Does somebody still want the answer?
+    fn is_wanted(&self) -> bool;
 }
 
 /// What a panic said.
@@ -139,65 +142,97 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// Where an answer is put for those who wait for it.
-pub(super) struct Answer<T> {
-    slot: Mutex<Slot<T>>,
-    told: Condvar,
+/// Where a fold's answer goes. Only the first one counts.
+pub(super) trait Sink<T, E: std::error::Error + 'static>: Send + Sync {
+    fn tell(&self, answer: Result<T, FoldError<E>>);
+    /// Was nothing told, and does somebody still want it?
+    fn is_open(&self) -> bool;
 }
 
-enum Slot<T> {
-    Open,
-    Told(T),
-    /// Told, and taken by whom it was for.
-    Taken,
+/// An answer that one caller takes.
+pub(super) struct Answer<T, E: std::error::Error + 'static> {
+    slot: Mutex<Option<Result<T, FoldError<E>>>>,
+    told: Mutex<Option<Promise<()>>>,
+    task: Task<()>,
 }
 
-impl<T> Answer<T> {
-    pub(super) fn new() -> Answer<T> {
+impl<T, E: std::error::Error + 'static> Answer<T, E> {
+    pub(super) fn new((told, task): (Promise<()>, Task<()>)) -> Self {
         Answer {
-            slot: Mutex::new(Slot::Open),
-            told: Condvar::new(),
+            slot: Mutex::new(None),
+            told: Mutex::new(Some(told)),
+            task,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Slot<T>> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Done once the answer is there.
+    pub(super) fn task(&self) -> &Task<()> {
+        &self.task
     }
 
-    /// Tells the answer, unless one was told before.
-    pub(super) fn tell(&self, answer: T) {
-        let mut slot = self.lock();
-        if matches!(*slot, Slot::Open) {
-            *slot = Slot::Told(answer);
-            self.told.notify_all();
+    /// The answer, to the first who asks.
+    pub(super) fn take(&self) -> Option<Result<T, FoldError<E>>> {
+        lock(&self.slot).take()
+    }
+}
+
+impl<T: Send, E: std::error::Error + Send + Sync + 'static> Sink<T, E> for Answer<T, E> {
+    fn tell(&self, answer: Result<T, FoldError<E>>) {
+        let told = lock(&self.told).take();
+        if let Some(told) = told {
+            *lock(&self.slot) = Some(answer);
+            told.keep(());
         }
     }
 
-    pub(super) fn is_told(&self) -> bool {
-        !matches!(*self.lock(), Slot::Open)
+    fn is_open(&self) -> bool {
+        !self.task.is_done()
     }
+}
 
-    /// Waits for the answer; `None` if it was taken before.
-    pub(super) fn wait(&self) -> Option<T> {
-        let mut slot = self.lock();
-        while matches!(*slot, Slot::Open) {
-            slot = self.told.wait(slot).unwrap_or_else(PoisonError::into_inner);
-        }
-        match std::mem::replace(&mut *slot, Slot::Taken) {
-            Slot::Told(answer) => Some(answer),
-            Slot::Open | Slot::Taken => None,
+/// An answer that tasks may depend on.
+pub(super) struct Promised<T: Send + Sync + 'static> {
+    promise: Mutex<Option<Promise<T>>>,
+    task: Task<T>,
+}
+
+impl<T: Send + Sync + 'static> Promised<T> {
+    pub(super) fn new((promise, task): (Promise<T>, Task<T>)) -> Self {
+        Promised {
+            promise: Mutex::new(Some(promise)),
+            task,
         }
     }
 }
 
-/// What comes out of a fold over chunks whose error is `E`.
-pub(super) type Answered<F, E> = Answer<Result<<F as Fold>::Output, FoldError<E>>>;
+impl<T, E> Sink<T, E> for Promised<T>
+where
+    T: Send + Sync + 'static,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    fn tell(&self, answer: Result<T, FoldError<E>>) {
+        let promise = lock(&self.promise).take();
+        match (promise, answer) {
+            (Some(promise), Ok(value)) => promise.keep(value),
+            (Some(promise), Err(error)) => promise.fail(error),
+            (None, _) => false,
+        };
+    }
+
+    fn is_open(&self) -> bool {
+        !self.task.is_done()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A fold and where its answer goes.
 pub(super) struct FoldJob<F: Fold, E: std::error::Error + 'static> {
     pub(super) fold: F,
     pub(super) name: String,
-    pub(super) answer: Arc<Answered<F, E>>,
+    pub(super) sink: Arc<dyn Sink<F::Output, E>>,
 }
 
 impl<F, E> Job<E> for FoldJob<F, E>
@@ -224,7 +259,7 @@ where
             Some(part) => *part.downcast().expect("of its own fold"),
             None => self.fold.start(),
         };
-        self.answer.tell(Ok(self.fold.finish(accumulator)));
+        self.sink.tell(Ok(self.fold.finish(accumulator)));
     }
 
     fn fail(&self, cause: Option<Cause<E>>) {
@@ -233,15 +268,14 @@ where
             Some(cause) => cause.of(fold),
             None => FoldError::Cancelled { fold },
         };
-        self.answer.tell(Err(error));
+        self.sink.tell(Err(error));
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.sink.is_open()
     }
 }
 
 fn own<F: Fold + 'static>(part: &mut Part) -> &mut F::Accumulator {
     part.downcast_mut().expect("of its own fold")
-}
-
-/// How a fold wants to be carried out.
-pub(super) fn manner<F: Fold>(fold: &F) -> (Order, bool, String) {
-    (fold.order(), fold.asap(), fold.name())
 }

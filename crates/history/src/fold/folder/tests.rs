@@ -704,3 +704,61 @@ fn the_twin_agrees() {
     chunks.damaged = vec![7];
     assert_eq!(fold_linear(&chunks, &visits(Order::Linear)), Err(Broken(7)));
 }
+
+#[test]
+fn tasks_depend_on_folds() {
+    let executor = Executor::new(2);
+    let mut chunks = Numbers::new(40);
+    chunks.damaged = vec![30];
+    let folder = Folder::on(Arc::new(chunks), &executor);
+    let ends = |order| Visits {
+        breaks_at: Some(20),
+        ..visits(order)
+    };
+    let (first, second, fails) = folder.together(|batch| {
+        let first = batch.task(ends(Order::Linear));
+        let second = batch.task(ends(Order::Associative));
+        (first, second, batch.task(visits(Order::Concurrent)))
+    });
+    let both = executor.submit("both", (&first, &second), |(first, second)| {
+        first.len() + second.len()
+    });
+    assert_eq!(*both.join().unwrap(), 42);
+    let after = executor.submit("after", &fails, |seen| seen.len());
+    let error = after.join().unwrap_err().to_string();
+    assert!(error.contains("chunk 30 cannot be read"), "{error}");
+    assert_eq!(fails.name(), "visits-Concurrent");
+}
+
+#[test]
+fn a_fold_whose_task_is_cancelled_is_given_up() {
+    let executor = Executor::new(1);
+    let chunks = Arc::new(Numbers::gated(1_000, 10));
+    let folder = Folder::on(chunks.clone(), &executor);
+    let task = folder.task(visits(Order::Linear));
+    let after = executor.submit("after", &task, |seen| seen.len());
+    chunks.at_gate(|| executor.cancel(&task));
+    assert!(task.join().is_err() && after.join().is_err());
+    // What comes next waits for no other fold.
+    assert_eq!(folder.fold(visits(Order::Linear)).unwrap().len(), 1_000);
+    let statistics = folder.statistics();
+    assert_eq!((statistics.folds_answered, statistics.folds_failed), (1, 1));
+    assert!(statistics.chunks_reduced <= 1_015, "{statistics:?}");
+}
+
+#[test]
+fn a_task_may_wait_for_a_fold_even_with_one_worker() {
+    let executor = Executor::new(1);
+    let folder = Folder::on(Arc::new(Numbers::new(50)), &executor);
+    let tasks: Vec<_> = (0..20)
+        .map(|place| {
+            let folder = folder.clone();
+            executor.submit("asks", (), move |()| {
+                folder.fold(visits(ORDERS[place % 3])).unwrap().len()
+            })
+        })
+        .collect();
+    for task in tasks {
+        assert_eq!(*task.join().unwrap(), 50);
+    }
+}
