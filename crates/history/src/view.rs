@@ -23,6 +23,7 @@ mod base;
 mod cache;
 mod completions;
 mod filter;
+mod fold;
 mod iterate;
 mod layers;
 mod mask;
@@ -32,17 +33,19 @@ mod source;
 
 pub use cache::{CACHE_BYTES_MAX, CacheFigures, ChunkCache, Pressure};
 pub use filter::Filter;
+pub use fold::{Sight, ViewFold, ViewItems};
 pub use iterate::ViewIter;
 pub use operation::{OpRef, ViewOp};
 pub use source::{Source, ViewError};
 
 use crate::chunk::Place;
-use crate::{History, Op, OpType, Process, Symbol, TestFile};
-use base::{Base, Kind};
+use crate::{Folder, History, Op, OpType, Process, Symbol, TestFile};
+pub use base::Base;
+use base::Kind;
 use layers::{Layers, Made};
 use matches::Matches;
 use std::ops::{Bound, Range, RangeBounds};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A history, or a part of one, seen through filters and maps. Immutable; cloning it is cheap, and any number of threads
 /// may use it at a time.
@@ -60,6 +63,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct View {
     base: Arc<Base>,
+    folder: Arc<OnceLock<Folder<Base>>>,
     layers: Layers,
     /// Positions in the base.
     span: Range<u64>,
@@ -97,6 +101,7 @@ impl View {
             span: 0..base.len(),
             length: Some(base.len()),
             base,
+            folder: Arc::default(),
             layers: Layers::default(),
             matches: None,
             skipped: 0,
@@ -110,6 +115,7 @@ impl View {
             span: 0..self.base.len(),
             length: Some(self.base.len()),
             base: self.base.clone(),
+            folder: self.folder.clone(),
             layers: Layers::default(),
             matches: None,
             skipped: 0,
@@ -342,6 +348,7 @@ impl View {
         let matches = Matches::new(&self.base, layers.clone(), self.span.clone());
         View {
             base: self.base.clone(),
+            folder: self.folder.clone(),
             layers,
             span: self.span.clone(),
             matches: Some(Arc::new(matches)),

@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 #[derive(Clone, Debug)]
 pub struct Question<I, Q> {
     pub(super) query: Q,
-    pub(super) name: Cow<'static, str>,
-    pub(super) asap: bool,
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) asap: bool,
     items: PhantomData<fn(I)>,
 }
 

@@ -5,7 +5,7 @@ use super::completions::Completions;
 use super::operation::Part;
 use super::{ChunkCache, Source, ViewError};
 use crate::chunk::{ChunkSummary, Place};
-use crate::{ChunkBuffer, History};
+use crate::{Chunk, ChunkBuffer, Chunks, History};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -31,7 +31,7 @@ pub(super) struct Spot {
 }
 
 /// A history, the part of its directory that was needed so far (80 bytes a chunk), its share of a cache, and its pairs.
-pub(super) struct Base {
+pub struct Base {
     kind: Kind,
     pub(super) cache: Arc<ChunkCache>,
     owner: u64,
@@ -209,7 +209,7 @@ impl Base {
     }
 
     /// Decodes a chunk.
-    fn read(&self, source: &dyn Source, number: u64) -> Result<Arc<crate::Chunk>, ViewError> {
+    fn read(&self, source: &dyn Source, number: u64) -> Result<Arc<Chunk>, ViewError> {
         let buffers = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut buffer = buffers().pop().unwrap_or_default();
         let is_there = source.read(number, &mut buffer)?.is_some();
@@ -254,5 +254,35 @@ fn columns(kept: Kept, number: u64) -> Result<Part, ViewError> {
     match kept {
         Kept::Chunk(chunk) => Ok(Part::Columns(chunk)),
         Kept::Mask(_) => Err(ViewError::Gone(number)),
+    }
+}
+
+impl Chunks for Base {
+    type Error = ViewError;
+
+    fn chunk_count(&self) -> u64 {
+        Base::chunk_count(self)
+    }
+
+    /// A chunk of a history in memory, which takes long to make, is kept in the cache.
+    fn read_chunk<'a>(
+        &self,
+        number: u64,
+        buffer: &'a mut ChunkBuffer,
+    ) -> Result<Option<&'a Chunk>, ViewError> {
+        let history = match &self.kind {
+            Kind::Chunks(source) => return source.read(number, buffer),
+            Kind::Rows(history) => history,
+        };
+        let kept = self.cache.get((self.owner, number), || {
+            let chunk = history.read_chunk(number, buffer)?.cloned();
+            let chunk = chunk.ok_or(ViewError::Gone(number))?;
+            Ok::<_, ViewError>(Kept::Chunk(Arc::new(chunk)))
+        })?;
+        let Kept::Chunk(chunk) = kept else {
+            return Err(ViewError::Gone(number));
+        };
+        buffer.chunk.clone_from(&chunk);
+        Ok(Some(&buffer.chunk))
     }
 }

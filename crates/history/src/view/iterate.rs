@@ -1,8 +1,8 @@
 //! Operation by operation.
 
-use super::base::Spot;
 use super::layers::Made;
 use super::mask::Mask;
+use super::matches::within;
 use super::operation::Part;
 use super::{View, ViewError, ViewOp};
 use crate::chunk::Place;
@@ -58,7 +58,8 @@ impl ViewIter {
                 continue;
             }
             let part = self.view.base.passing_part(&spot)?;
-            let mask = self.view.leading(&spot, &part);
+            let mut mask = within(&self.view.span, spot.first_position, part.stand().len());
+            self.view.layers.retain_leading(part.stand(), &mut mask);
             if let Some(place) = mask.next(0) {
                 self.now = Some(Now { part, mask, place });
                 return Ok(true);
@@ -101,19 +102,5 @@ impl Iterator for ViewIter {
             self.now = None;
         }
         step.transpose()
-    }
-}
-
-impl View {
-    /// The places of a chunk that are in the span and pass all filters before the first map.
-    pub(super) fn leading(&self, spot: &Spot, part: &Part) -> Mask {
-        let place = |position: u64| {
-            let place = position.saturating_sub(spot.first_position);
-            place.min(spot.operations) as usize
-        };
-        let (start, end) = (place(self.span.start), place(self.span.end));
-        let mut mask = Mask::of(part.len(), start, end);
-        self.layers.retain_leading(part, &mut mask);
-        mask
     }
 }

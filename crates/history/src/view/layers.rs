@@ -1,7 +1,7 @@
 //! What stands between a view and its base.
 
 use super::mask::Mask;
-use super::operation::Part;
+use super::operation::Stand;
 use super::{Filter, OpRef};
 use crate::Op;
 use crate::chunk::ChunkSummary;
@@ -107,34 +107,25 @@ impl Layers {
     }
 
     /// Keeps the places that pass what comes before the first map.
-    pub(super) fn retain_leading(&self, part: &Part, mask: &mut Mask) {
+    pub(super) fn retain_leading(&self, stand: Stand<'_>, mask: &mut Mask) {
         for layer in &self.steps[..self.leading] {
             if mask.is_empty() {
                 return;
             }
-            match (layer, part) {
-                (Layer::Select(filter), Part::Columns(chunk)) => filter.retain(chunk, mask),
-                (
-                    Layer::Select(filter),
-                    Part::Rows {
-                        history,
-                        first,
-                        length,
-                    },
-                ) => {
-                    filter.retain_ops(&history.ops()[*first..first + length], mask);
-                }
-                (Layer::Filter(predicate), _) => mask.retain(|place| predicate(part.at(place))),
+            match (layer, stand) {
+                (Layer::Select(filter), Stand::Columns(chunk)) => filter.retain(chunk, mask),
+                (Layer::Select(filter), Stand::Rows(ops)) => filter.retain_ops(ops, mask),
+                (Layer::Filter(predicate), _) => mask.retain(|place| predicate(stand.at(place))),
                 (Layer::Map(_), _) => {}
             }
         }
     }
 
     /// Keeps the places that pass all filters.
-    pub(super) fn retain(&self, part: &Part, mask: &mut Mask) {
-        self.retain_leading(part, mask);
+    pub(super) fn retain(&self, stand: Stand<'_>, mask: &mut Mask) {
+        self.retain_leading(stand, mask);
         if self.filters_built() {
-            mask.retain(|place| self.run(part.at(place).op().into_owned(), true).is_some());
+            mask.retain(|place| self.run(stand.at(place).op().into_owned(), true).is_some());
         }
     }
 

@@ -43,6 +43,15 @@ pub(super) struct Hit {
     pub(super) place: usize,
 }
 
+/// The places of a chunk of so many operations whose positions are in the span.
+pub(super) fn within(span: &Range<u64>, first_position: u64, length: usize) -> Mask {
+    let place = |position: u64| {
+        let place = position.saturating_sub(first_position);
+        place.min(length as u64) as usize
+    };
+    Mask::of(length, place(span.start), place(span.end))
+}
+
 impl Matches {
     pub(super) fn new(base: &Arc<Base>, layers: Layers, span: Range<u64>) -> Matches {
         Matches {
@@ -67,19 +76,9 @@ impl Matches {
         Ok(*self.first_chunk.get_or_init(|| number))
     }
 
-    /// The operations of a chunk that are in the span.
-    fn span_in(&self, spot: &Spot) -> Mask {
-        let place = |position: u64| {
-            let place = position.saturating_sub(spot.first_position);
-            place.min(spot.operations) as usize
-        };
-        let (start, end) = (place(self.span.start), place(self.span.end));
-        Mask::of(spot.operations as usize, start, end)
-    }
-
     fn mask_of(&self, spot: &Spot, part: &Part) -> Mask {
-        let mut mask = self.span_in(spot);
-        self.layers.retain(part, &mut mask);
+        let mut mask = within(&self.span, spot.first_position, part.stand().len());
+        self.layers.retain(part.stand(), &mut mask);
         mask
     }
 

@@ -101,6 +101,29 @@ impl<'a> OpRef<'a> {
     }
 }
 
+/// Operations that stand together, borrowed.
+#[derive(Clone, Copy)]
+pub(super) enum Stand<'a> {
+    Columns(&'a Chunk),
+    Rows(&'a [Op]),
+}
+
+impl<'a> Stand<'a> {
+    pub(super) fn len(self) -> usize {
+        match self {
+            Stand::Columns(chunk) => chunk.len(),
+            Stand::Rows(ops) => ops.len(),
+        }
+    }
+
+    pub(super) fn at(self, place: usize) -> OpRef<'a> {
+        match self {
+            Stand::Columns(chunk) => OpRef::Stored(chunk.view(place)),
+            Stand::Rows(ops) => OpRef::Built(&ops[place]),
+        }
+    }
+}
+
 /// Operations that stand together: a decoded chunk, or a stretch of a history in memory.
 #[derive(Clone)]
 pub(super) enum Part {
@@ -120,18 +143,19 @@ impl Part {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn stand(&self) -> Stand<'_> {
         match self {
-            Part::Columns(chunk) => chunk.len(),
-            Part::Rows { length, .. } => *length,
+            Part::Columns(chunk) => Stand::Columns(chunk),
+            Part::Rows {
+                history,
+                first,
+                length,
+            } => Stand::Rows(&history.ops()[*first..first + length]),
         }
     }
 
     pub(super) fn at(&self, place: usize) -> OpRef<'_> {
-        match self {
-            Part::Columns(chunk) => OpRef::Stored(chunk.view(place)),
-            Part::Rows { history, first, .. } => OpRef::Built(&history.ops()[first + place]),
-        }
+        self.stand().at(place)
     }
 }
 

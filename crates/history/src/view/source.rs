@@ -16,6 +16,9 @@ pub enum ViewError {
     /// The source has fewer chunks than it says.
     #[error("chunk {0} is not there")]
     Gone(u64),
+    /// A question got no answer: it panicked, or too many wait.
+    #[error("{0}")]
+    Fold(String),
     /// The view does not fit in memory; fold over it instead.
     #[error(
         "a view of {operations} operations and more, whose lists have {elements} elements, is too large for memory"

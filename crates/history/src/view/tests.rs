@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::chunk::ChunkSummary;
-use crate::{Chunk, ChunkBuffer, HistoryWriter, Key, Mop, Observed, Value, WriterOptions};
+use crate::{Chunk, ChunkBuffer, HistoryWriter, Key, Mop, Observed, Value, WriterOptions, query};
 use seatrial_machine::Rng;
 use serde_json::json;
 use std::path::PathBuf;
@@ -357,6 +357,33 @@ fn assert_same(rng: &mut Rng, view: &View, twin: &Twin) {
     assert_eq!(view.is_dense().unwrap(), is_dense);
 }
 
+/// Compares what folds see.
+fn assert_same_folds(view: &View, twin: &Twin) {
+    let ops = || twin.kept.iter().map(|op| op.1.clone());
+    assert_eq!(
+        view.fold(query::owned().vec()).unwrap(),
+        ops().collect::<Vec<_>>()
+    );
+    let borrowed = query::ops().map(|op| (op.position(), op.op(), op.invocation()));
+    let base = &twin.base;
+    let rows = twin.kept.iter().map(|(position, op)| {
+        let invocation = base.pair(*position).filter(|other| other < position);
+        (
+            *position as u64,
+            op.clone(),
+            invocation.map(|other| other as u64),
+        )
+    });
+    assert_eq!(view.fold(borrowed.vec()).unwrap(), rows.collect::<Vec<_>>());
+    let txns = query::owned().filter(|op| op.f == "txn").count();
+    let count = ops().filter(|op| op.f == "txn").count();
+    assert_eq!(view.fold(txns).unwrap(), count as u64);
+    let first = view
+        .fold(query::ops().map(|op| op.index()).first())
+        .unwrap();
+    assert_eq!(first, ops().next().map(|op| op.index));
+}
+
 #[test]
 fn stacks_of_filters_maps_and_slices_equal_vectors() {
     for seed in 0..30 {
@@ -386,6 +413,9 @@ fn stacks_of_filters_maps_and_slices_equal_vectors() {
                     }
                 }
                 assert_same(&mut rng, &view, &twin);
+                if rng.chance(0.3) {
+                    assert_same_folds(&view, &twin);
+                }
                 assert_eq!(view.base().len().unwrap(), count as u64);
             }
         }
@@ -404,6 +434,7 @@ fn large_histories_in_memory_equal_vectors() {
         let (view, kept) = stack(&mut rng, &base, &twin);
         let (view, kept) = stack(&mut rng, &view, &kept);
         assert_same(&mut rng, &view, &kept);
+        assert_same_folds(&view, &kept);
     }
 }
 
@@ -448,6 +479,73 @@ fn random_access_through_a_filter_decodes_one_chunk() {
     assert!(between.len().unwrap() > 10);
     assert_eq!(between.iter().count() as u64, between.len().unwrap());
     assert_eq!(source.reads() - before, 4);
+}
+
+#[test]
+fn folds_over_different_views_share_a_pass() {
+    let scratch = Scratch::new("fused");
+    let ops = ops(9, 4_000, 0, 0);
+    let source = Arc::new(Counting::new(written(&scratch, &ops, 100)));
+    let view = View::of_source(source.clone(), Arc::default());
+    let views = [
+        view.clone(),
+        view.oks(),
+        view.by_f(["txn"]).map(tripled),
+        view.filter(|op| op.time() % 20 == 0),
+    ];
+    let folds = view.folder().together(|batch| {
+        let fold = |view: &View| view.as_fold(query::ops().count());
+        views.each_ref().map(|view| batch.submit(fold(view)))
+    });
+    for (fold, view) in folds.into_iter().zip(&views) {
+        assert_eq!(fold.wait().unwrap().unwrap(), view.iter().count() as u64);
+    }
+    assert_eq!(view.folder().statistics().chunks_decoded, 40);
+    // Only the chunks that may have these times are read, without a pass over all.
+    let before = source.reads();
+    let time = ops[1_234].time;
+    let count = view
+        .between(time..=time)
+        .fold(query::ops().count())
+        .unwrap();
+    assert_eq!(
+        count,
+        ops.iter().filter(|op| op.time == time).count() as u64
+    );
+    assert!((1..=2).contains(&(source.reads() - before)));
+    assert_eq!(view.folder().statistics().chunks_decoded, 40);
+}
+
+#[test]
+fn folds_that_fail_say_why() {
+    let scratch = Scratch::new("failing");
+    let ops = ops(10, 1_000, 0, 0);
+    let mut source = Counting::new(written(&scratch, &ops, 100));
+    source.damaged = vec![4];
+    let views = [
+        View::of_source(Arc::new(source), Arc::default()),
+        View::of(History::from_ops(ops)),
+    ];
+    let failed = views[0].fold(query::ops().count());
+    assert!(matches!(failed, Err(ViewError::Gone(4))), "{failed:?}");
+    let failed = views[0].slice(350..450).unwrap().fold(query::ops().count());
+    assert!(matches!(failed, Err(ViewError::Gone(4))), "{failed:?}");
+    for view in views {
+        let first = view.slice(..300).unwrap();
+        let panicking = query::owned().map(|op| assert!(op.index != 7)).count();
+        let failed = first.fold(panicking);
+        assert!(matches!(failed, Err(ViewError::Fold(_))), "{failed:?}");
+        // No chunk takes names of that length.
+        let long: &'static str = "f".repeat(300).leak();
+        let mapped = first.map(move |op| Op {
+            f: long.into(),
+            ..op
+        });
+        assert_eq!(mapped.nth(5).unwrap().unwrap().f(), long);
+        assert_eq!(mapped.fold(query::owned().count()).unwrap(), 300);
+        let failed = mapped.fold(query::ops().count());
+        assert!(matches!(failed, Err(ViewError::History(_))), "{failed:?}");
+    }
 }
 
 #[test]
