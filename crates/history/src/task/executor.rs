@@ -71,6 +71,26 @@ impl Guarded {
 }
 
 impl Shared {
+    /// No task, and no worker yet.
+    pub(super) fn new(threads: usize) -> Arc<Shared> {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Shared {
+            number,
+            threads,
+            guarded: Mutex::new(Guarded {
+                number,
+                state: State::new(number),
+                crew: Crew {
+                    workers: threads,
+                    ..Crew::default()
+                },
+            }),
+            idle: Condvar::new(),
+            spare: Condvar::new(),
+        })
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Guarded> {
         for yields in 0..=YIELDS_MAX {
             for _ in 0..TRIES_MAX {
@@ -196,23 +216,8 @@ impl fmt::Debug for Executor {
 impl Executor {
     /// Starts so many workers, at least one. Panics if the system gives no threads.
     pub fn new(threads: usize) -> Executor {
-        static NUMBER: AtomicU32 = AtomicU32::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let threads = threads.max(1);
-        let shared = Arc::new(Shared {
-            number,
-            threads,
-            guarded: Mutex::new(Guarded {
-                number,
-                state: State::new(number),
-                crew: Crew {
-                    workers: threads,
-                    ..Crew::default()
-                },
-            }),
-            idle: Condvar::new(),
-            spare: Condvar::new(),
-        });
+        let shared = Shared::new(threads);
         let executor = Executor(Arc::new(Handle(Arc::clone(&shared))));
         for _ in 0..threads {
             worker::start(&shared).expect("the system gives threads");
@@ -220,7 +225,7 @@ impl Executor {
         executor
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.0.0
     }
 

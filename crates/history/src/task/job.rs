@@ -17,7 +17,7 @@ pub(super) type Outcome<T> = Result<Arc<T>, TaskError>;
 pub(super) trait Work: Send + Sync {
     fn label(&self) -> &Label;
 
-    /// Runs the body. The outcome is kept back until it is published.
+    /// Runs the body, unless it was cancelled. The outcome is kept back until it is published.
     fn run(&self, id: TaskId);
 
     /// Shows the outcome to everybody. Cheap, runs no code of others; tells whether somebody waits for it, who is then
@@ -106,6 +106,10 @@ where
 
     fn run(&self, id: TaskId) {
         let mut slot = self.lock();
+        // Between being taken and getting here. Whoever cancelled it drops the body.
+        if slot.cancelled {
+            return;
+        }
         let Stage::Pending(body) = std::mem::replace(&mut slot.stage, Stage::Running) else {
             panic!("task {id} runs twice");
         };

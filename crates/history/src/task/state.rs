@@ -10,6 +10,47 @@ pub const TASKS_MAX: usize = 1 << 24;
 /// So often in a row a task that became ready may go before those that were ready earlier.
 const OVERTAKING_MAX: u32 = 64;
 
+/// Mistakes that the tests plant, to see that they are found.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Bug {
+    /// A dependant waits for each dependency twice.
+    CountsTwice,
+    /// Only those that wait for it directly are cancelled with a task.
+    CancelsDirectDependantsOnly,
+    /// A cancelled task stays in the ready queue.
+    CancelForgetsReadyQueue,
+    /// A rolled back transaction leaves its marks on tasks that it had cancelled.
+    RollbackForgetsCancelled,
+    /// A rolled back transaction leaves its tasks among the dependants of others.
+    RollbackForgetsEdges,
+    /// A task whose promise is kept in its own transaction is enqueued for either reason.
+    EnqueuesTwice,
+    /// Who is submitted after a cancellation in the same transaction waits for the cancelled task.
+    WaitsForCancelled,
+    /// A task that was cancelled while it ran has a result after all.
+    PublishesAbandoned,
+    /// A place is not used again.
+    ForgetsPlace,
+    /// A handle means whoever has its task's place now.
+    ConfusesPlaces,
+    /// A promise can be kept twice in a transaction.
+    KeepsTwice,
+    /// Who is released overtakes without end.
+    OvertakesForever,
+}
+
+/// Is this mistake planted?
+macro_rules! planted {
+    ($state:ident, $bug:ident) => {{
+        #[cfg(test)]
+        let is_planted = $state.bug == Some(Bug::$bug);
+        #[cfg(not(test))]
+        let is_planted = false;
+        is_planted
+    }};
+}
+
 /// No place.
 const NONE: u32 = u32::MAX;
 
@@ -60,7 +101,7 @@ pub(super) enum Effect<W> {
 }
 
 /// What is known of a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Status {
     /// Nobody's.
     Free,
@@ -74,14 +115,12 @@ enum Status {
 }
 
 /// One task.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Node<W> {
     number: u64,
     /// `None` if free.
     work: Option<W>,
     status: Status,
-    /// The transaction that submitted it is open.
-    fresh: bool,
     /// The open transaction cancelled it.
     doomed: bool,
     /// The open transaction kept it, a promise.
@@ -98,7 +137,7 @@ struct Node<W> {
 }
 
 /// One task waits for another: an element of two lists.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Edge {
     dependant: u32,
     dependency: u32,
@@ -111,7 +150,7 @@ struct Edge {
 }
 
 /// First and last element of a list.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Ends {
     first: u32,
     last: u32,
@@ -133,7 +172,7 @@ const EMPTY: Ends = Ends {
 ///
 /// Downside: errors are no business of the state. A task whose dependency failed becomes ready like any other; its work
 /// passes the error on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State<W> {
     executor: u32,
     nodes: Vec<Node<W>>,
@@ -153,6 +192,8 @@ pub(super) struct State<W> {
     kept: Vec<u32>,
     /// Bodies that wait for tasks: who for whom. At most [`super::WAITING_MAX`].
     waiting: Vec<(u32, TaskId)>,
+    #[cfg(test)]
+    pub(super) bug: Option<Bug>,
 }
 
 impl<W: Clone> State<W> {
@@ -173,6 +214,8 @@ impl<W: Clone> State<W> {
             cancelled: Vec::new(),
             kept: Vec::new(),
             waiting: Vec::new(),
+            #[cfg(test)]
+            bug: None,
         }
     }
 
@@ -197,6 +240,7 @@ impl<W: Clone> State<W> {
     /// The dependencies of a task that are not done, in the order that they were named in.
     pub(super) fn dependencies(&self, id: TaskId) -> Vec<TaskId> {
         let place = self.place(id);
+        let place = place.filter(|&place| self.visible(place) != TaskState::Done);
         place.map_or_else(Vec::new, |place| self.dependencies_of(place))
     }
 
@@ -220,7 +264,8 @@ impl<W: Clone> State<W> {
         let place = self.add(work, Status::Waiting);
         for dependency in dependencies {
             if let Some(dependency) = self.place(*dependency)
-                && self.visible(dependency) != TaskState::Done
+                && (self.visible(dependency) != TaskState::Done
+                    || planted!(self, WaitsForCancelled))
             {
                 self.link(place, dependency);
             }
@@ -237,7 +282,12 @@ impl<W: Clone> State<W> {
     /// Keeps a promise in the open transaction; `false` if it was kept or cancelled before.
     pub(super) fn keep(&mut self, id: TaskId) -> bool {
         let place = self.place(id);
-        let Some(place) = place.filter(|&place| self.visible(place) == TaskState::Promised) else {
+        let is_open = |place: &u32| {
+            let is_promise = self.nodes[*place as usize].status == Status::Promised;
+            let is_open = self.visible(*place) == TaskState::Promised;
+            is_open || is_promise && planted!(self, KeepsTwice)
+        };
+        let Some(place) = place.filter(is_open) else {
             return false;
         };
         self.nodes[place as usize].kept = true;
@@ -254,6 +304,9 @@ impl<W: Clone> State<W> {
         let mut next = self.cancelled.len();
         self.doom(id.place);
         while let Some(&place) = self.cancelled.get(next) {
+            if planted!(self, CancelsDirectDependantsOnly) && place != id.place {
+                break;
+            }
             next += 1;
             let mut edge = self.nodes[place as usize].dependants.first;
             while edge != NONE {
@@ -294,9 +347,11 @@ impl<W: Clone> State<W> {
         self.kept.clear();
         for index in 0..self.submitted.len() {
             let place = self.submitted[index];
-            let node = &mut self.nodes[place as usize];
-            node.fresh = false;
-            if node.status == Status::Waiting && node.missing == 0 {
+            let Node {
+                status, missing, ..
+            } = self.nodes[place as usize];
+            let is_enqueued = status == Status::Ready && !planted!(self, EnqueuesTwice);
+            if matches!(status, Status::Waiting | Status::Ready) && !is_enqueued && missing == 0 {
                 self.enqueue_last(place);
             }
         }
@@ -306,14 +361,16 @@ impl<W: Clone> State<W> {
     /// The open transaction never was.
     pub(super) fn rollback(&mut self, effects: &mut Vec<Effect<W>>) {
         for place in self.cancelled.drain(..) {
-            self.nodes[place as usize].doomed = false;
+            self.nodes[place as usize].doomed = planted!(self, RollbackForgetsCancelled);
         }
         for place in self.kept.drain(..) {
             self.nodes[place as usize].kept = false;
         }
         while let Some(place) = self.submitted.pop() {
             let id = self.id(place);
-            self.unlink_dependencies(place);
+            if !planted!(self, RollbackForgetsEdges) {
+                self.unlink_dependencies(place);
+            }
             effects.push(Effect::Cancelled(id, self.remove(place)));
         }
     }
@@ -335,7 +392,7 @@ impl<W: Clone> State<W> {
         let place = self.place(id).expect("a running task has its place");
         let wanted = match self.nodes[place as usize].status {
             Status::Running => true,
-            Status::Abandoned => false,
+            Status::Abandoned => planted!(self, PublishesAbandoned),
             status => panic!("task {id} ended, which was {status:?}"),
         };
         if wanted {
@@ -388,7 +445,8 @@ impl<W: Clone> State<W> {
     /// Where a task is, if it is not done.
     fn place(&self, id: TaskId) -> Option<u32> {
         let node = self.nodes.get(id.place as usize)?;
-        let is_it = node.number == id.number && node.status != Status::Free;
+        let is_it = node.number == id.number || planted!(self, ConfusesPlaces);
+        let is_it = is_it && node.status != Status::Free;
         is_it.then_some(id.place)
     }
 
@@ -408,21 +466,32 @@ impl<W: Clone> State<W> {
         }
         match node.status {
             Status::Free | Status::Abandoned => TaskState::Done,
-            Status::Waiting if node.missing > 0 => TaskState::Waiting,
+            Status::Waiting if self.is_missing_some(place) => TaskState::Waiting,
             Status::Waiting | Status::Ready => TaskState::Ready,
             Status::Promised => TaskState::Promised,
             Status::Running => TaskState::Running,
         }
     }
 
-    fn dependencies_of(&self, place: u32) -> Vec<TaskId> {
+    /// Does the task at a place wait for something, as the open transaction sees it?
+    fn is_missing_some(&self, place: u32) -> bool {
+        let node = &self.nodes[place as usize];
+        node.missing > 0 && (self.kept.is_empty() || self.missing(place).next().is_some())
+    }
+
+    /// Places of the dependencies of the task at a place that are not done, as the open transaction sees it.
+    fn missing(&self, place: u32) -> impl Iterator<Item = u32> {
         let mut edge = self.nodes[place as usize].dependencies.first;
-        let edges = std::iter::from_fn(|| {
+        let dependencies = std::iter::from_fn(move || {
             let found = self.edges.get(edge as usize)?;
             edge = found.next_dependency;
-            Some(self.id(found.dependency))
+            Some(found.dependency)
         });
-        edges.collect()
+        dependencies.filter(|&place| self.visible(place) != TaskState::Done)
+    }
+
+    fn dependencies_of(&self, place: u32) -> Vec<TaskId> {
+        self.missing(place).map(|place| self.id(place)).collect()
     }
 
     /// A task of the open transaction, at a free place.
@@ -431,7 +500,6 @@ impl<W: Clone> State<W> {
             number: self.number,
             work: Some(work),
             status,
-            fresh: true,
             doomed: false,
             kept: false,
             missing: 0,
@@ -460,8 +528,10 @@ impl<W: Clone> State<W> {
         node.status = Status::Free;
         node.doomed = false;
         node.kept = false;
-        node.next = self.free_node;
-        self.free_node = place;
+        if !planted!(self, ForgetsPlace) {
+            node.next = self.free_node;
+            self.free_node = place;
+        }
         self.live -= 1;
         node.work.take().expect("a task has work")
     }
@@ -487,7 +557,7 @@ impl<W: Clone> State<W> {
             effects.push(Effect::Cancelled(id, work));
             return;
         }
-        if node.status == Status::Ready {
+        if node.status == Status::Ready && !planted!(self, CancelForgetsReadyQueue) {
             self.dequeue(place);
         }
         effects.push(Effect::Cancelled(id, self.remove(place)));
@@ -505,7 +575,7 @@ impl<W: Clone> State<W> {
             } = self.edges[edge as usize];
             self.unlink(edge);
             let node = &self.nodes[dependant as usize];
-            if node.missing == 0 && !node.fresh {
+            if node.missing == 0 {
                 self.enqueue_released(dependant);
             }
             edge = previous_dependant;
@@ -515,11 +585,11 @@ impl<W: Clone> State<W> {
     /// A task that became ready overtakes those that were ready before: what it needs is in the caches, and a chain is
     /// done with sooner than begun anew. Not without end, or the others would starve.
     fn enqueue_released(&mut self, place: u32) {
-        if self.overtaking == OVERTAKING_MAX {
+        if self.overtaking == OVERTAKING_MAX && !planted!(self, OvertakesForever) {
             self.overtaking = 0;
             return self.enqueue_last(place);
         }
-        self.overtaking += 1;
+        self.overtaking = (self.overtaking + 1).min(OVERTAKING_MAX);
         let first = self.ready.first;
         self.nodes[place as usize].next = first;
         self.nodes[place as usize].previous = NONE;
@@ -586,7 +656,7 @@ impl<W: Clone> State<W> {
             last => self.edges[last as usize].next_dependency = place,
         }
         self.nodes[dependant as usize].dependencies.last = place;
-        self.nodes[dependant as usize].missing += 1;
+        self.nodes[dependant as usize].missing += 1 + u32::from(planted!(self, CountsTwice));
     }
 
     /// Cuts an edge out of both lists.
@@ -622,5 +692,90 @@ impl<W: Clone> State<W> {
             self.unlink(edge);
             edge = next;
         }
+    }
+}
+
+#[cfg(test)]
+impl<W: Clone> State<W> {
+    /// All places ever used.
+    pub(super) fn places(&self) -> (usize, usize) {
+        (self.nodes.len(), self.edges.len())
+    }
+
+    /// Checks that the lists mean what they say, from scratch.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let known: Vec<u32> = (0..self.nodes.len() as u32)
+            .filter(|&place| self.nodes[place as usize].status != Status::Free)
+            .collect();
+        let check = |holds: bool, what: &str| holds.then_some(()).ok_or(what.to_owned());
+        check(self.live == known.len(), "live tasks are miscounted")?;
+        let free = self.list(self.free_node, |place| self.nodes[place as usize].next)?;
+        check(
+            free.len() + known.len() == self.nodes.len(),
+            "a place is lost",
+        )?;
+        let ready = self.list(self.ready.first, |place| self.nodes[place as usize].next)?;
+        check(
+            ready.len() == self.ready_count,
+            "ready tasks are miscounted",
+        )?;
+        let is_ready = |&place: &u32| self.nodes[place as usize].status == Status::Ready;
+        check(
+            ready.iter().all(is_ready),
+            "a task in the queue is not ready",
+        )?;
+        let count = known
+            .iter()
+            .copied()
+            .filter(|place| is_ready(place))
+            .count();
+        check(count == ready.len(), "a ready task is not in the queue")?;
+        check(
+            ready.last().copied().unwrap_or(NONE) == self.ready.last,
+            "the queue has another end",
+        )?;
+        let mut edges = 0;
+        for &place in &known {
+            let node = &self.nodes[place as usize];
+            let of = self.list(node.dependencies.first, |edge| {
+                self.edges[edge as usize].next_dependency
+            })?;
+            check(
+                of.len() == node.missing as usize,
+                "dependencies are miscounted",
+            )?;
+            let own = |edge: &u32| self.edges[*edge as usize].dependant == place;
+            check(of.iter().all(own), "an edge is in a foreign list")?;
+            let to = self.list(node.dependants.first, |edge| {
+                self.edges[edge as usize].next_dependant
+            })?;
+            let own = |edge: &u32| self.edges[*edge as usize].dependency == place;
+            check(to.iter().all(own), "an edge is in a foreign list")?;
+            edges += to.len();
+            let waits = node.status == Status::Waiting;
+            check(node.missing == 0 || waits, "one that waits is not waiting")?;
+            let journal = self.submitted.len() + self.cancelled.len() + self.kept.len();
+            check(node.missing > 0 || !waits || journal > 0, "a task is lost")?;
+            let is_marked = node.doomed || node.kept;
+            check(!is_marked || journal > 0, "a mark is left of a transaction")?;
+        }
+        let free = self.list(self.free_edge, |edge| {
+            self.edges[edge as usize].next_dependant
+        })?;
+        check(free.len() + edges == self.edges.len(), "an edge is lost")
+    }
+
+    /// The elements of a list.
+    fn list(&self, first: u32, next: impl Fn(u32) -> u32) -> Result<Vec<u32>, String> {
+        let mut found = Vec::new();
+        let mut place = first;
+        while place != NONE {
+            found.push(place);
+            if found.len() > self.nodes.len() + self.edges.len() {
+                return Err("a list has no end".to_owned());
+            }
+            place = next(place);
+        }
+        Ok(found)
     }
 }

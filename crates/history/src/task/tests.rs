@@ -1,5 +1,9 @@
 //! What one sees from outside, in real threads.
 
+mod explore;
+mod schedules;
+mod twin;
+
 use super::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

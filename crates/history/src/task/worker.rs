@@ -117,18 +117,27 @@ impl Crew {
 }
 
 /// A task that has ended, and what is left to do for it without the lock.
-struct Ended {
+pub(super) struct Ended {
     work: Arc<dyn Work>,
     /// Somebody waits for it, or nobody wants what it gave.
     wakes: bool,
 }
 
 impl Ended {
-    fn carry_out(self) {
+    pub(super) fn carry_out(self) {
         if self.wakes {
             self.work.wake();
         }
         discard(self.work);
+    }
+}
+
+impl Guarded {
+    /// A body has ended: shows its outcome, and lets go those that waited for it.
+    pub(super) fn finish(&mut self, id: TaskId, work: Arc<dyn Work>) -> Ended {
+        let (_, wanted) = self.state.finish(id);
+        let wakes = !wanted || work.publish();
+        Ended { work, wakes }
     }
 }
 
@@ -153,9 +162,7 @@ fn work(shared: &Arc<Shared>) {
             work.run(id);
             CURRENT.set(None);
             guarded = shared.lock();
-            let (_, wanted) = guarded.state.finish(id);
-            let wakes = !wanted || work.publish();
-            ended = Some(Ended { work, wakes });
+            ended = Some(guarded.finish(id, work));
         } else if let Some(ended) = ended.take() {
             drop(guarded);
             ended.carry_out();
