@@ -100,7 +100,8 @@ pub fn json(op: &Op) -> Json {
     Json::Object(members)
 }
 
-fn value(shape: &Value) -> Json {
+/// A value as JSON.
+pub fn value(shape: &Value) -> Json {
     match shape {
         Value::Nil => Json::Null,
         Value::Bool(truth) => json!(truth),

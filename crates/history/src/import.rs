@@ -12,11 +12,14 @@
 //! ```
 
 mod edn;
+mod fressian;
+mod jepsen;
 mod json;
 mod operation;
 mod porcupine;
 mod stream;
 
+pub use jepsen::{JepsenError, JepsenFile, JepsenOperations, is_jepsen};
 pub use stream::Operations;
 
 use crate::{History, Op};
