@@ -30,7 +30,7 @@ pub(crate) enum Command {
     Test(TestArguments),
     /// Run the same system, test and faults in one thread from a seed; find a bug and replay it.
     Sim(SimArguments),
-    /// Judge histories: test files, Jepsen/Elle EDN and JSON, Knossos EDN, Porcupine logs.
+    /// Judge histories: test files, Jepsen's test.jepsen, Jepsen/Elle EDN and JSON, Knossos EDN, Porcupine logs.
     Check(CheckArguments),
     /// Print a history, its attributes or its results.
     Show(ShowArguments),
@@ -160,7 +160,7 @@ pub(crate) struct CheckArguments {
     /// Histories; `-` is standard input.
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// How the file is written: auto, sea, edn, json, porcupine.
+    /// How the file is written: auto, sea, edn, json, jepsen, porcupine.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
     /// Which checker judges.
@@ -181,7 +181,7 @@ pub(crate) struct CheckArguments {
 pub(crate) struct ShowArguments {
     /// A test file, or any history that `check` reads.
     pub(crate) file: PathBuf,
-    /// How the file is written: auto, sea, edn, json, porcupine.
+    /// How the file is written: auto, sea, edn, json, jepsen, porcupine.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
     /// The test's attributes instead of its operations.
@@ -201,25 +201,35 @@ pub(crate) struct ShowArguments {
     pub(crate) edn: bool,
 }
 
+/// Which history to read, and how.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SourceArguments {
+    /// A test file, or any history that `check` reads; `-` is standard input.
+    pub(crate) file: PathBuf,
+    /// How the history is written: auto, sea, edn, json, jsonl, jepsen, porcupine.
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(crate) format: String,
+    /// Values `[key value]` of clients in a foreign history belong to independent keys (jepsen.independent).
+    #[arg(long)]
+    pub(crate) keyed: bool,
+    /// Leave chunks of a damaged test.jepsen out, and say which.
+    #[arg(long)]
+    pub(crate) salvage: bool,
+}
+
 /// `seatrial import`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example: seatrial import store/latest/history.edn -o history.sea")]
+#[command(after_help = "Example: seatrial import store/latest/test.jepsen -o history.sea")]
 pub(crate) struct ImportArguments {
-    /// The history; `-` is standard input.
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) source: SourceArguments,
     /// The test file to write.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// How the history is written: auto, sea, edn, json, jsonl, porcupine.
-    #[arg(long, value_name = "NAME", default_value = "auto")]
-    pub(crate) format: String,
-    /// Values `[key value]` of clients belong to independent keys (jepsen.independent).
-    #[arg(long)]
-    pub(crate) keyed: bool,
     /// Overwrite the file if it exists.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say nothing but errors.
+    /// Say nothing but errors and warnings.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -231,24 +241,18 @@ pub(crate) struct ImportArguments {
 JSON has fewer shapes than a history: keywords become strings, sets become arrays."
 )]
 pub(crate) struct ExportArguments {
-    /// A test file, or any history that `check` reads.
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) source: SourceArguments,
     /// What to write: edn, jsonl, json, sea, arrow, parquet [default: as the output is called, else edn].
     #[arg(long, value_name = "NAME")]
     pub(crate) to: Option<String>,
     /// Where to [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// How the history is written: auto, sea, edn, json, jsonl, porcupine.
-    #[arg(long, value_name = "NAME", default_value = "auto")]
-    pub(crate) format: String,
-    /// Values `[key value]` of clients in a foreign history belong to independent keys.
-    #[arg(long)]
-    pub(crate) keyed: bool,
     /// Overwrite the file if it exists.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say nothing but errors.
+    /// Say nothing but errors and warnings.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }

@@ -30,7 +30,7 @@ pub(crate) fn load(path: &Path, format: &str, keyed: bool) -> Result<Loaded> {
     Ok(Loaded {
         attributes: source.attributes()?,
         history: source.history()?,
-        warnings: Vec::new(),
+        warnings: source.warnings,
     })
 }
 

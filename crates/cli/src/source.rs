@@ -1,29 +1,43 @@
 //! Operations one after another, from whatever file a person names.
 
+use crate::args::SourceArguments;
 use crate::load::is_test_file;
-use anyhow::{Context as _, Result, bail};
-use seatrial_history::import::{self, Format, Operations, Options};
+use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_history::import::{self, Format, JepsenFile, Operations, Options, is_jepsen};
 use seatrial_history::{ChunkBuffer, History, Op, TestFile};
 use serde_json::{Value as Json, json};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
 
 /// The formats that `--format` takes.
-pub(crate) const FORMATS: &str = "auto, sea, edn, json, jsonl, porcupine";
+pub(crate) const FORMATS: &str = "auto, sea, edn, json, jsonl, jepsen, porcupine";
 
 /// A history that is read operation by operation, in constant memory.
 pub(crate) struct Source {
     path: PathBuf,
     kind: Kind,
-    /// How much there is in all: bytes of a foreign file, operations of a test file; 0 when not known.
+    /// How much there is in all: bytes of a text, operations of a test file, chunks of Jepsen's; 0 when not known.
     pub(crate) length: u64,
+    keyed: bool,
+    /// Are chunks that cannot be read left out?
+    salvage: bool,
+    /// What a reader should know about the file.
+    pub(crate) warnings: Vec<String>,
 }
 
 enum Kind {
+    /// Nothing was opened yet.
+    None,
     Test(TestFile),
     Text(Operations<Box<dyn Read>>),
+    Jepsen(JepsenFile<Box<dyn Seekable>>),
 }
+
+/// What Jepsen's binary files are read from.
+trait Seekable: Read + Seek {}
+
+impl<T: Read + Seek> Seekable for T {}
 
 /// How the operations of a file are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +46,8 @@ pub(crate) enum Reading {
     Auto,
     /// Our own test file.
     Sea,
+    /// Jepsen's `test.jepsen`, or the `history.edn` beside it.
+    Jepsen,
     /// A text.
     Text(Format),
 }
@@ -42,6 +58,7 @@ impl Reading {
         Ok(match name {
             "auto" => Reading::Auto,
             "sea" => Reading::Sea,
+            "jepsen" => Reading::Jepsen,
             _ => match Format::by_name(name) {
                 Some(format) => Reading::Text(format),
                 None => bail!("there is no format {name:?}; there are {FORMATS}"),
@@ -51,43 +68,94 @@ impl Reading {
 }
 
 impl Source {
+    /// The history that the command line names.
+    pub(crate) fn of(arguments: &SourceArguments) -> Result<Source> {
+        let reading = Reading::by_name(&arguments.format)?;
+        let mut source = Source::open(&arguments.file, reading, arguments.keyed)?;
+        source.salvage = arguments.salvage;
+        Ok(source)
+    }
+
     /// Opens the history in `path`; `-` is standard input. With `keyed`, values `[key value]` of foreign files belong to
     /// independent keys.
     pub(crate) fn open(path: &Path, reading: Reading, keyed: bool) -> Result<Source> {
-        let name = path.display().to_string();
-        let test = reading == Reading::Sea || (reading == Reading::Auto && is_test_file(path));
-        let (kind, length) = if test {
-            let file = TestFile::open(path)?;
-            let length = file.len();
-            (Kind::Test(file), length)
-        } else {
-            let (input, length): (Box<dyn Read>, u64) = if path == Path::new("-") {
-                (Box::new(io::stdin().lock()), 0)
-            } else {
-                let file = File::open(path).with_context(|| name.clone())?;
-                let length = file.metadata().with_context(|| name.clone())?.len();
-                (Box::new(file), length)
-            };
-            let format = match reading {
-                Reading::Text(format) => Some(format),
-                Reading::Auto | Reading::Sea => None,
-            };
-            let operations = Operations::open(&name, input, format, Options { keyed });
-            let known = || format!("--format takes {FORMATS}");
-            let operations = match operations {
-                Err(error) if format.is_none() => return Err(error).with_context(known),
-                operations => operations?,
-            };
-            (Kind::Text(operations), length)
+        let mut source = Source {
+            path: path.to_owned(),
+            kind: Kind::None,
+            length: 0,
+            keyed,
+            salvage: false,
+            warnings: Vec::new(),
         };
-        let path = path.to_owned();
-        Ok(Source { path, kind, length })
+        let test = reading == Reading::Sea || (reading == Reading::Auto && is_test_file(path));
+        if test {
+            let file = TestFile::open(path)?;
+            source.length = file.len();
+            source.kind = Kind::Test(file);
+            return Ok(source);
+        }
+        if path == Path::new("-") {
+            let mut input = io::stdin().lock();
+            let mut first = Vec::new();
+            input.by_ref().take(8).read_to_end(&mut first)?;
+            if is_jepsen(&first) {
+                // Its blocks stand in no order.
+                input.read_to_end(&mut first)?;
+                source.jepsen(Box::new(Cursor::new(first)))?;
+            } else {
+                let text = Cursor::new(first).chain(input);
+                source.text(reading, Box::new(text))?;
+            }
+            return Ok(source);
+        }
+        let name = || path.display().to_string();
+        let mut file = File::open(path).with_context(name)?;
+        let mut first = Vec::new();
+        file.by_ref()
+            .take(8)
+            .read_to_end(&mut first)
+            .with_context(name)?;
+        let binary = matches!(reading, Reading::Auto | Reading::Jepsen);
+        if binary && is_jepsen(&first) {
+            source.jepsen(Box::new(BufReader::new(file)))?;
+        } else {
+            source.length = file.metadata().with_context(name)?.len();
+            source.text(reading, Box::new(Cursor::new(first).chain(file)))?;
+        }
+        Ok(source)
+    }
+
+    fn jepsen(&mut self, input: Box<dyn Seekable>) -> Result<()> {
+        let file = JepsenFile::open(&self.path.display().to_string(), input)?;
+        self.warnings.extend_from_slice(file.warnings());
+        self.kind = Kind::Jepsen(file);
+        Ok(())
+    }
+
+    fn text(&mut self, reading: Reading, input: Box<dyn Read>) -> Result<()> {
+        let format = match reading {
+            Reading::Text(format) => Some(format),
+            Reading::Jepsen => Some(Format::Edn),
+            Reading::Auto | Reading::Sea => None,
+        };
+        let options = Options { keyed: self.keyed };
+        let name = self.path.display().to_string();
+        let operations = Operations::open(&name, input, format, options);
+        self.kind = Kind::Text(match operations {
+            Err(error) if format.is_none() => {
+                bail!("{error}; --format takes {FORMATS}");
+            }
+            operations => operations?,
+        });
+        Ok(())
     }
 
     /// Attributes of the test; of a foreign file its name and format.
-    pub(crate) fn attributes(&self) -> Result<Json> {
-        match &self.kind {
+    pub(crate) fn attributes(&mut self) -> Result<Json> {
+        match &mut self.kind {
+            Kind::None => Ok(Json::Null),
             Kind::Test(file) => Ok(file.attributes()?),
+            Kind::Jepsen(file) => Ok(file.attributes()?),
             Kind::Text(operations) => {
                 let name = self.path.display().to_string();
                 Ok(json!({"name": name, "format": operations.format().name()}))
@@ -96,17 +164,19 @@ impl Source {
     }
 
     /// The newest results, if the file holds any.
-    pub(crate) fn results(&self) -> Result<Option<Json>> {
-        match &self.kind {
+    pub(crate) fn results(&mut self) -> Result<Option<Json>> {
+        match &mut self.kind {
             Kind::Test(file) => Ok(file.results()?),
-            Kind::Text(_) => Ok(None),
+            Kind::Jepsen(file) => Ok(file.results()?),
+            Kind::Text(_) | Kind::None => Ok(None),
         }
     }
 
     /// Hands all operations to `take`, in order, with how much of [`Source::length`] they and those before take. An error
     /// of `take` is told with the place in the file.
-    pub(crate) fn for_each(&mut self, mut take: impl FnMut(&Op, u64) -> Result<()>) -> Result<()> {
+    pub(crate) fn for_each(&mut self, mut take: impl FnMut(Op, u64) -> Result<()>) -> Result<()> {
         match &mut self.kind {
+            Kind::None => {}
             Kind::Test(file) => {
                 let mut buffer = ChunkBuffer::default();
                 let mut count = 0;
@@ -114,20 +184,40 @@ impl Source {
                     let chunk = file.read_chunk(number, &mut buffer)?;
                     for op in chunk.into_iter().flat_map(|chunk| chunk.ops()) {
                         count += 1;
-                        take(&op, count)?;
+                        take(op, count)?;
                     }
                 }
-                Ok(())
             }
             Kind::Text(operations) => {
                 while let Some(op) = operations.next().transpose()? {
-                    if let Err(error) = take(&op, operations.bytes()) {
+                    if let Err(error) = take(op, operations.bytes()) {
                         let place = operations.error("this operation cannot be taken over");
                         return Err(error.context(place));
                     }
                 }
-                Ok(())
             }
+            Kind::Jepsen(file) => {
+                let options = Options { keyed: self.keyed };
+                let mut operations = file.operations(options)?;
+                self.length = operations.progress().1;
+                while let Some(op) = operations.next() {
+                    match op {
+                        Ok(op) => take(op, operations.progress().0)?,
+                        Err(error) if self.salvage => {
+                            self.warnings.push(format!("left out: {error}"));
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the warnings.
+    pub(crate) fn warn(&self) {
+        for warning in &self.warnings {
+            eprintln!("seatrial: {warning}");
         }
     }
 
@@ -136,6 +226,18 @@ impl Source {
         match &mut self.kind {
             Kind::Test(file) => Ok(file.history()?),
             Kind::Text(operations) => Ok(import::collect(operations)?),
+            Kind::Jepsen(_) | Kind::None => {
+                let mut ops = Vec::new();
+                self.for_each(|op, _| {
+                    ensure!(
+                        ops.len() < u32::MAX as usize - 1,
+                        "more operations than a history in memory can have"
+                    );
+                    ops.push(op);
+                    Ok(())
+                })?;
+                Ok(History::from_ops(ops))
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::meter::Meter;
 use crate::output::say;
 use crate::place::Place;
-use crate::source::{Reading, Source};
+use crate::source::Source;
 use anyhow::{Context as _, Result, bail};
 use seatrial_history::export::{Layout, TextWriter};
 use std::fs::File;
@@ -58,13 +58,13 @@ impl Target {
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
     let target = Target::of(arguments)?;
-    let reading = Reading::by_name(&arguments.format)?;
-    let source = || Source::open(&arguments.file, reading, arguments.keyed);
     let Some(out) = &arguments.out else {
         let Target::Text(layout) = target else {
             bail!("this is no text: name a file for it with -o FILE");
         };
-        let written = text(&mut source()?, layout, io::stdout().lock(), true);
+        let mut source = Source::of(&arguments.source)?;
+        let written = text(&mut source, layout, io::stdout().lock(), true);
+        source.warn();
         return match written {
             // Whoever reads has seen enough (`| head`).
             Err(error) if is_broken_pipe(&error) => Ok(Exit::Valid),
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
         columnar(target)?;
     }
     let place = Place::new(out, arguments.force)?;
-    let mut source = source()?;
+    let mut source = Source::of(&arguments.source)?;
     let operations = match target {
         Target::Text(layout) => {
             let file = create(place.partial())?;
@@ -84,6 +84,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
         _ => import::write(&mut source, &place, arguments.quiet),
     }?;
     place.keep()?;
+    source.warn();
     if !arguments.quiet {
         say!(" {operations} operations   {}", out.display());
     }
@@ -100,7 +101,7 @@ fn text(source: &mut Source, layout: Layout, out: impl Write, quiet: bool) -> Re
     let mut writer = TextWriter::new(BufWriter::with_capacity(1 << 16, out), layout);
     source.for_each(|op, done| {
         meter.step(done);
-        Ok(writer.push(op)?)
+        Ok(writer.push(&op)?)
     })?;
     writer.finish()?;
     Ok(meter.operations())

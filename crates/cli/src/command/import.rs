@@ -5,17 +5,17 @@ use crate::exit::Exit;
 use crate::meter::Meter;
 use crate::output::say;
 use crate::place::Place;
-use crate::source::{Reading, Source};
+use crate::source::Source;
 use anyhow::Result;
 use seatrial_history::{HistoryWriter, TestFile};
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ImportArguments) -> Result<Exit> {
-    let reading = Reading::by_name(&arguments.format)?;
     let place = Place::new(&arguments.out, arguments.force)?;
-    let mut source = Source::open(&arguments.file, reading, arguments.keyed)?;
+    let mut source = Source::of(&arguments.source)?;
     let operations = write(&mut source, &place, arguments.quiet)?;
     place.keep()?;
+    source.warn();
     if !arguments.quiet {
         say!(" {operations} operations   {}", arguments.out.display());
     }
@@ -28,7 +28,7 @@ pub(crate) fn write(source: &mut Source, place: &Place, quiet: bool) -> Result<u
     let mut meter = Meter::new(source.length, quiet);
     source.for_each(|op, done| {
         meter.step(done);
-        Ok(writer.push(op)?)
+        Ok(writer.push(&op)?)
     })?;
     writer.seal()?;
     if let Some(results) = source.results()? {

@@ -104,3 +104,38 @@ fn wrong_words_are_told() {
     assert!(said(&["export", &lines, "-o", &text, "--force"]).contains("--to takes"));
     assert!(said(&["import", &scratch.path("none"), "-o", &out]).contains("none"));
 }
+
+/// Written with the reference encoder of Fressian.
+const JEPSEN: &[u8] = include_bytes!("../../../history/tests/data/jepsen/version-1.jepsen");
+
+#[test]
+fn a_binary_file_of_jepsen_becomes_a_test_file() {
+    let scratch = Scratch::new("interchange-jepsen");
+    let (jepsen, sea) = (scratch.path("test.jepsen"), scratch.path("a.sea"));
+    fs::write(&jepsen, JEPSEN).unwrap();
+    run(0, &["import", &jepsen, "-o", &sea]);
+    let edn = stdout(&run(0, &["export", &sea]));
+    assert_eq!(edn.lines().count(), 8, "{edn}");
+    assert_eq!(stdout(&run(0, &["show", &jepsen, "--edn"])), edn);
+    assert_eq!(
+        stdout(&run(0, &["export", &jepsen, "--format", "jepsen"])),
+        edn
+    );
+    let results = stdout(&run(0, &["show", &sea, "--results"]));
+    assert!(results.contains("\"valid\": false"), "{results}");
+    let attributes = stdout(&run(0, &["show", &sea, "--attributes"]));
+    assert!(attributes.contains("\"name\": \"demo\""), "{attributes}");
+    let mut damaged = JEPSEN.to_vec();
+    let place = damaged
+        .windows(8)
+        .rposition(|bytes| bytes == b"append\x03\x01");
+    let place = place.unwrap();
+    damaged[place] ^= 1;
+    fs::write(&jepsen, damaged).unwrap();
+    let output = run(254, &["export", &jepsen]);
+    assert!(stderr(&output).contains("checksum"), "{output:?}");
+    let output = run(0, &["export", &jepsen, "--salvage"]);
+    assert!(stderr(&output).contains("left out: "), "{output:?}");
+    let left = stdout(&output).lines().count();
+    assert!((1..8).contains(&left), "{left}");
+}

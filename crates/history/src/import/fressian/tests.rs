@@ -241,7 +241,8 @@ fn faults_name_the_place() {
         1: 3 bytes are announced, 2 are left
         64: more than 64 levels of nesting
         3: a chunk without a last one
-        73: more values come out of the caches than the data can hold"#]].assert_eq(&text);
+        73: more values come out of the caches than the data can hold"#]]
+    .assert_eq(&text);
 }
 
 #[test]

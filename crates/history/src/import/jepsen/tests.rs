@@ -84,7 +84,9 @@ fn a_torn_index_falls_back_to_an_older_one() {
     let torn = &VERSION_1[..VERSION_1.len() - 5];
     let text = printed(torn);
     let warning = text.lines().next().unwrap();
-    let expected = expect!["! test.jepsen: the newest block index, at byte 1803, is damaged: a block of 176 bytes, 171 are left; the one at byte 1190 is used, and the 644 bytes behind it are not"];
+    let expected = expect![
+        "! test.jepsen: the newest block index, at byte 1803, is damaged: a block of 176 bytes, 171 are left; the one at byte 1190 is used, and the 644 bytes behind it are not"
+    ];
     expected.assert_eq(warning);
     // The last index but one is from before the results were written.
     let whole = printed(VERSION_1);
@@ -158,7 +160,8 @@ fn what_is_no_such_file_is_told() {
         test.jepsen: not a test file of Jepsen
         test.jepsen: ends inside its header, after 8 bytes
         test.jepsen: is of version 2; versions 0 to 1 are known
-    "#]].assert_eq(&told);
+    "#]]
+    .assert_eq(&told);
 }
 
 /// Reads everything of arbitrary bytes; must neither panic nor hang.
