@@ -242,16 +242,7 @@ impl<'a> Fressian<'a> {
                 let place = self.int()?;
                 return self.cached(place);
             }
-            code::PUT_CACHE | code::PRECACHE => {
-                let place = self.objects.len();
-                self.objects.push(None);
-                let (value, weight) = self.weighed()?;
-                // The caches may have been reset inside.
-                if let Some(slot) = self.objects.get_mut(place) {
-                    *slot = Some((value.clone(), weight));
-                }
-                value
-            }
+            code::PUT_CACHE | code::PRECACHE => return self.put(),
             code::FOOTER => {
                 self.footer()?;
                 self.value()?
@@ -331,6 +322,18 @@ impl<'a> Fressian<'a> {
         let start = self.at;
         let count = self.int()?;
         u64::try_from(count).map_err(|_| Fault::new(start, format!("a length of {count}")))
+    }
+
+    /// A value that may be named again.
+    fn put(&mut self) -> Result<Datum> {
+        let place = self.objects.len();
+        self.objects.push(None);
+        let (value, weight) = self.weighed()?;
+        // The caches may have been reset inside.
+        if let Some(slot) = self.objects.get_mut(place) {
+            *slot = Some((value.clone(), weight));
+        }
+        Ok(value)
     }
 
     fn cached(&mut self, place: i64) -> Result<Datum> {
