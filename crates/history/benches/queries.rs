@@ -283,9 +283,9 @@ fn paired(bench: &Bench) {
             .quantiles([0.5, 0.99]),
     );
     let by_f = latencies()
-        .filter(|latency| latency.kind == OpType::Ok)
+        .filter(|latency| latency.kind() == OpType::Ok)
         .group_by(
-            |latency| latency.f,
+            |latency| latency.f(),
             |latencies| {
                 latencies
                     .map(|latency| latency.nanos())

@@ -72,7 +72,7 @@ pub use part::Part;
 pub use pipeline::{Mop, MopsOfOps, Pipeline, Stage, Through, Whole};
 pub use question::Question;
 
-use crate::{Op, Order};
+use crate::{Chunk, Op, Order};
 use std::ops::ControlFlow;
 
 /// A question about a sequence of items that can be asked of its parts.
@@ -99,6 +99,16 @@ pub trait Query<I: Items>: Send + Sync {
 
     /// Takes the next item into account.
     fn step(&self, accumulator: &mut Self::Accumulator, item: I::Item<'_>) -> ControlFlow<()>;
+
+    /// Takes a whole chunk of operations into account by what stands at its front, if that says enough. Only a query about
+    /// all operations is asked.
+    fn step_chunk(
+        &self,
+        _accumulator: &mut Self::Accumulator,
+        _chunk: &Chunk,
+    ) -> Option<ControlFlow<()>> {
+        None
+    }
 
     /// Takes what is known of the part right behind into account. Not called when the order is linear.
     fn combine(

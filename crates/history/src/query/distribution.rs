@@ -186,19 +186,22 @@ impl Distribution {
         }
         self.widen((number, number));
         self.count += 1;
-        if self.count <= EXACT_MAX as u64 {
-            self.exact.push(number);
-        } else {
+        if self.count > EXACT_MAX as u64 + 1 {
+            return self.put(number);
+        }
+        self.exact.push(number);
+        if self.exact.len() > EXACT_MAX {
             self.pour();
-            self.put(number);
         }
     }
 
     fn widen(&mut self, (least, greatest): (f64, f64)) {
-        if self.count == 0 {
-            self.range = (least, greatest);
+        if least < self.range.0 || self.count == 0 {
+            self.range.0 = least;
         }
-        self.range = (self.range.0.min(least), self.range.1.max(greatest));
+        if greatest > self.range.1 || self.count == 0 {
+            self.range.1 = greatest;
+        }
     }
 
     fn merge(&mut self, mut later: Distribution) {
@@ -248,7 +251,12 @@ struct Buckets {
 impl Buckets {
     fn put(&mut self, number: f64) {
         let bits = (number.to_bits() >> (f64::MANTISSA_DIGITS - 1 - FINENESS)) as usize;
-        self.doubling(bits / BUCKETS)[bits % BUCKETS] += 1;
+        let (exponent, place) = (bits / BUCKETS, bits % BUCKETS);
+        let known = self.doublings.get_mut(exponent.wrapping_sub(self.first));
+        match known {
+            Some(Some(doubling)) => doubling[place] += 1,
+            _ => self.doubling(exponent)[place] += 1,
+        }
     }
 
     /// The buckets of numbers with this exponent.

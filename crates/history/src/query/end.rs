@@ -2,7 +2,7 @@
 
 use super::pipeline::Stage;
 use super::{Items, Pipeline, Query, Question};
-use crate::Order;
+use crate::{Chunk, Order};
 use std::ops::ControlFlow;
 
 impl<I: Items, S: Stage<I>> Pipeline<I, S> {
@@ -46,6 +46,11 @@ impl<I: Items> Query<I> for Count {
     fn step(&self, count: &mut u64, _: I::Item<'_>) -> ControlFlow<()> {
         *count += 1;
         ControlFlow::Continue(())
+    }
+
+    fn step_chunk(&self, count: &mut u64, chunk: &Chunk) -> Option<ControlFlow<()>> {
+        *count += chunk.len() as u64;
+        Some(ControlFlow::Continue(()))
     }
 
     fn combine(&self, count: &mut u64, later: u64) -> ControlFlow<()> {
@@ -137,6 +142,14 @@ where
 
     fn step(&self, accumulator: &mut Q::Accumulator, item: I::Item<'_>) -> ControlFlow<()> {
         self.query.step(accumulator, item)
+    }
+
+    fn step_chunk(
+        &self,
+        accumulator: &mut Q::Accumulator,
+        chunk: &Chunk,
+    ) -> Option<ControlFlow<()>> {
+        self.query.step_chunk(accumulator, chunk)
     }
 
     fn combine(&self, accumulator: &mut Q::Accumulator, later: Q::Accumulator) -> ControlFlow<()> {

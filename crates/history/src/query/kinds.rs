@@ -2,7 +2,7 @@
 
 use super::pipeline::Stage;
 use super::{Items, Ops, Pipeline, Query, Question};
-use crate::{OpType, OpView, Symbol};
+use crate::{Chunk, OpType, OpView, Symbol};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -71,6 +71,16 @@ impl Query<Ops> for ByKind {
     fn step(&self, kinds: &mut Kinds, op: OpView<'_>) -> ControlFlow<()> {
         kinds.counts[op.kind() as usize] += 1;
         ControlFlow::Continue(())
+    }
+
+    fn step_chunk(&self, kinds: &mut Kinds, chunk: &Chunk) -> Option<ControlFlow<()>> {
+        let header = chunk.header();
+        let completed = [header.ok, header.fail, header.info].map(u64::from);
+        kinds.counts[0] += chunk.len() as u64 - completed.iter().sum::<u64>();
+        for (sum, count) in kinds.counts[1..].iter_mut().zip(completed) {
+            *sum += count;
+        }
+        Some(ControlFlow::Continue(()))
     }
 
     fn combine(&self, kinds: &mut Kinds, later: Kinds) -> ControlFlow<()> {

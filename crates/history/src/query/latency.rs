@@ -2,7 +2,7 @@
 
 use super::{Items, Part, Pipeline, Query, Question, Whole, narrower};
 use crate::hash::FixedMap;
-use crate::{Chunk, Fold, OpType, Order, Process, Symbol};
+use crate::{Chunk, Fold, OpType, OpView, Order, Process, Symbol};
 use std::ops::ControlFlow;
 
 /// What every completed operation took, for those whose times are known.
@@ -14,8 +14,8 @@ use std::ops::ControlFlow;
 /// let done = Op { time: 12, ..read.complete(OpType::Ok, Value::Int(1)) };
 /// let history = History::from_unindexed(vec![read, done]);
 /// let slowest = query::latencies()
-///     .filter(|latency| latency.kind == OpType::Ok)
-///     .group_by(|latency| latency.f, |latencies| latencies.map(|latency| latency.nanos()).max());
+///     .filter(|latency| latency.kind() == OpType::Ok)
+///     .group_by(|latency| latency.f(), |latencies| latencies.map(|latency| latency.nanos()).max());
 /// assert_eq!(fold_linear(&history, &slowest)?, [("read".into(), Some(7))].into());
 /// # Ok::<(), seatrial_history::HistoryError>(())
 /// ```
@@ -27,24 +27,90 @@ pub fn latencies() -> Pipeline<Latencies, Whole> {
 }
 
 /// How long one operation took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Latency {
-    /// When it began, in nanoseconds since the test did.
-    pub invoked: i64,
-    /// When it completed.
-    pub completed: i64,
-    /// How it ended.
-    pub kind: OpType,
-    /// What it did.
-    pub f: Symbol,
-    /// Who did it.
-    pub process: Process,
+#[derive(Clone, Copy, Debug)]
+pub struct Latency<'a> {
+    invoked: i64,
+    completed: i64,
+    completion: Completion<'a>,
 }
 
-impl Latency {
+/// The operation that completed: in its chunk, or what was kept of it.
+#[derive(Clone, Copy, Debug)]
+enum Completion<'a> {
+    Here(OpView<'a>),
+    Kept(&'a Early),
+}
+
+impl Latency<'_> {
     /// Nanoseconds that it took; below zero if the clock was set back.
     pub fn nanos(&self) -> i64 {
         self.completed.saturating_sub(self.invoked)
+    }
+
+    /// When it began, in nanoseconds since the test did.
+    pub fn invoked(&self) -> i64 {
+        self.invoked
+    }
+
+    /// When it completed.
+    pub fn completed(&self) -> i64 {
+        self.completed
+    }
+
+    /// How it ended.
+    pub fn kind(&self) -> OpType {
+        match self.completion {
+            Completion::Here(op) => op.kind(),
+            Completion::Kept(kept) => kept.kind,
+        }
+    }
+
+    /// What it did.
+    pub fn f(&self) -> Symbol {
+        match self.completion {
+            Completion::Here(op) => op.f(),
+            Completion::Kept(kept) => kept.f,
+        }
+    }
+
+    /// Who did it.
+    pub fn process(&self) -> Process {
+        match self.completion {
+            Completion::Here(op) => op.process(),
+            Completion::Kept(kept) => kept.process,
+        }
+    }
+
+    /// How many operations the history has before the completion.
+    pub fn position(&self) -> u64 {
+        match self.completion {
+            Completion::Here(op) => op.position(),
+            Completion::Kept(kept) => kept.position,
+        }
+    }
+}
+
+/// A completion whose invocation is in front of its chunk.
+#[derive(Clone, Copy, Debug)]
+struct Early {
+    invocation: u64,
+    position: u64,
+    completed: i64,
+    kind: OpType,
+    f: Symbol,
+    process: Process,
+}
+
+impl Early {
+    fn new(op: OpView<'_>, distance: u64) -> Early {
+        Early {
+            invocation: op.position().saturating_sub(distance),
+            position: op.position(),
+            completed: op.time(),
+            kind: op.kind(),
+            f: op.f(),
+            process: op.process(),
+        }
     }
 }
 
@@ -53,7 +119,7 @@ impl Latency {
 pub struct Latencies;
 
 impl Items for Latencies {
-    type Item<'a> = Latency;
+    type Item<'a> = Latency<'a>;
 }
 
 /// A time that is not known.
@@ -72,29 +138,66 @@ pub struct Pairing<A> {
     is_first: bool,
     /// Times by position.
     open: FixedMap<u64, i64>,
-    /// With the positions of their invocations.
-    early: Vec<(u64, Latency)>,
-    /// Which operations of the chunk are invocations that complete in it; kept for the next chunk.
-    matched: Vec<bool>,
+    early: Vec<Early>,
+    scratch: Scratch,
+}
+
+/// Memory that is kept from chunk to chunk.
+#[derive(Clone, Debug, Default)]
+struct Scratch {
+    /// The places of completions with an invocation.
+    completions: Vec<u16>,
+    /// 1 for each place of a completion with an invocation, or of an invocation whose completion is in the chunk.
+    done: Vec<u8>,
+}
+
+impl Scratch {
+    /// Finds the completions, without a branch that nobody could predict.
+    fn find(&mut self, pairs: &[i64]) {
+        self.done.clear();
+        self.done
+            .extend(pairs.iter().map(|&distance| u8::from(distance > 0)));
+        let mut count = 0;
+        self.completions.resize(pairs.len(), 0);
+        for (place, &is_completion) in self.done.iter().enumerate() {
+            self.completions[count] = place as u16;
+            count += usize::from(is_completion);
+        }
+        self.completions.truncate(count);
+    }
+
+    /// The places that are not done.
+    fn left(&self) -> impl Iterator<Item = usize> {
+        let words = self.done.chunks(8).enumerate();
+        let some = words.filter(|(_, word)| **word != [1; 8]);
+        some.flat_map(|(number, word)| {
+            let left = word.iter().enumerate().filter(|(_, done)| **done == 0);
+            left.map(move |(place, _)| number * 8 + place)
+        })
+    }
 }
 
 impl<A> Pairing<A> {
-    /// Takes into account a completion whose invocation, at `position`, is in front of its chunk.
-    fn complete<Q>(&mut self, query: &Q, position: u64, latency: Latency) -> ControlFlow<()>
+    /// Takes into account a completion whose invocation is in front of its chunk.
+    fn complete<Q>(&mut self, query: &Q, early: Early) -> ControlFlow<()>
     where
         Q: Query<Latencies, Accumulator = A>,
     {
-        let Some(invoked) = self.open.remove(&position) else {
+        let Some(invoked) = self.open.remove(&early.invocation) else {
             // Without a beginning there will never be one.
             if !self.is_first {
-                self.early.push((position, latency));
+                self.early.push(early);
             }
             return ControlFlow::Continue(());
         };
-        let latency = Latency { invoked, ..latency };
-        if invoked == UNKNOWN || latency.completed == UNKNOWN {
+        if invoked == UNKNOWN || early.completed == UNKNOWN {
             return ControlFlow::Continue(());
         }
+        let latency = Latency {
+            invoked,
+            completed: early.completed,
+            completion: Completion::Kept(&early),
+        };
         self.inner.step::<Latencies, Q>(query, latency)
     }
 
@@ -103,18 +206,39 @@ impl<A> Pairing<A> {
     where
         Q: Query<Latencies, Accumulator = A>,
     {
-        let times = chunk.times();
-        self.matched.clear();
-        self.matched.resize(chunk.len(), false);
-        for (place, &distance) in chunk.pairs().iter().enumerate() {
-            let Some(invocation) = within(place, distance) else {
+        let (times, pairs) = (chunk.times(), chunk.pairs());
+        let Scratch { completions, done } = &mut self.scratch;
+        for &place in &*completions {
+            let place = usize::from(place);
+            let distance = pairs[place];
+            if distance > place as i64 {
                 continue;
-            };
-            self.matched[invocation] = true;
+            }
+            let invocation = place - distance as usize;
+            done[invocation] = 1;
             let (invoked, completed) = (times[invocation], times[place]);
-            if invoked != UNKNOWN && completed != UNKNOWN {
-                let latency = latency(chunk, place, invoked);
-                self.inner.step::<Latencies, Q>(query, latency)?;
+            if invoked == UNKNOWN || completed == UNKNOWN {
+                continue;
+            }
+            let latency = Latency {
+                invoked,
+                completed,
+                completion: Completion::Here(chunk.view(place)),
+            };
+            self.inner.step::<Latencies, Q>(query, latency)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Takes into account the completions whose invocation is in front of the chunk.
+    fn complete_early<Q>(&mut self, query: &Q, chunk: &Chunk) -> ControlFlow<()>
+    where
+        Q: Query<Latencies, Accumulator = A>,
+    {
+        for (place, &distance) in chunk.pairs().iter().enumerate() {
+            if distance > place as i64 {
+                let early = Early::new(chunk.view(place), distance.cast_unsigned());
+                self.complete(query, early)?;
             }
         }
         ControlFlow::Continue(())
@@ -122,35 +246,17 @@ impl<A> Pairing<A> {
 
     /// Remembers the invocations of the chunk that have not completed in it.
     fn leave_open(&mut self, chunk: &Chunk) {
-        let kinds = chunk.kinds().iter().zip(chunk.pairs());
-        for (place, (matched, (kind, &distance))) in self.matched.iter().zip(kinds).enumerate() {
-            if *matched || distance > 0 || matches!(kind, OpType::Ok | OpType::Fail) {
-                continue;
-            }
-            if *kind == OpType::Invoke || !chunk.process(place).is_client() {
-                let position = chunk.first_position() + place as u64;
-                self.open.insert(position, chunk.times()[place]);
+        for place in self.scratch.left() {
+            let op = chunk.view(place);
+            let begins = match op.kind() {
+                OpType::Invoke => true,
+                OpType::Info => !op.process().is_client(),
+                OpType::Ok | OpType::Fail => false,
+            };
+            if begins {
+                self.open.insert(op.position(), op.time());
             }
         }
-    }
-}
-
-/// The place of the invocation so far in front, if it is in the same chunk.
-fn within(place: usize, distance: i64) -> Option<usize> {
-    if distance <= 0 {
-        return None;
-    }
-    place.checked_sub(usize::try_from(distance).ok()?)
-}
-
-/// The operation completed at `place`.
-fn latency(chunk: &Chunk, place: usize, invoked: i64) -> Latency {
-    Latency {
-        invoked,
-        completed: chunk.times()[place],
-        kind: chunk.kinds()[place],
-        f: chunk.f(place),
-        process: chunk.process(place),
     }
 }
 
@@ -177,20 +283,14 @@ impl<Q: Query<Latencies>> Fold for Question<Latencies, Q> {
             is_first: false,
             open: FixedMap::default(),
             early: Vec::new(),
-            matched: Vec::new(),
+            scratch: Scratch::default(),
         }
     }
 
     fn reduce(&self, pairing: &mut Self::Accumulator, chunk: &Chunk) -> ControlFlow<()> {
         pairing.is_first |= chunk.first_position() == 0;
-        for (place, &distance) in chunk.pairs().iter().enumerate() {
-            if distance > place as i64 {
-                let position = chunk.first_position() + place as u64;
-                let invocation = position.saturating_sub(distance.cast_unsigned());
-                let latency = latency(chunk, place, UNKNOWN);
-                pairing.complete(&self.query, invocation, latency)?;
-            }
-        }
+        pairing.complete_early(&self.query, chunk)?;
+        pairing.scratch.find(chunk.pairs());
         pairing.complete_within(&self.query, chunk)?;
         pairing.leave_open(chunk);
         ControlFlow::Continue(())
@@ -202,8 +302,8 @@ impl<Q: Query<Latencies>> Fold for Question<Latencies, Q> {
         later: Self::Accumulator,
     ) -> ControlFlow<()> {
         pairing.is_first |= later.is_first;
-        for (position, latency) in later.early {
-            pairing.complete(&self.query, position, latency)?;
+        for early in later.early {
+            pairing.complete(&self.query, early)?;
         }
         pairing.open.extend(later.open);
         pairing

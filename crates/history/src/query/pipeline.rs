@@ -2,7 +2,7 @@
 
 use super::{Each, Items, Ops, Query, Question};
 use crate::chunk::MopView;
-use crate::{Op, OpType, OpView, Order};
+use crate::{Chunk, Op, OpType, OpView, Order};
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
@@ -15,6 +15,9 @@ pub trait Stage<I: Items>: Send + Sync {
 
     /// Does what it lets pass depend on the items before? Then the question can only be asked in order.
     const IS_LINEAR: bool = false;
+
+    /// Do all items pass unchanged?
+    const IS_WHOLE: bool = false;
 
     /// Nothing has passed.
     fn start(&self) -> Self::State;
@@ -203,6 +206,14 @@ impl<I: Items, S: Stage<I>, Q: Query<S::Out>> Query<I> for Through<S, Q> {
         self.stage.pass(state, item, next)
     }
 
+    fn step_chunk(
+        &self,
+        (_, accumulator): &mut Self::Accumulator,
+        chunk: &Chunk,
+    ) -> Option<ControlFlow<()>> {
+        S::IS_WHOLE.then(|| self.query.step_chunk(accumulator, chunk))?
+    }
+
     fn combine(
         &self,
         (_, accumulator): &mut Self::Accumulator,
@@ -224,6 +235,7 @@ pub struct Whole;
 impl<I: Items> Stage<I> for Whole {
     type Out = I;
     type State = ();
+    const IS_WHOLE: bool = true;
 
     fn start(&self) {}
 

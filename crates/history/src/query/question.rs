@@ -68,6 +68,14 @@ impl<I: Items, Q: Query<I>> Query<I> for Question<I, Q> {
         self.query.step(accumulator, item)
     }
 
+    fn step_chunk(
+        &self,
+        accumulator: &mut Q::Accumulator,
+        chunk: &Chunk,
+    ) -> Option<ControlFlow<()>> {
+        self.query.step_chunk(accumulator, chunk)
+    }
+
     fn combine(&self, accumulator: &mut Q::Accumulator, later: Q::Accumulator) -> ControlFlow<()> {
         self.query.combine(accumulator, later)
     }
@@ -81,7 +89,8 @@ impl<I: Items, Q: Query<I>> Query<I> for Question<I, Q> {
 macro_rules! fold_over {
     ($kind:ty, $items:expr) => {
         impl<Q: Query<$kind>> Fold for Question<$kind, Q> {
-            type Accumulator = Q::Accumulator;
+            /// `None` before the first chunk.
+            type Accumulator = Option<Q::Accumulator>;
             type Output = Q::Output;
 
             fn name(&self) -> String {
@@ -96,27 +105,43 @@ macro_rules! fold_over {
                 self.asap
             }
 
-            fn start(&self) -> Q::Accumulator {
-                self.query.start()
+            fn start(&self) -> Self::Accumulator {
+                None
             }
 
-            fn reduce(&self, accumulator: &mut Q::Accumulator, chunk: &Chunk) -> ControlFlow<()> {
-                for item in $items(chunk) {
-                    self.query.step(accumulator, item)?;
-                }
-                ControlFlow::Continue(())
+            fn reduce(
+                &self,
+                accumulator: &mut Self::Accumulator,
+                chunk: &Chunk,
+            ) -> ControlFlow<()> {
+                // What only this function can see may stay in registers for the whole chunk.
+                let mut own = accumulator.take().unwrap_or_else(|| self.query.start());
+                let flow = match self.query.step_chunk(&mut own, chunk) {
+                    Some(flow) => flow,
+                    None => $items(chunk).try_for_each(|item| self.query.step(&mut own, item)),
+                };
+                *accumulator = Some(own);
+                flow
             }
 
             fn combine(
                 &self,
-                accumulator: &mut Q::Accumulator,
-                later: Q::Accumulator,
+                accumulator: &mut Self::Accumulator,
+                later: Self::Accumulator,
             ) -> ControlFlow<()> {
-                self.query.combine(accumulator, later)
+                match (accumulator, later) {
+                    (Some(accumulator), Some(later)) => self.query.combine(accumulator, later),
+                    (accumulator @ None, later) => {
+                        *accumulator = later;
+                        ControlFlow::Continue(())
+                    }
+                    (Some(_), None) => ControlFlow::Continue(()),
+                }
             }
 
-            fn finish(&self, accumulator: Q::Accumulator) -> Q::Output {
-                self.query.finish(accumulator)
+            fn finish(&self, accumulator: Self::Accumulator) -> Q::Output {
+                self.query
+                    .finish(accumulator.unwrap_or_else(|| self.query.start()))
             }
         }
     };

@@ -624,31 +624,21 @@ fn latencies_reach_over_chunks() {
             crossing += u64::from(invocation / 16_384 < position / 16_384);
             let invoked = history.ops()[invocation].time;
             if invoked >= 0 && op.time >= 0 {
-                let Op {
-                    time: completed,
-                    kind,
-                    f,
-                    process,
-                    ..
-                } = *op;
-                twin.push(Latency {
-                    invoked,
-                    completed,
-                    kind,
-                    f,
-                    process,
-                });
+                twin.push((invoked, op.time, op.kind, op.f, op.process, position as u64));
             }
         }
         assert!(crossing > 3, "seed {seed}: {crossing}");
-        let mut found = folded(&history, &latencies().map(|latency| latency).vec());
-        found.sort_by_key(|latency| (latency.completed, latency.invoked));
-        twin.sort_by_key(|latency| (latency.completed, latency.invoked));
+        let all = latencies().map(|latency| {
+            let (invoked, completed) = (latency.invoked(), latency.completed());
+            assert_eq!(latency.nanos(), completed - invoked);
+            let (kind, f, process) = (latency.kind(), latency.f(), latency.process());
+            (invoked, completed, kind, f, process, latency.position())
+        });
+        let mut found = folded(&history, &all.vec());
+        found.sort_by_key(|row| row.5);
         assert_eq!(found, twin, "seed {seed}");
-        let first = latencies()
-            .filter(|latency| latency.completed > 200_000)
-            .map(|latency| latency)
-            .first();
+        let late = latencies().filter(|latency| latency.completed() > 200_000);
+        let first = late.map(|latency| latency.position()).first();
         assert!(folded(&history, &first).is_some());
         let slow = latencies()
             .filter(|latency| latency.nanos() > 300)
