@@ -262,12 +262,14 @@ pub(crate) struct ExportArguments {
 #[command(
     after_help = "Isolation, from weak to strong: read-uncommitted, read-committed, read-atomic, prefix, \
 snapshot-isolation, strong-session-snapshot-isolation, strong-snapshot-isolation, serializable, \
-strong-session-serializable, strict-serializable.\n\
+strong-session-serializable, strict-serializable; of register and set: eventual, sequential, linearizable.\n\
+Anomalies: G0, G1a, G1b, G1c, G-single, G-nonadjacent, G2-item, G-single-process, lost-update, internal, \
+future-read, garbage-read, incompatible-order, duplicate-elements, dirty-update, stale-read, lost-write.\n\
 Example: seatrial generate list-append --ops 1000000 --isolation snapshot-isolation -o si.sea, then \
 seatrial check si.sea --model serializable"
 )]
 pub(crate) struct GenerateArguments {
-    /// What the clients do: list-append, rw-register.
+    /// What the clients do: list-append, rw-register, register, set, queue.
     pub(crate) workload: String,
     /// How many operations, invocations and completions together.
     #[arg(long, value_name = "N")]
@@ -275,6 +277,12 @@ pub(crate) struct GenerateArguments {
     /// How the database isolates its clients [default: the strongest level].
     #[arg(long, value_name = "NAME")]
     pub(crate) isolation: Option<String>,
+    /// What goes wrong besides, separated by commas.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) anomaly: Vec<String>,
+    /// Share of operations with which an anomaly begins.
+    #[arg(long, value_name = "RATE", default_value_t = 0.001)]
+    pub(crate) anomaly_rate: f64,
     /// Same seed and options, same file.
     #[arg(long, value_name = "HEX", value_parser = parse_seed, default_value = "1")]
     pub(crate) seed: u64,

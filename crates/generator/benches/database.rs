@@ -19,7 +19,7 @@ fn main() {
     for workload in Workload::ALL {
         for &isolation in workload.levels().iter().rev() {
             let options = Options {
-                isolation,
+                isolation: Some(isolation),
                 ..Options::new(workload, operations)
             };
             let mut least = f64::INFINITY;

@@ -14,20 +14,27 @@
 //! # Ok::<(), seatrial_generator::database::OptionsError>(())
 //! ```
 
+mod anomaly;
 mod keys;
+mod objects;
 mod options;
+mod planting;
+mod queue;
 mod step;
 mod store;
+mod system;
 mod transactions;
 
+pub use anomaly::Anomaly;
 pub use options::{Distribution, Isolation, Options, OptionsError, Workload};
 
+use planting::{Part, Planting};
 use seatrial_history::{Extra, Op, OpType, Process, Symbol, Value};
 use seatrial_machine::Rng;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use step::{Step, exponential};
-use transactions::Transactions;
+use step::{Plan, Step, exponential};
+use system::System;
 
 /// Nanoseconds that a request or a reply is under way at least.
 const NETWORK_NS_MIN: u64 = 100_000;
@@ -37,21 +44,10 @@ const NETWORK_NS: u64 = 900_000;
 const PAUSE_NS: u64 = 100_000;
 /// Nanoseconds after which a client gives up.
 const TIMEOUT_NS: u64 = 1_000_000_000;
+/// Nanoseconds after which a client that waits for others looks again.
+const WAIT_NS: u64 = 100_000;
 /// When a client that has nothing more to do does it.
 const NEVER: u64 = u64::MAX;
-
-/// What will become of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Plan {
-    /// The client learns how it ended.
-    Answer,
-    /// It is aborted.
-    Abort,
-    /// The request never arrives.
-    LoseRequest,
-    /// The reply never arrives.
-    LoseReply,
-}
 
 /// What a client does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +55,10 @@ enum Phase {
     Invoke,
     Step,
     Complete(OpType),
+    /// An operation of an anomaly, by number, is under way.
+    Plant(usize),
+    /// It is to end.
+    EndPlanted(usize),
 }
 
 /// A client of the database.
@@ -85,7 +85,10 @@ pub struct Database {
     clients: Vec<Client>,
     /// The time of each client's next event; among equals the lower client comes first.
     events: BinaryHeap<Reverse<(u64, u32)>>,
-    transactions: Transactions,
+    system: System,
+    planting: Planting,
+    /// Clients between invocation and completion.
+    busy: u32,
     /// Operations written and owed: an invocation owes its completion.
     reserved: u64,
     written: u64,
@@ -97,7 +100,7 @@ impl Database {
     pub fn new(options: &Options) -> Result<Database, OptionsError> {
         options.check()?;
         let mut rng = Rng::from_seed(options.seed);
-        let transactions = Transactions::new(options, &mut rng);
+        let system = System::new(options, &mut rng);
         let clients = (0..u64::from(options.concurrency)).map(|process| Client {
             process,
             phase: Phase::Invoke,
@@ -110,7 +113,9 @@ impl Database {
         Ok(Database {
             clients: clients.collect(),
             events: starts.collect(),
-            transactions,
+            system,
+            planting: Planting::new(options),
+            busy: 0,
             rng,
             options: options.clone(),
             reserved: 0,
@@ -124,11 +129,24 @@ impl Database {
         self.counts
     }
 
+    /// The anomalies that were put in, and how many of each are complete so far.
+    pub fn anomalies(&self) -> Vec<(Anomaly, u64)> {
+        if self.options.workload == Workload::Queue {
+            return self.system.anomalies();
+        }
+        self.planting.counts().collect()
+    }
+
     /// An operation at the end of the history so far.
     fn record(&mut self, time: u64, client: u32, kind: OpType, value: Value) -> Op {
         let index = self.written;
         self.written += 1;
         self.counts[kind as usize] += 1;
+        if kind == OpType::Invoke {
+            self.busy += 1;
+        } else {
+            self.busy -= 1;
+        }
         let client = &self.clients[client as usize];
         Op {
             index,
@@ -163,13 +181,27 @@ impl Database {
     /// A client invokes its next operation, if there is to be one.
     fn invoke(&mut self, now: u64, client: u32) -> (u64, Option<Op>) {
         let left = self.options.operations - self.reserved;
+        let system = &mut self.system;
+        let key = || system.foreign_key();
+        self.reserved += self.planting.begin(left, &mut self.rng, key);
+        match self.planting.part(client) {
+            Part::None => {}
+            Part::Wait => return (now + WAIT_NS, None),
+            Part::Invoke(number) => return self.plant(now, client, number),
+        }
+        let left = self.options.operations - self.reserved;
+        // A queue is drained when all is over.
+        let is_last = self.options.workload == Workload::Queue && left == 2;
+        if self.planting.is_busy() && left == 0 || is_last && self.busy > 0 {
+            return (now + WAIT_NS, None);
+        }
         if left == 0 {
             return (NEVER, None);
         }
         // The last invocation of an odd number never completes.
         self.reserved += left.min(2);
-        let (f, value) = self.transactions.begin(client, &mut self.rng);
-        let plan = self.plan();
+        let (f, value) = self.system.begin(client, is_last, &mut self.rng);
+        let plan = if is_last { Plan::Answer } else { self.plan() };
         let one = &mut self.clients[client as usize];
         one.f = f;
         one.plan = plan;
@@ -177,7 +209,7 @@ impl Database {
         one.phase = Phase::Step;
         let op = self.record(now, client, OpType::Invoke, value);
         if plan == Plan::LoseRequest {
-            self.transactions.end(client);
+            self.system.give_up(client);
             let one = &mut self.clients[client as usize];
             one.phase = Phase::Complete(OpType::Info);
             return (one.deadline, Some(op));
@@ -188,8 +220,7 @@ impl Database {
     /// The store works for a client.
     fn step(&mut self, now: u64, client: u32) -> u64 {
         let plan = self.clients[client as usize].plan;
-        let aborts = plan == Plan::Abort;
-        match self.transactions.step(client, aborts, &mut self.rng) {
+        match self.system.step(client, plan, &mut self.rng) {
             Step::Again(after) => now + after,
             Step::Done(kind) => {
                 let reply = now + self.network();
@@ -205,11 +236,48 @@ impl Database {
         }
     }
 
+    /// A client invokes an operation of an anomaly.
+    fn plant(&mut self, now: u64, client: u32, number: usize) -> (u64, Option<Op>) {
+        let (f, value) = self.planting.invocation(number);
+        let is_first = self.planting.ends_of_process(number).0;
+        let one = &mut self.clients[client as usize];
+        if is_first {
+            // An anomaly's processes do nothing else, so nothing else depends on it.
+            one.process += u64::from(self.options.concurrency);
+        }
+        one.f = f;
+        one.phase = Phase::Plant(number);
+        let op = self.record(now, client, OpType::Invoke, value);
+        (now + self.network(), Some(op))
+    }
+
+    /// An operation of an anomaly waits until all that belong to it run.
+    fn wait(&mut self, now: u64, client: u32, number: usize) -> u64 {
+        if !self.planting.may_end(number) {
+            return now + WAIT_NS;
+        }
+        self.clients[client as usize].phase = Phase::EndPlanted(number);
+        now + self.network()
+    }
+
+    /// An operation of an anomaly is over.
+    fn end_planted(&mut self, now: u64, client: u32, number: usize) -> (u64, Option<Op>) {
+        let is_last = self.planting.ends_of_process(number).1;
+        let (kind, value) = self.planting.end(number);
+        let op = self.record(now, client, kind, value);
+        let one = &mut self.clients[client as usize];
+        one.phase = Phase::Invoke;
+        if is_last {
+            one.process += u64::from(self.options.concurrency);
+        }
+        (now + exponential(&mut self.rng, PAUSE_NS), Some(op))
+    }
+
     /// A client's operation is over.
     fn complete(&mut self, now: u64, client: u32, kind: OpType) -> (u64, Option<Op>) {
         let value = match kind {
-            OpType::Ok => self.transactions.result(client),
-            _ => self.transactions.invoked(client),
+            OpType::Ok => self.system.result(client),
+            _ => self.system.invoked(client),
         };
         let op = self.record(now, client, kind, value);
         let one = &mut self.clients[client as usize];
@@ -232,6 +300,8 @@ impl Iterator for Database {
                 Phase::Invoke => self.invoke(now, client),
                 Phase::Step => (self.step(now, client), None),
                 Phase::Complete(kind) => self.complete(now, client, kind),
+                Phase::Plant(number) => (self.wait(now, client, number), None),
+                Phase::EndPlanted(number) => self.end_planted(now, client, number),
             };
             if let Some(mut first) = self.events.peek_mut() {
                 *first = Reverse((next, client));

@@ -4,9 +4,9 @@ use crate::args::GenerateArguments;
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result, bail, ensure};
-use seatrial_generator::database::{Database, Distribution, Isolation, Options, Workload};
+use seatrial_generator::database::{Anomaly, Database, Distribution, Isolation, Options, Workload};
 use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions, export};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::ops::RangeInclusive;
@@ -23,16 +23,18 @@ const BATCHES_MAX: usize = 8;
 pub(crate) fn run(arguments: &GenerateArguments) -> Result<Exit> {
     let options = options(arguments)?;
     let attributes = attributes(&options);
+    rehearse(&options)?;
     let sink = Sink::create(arguments, &attributes)?;
     let began = Instant::now();
-    let (counts, bytes) = write(Database::new(&options)?, sink)
+    let (database, bytes) = write(Database::new(&options)?, sink)
         .with_context(|| format!("{} was not completed", arguments.out.display()))?;
     let seconds = began.elapsed().as_secs_f64();
+    let anomalies = database.anomalies().into_iter();
     let written = Written {
-        counts,
+        counts: database.counts(),
+        anomalies: anomalies.map(|(one, count)| (one.name(), count)).collect(),
         bytes,
         seconds,
-        truth: &attributes["truth"],
         options: &options,
         path: &arguments.out,
     };
@@ -48,30 +50,62 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Exit> {
     Ok(Exit::Valid)
 }
 
+/// Makes sure that what the file is to say of itself is true: that every anomaly comes about.
+fn rehearse(options: &Options) -> Result<()> {
+    let mut database = Database::new(options)?;
+    let missing = |database: &Database| {
+        let mut anomalies = database.anomalies().into_iter();
+        anomalies.find(|(_, count)| *count == 0)
+    };
+    while let Some((anomaly, _)) = missing(&database) {
+        if database.by_ref().take(BATCH_LENGTH).count() == 0 {
+            bail!(
+                "{} operations with an anomaly rate of {} have no {}: ask for more of either",
+                options.operations,
+                options.anomaly_rate,
+                anomaly.name()
+            );
+        }
+    }
+    Ok(())
+}
+
 /// What the arguments ask for.
 fn options(arguments: &GenerateArguments) -> Result<Options> {
-    let names = |all: Vec<&'static str>| all.join(", ");
     let workload = Workload::by_name(&arguments.workload).with_context(|| {
-        let known = names(Workload::ALL.map(Workload::name).into());
-        format!(
-            "there is no workload {:?}; there are {known}",
-            arguments.workload
-        )
+        let known = Workload::ALL.map(Workload::name).join(", ");
+        let wanted = &arguments.workload;
+        format!("there is no workload {wanted:?}; there are {known}")
     })?;
     let mut options = Options::new(workload, arguments.ops);
     options.seed = arguments.seed;
     if let Some(name) = &arguments.isolation {
-        options.isolation = Isolation::by_name(name).with_context(|| {
-            let known = names(workload.levels().iter().map(|level| level.name()).collect());
+        let isolation = Isolation::by_name(name).with_context(|| {
+            let known = workload.levels().iter().map(|level| level.name());
+            let known = known.collect::<Vec<_>>().join(", ");
             format!(
                 "there is no isolation {name:?}; {} has {known}",
                 workload.name()
             )
         })?;
+        options.isolation = Some(isolation);
+    }
+    for name in &arguments.anomaly {
+        let anomaly = Anomaly::by_name(name).with_context(|| {
+            let known = Anomaly::all().filter(|one| one.is_seen_in(workload));
+            let known = known.map(Anomaly::name).collect::<Vec<_>>().join(", ");
+            format!(
+                "there is no anomaly {name:?}; {} can show {known}",
+                workload.name()
+            )
+        })?;
+        if !options.anomalies.contains(&anomaly) {
+            options.anomalies.push(anomaly);
+        }
     }
     if let Some(name) = &arguments.distribution {
         options.distribution = Distribution::by_name(name).with_context(|| {
-            let known = names(Distribution::ALL.map(Distribution::name).into());
+            let known = Distribution::ALL.map(Distribution::name).join(", ");
             format!("there is no distribution {name:?}; there are {known}")
         })?;
     }
@@ -81,6 +115,7 @@ fn options(arguments: &GenerateArguments) -> Result<Options> {
     if let Some(writes) = &arguments.writes_per_key {
         options.writes_per_key = writes.clone();
     }
+    options.anomaly_rate = arguments.anomaly_rate;
     options.concurrency = arguments.concurrency;
     options.keys = arguments.keys;
     options.fail = arguments.fail;
@@ -88,6 +123,16 @@ fn options(arguments: &GenerateArguments) -> Result<Options> {
     ensure!(options.operations > 0, "--ops 0: a history of nothing");
     options.check()?;
     Ok(options)
+}
+
+/// What the history is, for whoever judges the judge.
+fn truth(options: &Options) -> Json {
+    let anomalies = options.anomalies.iter().map(|anomaly| anomaly.name());
+    json!({
+        "model": options.store().name(),
+        "valid": options.is_valid(),
+        "anomalies": anomalies.collect::<Vec<_>>(),
+    })
 }
 
 /// What the file says about itself. Nothing in it depends on when or where it was written.
@@ -99,7 +144,8 @@ fn attributes(options: &Options) -> Json {
         "simulated": true,
         "workload": options.workload.name(),
         "seed": format!("{:x}", options.seed),
-        "isolation": options.isolation.name(),
+        "isolation": options.store().name(),
+        "anomaly_rate": options.anomaly_rate,
         "operations": options.operations,
         "concurrency": options.concurrency,
         "keys": options.keys,
@@ -108,13 +154,14 @@ fn attributes(options: &Options) -> Json {
         "writes_per_key": range(&options.writes_per_key),
         "fail": options.fail,
         "info": options.info,
-        "truth": {"model": options.isolation.name(), "valid": true},
+        "truth": truth(options),
         "version": env!("CARGO_PKG_VERSION"),
     })
 }
 
-/// Lets the database run on a thread of its own and writes what it does; its counts, and the bytes written.
-fn write(database: Database, mut sink: Sink) -> Result<([u64; 4], u64)> {
+/// Lets the database run on a thread of its own and writes what it does; the database as it is then, and the bytes
+/// written.
+fn write(database: Database, mut sink: Sink) -> Result<(Database, u64)> {
     let (full, batches) = sync_channel(BATCHES_MAX);
     // Empty ones; bounded by the number of full ones.
     let (back, empty) = channel();
@@ -127,10 +174,10 @@ fn write(database: Database, mut sink: Sink) -> Result<([u64; 4], u64)> {
             // Operations are freed where they were made: that is cheaper than here.
             let _ = back.send(batch);
         }
-        let Ok(counts) = simulation.join() else {
+        let Ok(database) = simulation.join() else {
             bail!("the simulated database came to a bad end");
         };
-        Ok((counts, sink.finish()?))
+        Ok((database, sink.finish()?))
     })
 }
 
@@ -139,13 +186,13 @@ fn simulate(
     mut database: Database,
     full: &SyncSender<Vec<Op>>,
     empty: &Receiver<Vec<Op>>,
-) -> [u64; 4] {
+) -> Database {
     loop {
         let mut batch = empty.try_recv().unwrap_or_default();
         batch.clear();
         batch.extend(database.by_ref().take(BATCH_LENGTH));
         if batch.is_empty() || full.send(batch).is_err() {
-            return database.counts();
+            return database;
         }
     }
 }
@@ -252,9 +299,9 @@ fn codec(name: &str) -> Result<Codec> {
 struct Written<'a> {
     /// Invoke, ok, fail, info.
     counts: [u64; 4],
+    anomalies: Vec<(&'static str, u64)>,
     bytes: u64,
     seconds: f64,
-    truth: &'a Json,
     options: &'a Options,
     path: &'a Path,
 }
@@ -270,38 +317,49 @@ impl Written<'_> {
 
     fn json(&self) -> Json {
         let [invoke, ok, fail, info] = self.counts;
+        let counts: Map<String, Json> = self
+            .anomalies
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), json!(count)))
+            .collect();
         json!({
             "file": self.path.display().to_string(),
             "workload": self.options.workload.name(),
-            "isolation": self.options.isolation.name(),
+            "isolation": self.options.store().name(),
             "seed": format!("{:x}", self.options.seed),
             "operations": self.operations(),
             "counts": {"invoke": invoke, "ok": ok, "fail": fail, "info": info},
+            "anomalies": counts,
             "bytes": self.bytes,
             "seconds": self.seconds,
             "operations_per_second": self.rate(),
-            "truth": self.truth,
+            "truth": truth(self.options),
         })
     }
 
     fn text(&self) -> String {
-        let Options {
-            workload,
-            isolation,
-            concurrency,
-            seed,
-            ..
-        } = self.options;
+        let options = self.options;
+        let level = options.store().name();
         let [_, ok, fail, info] = self.counts;
         let completions = (ok + fail + info).max(1) as f64;
         let share = |count: u64| 100.0 * count as f64 / completions;
+        let counts = self.anomalies.iter();
+        let counts: Vec<_> = counts
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
+        let truth = match (options.is_valid(), &counts[..]) {
+            (true, []) => level.to_owned(),
+            (true, _) => format!("{level}, with {}", counts.join(", ")),
+            (false, _) => format!("not {level}: {}", counts.join(", ")),
+        };
         let operations = self.operations();
         format!(
-            " {} · {} · {concurrency} clients · seed {seed:x}\n {operations} operations   ok {:.1} %  \
-             fail {:.1} %  info {:.1} %\n {} bytes, {:.2} an operation   {:.2} s, {:.2} million operations/s\n \
-             truth: valid, {}\n {}",
-            workload.name(),
-            isolation.name(),
+            " {} · {level} · {} clients · seed {:x}\n {operations} operations   ok {:.1} %  fail {:.1} %  \
+             info {:.1} %\n {} bytes, {:.2} an operation   {:.2} s, {:.2} million operations/s\n \
+             truth: {truth}\n {}",
+            options.workload.name(),
+            options.concurrency,
+            options.seed,
             share(ok),
             share(fail),
             share(info),
@@ -309,7 +367,6 @@ impl Written<'_> {
             self.bytes as f64 / operations.max(1) as f64,
             self.seconds,
             self.rate() / 1e6,
-            isolation.name(),
             self.path.display(),
         )
     }

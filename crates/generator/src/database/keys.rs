@@ -1,6 +1,7 @@
 //! Which keys the clients use.
 
 use super::options::{Distribution, Options};
+use super::store::Store;
 use seatrial_machine::Rng;
 use std::ops::RangeInclusive;
 
@@ -10,15 +11,15 @@ pub(super) struct Live {
     /// Where the store has it.
     pub(super) slot: u32,
     /// Writes handed out so far.
-    pub(super) written: u32,
+    written: u32,
     /// Writes after which it gives its place to another.
-    pub(super) limit: u32,
+    limit: u32,
 }
 
 /// The keys in use, each at a place that says how often it is taken.
 #[derive(Debug)]
 pub(super) struct LiveKeys {
-    pub(super) places: Vec<Live>,
+    places: Vec<Live>,
     distribution: Distribution,
     writes: RangeInclusive<u32>,
     /// Sums of the weights up to each place, for [`Distribution::Zipf`]. In integers: the same on every machine.
@@ -29,22 +30,47 @@ pub(super) struct LiveKeys {
 const WEIGHT: u64 = 1 << 32;
 
 impl LiveKeys {
-    pub(super) fn new(options: &Options) -> LiveKeys {
+    pub(super) fn new(options: &Options, store: &mut Store, rng: &mut Rng) -> LiveKeys {
         let mut sum = 0;
         let weights = (1..=u64::from(options.keys)).map(|place| {
             sum += WEIGHT / place;
             sum
         });
-        LiveKeys {
+        let mut keys = LiveKeys {
             places: Vec::new(),
             distribution: options.distribution,
             writes: options.writes_per_key.clone(),
             sums: weights.collect(),
+        };
+        for _ in 0..options.keys {
+            let key = keys.fresh(store.fresh(), rng);
+            keys.places.push(key);
         }
+        keys
+    }
+
+    /// A key to read, or to write; with what, each value once per key.
+    pub(super) fn draw(
+        &mut self,
+        store: &mut Store,
+        is_write: bool,
+        rng: &mut Rng,
+    ) -> (Live, Option<i64>) {
+        let place = self.choose(rng);
+        if !is_write {
+            return (self.places[place], None);
+        }
+        if self.places[place].written >= self.places[place].limit {
+            store.retire(self.places[place].slot);
+            self.places[place] = self.fresh(store.fresh(), rng);
+        }
+        let live = &mut self.places[place];
+        live.written += 1;
+        (*live, Some(i64::from(live.written)))
     }
 
     /// A key at the beginning of its time.
-    pub(super) fn fresh(&self, slot: u32, rng: &mut Rng) -> Live {
+    fn fresh(&self, slot: u32, rng: &mut Rng) -> Live {
         let (low, high) = (*self.writes.start(), *self.writes.end());
         Live {
             slot,
@@ -54,7 +80,7 @@ impl LiveKeys {
     }
 
     /// A place.
-    pub(super) fn choose(&self, rng: &mut Rng) -> usize {
+    fn choose(&self, rng: &mut Rng) -> usize {
         let count = self.places.len();
         match self.distribution {
             Distribution::Uniform => rng.index(count),
@@ -83,12 +109,9 @@ mod tests {
             options.keys = 4;
             options.distribution = distribution;
             let mut rng = Rng::from_seed(1);
-            let mut keys = LiveKeys::new(&options);
-            for slot in 0..4 {
-                let key = keys.fresh(slot, &mut rng);
-                assert!((128..=256).contains(&key.limit));
-                keys.places.push(key);
-            }
+            let keys = LiveKeys::new(&options, &mut Store::default(), &mut rng);
+            let mut limits = keys.places.iter().map(|key| key.limit);
+            assert!(limits.all(|limit| (128..=256).contains(&limit)));
             let mut counts = [0_i32; 4];
             for _ in 0..10_000 {
                 counts[keys.choose(&mut rng)] += 1;

@@ -1,5 +1,6 @@
 //! What to simulate.
 
+use super::anomaly::Anomaly;
 use std::ops::RangeInclusive;
 
 /// What the clients do.
@@ -9,17 +10,32 @@ pub enum Workload {
     ListAppend,
     /// Transactions of writes to registers and reads of them.
     RwRegister,
+    /// Reads, writes and compare-and-sets of independent registers.
+    Register,
+    /// Additions to independent sets and reads of them.
+    Set,
+    /// Elements go into one queue and out of it; a last operation drains it.
+    Queue,
 }
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Workload; 2] = [Workload::ListAppend, Workload::RwRegister];
+    pub const ALL: [Workload; 5] = [
+        Workload::ListAppend,
+        Workload::RwRegister,
+        Workload::Register,
+        Workload::Set,
+        Workload::Queue,
+    ];
 
     /// The name that histories and checkers know it by.
     pub const fn name(self) -> &'static str {
         match self {
             Workload::ListAppend => "list-append",
             Workload::RwRegister => "rw-register",
+            Workload::Register => "register",
+            Workload::Set => "set",
+            Workload::Queue => "queue",
         }
     }
 
@@ -32,6 +48,8 @@ impl Workload {
     pub const fn levels(self) -> &'static [Isolation] {
         match self {
             Workload::ListAppend | Workload::RwRegister => &Isolation::TRANSACTIONS,
+            Workload::Register | Workload::Set => &Isolation::OBJECTS,
+            Workload::Queue => &[Isolation::Linearizable],
         }
     }
 
@@ -67,9 +85,22 @@ pub enum Isolation {
     StrongSessionSerializable,
     /// Transactions take place one after another, each at one moment between its invocation and its completion.
     StrictSerializable,
+    /// Writes take place one after another; reads are, half of the time, served by a replica that lags behind.
+    Eventual,
+    /// The same, but the replica has all that the client has seen and done.
+    Sequential,
+    /// Operations take place one after another, each at one moment between its invocation and its completion.
+    Linearizable,
 }
 
 impl Isolation {
+    /// The levels of single objects, from weak to strong.
+    pub const OBJECTS: [Isolation; 3] = [
+        Isolation::Eventual,
+        Isolation::Sequential,
+        Isolation::Linearizable,
+    ];
+
     /// The levels of transactions, from weak to strong.
     pub const TRANSACTIONS: [Isolation; 10] = [
         Isolation::ReadUncommitted,
@@ -97,12 +128,17 @@ impl Isolation {
             Isolation::Serializable => "serializable",
             Isolation::StrongSessionSerializable => "strong-session-serializable",
             Isolation::StrictSerializable => "strict-serializable",
+            Isolation::Eventual => "eventual",
+            Isolation::Sequential => "sequential",
+            Isolation::Linearizable => "linearizable",
         }
     }
 
     /// The level of this name.
     pub fn by_name(name: &str) -> Option<Isolation> {
-        let mut all = Isolation::TRANSACTIONS.into_iter();
+        let mut all = Isolation::TRANSACTIONS
+            .into_iter()
+            .chain(Isolation::OBJECTS);
         all.find(|one| one.name() == name)
     }
 }
@@ -148,8 +184,12 @@ pub struct Options {
     pub workload: Workload,
     /// Invocations and completions together.
     pub operations: u64,
-    /// How the store isolates them.
-    pub isolation: Isolation,
+    /// How the store isolates them, and what the history keeps; `None`: as strictly as can be, but for the anomalies.
+    pub isolation: Option<Isolation>,
+    /// What goes wrong besides, in turn.
+    pub anomalies: Vec<Anomaly>,
+    /// Share of operations with which an anomaly begins; there is at most one at a time.
+    pub anomaly_rate: f64,
     /// Same seed and options, same history.
     pub seed: u64,
     /// Number of clients, 1 to 65,535.
@@ -174,7 +214,9 @@ impl Options {
         Options {
             workload,
             operations,
-            isolation: workload.strongest(),
+            isolation: None,
+            anomalies: Vec::new(),
+            anomaly_rate: 0.001,
             seed: 0,
             concurrency: 100,
             keys: 10,
@@ -186,15 +228,64 @@ impl Options {
         }
     }
 
+    /// The level of the store.
+    pub fn store(&self) -> Isolation {
+        self.isolation.unwrap_or_else(|| self.workload.strongest())
+    }
+
+    /// Does the history keep the level of the store?
+    pub fn is_valid(&self) -> bool {
+        let mut anomalies = self.anomalies.iter();
+        anomalies.all(|anomaly| anomaly.is_admitted_by(self.store()))
+    }
+
     /// Can this be simulated?
     pub fn check(&self) -> Result<(), OptionsError> {
-        let workload = self.workload.name();
-        if !self.workload.levels().contains(&self.isolation) {
-            let levels = self.workload.levels().iter();
+        self.check_numbers()?;
+        let workload = self.workload;
+        if !workload.levels().contains(&self.store()) {
+            let levels = workload.levels().iter();
             return Err(OptionsError::Isolation {
-                workload,
-                isolation: self.isolation.name(),
+                workload: workload.name(),
+                isolation: self.store().name(),
                 levels: levels.map(|level| level.name()).collect(),
+            });
+        }
+        for &anomaly in &self.anomalies {
+            if !anomaly.is_seen_in(workload) {
+                let seen = Anomaly::all().filter(|one| one.is_seen_in(workload));
+                return Err(OptionsError::Unseen {
+                    workload: workload.name(),
+                    anomaly: anomaly.name(),
+                    anomalies: seen.map(Anomaly::name).collect(),
+                });
+            }
+            if let Some(isolation) = self.isolation
+                && !anomaly.is_admitted_by(isolation)
+            {
+                let levels = workload.levels().iter();
+                let admit = levels.filter(|level| anomaly.is_admitted_by(**level));
+                return Err(OptionsError::Excluded {
+                    anomaly: anomaly.name(),
+                    isolation: isolation.name(),
+                    levels: admit.map(|level| level.name()).collect(),
+                });
+            }
+            if anomaly.processes() > self.concurrency && workload != Workload::Queue {
+                return Err(OptionsError::Processes {
+                    anomaly: anomaly.name(),
+                    processes: anomaly.processes(),
+                    concurrency: self.concurrency,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_numbers(&self) -> Result<(), OptionsError> {
+        if self.workload == Workload::Queue && self.operations % 2 == 1 {
+            return Err(OptionsError::Odd {
+                operations: self.operations,
             });
         }
         let within = |name, low: u32, high: u32, most| {
@@ -219,6 +310,11 @@ impl Options {
             return Err(OptionsError::Rates {
                 fail: self.fail,
                 info: self.info,
+            });
+        }
+        if !share(self.anomaly_rate) {
+            return Err(OptionsError::AnomalyRate {
+                rate: self.anomaly_rate,
             });
         }
         Ok(())
@@ -258,4 +354,59 @@ pub enum OptionsError {
         /// The share that stays unknown.
         info: f64,
     },
+    /// The share of anomalies is none.
+    #[error("an anomaly rate of {rate}: it is a share of all operations, from 0 to 1")]
+    AnomalyRate {
+        /// What was asked for.
+        rate: f64,
+    },
+    /// The workload's operations cannot show the anomaly.
+    #[error("{workload} cannot show {anomaly}; it can show {}", anomalies.join(", "))]
+    Unseen {
+        /// The workload.
+        workload: &'static str,
+        /// The anomaly that was asked for.
+        anomaly: &'static str,
+        /// Those that it can show.
+        anomalies: Vec<&'static str>,
+    },
+    /// The level does not have the anomaly.
+    #[error(
+        "{isolation} excludes {anomaly}; {}. Without a level the store is strict but for the anomaly",
+        admitting(levels)
+    )]
+    Excluded {
+        /// The anomaly that was asked for.
+        anomaly: &'static str,
+        /// The level that was asked for.
+        isolation: &'static str,
+        /// Those that have it.
+        levels: Vec<&'static str>,
+    },
+    /// Too few clients for the anomaly.
+    #[error("{anomaly} takes {processes} processes, and there are {concurrency}")]
+    Processes {
+        /// The anomaly that was asked for.
+        anomaly: &'static str,
+        /// How many processes it takes.
+        processes: u32,
+        /// How many there are.
+        concurrency: u32,
+    },
+    /// The drain at the end of a queue must complete.
+    #[error(
+        "{operations} operations of a queue: the number must be even, so that the last one completes"
+    )]
+    Odd {
+        /// How many were asked for.
+        operations: u64,
+    },
+}
+
+/// Which levels have the anomaly, in words.
+fn admitting(levels: &[&str]) -> String {
+    match levels {
+        [] => "every level does".to_owned(),
+        levels => format!("those that have it are {}", levels.join(", ")),
+    }
 }

@@ -3,6 +3,19 @@
 use seatrial_history::OpType;
 use seatrial_machine::Rng;
 
+/// What will become of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// The client learns how it ended.
+    Answer,
+    /// It is aborted.
+    Abort,
+    /// The request never arrives.
+    LoseRequest,
+    /// The reply never arrives.
+    LoseReply,
+}
+
 /// What one step of a client's operation led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {

@@ -3,6 +3,8 @@
 use seatrial_history::Observed;
 use std::sync::Arc;
 
+/// Commits that a replica lags behind at most.
+pub(super) const LAG_COMMITS_MAX: u64 = 32;
 /// Nobody's lock.
 const NOBODY: u32 = u32::MAX;
 
@@ -103,6 +105,12 @@ impl Store {
             is_retired: false,
         });
         self.slots.len() as u32 - 1
+    }
+
+    /// The name of a key that is never stored here.
+    pub(super) fn foreign_key(&mut self) -> i64 {
+        self.next_key += 1;
+        self.next_key - 1
     }
 
     pub(super) fn at(&self, slot: u32) -> &Versions {

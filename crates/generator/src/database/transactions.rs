@@ -2,8 +2,8 @@
 
 use super::keys::LiveKeys;
 use super::options::{Isolation, Options, Workload};
-use super::step::{Step, exponential};
-use super::store::{Store, Versions};
+use super::step::{Plan, Step, exponential};
+use super::store::{LAG_COMMITS_MAX, Store, Versions};
 use seatrial_history::{Key, Mop, Observed, OpType, Symbol, Value};
 use seatrial_machine::Rng;
 use std::sync::Arc;
@@ -11,8 +11,6 @@ use std::sync::Arc;
 /// Nanoseconds of store that the clients ask for at once, so that about one transaction runs at a time whatever their
 /// number: fewer would seldom meet, more would get in each other's way.
 const WORK_NS: u64 = 1_600_000;
-/// Commits that a replica lags behind at most.
-const LAG_COMMITS_MAX: u64 = 32;
 /// How often a transaction waits for locks in one attempt before it gives the attempt up.
 const WAITS_MAX: u32 = 8;
 /// How often a transaction that lost against others is begun; then it fails.
@@ -61,7 +59,7 @@ impl Isolation {
             Isolation::StrongSnapshotIsolation => (snapshot(true), Replica::Present),
             Isolation::Serializable => (Execution::Serial, Replica::Lagging),
             Isolation::StrongSessionSerializable => (Execution::Serial, Replica::LaggingInSession),
-            Isolation::StrictSerializable => (Execution::Serial, Replica::Present),
+            _ => (Execution::Serial, Replica::Present),
         }
     }
 }
@@ -131,13 +129,9 @@ pub(super) struct Transactions {
 
 impl Transactions {
     pub(super) fn new(options: &Options, rng: &mut Rng) -> Transactions {
-        let (execution, replica) = options.isolation.mechanism();
+        let (execution, replica) = options.store().mechanism();
         let mut store = Store::default();
-        let mut keys = LiveKeys::new(options);
-        for _ in 0..options.keys {
-            let key = keys.fresh(store.fresh(), rng);
-            keys.places.push(key);
-        }
+        let keys = LiveKeys::new(options, &mut store, rng);
         let (low, high) = options.transaction_length.clone().into_inner();
         let running = (0..options.concurrency).map(|_| Running::default());
         Transactions {
@@ -174,18 +168,8 @@ impl Transactions {
 
     /// Draws a micro-operation.
     fn draw(&mut self, rng: &mut Rng) -> Micro {
-        let place = self.keys.choose(rng);
         let is_write = rng.below(2) == 0;
-        let live = self.keys.places[place];
-        if is_write && live.written >= live.limit {
-            self.store.retire(live.slot);
-            self.keys.places[place] = self.keys.fresh(self.store.fresh(), rng);
-        }
-        let live = &mut self.keys.places[place];
-        let element = is_write.then(|| {
-            live.written += 1;
-            i64::from(live.written)
-        });
+        let (live, element) = self.keys.draw(&mut self.store, is_write, rng);
         Micro {
             slot: live.slot,
             key: self.store.take(live.slot),
@@ -226,8 +210,9 @@ impl Transactions {
         Value::Txn(mops)
     }
 
-    /// A client's transaction takes a step. With `aborts` it ends by failing.
-    pub(super) fn step(&mut self, client: u32, aborts: bool, rng: &mut Rng) -> Step {
+    /// A client's transaction takes a step.
+    pub(super) fn step(&mut self, client: u32, plan: Plan, rng: &mut Rng) -> Step {
+        let aborts = plan == Plan::Abort;
         let step = if self.execution == Execution::Serial {
             if aborts {
                 Step::Done(OpType::Fail)
