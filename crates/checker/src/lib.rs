@@ -5,10 +5,12 @@ mod compose;
 pub mod linear;
 mod registry;
 mod stats;
+mod stream;
 pub mod txn;
 mod verdict;
 
 pub use compose::{Judgement, check_safe, compose};
 pub use registry::{NAMES, UnknownName, by_name, for_workload};
 pub use stats::{Counts, Stats, counts};
+pub use stream::Streaming;
 pub use verdict::{Anomaly, Checker, Finding, Step, Validity, Verdict};

@@ -1,9 +1,10 @@
 //! How many operations succeeded, failed, or were left unknown.
 
 use crate::{Checker, Verdict};
-use seatrial_history::{History, OpType};
+use seatrial_history::{Chunk, Fold, History, OpType, Order};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 /// Counts completions of clients, altogether and by function, as Jepsen's `stats` does. Valid when every function
 /// succeeded at least once; otherwise unknown, since a test whose writes never succeed proves nothing.
@@ -48,6 +49,114 @@ pub fn counts(history: &History) -> (Counts, BTreeMap<&'static str, Counts>) {
     (all, by_function)
 }
 
+/// Counts by function while a history passes by in chunks. What is never completed is what was invoked less what
+/// completed, so nothing is remembered of an operation. (A completion counts for its own function, which is that of its
+/// invocation in any history that a test writes.)
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CountFold;
+
+/// Operations of one function.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    /// By type.
+    kinds: [u64; 4],
+    /// Completions that complete something.
+    paired: u64,
+}
+
+/// What [`CountFold`] has counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PassedBy(BTreeMap<&'static str, Passed>);
+
+impl Fold for CountFold {
+    type Accumulator = PassedBy;
+    type Output = (Counts, BTreeMap<&'static str, Counts>);
+
+    fn name(&self) -> String {
+        "stats".into()
+    }
+
+    fn order(&self) -> Order {
+        Order::Associative
+    }
+
+    fn start(&self) -> PassedBy {
+        PassedBy::default()
+    }
+
+    fn reduce(&self, passed: &mut PassedBy, chunk: &Chunk) -> ControlFlow<()> {
+        let is_client: Vec<bool> = chunk
+            .processes()
+            .iter()
+            .map(|one| one.is_client())
+            .collect();
+        // A chunk has a handful of functions.
+        let mut functions: Vec<(_, Passed)> = Vec::new();
+        let mut last = 0;
+        let columns = chunk.kinds().iter().zip(chunk.process_ids());
+        for (place, ((kind, process), pair)) in columns.zip(chunk.pairs()).enumerate() {
+            if !is_client[*process as usize] {
+                continue;
+            }
+            let f = chunk.f(place);
+            if functions.get(last).is_none_or(|one| one.0 != f) {
+                let known = functions.iter().position(|one| one.0 == f);
+                last = known.unwrap_or(functions.len());
+                if known.is_none() {
+                    functions.push((f, Passed::default()));
+                }
+            }
+            let passed = &mut functions[last].1;
+            passed.kinds[*kind as usize] += 1;
+            passed.paired += u64::from(*pair > 0);
+        }
+        for (f, more) in functions {
+            passed.0.entry(f.as_str()).or_default().join(more);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn combine(&self, passed: &mut PassedBy, later: PassedBy) -> ControlFlow<()> {
+        for (f, more) in later.0 {
+            passed.0.entry(f).or_default().join(more);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn finish(&self, passed: PassedBy) -> Self::Output {
+        let mut all = Counts::default();
+        let mut by_function = BTreeMap::new();
+        for (f, Passed { kinds, paired }) in passed.0 {
+            let [invoked, ok, fail, info] = kinds;
+            let info = info + invoked.saturating_sub(paired);
+            let count = ok + fail + info;
+            all.count += count;
+            all.ok += ok;
+            all.fail += fail;
+            all.info += info;
+            by_function.insert(
+                f,
+                Counts {
+                    count,
+                    ok,
+                    fail,
+                    info,
+                },
+            );
+        }
+        (all, by_function)
+    }
+}
+
+impl Passed {
+    fn join(&mut self, more: Passed) {
+        for (sum, count) in self.kinds.iter_mut().zip(more.kinds) {
+            *sum += count;
+        }
+        self.paired += more.paired;
+    }
+}
+
 impl Checker for Stats {
     fn name(&self) -> &'static str {
         "stats"
@@ -55,7 +164,14 @@ impl Checker for Stats {
 
     fn check(&self, history: &History) -> Verdict {
         let (all, by_function) = counts(history);
-        let mut verdict = Verdict::valid(self.name());
+        Stats::verdict(all, &by_function)
+    }
+}
+
+impl Stats {
+    /// The verdict on these counts.
+    pub(crate) fn verdict(all: Counts, by_function: &BTreeMap<&'static str, Counts>) -> Verdict {
+        let mut verdict = Verdict::valid("stats");
         verdict.details = serde_json::json!({
             "count": all.count,
             "ok": all.ok,

@@ -153,7 +153,7 @@ impl SimArguments {
 /// `seatrial check`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Checkers: stats, register, cas-register, mutex, kv-map, list-append, rw-register.\n\
+    after_help = "Checkers: stats, register, cas-register, mutex, kv-map, list-append, rw-register, g1.\n\
 Without --checker the history says which one it needs: a test file by its workload, any other by its operations."
 )]
 pub(crate) struct CheckArguments {
@@ -163,9 +163,12 @@ pub(crate) struct CheckArguments {
     /// How the file is written: auto, sea, edn, json, jepsen, porcupine.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
-    /// Which checker judges.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) checker: Option<String>,
+    /// Which checkers judge, separated by commas. `stats` and `g1` read a test file chunk by chunk, of any size.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) checker: Option<Vec<String>>,
+    /// Threads that read chunk by chunk [default: one per core].
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
     /// The promise to hold the history to [default: strict-serializable; linearizable for data types].
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
@@ -174,6 +177,14 @@ pub(crate) struct CheckArguments {
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
+}
+
+impl CheckArguments {
+    /// Threads that read chunk by chunk.
+    pub(crate) fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.threads.unwrap_or_else(cores)
+    }
 }
 
 /// `seatrial show`.
@@ -350,6 +361,12 @@ pub(crate) struct BenchArguments {
     /// Folder for the files that a run writes [default: a temporary one].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// A test file to read instead of a new one (open).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Let the system forget the file before each run (open).
+    #[arg(long)]
+    pub(crate) cold: bool,
 }
 
 /// A seed as it is printed: hexadecimal without prefix.

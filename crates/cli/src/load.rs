@@ -2,7 +2,7 @@
 
 use crate::source::{Reading, Source};
 use anyhow::Result;
-use seatrial_history::{History, Tail, TestFile};
+use seatrial_history::{History, OpenError, Tail, TestFile};
 use serde_json::Value as Json;
 use std::io::Read;
 use std::path::Path;
@@ -57,8 +57,18 @@ fn test_file(path: &Path) -> Result<Loaded> {
         ));
     }
     Ok(Loaded {
-        history: file.history()?,
+        history: file.history().map_err(chunk_by_chunk)?,
         attributes: file.attributes()?,
         warnings,
     })
+}
+
+/// The error, with what can still be done.
+fn chunk_by_chunk(error: OpenError) -> anyhow::Error {
+    match error {
+        OpenError::TooLarge { .. } => {
+            anyhow::anyhow!("{error}; `seatrial check --checker stats,g1` judges it chunk by chunk")
+        }
+        error => error.into(),
+    }
 }

@@ -9,6 +9,7 @@ mod meter;
 mod output;
 mod place;
 mod progress;
+mod resources;
 mod source;
 mod suite;
 

@@ -6,6 +6,8 @@
 mod generate;
 #[path = "all/interchange.rs"]
 mod interchange;
+#[path = "all/stream.rs"]
+mod stream;
 
 use std::fs;
 use std::net::TcpListener;

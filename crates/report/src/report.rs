@@ -6,6 +6,7 @@ use seatrial_checker::{Anomaly, Finding, Validity, Verdict};
 use seatrial_history::History;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// What a run was, what happened in it, and what the checkers say. Borrows the history and the verdicts; counts once,
@@ -58,6 +59,16 @@ impl<'a> Report<'a> {
             let warning = "no operation took place, so there is nothing to judge";
             report.warnings.push(warning.to_owned());
         }
+        report
+    }
+
+    /// The report of a history that was judged chunk by chunk: with these counts, but without anything that needs
+    /// the history itself, so for [`text`](crate::text()) and [`results_json`](crate::results_json) only.
+    pub fn counted(attributes: &'a Json, summary: Summary, verdicts: &'a [Verdict]) -> Report<'a> {
+        static NOTHING: LazyLock<History> = LazyLock::new(History::default);
+        let mut report = Report::new(attributes, &NOTHING, verdicts);
+        report.warnings.clear();
+        report.summary = summary;
         report
     }
 

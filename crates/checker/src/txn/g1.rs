@@ -11,9 +11,8 @@ use super::level::boundary;
 use crate::{Anomaly, Checker, Finding, Validity, Verdict};
 use marks::{Keys, Marks};
 use scan::{Part, Scan};
-use seatrial_history::{Chunks, Fold, History, fold_concurrent};
+use seatrial_history::{Chunks, Fold, FoldError, Folder, History, fold_linear};
 use serde_json::json;
-use std::sync::Arc;
 use witness::{Lines, Read, Readers, Reads, Shown, Unresolved};
 
 /// Looks for what needs no graph: aborted reads (G1a), intermediate reads (G1b), reads of elements that nobody
@@ -28,9 +27,12 @@ use witness::{Lines, Read, Readers, Reads, Shown, Unresolved};
 pub struct G1;
 
 impl G1 {
-    /// Judges a history in chunks, in so many threads. The error is that of the chunks.
-    pub fn judge<C: Chunks>(&self, chunks: &C, threads: usize) -> Result<Verdict, C::Error> {
-        Judge { chunks, threads }.verdict()
+    /// Judges the folder's history. The error is that of a chunk that cannot be read.
+    pub fn judge<C: Chunks + 'static>(
+        &self,
+        folder: &Folder<C>,
+    ) -> Result<Verdict, FoldError<C::Error>> {
+        verdict(folder)
     }
 }
 
@@ -40,102 +42,111 @@ impl Checker for G1 {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        let judged = self.judge(history, 1);
+        let judged = verdict(&InTurn(history));
         judged.unwrap_or_else(|error| Verdict::valid("g1").unknown(error.to_string()))
     }
 }
 
-/// One judgement.
-struct Judge<'a, C> {
-    chunks: &'a C,
-    threads: usize,
+/// Whoever carries out one fold after another over a history.
+trait Passes {
+    type Error;
+    fn pass<F: Fold + 'static>(&self, fold: F) -> Result<F::Output, Self::Error>;
 }
 
-impl<C: Chunks> Judge<'_, C> {
-    fn pass<F: Fold>(&self, fold: &F) -> Result<F::Output, C::Error> {
-        fold_concurrent(self.chunks, fold, self.threads)
+impl<C: Chunks + 'static> Passes for Folder<C> {
+    type Error = FoldError<C::Error>;
+    fn pass<F: Fold + 'static>(&self, fold: F) -> Result<F::Output, Self::Error> {
+        self.fold(fold)
     }
+}
 
-    fn verdict(&self) -> Result<Verdict, C::Error> {
-        let mut part = self.pass(&Scan)?;
-        let mut verdict = Verdict::valid("g1");
-        if let Some((index, reason)) = part.refused {
-            return Ok(verdict.unknown(format!("op {index}: {reason}")));
-        }
-        if let Some((key, element)) = &part.twice {
-            return Ok(verdict.unknown(format!(
-                "[:append {key} {element}] occurs twice: elements must be unique for each key"
-            )));
-        }
-        if !part.unresolved.is_empty() {
-            let invocations = std::mem::take(&mut part.unresolved).into_iter().collect();
-            for (key, marks) in self.pass(&Unresolved { invocations })? {
-                part.keys.entry(key).or_default().join(marks);
-            }
-        }
-        verdict.details = json!({
-            "transactions": part.tally.transactions,
-            "ok": part.tally.ok,
-            "fail": part.tally.fail,
-            "info": part.tally.transactions - part.tally.ok.min(part.tally.transactions)
-                - part.tally.fail.min(part.tally.transactions - part.tally.ok),
-            "keys": part.keys.len(),
-            "elements": part.keys.values().map(Marks::written).sum::<u64>(),
-            "findings_max": FINDINGS_MAX,
-        });
-        self.explain(part, &mut verdict)?;
-        if !verdict.anomalies.is_empty() {
-            verdict.valid = Validity::Invalid;
-            let boundary = boundary(verdict.anomalies.keys().copied());
-            verdict.not = boundary.not;
-            verdict.also_not = boundary.also_not;
-        }
-        Ok(verdict)
+/// Folds chunk after chunk in the caller's thread.
+struct InTurn<'a, C>(&'a C);
+
+impl<C: Chunks> Passes for InTurn<'_, C> {
+    type Error = C::Error;
+    fn pass<F: Fold + 'static>(&self, fold: F) -> Result<F::Output, C::Error> {
+        fold_linear(self.0, &fold)
     }
+}
 
-    /// Adds what was found, in words.
-    fn explain(&self, part: Part, verdict: &mut Verdict) -> Result<(), C::Error> {
-        let suspects = part
-            .keys
+fn verdict<P: Passes>(passes: &P) -> Result<Verdict, P::Error> {
+    let mut part = passes.pass(Scan)?;
+    let mut verdict = Verdict::valid("g1");
+    if let Some((index, reason)) = part.refused {
+        return Ok(verdict.unknown(format!("op {index}: {reason}")));
+    }
+    if let Some((key, element)) = &part.twice {
+        return Ok(verdict.unknown(format!(
+            "[:append {key} {element}] occurs twice: elements must be unique for each key"
+        )));
+    }
+    if !part.unresolved.is_empty() {
+        let invocations = std::mem::take(&mut part.unresolved).into_iter().collect();
+        for (key, marks) in passes.pass(Unresolved { invocations })? {
+            part.keys.entry(key).or_default().join(marks);
+        }
+    }
+    verdict.details = json!({
+        "transactions": part.tally.transactions,
+        "ok": part.tally.ok,
+        "fail": part.tally.fail,
+        "info": part.tally.transactions - part.tally.ok.min(part.tally.transactions)
+            - part.tally.fail.min(part.tally.transactions - part.tally.ok),
+        "keys": part.keys.len(),
+        "elements": part.keys.values().map(Marks::written).sum::<u64>(),
+        "findings_max": FINDINGS_MAX,
+    });
+    explain(passes, part, &mut verdict)?;
+    if !verdict.anomalies.is_empty() {
+        verdict.valid = Validity::Invalid;
+        let boundary = boundary(verdict.anomalies.keys().copied());
+        verdict.not = boundary.not;
+        verdict.also_not = boundary.also_not;
+    }
+    Ok(verdict)
+}
+
+/// Adds what was found, in words.
+fn explain<P: Passes>(passes: &P, part: Part, verdict: &mut Verdict) -> Result<(), P::Error> {
+    let suspects = part
+        .keys
+        .into_iter()
+        .filter(|(_, marks)| marks.is_suspect());
+    let keys: Keys = suspects.collect();
+    let own = [
+        (INTERNAL, part.tally.internal, part.internal),
+        (FUTURE_READ, part.tally.future, part.future),
+    ];
+    if keys.is_empty() && own.iter().all(|(_, count, _)| *count == 0) {
+        return Ok(());
+    }
+    let reads = if keys.is_empty() {
+        Reads::new()
+    } else {
+        passes.pass(Readers { keys })?
+    };
+    let kept = || reads.values().flat_map(|(_, kept)| kept);
+    let lines = passes.pass(Shown {
+        appends: kept()
+            .map(|read| (read.key.clone(), read.element))
+            .collect(),
+        indices: own.iter().flat_map(|(_, _, kept)| kept).copied().collect(),
+    })?;
+    for (anomaly, count, kept) in own {
+        let findings = kept
             .into_iter()
-            .filter(|(_, marks)| marks.is_suspect());
-        let keys: Keys = suspects.collect();
-        let own = [
-            (INTERNAL, part.tally.internal, part.internal),
-            (FUTURE_READ, part.tally.future, part.future),
-        ];
-        if keys.is_empty() && own.iter().all(|(_, count, _)| *count == 0) {
-            return Ok(());
-        }
-        let reads = if keys.is_empty() {
-            Reads::new()
-        } else {
-            self.pass(&Readers {
-                keys: Arc::new(keys),
-            })?
-        };
-        let kept = || reads.values().flat_map(|(_, kept)| kept);
-        let lines = self.pass(&Shown {
-            appends: kept()
-                .map(|read| (read.key.clone(), read.element))
-                .collect(),
-            indices: own.iter().flat_map(|(_, _, kept)| kept).copied().collect(),
-        })?;
-        for (anomaly, count, kept) in own {
-            let findings = kept
-                .into_iter()
-                .map(|index| contradiction(anomaly, index, &lines));
-            add(verdict, anomaly, count, findings);
-        }
-        for anomaly in [G1A, G1B, GARBAGE_READ] {
-            let (count, kept) = reads
-                .get(anomaly)
-                .map_or((0, &[][..]), |(n, kept)| (*n, kept));
-            let findings = kept.iter().map(|read| finding(anomaly, read, &lines));
-            add(verdict, anomaly, count, findings);
-        }
-        Ok(())
+            .map(|index| contradiction(anomaly, index, &lines));
+        add(verdict, anomaly, count, findings);
     }
+    for anomaly in [G1A, G1B, GARBAGE_READ] {
+        let (count, kept) = reads
+            .get(anomaly)
+            .map_or((0, &[][..]), |(n, kept)| (*n, kept));
+        let findings = kept.iter().map(|read| finding(anomaly, read, &lines));
+        add(verdict, anomaly, count, findings);
+    }
+    Ok(())
 }
 
 fn add(

@@ -6,7 +6,7 @@ use crate::output::say;
 use crate::suite::kv::simulated::Simulation;
 use anyhow::{Context as _, Result, bail};
 use seatrial_history::TestFile;
-use seatrial_machine::FaultKind;
+use seatrial_machine::{FaultKind, Rng};
 use seatrial_runner::{RunFolder, bench_interpreter};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -100,34 +100,52 @@ fn interpreter(arguments: &BenchArguments) -> Result<Exit> {
     Ok(Exit::Valid)
 }
 
-/// Milliseconds to open a test file and read its attributes, and to read one operation besides; the page cache is
-/// warm, the program's memory is not.
+/// Microseconds to open a test file and read its attributes, and to read one operation besides. The program's memory
+/// is cold; the page cache is warm, or with `--cold` is asked to forget the file before each run.
 fn open(arguments: &BenchArguments) -> Result<Exit> {
-    let invocations = arguments.ops.unwrap_or(1_000_000) / 2;
     let scratch = Scratch::new(arguments.out.as_deref())?;
-    let folder = RunFolder::open(scratch.path.join("open"))?;
-    let path = folder.history();
-    bench_interpreter(folder, arguments.concurrency, invocations)?;
+    let path = if let Some(file) = &arguments.file {
+        file.clone()
+    } else {
+        let invocations = arguments.ops.unwrap_or(1_000_000) / 2;
+        let folder = RunFolder::open(scratch.path.join("open"))?;
+        let path = folder.history();
+        bench_interpreter(folder, arguments.concurrency, invocations)?;
+        path
+    };
     let (mut opened, mut read) = (Vec::new(), Vec::new());
-    for number in 0..arguments.runs.max(1) {
+    let mut rng = Rng::from_seed(u64::from(arguments.runs));
+    for _ in 0..arguments.runs.max(1) {
+        if arguments.cold {
+            forget(&path)?;
+        }
         let began = Instant::now();
         let file = TestFile::open(&path)?;
         file.attributes()?;
-        opened.push(began.elapsed().as_secs_f64() * 1e6);
-        let index = file.len() / u64::from(arguments.runs.max(1)) * u64::from(number);
-        file.operation(index)?.context("an operation is missing")?;
-        read.push(began.elapsed().as_secs_f64() * 1e6);
+        let attributes = began.elapsed().as_secs_f64() * 1e6;
+        let index = rng.below(file.len().max(1));
+        let op = file.operation(index)?;
+        op.with_context(|| format!("operation {index} is missing"))?;
+        let operation = began.elapsed().as_secs_f64() * 1e6;
         say!(
-            "open: {} operations, {} bytes, attributes after {:.0} µs, one operation after {:.0} µs",
+            "open: {} operations, {} bytes, attributes after {attributes:.0} µs, operation {index} after {operation:.0} µs",
             file.len(),
             file.file_length(),
-            opened[number as usize],
-            read[number as usize]
         );
+        opened.push(attributes);
+        read.push(operation);
     }
     summarize("open and read the attributes", opened, "µs");
     summarize("open and read one operation", read, "µs");
     Ok(Exit::Valid)
+}
+
+/// Has the system forget what it keeps of a file in memory. (What was not written yet it keeps.)
+fn forget(path: &Path) -> Result<()> {
+    let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+    file.sync_all()?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+        .with_context(|| path.display().to_string())
 }
 
 /// A folder for what a bench writes; a temporary one is removed in the end.

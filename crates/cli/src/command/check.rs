@@ -1,9 +1,11 @@
 //! `seatrial check`: histories in, verdicts out.
 
+mod stream;
+
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::{color, judge, write};
-use crate::load::{Loaded, load};
+use crate::load::{Loaded, is_test_file, load};
 use crate::output::say;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_checker::{Checker, by_name, for_workload};
@@ -38,8 +40,15 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
 
 /// Judges one file and shows the verdict unless it goes into a document.
 fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
+    if let Some(checkers) = stream::wanted(arguments)
+        && matches!(arguments.format.as_str(), "auto" | "sea")
+        && is_test_file(path)
+    {
+        return stream::check(path, &checkers, arguments);
+    }
     // Tuples of independent keys look like lists; only who asks for registers knows which they are.
-    let keyed = arguments.checker.as_deref() == Some("register");
+    let names = arguments.checker.as_deref().unwrap_or_default();
+    let keyed = names.iter().any(|name| name == "register");
     let loaded = load(path, &arguments.format, keyed)?;
     let checkers = checkers(&loaded, arguments).with_context(|| path.display().to_string())?;
     let judged = judge(&checkers, &loaded.history);
@@ -85,8 +94,9 @@ fn word(valid: &Json) -> &str {
 /// The checkers: those asked for, else those of the file's workload, else what its operations look like.
 fn checkers(loaded: &Loaded, arguments: &CheckArguments) -> Result<Vec<Box<dyn Checker>>> {
     let model = arguments.model.as_deref();
-    if let Some(name) = &arguments.checker {
-        return Ok(vec![by_name(name, model)?]);
+    if let Some(names) = &arguments.checker {
+        let checkers = names.iter().map(|name| by_name(name, model));
+        return Ok(checkers.collect::<Result<_, _>>()?);
     }
     if let Some(workload) = loaded.attributes["workload"].as_str() {
         return Ok(for_workload(workload, model)?);

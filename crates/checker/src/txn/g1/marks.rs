@@ -69,6 +69,25 @@ impl Marks {
         before
     }
 
+    /// Marks all elements of a list as seen, and those as last that `is_last` says.
+    pub(super) fn see(&mut self, elements: &[i64], is_last: &[bool]) {
+        let mut pairs = elements.iter().zip(is_last).peekable();
+        while let Some(&(first, _)) = pairs.peek() {
+            // Neighbours share a row.
+            let number = first >> 6;
+            let (mut seen, mut last) = (0_u64, 0_u64);
+            while let Some((element, is_last)) =
+                pairs.next_if(|(element, _)| *element >> 6 == number)
+            {
+                seen |= 1 << (element & 63);
+                last |= u64::from(*is_last) << (element & 63);
+            }
+            let row = self.row(*first);
+            row.words[SEEN] |= seen;
+            row.words[LAST] |= last;
+        }
+    }
+
     /// Is `element` marked so?
     pub(super) fn is(&self, element: i64, mark: usize) -> bool {
         let number = element >> 6;

@@ -1,5 +1,6 @@
 //! A transaction against itself.
 
+use super::scan::Columns;
 use seatrial_history::Chunk;
 use seatrial_history::chunk::mop_tag;
 
@@ -24,6 +25,15 @@ pub(super) struct Contradictions {
     pub(super) future: bool,
 }
 
+/// How a read ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Last {
+    pub(super) key: u32,
+    pub(super) element: i64,
+    /// Its length, when it is a prefix of the key's longest list.
+    pub(super) prefix: Option<usize>,
+}
+
 /// Checks successful transactions of one chunk by themselves (Cerone's axiom INT, for lists), with the memory of
 /// all keys used again from one to the next.
 ///
@@ -31,18 +41,25 @@ pub(super) struct Contradictions {
 /// of a table of positions that is made once for each list when it is first asked.
 pub(super) struct Own<'a> {
     chunk: &'a Chunk,
+    mops: Columns<'a>,
+    /// By key id: its longest list.
+    lists: Vec<&'a [i64]>,
     keys: Vec<Key<'a>>,
     positions: Positions,
     /// Appends of the current transaction, all keys.
     appended: Vec<(u32, i64)>,
-    /// Keys and last elements of its reads.
-    lasts: Vec<(u32, i64)>,
+    /// Its reads that saw something.
+    lasts: Vec<Last>,
 }
 
 impl<'a> Own<'a> {
     pub(super) fn new(chunk: &'a Chunk) -> Own<'a> {
         Own {
             chunk,
+            mops: Columns::of(chunk),
+            lists: (0..chunk.key_count() as u32)
+                .map(|key| chunk.list(key))
+                .collect(),
             keys: vec![Key::default(); chunk.key_count()],
             positions: Positions::new(chunk.key_count()),
             appended: Vec::new(),
@@ -61,10 +78,7 @@ impl<'a> Own<'a> {
         self.appended.clear();
         self.lasts.clear();
         let mut found = Contradictions::default();
-        let tags = &self.chunk.mop_tags()[start..end];
-        let keys = &self.chunk.mop_keys()[start..end];
-        let arguments = &self.chunk.mop_arguments()[start..end];
-        for ((&tag, &key), &argument) in tags.iter().zip(keys).zip(arguments) {
+        for (tag, key, argument) in self.mops.range(start, end) {
             let own = &mut self.keys[key as usize];
             if own.transaction != number {
                 *own = Key {
@@ -77,13 +91,13 @@ impl<'a> Own<'a> {
                     own.appends += 1;
                     own.since += 1;
                     found.future |= own.known.is_some_and(|known| {
-                        let list = self.chunk.list(key);
+                        let list = self.lists[key as usize];
                         self.positions.contains(key, list, known, argument)
                     });
                     self.appended.push((key, argument));
                     continue;
                 }
-                mop_tag::READ_PREFIX => (&self.chunk.list(key)[..argument as usize], true),
+                mop_tag::READ_PREFIX => (&self.lists[key as usize][..argument as usize], true),
                 mop_tag::READ_BRANCH => (self.chunk.reference(argument), false),
                 _ => (&[][..], true),
             };
@@ -92,16 +106,22 @@ impl<'a> Own<'a> {
             own.since = 0;
             seen(key, elements, is_prefix);
             if let Some(&last) = elements.last() {
-                self.lasts.push((key, last));
+                let prefix = is_prefix.then_some(elements.len());
+                self.lasts.push(Last {
+                    key,
+                    element: last,
+                    prefix,
+                });
             }
         }
         found
     }
 
-    /// Keys and last elements of the reads that did not end with an append of the current transaction.
-    pub(super) fn foreign_lasts(&self) -> impl Iterator<Item = (u32, i64)> {
-        let is_own = |&(key, last): &(u32, i64)| {
-            self.keys[key as usize].appends > 0 && self.appended.contains(&(key, last))
+    /// The ends of the reads that did not end with an append of the current transaction.
+    pub(super) fn foreign_lasts(&self) -> impl Iterator<Item = Last> {
+        let is_own = |last: &Last| {
+            self.keys[last.key as usize].appends > 0
+                && self.appended.contains(&(last.key, last.element))
         };
         self.lasts.iter().filter(move |last| !is_own(last)).copied()
     }

@@ -121,15 +121,50 @@ impl Tally {
     }
 }
 
+/// The micro-operations of a chunk.
+#[derive(Clone, Copy)]
+pub(super) struct Columns<'a> {
+    tags: &'a [u8],
+    keys: &'a [u32],
+    arguments: &'a [i64],
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn of(chunk: &'a Chunk) -> Columns<'a> {
+        Columns {
+            tags: chunk.mop_tags(),
+            keys: chunk.mop_keys(),
+            arguments: chunk.mop_arguments(),
+        }
+    }
+
+    /// Tag, key id and argument of those from `start` to `end`.
+    pub(super) fn range(
+        self,
+        start: usize,
+        end: usize,
+    ) -> impl DoubleEndedIterator<Item = (u8, u32, i64)> + use<'a> {
+        let keys = self.tags[start..end].iter().zip(&self.keys[start..end]);
+        keys.zip(&self.arguments[start..end])
+            .map(|((&tag, &key), &argument)| (tag, key, argument))
+    }
+}
+
 /// One chunk being reduced.
 struct Pass<'a> {
     chunk: &'a Chunk,
+    /// Its micro-operations.
+    mops: Columns<'a>,
     part: Part,
     own: Own<'a>,
     /// By key id.
     marks: Vec<Marks>,
     /// By key id: how long the longest prefix is that was read.
     longest: Vec<u32>,
+    /// By key id: where its list begins among all lists, the place behind the last list too.
+    starts: Vec<usize>,
+    /// By element of these lists: did a read end there that saw another transaction's append last?
+    is_last: Vec<bool>,
     /// By key id: which transaction appended last, and what.
     appended: Vec<(u32, i64)>,
     /// Transactions so far.
@@ -139,8 +174,15 @@ struct Pass<'a> {
 impl<'a> Pass<'a> {
     fn new(chunk: &'a Chunk, part: Part) -> Pass<'a> {
         let keys = chunk.key_count();
+        let mut starts = vec![0];
+        for key in 0..keys as u32 {
+            starts.push(starts[key as usize] + chunk.list(key).len());
+        }
         Pass {
+            is_last: vec![false; starts[keys]],
+            starts,
             chunk,
+            mops: Columns::of(chunk),
             part,
             own: Own::new(chunk),
             marks: vec![Marks::default(); keys],
@@ -205,11 +247,9 @@ impl<'a> Pass<'a> {
             return;
         };
         let chunk = self.chunk;
-        for mop in start..end {
-            let key = chunk.mop_keys()[mop];
-            match chunk.mop_tags()[mop] {
+        for (tag, key, element) in self.mops.range(start, end) {
+            match tag {
                 mop_tag::APPEND => {
-                    let element = chunk.mop_arguments()[mop];
                     let marks = &mut self.marks[key as usize];
                     if marks.mark(element, WRITTEN) {
                         let key = chunk.key(key).clone();
@@ -248,8 +288,16 @@ impl<'a> Pass<'a> {
                     }
                 }
             });
-        for (key, last) in self.own.foreign_lasts() {
-            self.marks[key as usize].mark(last, LAST);
+        for last in self.own.foreign_lasts() {
+            match last.prefix {
+                Some(length) => {
+                    let start = self.starts[last.key as usize];
+                    self.is_last[start + length - 1] = true;
+                }
+                None => {
+                    self.marks[last.key as usize].mark(last.element, LAST);
+                }
+            }
         }
         if found != Contradictions::default() {
             self.contradicts(self.chunk.index(place), found);
@@ -282,10 +330,9 @@ impl<'a> Pass<'a> {
         });
         match mops {
             Some((start, end)) => {
-                for mop in start..end {
-                    if self.chunk.mop_tags()[mop] == mop_tag::APPEND {
-                        let key = self.chunk.mop_keys()[mop] as usize;
-                        self.marks[key].mark(self.chunk.mop_arguments()[mop], FAILED);
+                for (tag, key, element) in self.mops.range(start, end) {
+                    if tag == mop_tag::APPEND {
+                        self.marks[key as usize].mark(element, FAILED);
                     }
                 }
             }
@@ -298,9 +345,7 @@ impl<'a> Pass<'a> {
         for (id, mut marks) in self.marks.into_iter().enumerate() {
             let id = id as u32;
             let seen = &self.chunk.list(id)[..self.longest[id as usize] as usize];
-            for &element in seen {
-                marks.mark(element, SEEN);
-            }
+            marks.see(seen, &self.is_last[self.starts[id as usize]..]);
             if !marks.is_empty() {
                 self.part.join_key(self.chunk.key(id).clone(), marks);
             }

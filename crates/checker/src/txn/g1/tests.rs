@@ -9,6 +9,7 @@ use seatrial_history::{
 };
 use seatrial_machine::Rng;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 fn tells(text: &str, expected: &Expect) {
     let history = import::read("a.edn", text.as_bytes(), Format::Edn, Options::default());
@@ -216,7 +217,7 @@ fn complete(invocation: &Op, lists: &mut [Vec<i64>], lies: bool, rng: &mut Rng) 
 }
 
 /// The same history in chunks of a few operations.
-fn file(ops: &[Op], seed: u64) -> TestFile {
+fn file(ops: &[Op], seed: u64) -> Arc<TestFile> {
     let path = std::env::temp_dir().join(format!("seatrial-g1-{}-{seed}.sea", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let options = WriterOptions {
@@ -230,7 +231,7 @@ fn file(ops: &[Op], seed: u64) -> TestFile {
     writer.seal().unwrap();
     let file = TestFile::open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    file
+    Arc::new(file)
 }
 
 #[test]
@@ -254,9 +255,12 @@ fn one_pass_finds_what_the_whole_history_tells() {
         valid += u64::from(expected.is_empty());
         let whole = G1.check(&history);
         assert_eq!(whole.anomalies, expected, "seed {seed}: {whole:?}");
+        if seed % 5 > 0 {
+            continue;
+        }
         let file = file(&ops, seed);
         for threads in [1, 3] {
-            let verdict = G1.judge(&file, threads).unwrap();
+            let verdict = G1.judge(&Folder::new(file.clone(), threads)).unwrap();
             assert_eq!(
                 verdict.anomalies, expected,
                 "seed {seed}, {threads} threads"

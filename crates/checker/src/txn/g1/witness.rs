@@ -10,7 +10,6 @@ use seatrial_history::chunk::mop_tag;
 use seatrial_history::{Chunk, Fold, Key, OpType};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 /// Marks what failed transactions wrote whose completions do not say it.
 pub(super) struct Unresolved {
@@ -79,7 +78,7 @@ pub(super) type Reads = BTreeMap<Anomaly, (u64, Vec<Read>)>;
 /// Finds the reads of marked elements.
 pub(super) struct Readers {
     /// The marks of keys with an anomaly.
-    pub(super) keys: Arc<Keys>,
+    pub(super) keys: Keys,
 }
 
 impl Fold for Readers {

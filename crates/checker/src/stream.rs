@@ -1,0 +1,96 @@
+//! Checkers that judge a history chunk by chunk.
+
+use crate::stats::CountFold;
+use crate::txn::G1;
+use crate::{Stats, Verdict};
+use seatrial_history::{Chunks, FoldError, Folder};
+
+/// A checker that needs no whole history in memory, so it judges one of any size. Several that judge at once, each in
+/// its own thread, share the passes of their folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streaming {
+    /// Counts of outcomes: [`Stats`].
+    Stats,
+    /// Direct anomalies of list-append: [`G1`].
+    G1,
+}
+
+impl Streaming {
+    /// All of them.
+    pub const ALL: [Streaming; 2] = [Streaming::Stats, Streaming::G1];
+
+    /// The name by which `--checker` and the results know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Streaming::Stats => "stats",
+            Streaming::G1 => "g1",
+        }
+    }
+
+    /// The one called `name`; `None` when that one needs the whole history.
+    pub fn by_name(name: &str) -> Option<Streaming> {
+        Streaming::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// Judges the folder's history. The verdict is that of the checker that needs it whole; the error is that of a
+    /// chunk that cannot be read.
+    pub fn judge<C: Chunks + 'static>(
+        self,
+        folder: &Folder<C>,
+    ) -> Result<Verdict, FoldError<C::Error>> {
+        match self {
+            Streaming::Stats => {
+                let (all, by_function) = folder.fold(CountFold)?;
+                Ok(Stats::verdict(all, &by_function))
+            }
+            Streaming::G1 => G1.judge(folder),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::by_name;
+    use seatrial_history::{History, Op, OpType, Process, Value};
+    use seatrial_machine::Rng;
+    use std::sync::Arc;
+
+    /// Clients and a nemesis that do anything in any order.
+    fn any_history(rng: &mut Rng) -> History {
+        let ops = (0..rng.below(40_000)).map(|_| {
+            let process = match rng.below(5) {
+                4 => Process::NEMESIS,
+                number => Process::Client(number),
+            };
+            // A completion belongs to the function of its invocation.
+            let f = match process {
+                Process::Client(number) => ["read", "write", "cas", "read"][number as usize],
+                Process::Named(_) => *rng.pick(&["kill", "read"]),
+            };
+            let kinds = [OpType::Invoke, OpType::Ok, OpType::Fail, OpType::Info];
+            let kind = kinds[rng.index(if f == "cas" { 1 } else { 4 })];
+            Op {
+                kind,
+                ..Op::invoke(process, f, Value::Nil)
+            }
+        });
+        History::from_unindexed(ops.collect())
+    }
+
+    #[test]
+    fn chunk_by_chunk_the_verdict_is_the_same() {
+        for seed in 0..20 {
+            let history = Arc::new(any_history(&mut Rng::from_seed(seed)));
+            let folder = Folder::new(history.clone(), 2);
+            for streaming in Streaming::ALL {
+                let whole = by_name(streaming.name(), None).unwrap().check(&history);
+                let verdict = streaming.judge(&folder).unwrap();
+                let text = |verdict| serde_json::to_string(verdict).unwrap();
+                assert_eq!(text(&verdict), text(&whole), "seed {seed}");
+                assert_eq!(Streaming::by_name(streaming.name()), Some(streaming));
+            }
+        }
+        assert_eq!(Streaming::by_name("list-append"), None);
+    }
+}

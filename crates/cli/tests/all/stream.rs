@@ -1,0 +1,50 @@
+//! `seatrial check` chunk by chunk.
+
+use crate::{Scratch, run, stderr, stdout};
+use std::fs;
+
+#[test]
+fn direct_anomalies_are_found_without_the_whole_history() {
+    let scratch = Scratch::new("stream");
+    let (text, sea) = (scratch.path("dirty.edn"), scratch.path("dirty.sea"));
+    let history = "{:process 0 :type :invoke :f :txn :value [[:append :x 1]]}
+         {:process 0 :type :fail :f :txn :value [[:append :x 1]]}
+         {:process 1 :type :invoke :f :txn :value [[:r :x nil]]}
+         {:process 1 :type :ok :f :txn :value [[:r :x [1]]]}\n";
+    fs::write(&text, history).unwrap();
+    run(0, &["import", &text, "-o", &sea]);
+    // The whole history, and chunk by chunk: the same answer.
+    for file in [&text, &sea] {
+        let answer = stdout(&run(1, &["check", "--checker", "g1", file]));
+        assert!(answer.contains("✗ not valid: 1 G1a"), "{answer}");
+        assert!(answer.contains("whose append was aborted"), "{answer}");
+    }
+    let both = run(1, &["check", "--checker", "stats,g1", "--json", &sea]);
+    let document: serde_json::Value = serde_json::from_str(&stdout(&both)).unwrap();
+    assert_eq!(document["anomalies"]["G1a"], 1);
+    assert_eq!(document["counts"]["fail"], 1);
+    assert_eq!(document["checkers"]["stats"]["details"]["ok"], 1);
+    let told = stderr(&run(1, &["check", "--checker", "g1", "-v", "-q", &sea]));
+    assert!(told.contains("s of processor time"), "{told}");
+}
+
+#[test]
+fn a_damaged_chunk_is_named() {
+    let scratch = Scratch::new("stream-damaged");
+    let sea = scratch.path("a.sea");
+    run(
+        0,
+        &["generate", "list-append", "--ops", "40000", "-o", &sea],
+    );
+    let mut bytes = fs::read(&sea).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&sea, bytes).unwrap();
+    let told = stderr(&run(254, &["check", "--checker", "stats,g1", &sea]));
+    assert!(told.contains(&sea) && told.contains("chunk 1"), "{told}");
+    let told = stderr(&run(254, &["check", "--checker", "stats,nonsense", &sea]));
+    assert!(
+        told.contains("chunk 1") || told.contains("no checker"),
+        "{told}"
+    );
+}
