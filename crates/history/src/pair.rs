@@ -11,15 +11,40 @@ use crate::{Op, OpType, Process, Symbol};
 /// without completion, and a completion without invocation has none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenInvocations {
+    /// By client below [`LOW_CLIENTS`]: one more than the position, 0 if there is none.
+    low_clients: Vec<u64>,
+    /// By client from there on.
     clients: FixedMap<u64, u64>,
     /// By process and `f`.
     named: FixedMap<(Symbol, Symbol), u64>,
 }
 
+/// Clients with lower numbers, as a rule all until many have crashed, are found without hashing.
+const LOW_CLIENTS: u64 = 4_096;
+
 impl OpenInvocations {
+    /// Puts what is open for a client, if anything, in the place of what was.
+    fn replace(&mut self, client: u64, position: Option<u64>) -> Option<u64> {
+        if client < LOW_CLIENTS {
+            let place = client as usize;
+            if self.low_clients.len() <= place {
+                self.low_clients.resize(place + 1, 0);
+            }
+            let next = position.map_or(0, |position| position.saturating_add(1));
+            return std::mem::replace(&mut self.low_clients[place], next).checked_sub(1);
+        }
+        match position {
+            Some(position) => self.clients.insert(client, position),
+            None => self.clients.remove(&client),
+        }
+    }
+
     /// The position of the invocation that `op` would complete, were it no invocation itself.
     pub(crate) fn running(&self, op: &Op) -> Option<u64> {
         match op.process {
+            Process::Client(number) if number < LOW_CLIENTS => {
+                self.low_clients.get(number as usize)?.checked_sub(1)
+            }
             Process::Client(number) => self.clients.get(&number).copied(),
             Process::Named(name) => self.named.get(&(name, op.f)).copied(),
         }
@@ -29,10 +54,10 @@ impl OpenInvocations {
     pub(crate) fn follow(&mut self, position: u64, op: &Op) -> Option<u64> {
         match (op.process, op.kind) {
             (Process::Client(number), OpType::Invoke) => {
-                self.clients.insert(number, position);
+                self.replace(number, Some(position));
                 None
             }
-            (Process::Client(number), _) => self.clients.remove(&number),
+            (Process::Client(number), _) => self.replace(number, None),
             (Process::Named(name), OpType::Invoke) => {
                 self.named.insert((name, op.f), position);
                 None
@@ -45,5 +70,36 @@ impl OpenInvocations {
                 open
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Value;
+    use seatrial_machine::Rng;
+    use std::collections::BTreeMap;
+
+    /// Clients with low and high numbers are paired alike: with the last invocation of the same number.
+    #[test]
+    fn clients_of_any_number_are_paired() {
+        let mut rng = Rng::from_seed(6);
+        let (mut open, mut twin) = (OpenInvocations::default(), BTreeMap::new());
+        let mut pairs = 0;
+        for position in 0..5_000 {
+            let number = [0, 1, LOW_CLIENTS - 1, LOW_CLIENTS, 1 << 40, u64::MAX][rng.index(6)];
+            let mut op = Op::invoke(Process::Client(number), "read", Value::Nil);
+            assert_eq!(open.running(&op), twin.get(&number).copied(), "{position}");
+            if rng.chance(0.5) {
+                twin.insert(number, position);
+                assert_eq!(open.follow(position, &op), None);
+            } else {
+                op.kind = OpType::Info;
+                let expected = twin.remove(&number);
+                pairs += u64::from(expected.is_some());
+                assert_eq!(open.follow(position, &op), expected, "{position}");
+            }
+        }
+        assert!(pairs > 500, "{pairs}");
     }
 }

@@ -21,12 +21,27 @@ impl Values<'_> {
 
     /// Lowest and highest.
     fn bounds(self) -> (i64, i64) {
+        /// In lanes, so that no comparison waits for the one before.
         fn of<T: Copy + Ord + Into<i64>>(values: &[T]) -> (i64, i64) {
             let Some(&first) = values.first() else {
                 return (0, 0);
             };
-            let low = values.iter().fold(first, |low, &value| low.min(value));
-            let high = values.iter().fold(first, |high, &value| high.max(value));
+            let (mut low, mut high) = ([first; 8], [first; 8]);
+            let (blocks, rest) = values.as_chunks::<8>();
+            for block in blocks {
+                for ((low, high), value) in low.iter_mut().zip(&mut high).zip(block) {
+                    *low = (*low).min(*value);
+                    *high = (*high).max(*value);
+                }
+            }
+            let low = low
+                .iter()
+                .chain(rest)
+                .fold(first, |low, &value| low.min(value));
+            let high = high
+                .iter()
+                .chain(rest)
+                .fold(first, |high, &value| high.max(value));
             (low.into(), high.into())
         }
         match self {

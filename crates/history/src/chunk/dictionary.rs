@@ -10,6 +10,19 @@ use std::sync::Arc;
 
 /// Places of the words used last, by the address of their text.
 const RECENT: usize = 32;
+/// Places of the integer keys used last, by their lowest bits.
+const RECENT_KEYS: usize = 64;
+/// Marks what has no id yet.
+pub(super) const NO_ID: u32 = u32::MAX;
+
+/// Integer keys used last.
+struct RecentKeys([(i64, u32); RECENT_KEYS]);
+
+impl Default for RecentKeys {
+    fn default() -> RecentKeys {
+        RecentKeys([(0, NO_ID); RECENT_KEYS])
+    }
+}
 
 /// Names, texts and keys of a chunk that is being written, numbered as they come. Cleared and used again for the next
 /// chunk.
@@ -24,8 +37,12 @@ pub(crate) struct Dictionary {
     text_lengths: Vec<u32>,
     text_bytes: Vec<u8>,
     integer_keys: FixedMap<i64, u32>,
-    word_keys: FixedMap<Symbol, u32>,
-    text_keys: FixedMap<Arc<str>, u32>,
+    /// Spares most look-ups: integer key and its id.
+    recent_keys: RecentKeys,
+    /// Per word id its key id, [`NO_ID`] if it is none.
+    word_keys: Vec<u32>,
+    /// The same per text id.
+    text_keys: Vec<u32>,
     none_key: Option<u32>,
     key_kinds: Vec<u8>,
     key_numbers: Vec<i64>,
@@ -46,6 +63,7 @@ impl Dictionary {
         self.text_lengths.clear();
         self.text_bytes.clear();
         self.integer_keys.clear();
+        self.recent_keys = RecentKeys::default();
         self.word_keys.clear();
         self.text_keys.clear();
         self.none_key = None;
@@ -93,26 +111,53 @@ impl Dictionary {
     }
 
     pub(crate) fn key(&mut self, key: &Key) -> u32 {
-        let known = match key {
-            Key::Int(number) => self.integer_keys.get(number),
-            Key::Word(word) => self.word_keys.get(word),
-            Key::Text(text) => self.text_keys.get(&**text),
-        };
-        if let Some(&id) = known {
+        match key {
+            Key::Int(number) => self.integer_key(*number),
+            Key::Word(word) => {
+                let word = self.word(*word);
+                self.name_key(kind::KEY_WORD, word)
+            }
+            Key::Text(text) => {
+                let text = self.text(text);
+                self.name_key(kind::KEY_TEXT, text)
+            }
+        }
+    }
+
+    fn integer_key(&mut self, number: i64) -> u32 {
+        let place = number as usize % RECENT_KEYS;
+        let (known, id) = self.recent_keys.0[place];
+        if known == number && id != NO_ID {
             return id;
         }
-        let (kind, number) = match key {
-            Key::Int(number) => (kind::KEY_INT, *number),
-            Key::Word(word) => (kind::KEY_WORD, i64::from(self.word(*word))),
-            Key::Text(text) => (kind::KEY_TEXT, i64::from(self.text(text))),
-        };
-        let id = self.add_key(kind, number);
-        match key {
-            Key::Int(number) => self.integer_keys.insert(*number, id),
-            Key::Word(word) => self.word_keys.insert(*word, id),
-            Key::Text(text) => self.text_keys.insert(text.clone(), id),
-        };
+        let fresh = self.key_kinds.len() as u32;
+        let id = *self.integer_keys.entry(number).or_insert(fresh);
+        if id == fresh {
+            self.add_key(kind::KEY_INT, number);
+        }
+        self.recent_keys.0[place] = (number, id);
         id
+    }
+
+    /// The key that is the word or text with this id.
+    fn name_key(&mut self, kind: u8, name: u32) -> u32 {
+        let keys = if kind == kind::KEY_WORD {
+            &mut self.word_keys
+        } else {
+            &mut self.text_keys
+        };
+        let place = name as usize;
+        if keys.len() <= place {
+            keys.resize(place + 1, NO_ID);
+        }
+        if keys[place] == NO_ID {
+            keys[place] = self.key_kinds.len() as u32;
+            self.add_key(kind, i64::from(name));
+        }
+        match kind {
+            kind::KEY_WORD => self.word_keys[place],
+            _ => self.text_keys[place],
+        }
     }
 
     /// The key of lists that belong to no key.

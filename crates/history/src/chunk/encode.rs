@@ -1,7 +1,7 @@
 //! From operations to the bytes of a chunk.
 
 use super::column_writer::{ColumnWriter, Values};
-use super::dictionary::Dictionary;
+use super::dictionary::{Dictionary, NO_ID};
 use super::layout::{
     DEPTH_MAX, NAME_LENGTH_MAX, OPERATIONS_MAX, SHARED_LENGTH_MIN, VERSION, column, kind, mop,
     shape,
@@ -94,21 +94,26 @@ fn measure_value(value: &Value, depth: u32) -> Result<usize, Unstorable> {
             Ok(bytes)
         }
         Value::Keyed(key, value) => Ok(measure_key(key)? + measure_value(value, depth + 1)?),
-        Value::Txn(mops) => {
-            let mut bytes = 9;
-            for mop in mops.iter() {
-                bytes += 13 + measure_key(mop.key())?;
-                if let Mop::Read {
-                    observed: Observed::List(elements),
-                    ..
-                } = mop
-                {
-                    bytes += 16 + 8 * elements.len();
-                }
-            }
-            Ok(bytes)
+        Value::Txn(mops) => measure_mops(mops),
+    }
+}
+
+fn measure_mops(mops: &[Mop]) -> Result<usize, Unstorable> {
+    let mut bytes = 9 + 30 * mops.len();
+    for mop in mops {
+        let key = mop.key();
+        if !matches!(key, Key::Int(_)) {
+            bytes += measure_key(key)?;
+        }
+        if let Mop::Read {
+            observed: Observed::List(elements),
+            ..
+        } = mop
+        {
+            bytes += 16 + 8 * elements.len();
         }
     }
+    Ok(bytes)
 }
 
 /// What recurs: type, shape, `f`, fields. Kept as one row of ids.
@@ -122,7 +127,14 @@ struct Templates {
     fields: Vec<u32>,
     /// Type and shape, `f`, fields of the present operation.
     row: Vec<u32>,
+    /// Where the fields of each template start in `fields`.
+    field_starts: Vec<u32>,
+    /// By type and shape the template used last. Spares most look-ups.
+    recent: Vec<u32>,
 }
+
+/// Types times shapes, and more.
+const RECENT_TEMPLATES: usize = 64;
 
 impl Templates {
     fn clear(&mut self) {
@@ -132,6 +144,8 @@ impl Templates {
         self.fs.clear();
         self.field_counts.clear();
         self.fields.clear();
+        self.field_starts.clear();
+        self.recent.clear();
     }
 
     fn begin(&mut self, kind: OpType, shape: u8, f: u32) {
@@ -141,6 +155,31 @@ impl Templates {
 
     /// The id of the template in `row`.
     fn id(&mut self) -> u32 {
+        let place = self.row[0] as usize % RECENT_TEMPLATES;
+        if let Some(&id) = self.recent.get(place)
+            && id != NO_ID
+            && self.is_row(id as usize)
+        {
+            return id;
+        }
+        let id = self.look_up();
+        if self.recent.is_empty() {
+            self.recent.resize(RECENT_TEMPLATES, NO_ID);
+        }
+        self.recent[place] = id;
+        id
+    }
+
+    /// Has this template, whose type and shape are those of `row`, its `f` and fields as well?
+    fn is_row(&self, id: usize) -> bool {
+        let (start, count) = (self.field_starts[id], self.field_counts[id]);
+        let fields = &self.fields[start as usize..(start + count) as usize];
+        // Comparing memory of no length costs as much as all the rest.
+        let same = |fields: &[u32]| fields.is_empty() || *fields == self.row[2..];
+        self.fs[id] == self.row[1] && fields.len() + 2 == self.row.len() && same(fields)
+    }
+
+    fn look_up(&mut self) -> u32 {
         if let Some(&id) = self.by_row.get(self.row.as_slice()) {
             return id;
         }
@@ -148,15 +187,13 @@ impl Templates {
         self.types.push((self.row[0] & 3) as u8);
         self.shapes.push((self.row[0] >> 2) as u8);
         self.fs.push(self.row[1]);
+        self.field_starts.push(self.fields.len() as u32);
         self.field_counts.push(self.row.len() as u32 - 2);
         self.fields.extend_from_slice(&self.row[2..]);
         self.by_row.insert(self.row.as_slice().into(), id);
         id
     }
 }
-
-/// Marks what has no id yet.
-const NO_ID: u32 = u32::MAX;
 
 /// Extra fields: per name a column of ids of distinct values.
 #[derive(Default)]
@@ -265,10 +302,15 @@ impl Fields {
     }
 }
 
+/// Places of the clients used last, by the lowest bits of their numbers.
+const RECENT_CLIENTS: usize = 256;
+
 /// The processes of a chunk.
 #[derive(Default)]
 struct Processes {
     clients: FixedMap<u64, u32>,
+    /// Spares most look-ups: a client's number and id.
+    recent: Vec<(u64, u32)>,
     named: FixedMap<Symbol, u32>,
     kinds: Vec<u8>,
     numbers: Vec<i64>,
@@ -277,6 +319,7 @@ struct Processes {
 impl Processes {
     fn clear(&mut self) {
         self.clients.clear();
+        self.recent.clear();
         self.named.clear();
         self.kinds.clear();
         self.numbers.clear();
@@ -284,19 +327,35 @@ impl Processes {
 
     fn id(&mut self, process: Process, names: &mut Dictionary) -> u32 {
         let fresh = self.kinds.len() as u32;
-        let id = *match process {
-            Process::Client(number) => self.clients.entry(number).or_insert(fresh),
-            Process::Named(name) => self.named.entry(name).or_insert(fresh),
-        };
-        if id == fresh {
-            let (kind, number) = match process {
-                Process::Client(number) => (kind::CLIENT, number.cast_signed()),
-                Process::Named(name) => (kind::NAMED, i64::from(names.word(name))),
-            };
-            self.kinds.push(kind);
-            self.numbers.push(number);
+        match process {
+            Process::Client(number) => {
+                let place = number as usize % RECENT_CLIENTS;
+                if let Some(&(known, id)) = self.recent.get(place)
+                    && known == number
+                    && id != NO_ID
+                {
+                    return id;
+                }
+                let id = *self.clients.entry(number).or_insert(fresh);
+                if id == fresh {
+                    self.kinds.push(kind::CLIENT);
+                    self.numbers.push(number.cast_signed());
+                }
+                if self.recent.is_empty() {
+                    self.recent.resize(RECENT_CLIENTS, (0, NO_ID));
+                }
+                self.recent[place] = (number, id);
+                id
+            }
+            Process::Named(name) => {
+                let id = *self.named.entry(name).or_insert(fresh);
+                if id == fresh {
+                    self.kinds.push(kind::NAMED);
+                    self.numbers.push(i64::from(names.word(name)));
+                }
+                id
+            }
         }
-        id
     }
 }
 

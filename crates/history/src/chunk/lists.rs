@@ -113,7 +113,7 @@ impl Lists {
 /// Makes `elements` a prefix of `list` by lengthening it, if they agree as far as both go; by how many elements.
 fn fit(list: &mut Vec<i64>, elements: &[i64]) -> Option<usize> {
     let shared = list.len().min(elements.len());
-    if list[..shared] != elements[..shared] {
+    if shared > 0 && list[..shared] != elements[..shared] {
         return None;
     }
     list.extend_from_slice(&elements[shared..]);

@@ -1,7 +1,7 @@
 //! Blocks of a test file: kinds, codecs, documents.
 
 use seatrial_archive::block::flags;
-use seatrial_archive::{BlockHeader, BlockKind, PAYLOAD_LENGTH_MAX, block};
+use seatrial_archive::{BlockHeader, BlockKind, HEADER_LENGTH, PAYLOAD_LENGTH_MAX, block};
 
 /// A part of the attributes.
 pub(super) const ATTRIBUTES: BlockKind = BlockKind(16);
@@ -52,22 +52,41 @@ pub(super) fn write(
     payload: &[u8],
     codec: Codec,
 ) {
-    let compressed = match codec {
-        _ if payload.len() < COMPRESSED_LENGTH_MIN => None,
+    let start = block::begin(out);
+    let stored = start + HEADER_LENGTH;
+    if let Some(codec) = compress(out, payload, codec) {
+        let compressed = out.len() - stored;
+        if compressed < payload.len() && payload.len() <= expanded_length_max(compressed) {
+            let length = payload.len() as u32;
+            block::finish(out, start, kind, flags | codec, sequence, length);
+            return;
+        }
+    }
+    out.truncate(stored);
+    out.extend_from_slice(payload);
+    block::finish_plain(out, start, kind, flags, sequence);
+}
+
+/// Appends the compressed payload; the flag of what it was compressed with.
+fn compress(out: &mut Vec<u8>, payload: &[u8], codec: Codec) -> Option<u16> {
+    if payload.len() < COMPRESSED_LENGTH_MIN {
+        return None;
+    }
+    let start = out.len();
+    match codec {
         Codec::None => None,
-        Codec::Lz4 => Some((flags::CODEC_LZ4, lz4_flex::block::compress(payload))),
+        Codec::Lz4 => {
+            let length_max = lz4_flex::block::get_maximum_output_size(payload.len());
+            out.resize(start + length_max, 0);
+            let length = lz4_flex::block::compress_into(payload, &mut out[start..]).ok()?;
+            out.truncate(start + length);
+            Some(flags::CODEC_LZ4)
+        }
         // Compression in memory fails only where memory does.
-        Codec::Zstd => zstd::bulk::compress(payload, 1)
-            .ok()
-            .map(|bytes| (flags::CODEC_ZSTD, bytes)),
-    };
-    let fits = |bytes: &Vec<u8>| {
-        bytes.len() < payload.len() && payload.len() <= expanded_length_max(bytes.len())
-    };
-    let length = payload.len() as u32;
-    match compressed.filter(|(_, bytes)| fits(bytes)) {
-        Some((codec, bytes)) => block::write(out, kind, flags | codec, sequence, &bytes, length),
-        None => block::write(out, kind, flags, sequence, payload, length),
+        Codec::Zstd => {
+            out.extend_from_slice(&zstd::bulk::compress(payload, 1).ok()?);
+            Some(flags::CODEC_ZSTD)
+        }
     }
 }
 
