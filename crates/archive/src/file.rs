@@ -217,6 +217,15 @@ impl LogFile {
     }
 }
 
+/// A process that is just being started by another thread holds a copy of the file for a moment; closing ours alone would
+/// leave it locked.
+impl Drop for LogFile {
+    fn drop(&mut self) {
+        // Closing unlocks as well, a little later.
+        let _ = self.file.unlock();
+    }
+}
+
 impl Disk for LogFile {
     fn len(&self) -> u64 {
         self.end

@@ -30,7 +30,7 @@ pub enum RecoverError {
         source: io::Error,
     },
     /// The log goes on in a format version that this program does not know.
-    #[error("block at {offset} is of format version {version}, unknown to this program")]
+    #[error("block at {offset} is of format version {version}, this program reads version 1")]
     Version {
         /// Where.
         offset: u64,

@@ -61,7 +61,7 @@ pub enum WalkError {
         source: io::Error,
     },
     /// A whole header of a version that this program does not know.
-    #[error("block at {offset} is of format version {version}, unknown to this program")]
+    #[error("block at {offset} is of format version {version}, this program reads version 1")]
     Version {
         /// Where.
         offset: u64,

@@ -45,6 +45,12 @@ pub use writer::{HistoryWriter, WriteError, WriterOptions};
 const PURPOSE: [u8; 4] = *b"hist";
 
 #[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
+mod live_tests;
+#[cfg(test)]
+mod power_tests;
+#[cfg(test)]
 mod salvage_tests;
 #[cfg(test)]
 mod tests;

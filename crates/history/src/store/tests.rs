@@ -13,13 +13,16 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file of its own, removed in the end.
 pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
     pub(super) fn new(name: &str) -> Scratch {
-        let file = format!("seatrial-store-{name}-{}.sea", std::process::id());
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let file = format!("seatrial-store-{name}-{number}-{}.sea", std::process::id());
         let path = std::env::temp_dir().join(file);
         let _ = fs::remove_file(&path);
         Scratch(path)
