@@ -28,6 +28,6 @@ pub use store::{
     Salvaged, Tail, TestFile, WriteError, WriterOptions, repack, salvage_to,
 };
 pub use symbol::Symbol;
-pub use validate::HistoryError;
+pub use validate::{HistoryError, HistoryOptions, Indices, Pairing, Times};
 pub use value::{Key, Mop, Observed, Value};
 pub use view::{ChunkCache, Filter, OpRef, View, ViewError, ViewOp};
