@@ -298,7 +298,7 @@ impl Chunk {
 
     /// The operation at `place` with everything that belongs to it. To go through all, [`Chunk::ops`] is faster.
     pub fn op(&self, place: usize) -> Op {
-        Ops::new(self).op(place)
+        Ops::forgetful(self).op(place)
     }
 
     /// All operations in order.

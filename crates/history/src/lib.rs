@@ -25,7 +25,7 @@ pub use history::History;
 pub use op::{Extra, Op, OpType, Process};
 pub use store::{
     Analysis, ChunkBuffer, Codec, Damaged, HistoryWriter, Missing, OpenError, Packed, SALVAGED,
-    Salvaged, Tail, TestFile, WriteError, WriterOptions, repack, salvage_to,
+    Salvaged, SystemMemory, Tail, TestFile, WriteError, WriterOptions, repack, salvage_to,
 };
 pub use symbol::Symbol;
 pub use validate::{HistoryError, HistoryOptions, Indices, Pairing, Times};

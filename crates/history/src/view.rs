@@ -39,7 +39,10 @@ pub use operation::{OpRef, ViewOp};
 pub use source::{Source, ViewError};
 
 use crate::chunk::Place;
-use crate::{Folder, History, Op, OpType, Process, Symbol, TestFile};
+use crate::history::UNPAIRED;
+use crate::{
+    Folder, History, Mop, Observed, Op, OpType, Process, Symbol, SystemMemory, TestFile, Value,
+};
 pub use base::Base;
 use base::Kind;
 use layers::{Layers, Made};
@@ -77,6 +80,8 @@ pub struct View {
 
 /// Most operations that are taken into memory.
 const HISTORY_OPERATIONS_MAX: u64 = u32::MAX as u64 - 1;
+/// Most list elements of them: 8 GiB.
+const HISTORY_ELEMENTS_MAX: u64 = 1 << 30;
 
 impl View {
     /// A view of a whole history in memory.
@@ -85,9 +90,11 @@ impl View {
         View::new(Kind::Rows(history.into()), Arc::default())
     }
 
-    /// A view of the history in a test file, with a cache of its own.
+    /// A view of the history in a test file, with a cache of its own: [`CACHE_BYTES_MAX`], and less when the machine
+    /// runs short of memory.
     pub fn of_file(file: impl Into<Arc<TestFile>>) -> View {
-        View::new(Kind::Chunks(file.into()), Arc::default())
+        let cache = ChunkCache::default().under(Arc::new(SystemMemory));
+        View::new(Kind::Chunks(file.into()), Arc::new(cache))
     }
 
     /// A view of any history in chunks, with a cache that it may share.
@@ -423,19 +430,59 @@ impl View {
         self.select(&Filter::all().times(times))
     }
 
-    /// All operations in memory, for checkers that need them there; pairs are found anew, among those in the view.
+    /// All operations in memory, for checkers that need them there. Pairs are those of the base whose both halves are in
+    /// the view.
     pub fn to_history(&self) -> Result<History, ViewError> {
         let mut ops = Vec::new();
+        // Base positions, to find invocations by.
+        let mut positions = Vec::new();
+        let mut pairs = Vec::new();
+        let mut elements = 0;
         for op in self {
-            if ops.len() as u64 == HISTORY_OPERATIONS_MAX {
+            let op = op?;
+            let position = op.base_position();
+            let invocation = op.invocation_at_base();
+            let invocation = invocation.and_then(|other| positions.binary_search(&other).ok());
+            match invocation {
+                Some(other) if pairs[other] == UNPAIRED => {
+                    pairs[other] = ops.len() as u32;
+                    pairs.push(other as u32);
+                }
+                _ => pairs.push(UNPAIRED),
+            }
+            positions.push(position);
+            let op = op.into_op();
+            elements += list_elements(&op.value);
+            ops.push(op);
+            let operations = ops.len() as u64;
+            if operations > HISTORY_OPERATIONS_MAX || elements > HISTORY_ELEMENTS_MAX {
                 return Err(ViewError::TooLarge {
-                    operations: HISTORY_OPERATIONS_MAX,
-                    elements: 0,
+                    operations,
+                    elements,
                 });
             }
-            ops.push(op?.into_op());
         }
-        Ok(History::from_ops(ops))
+        Ok(History::with_pairs(ops, pairs))
+    }
+}
+
+/// How many elements the lists of a value have.
+fn list_elements(value: &Value) -> u64 {
+    match value {
+        Value::List(elements) | Value::Set(elements) => elements.len() as u64,
+        Value::Keyed(_, value) => list_elements(value),
+        Value::Txn(mops) => mops.iter().map(of_mop).sum(),
+        _ => 0,
+    }
+}
+
+fn of_mop(mop: &Mop) -> u64 {
+    match mop {
+        Mop::Read {
+            observed: Observed::List(elements),
+            ..
+        } => elements.len() as u64,
+        _ => 0,
     }
 }
 

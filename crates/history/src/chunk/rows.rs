@@ -29,6 +29,17 @@ impl<'a> Ops<'a> {
         }
     }
 
+    /// Remembers nothing: for those who want one operation.
+    pub(crate) fn forgetful(chunk: &'a Chunk) -> Ops<'a> {
+        Ops {
+            chunk,
+            next: 0,
+            entries: Vec::new(),
+            single: Vec::new(),
+            lists: Vec::new(),
+        }
+    }
+
     /// The operation at `place`.
     pub(crate) fn op(&mut self, place: usize) -> Op {
         let chunk = self.chunk;
@@ -77,7 +88,9 @@ impl<'a> Ops<'a> {
     }
 
     fn list(&mut self, key: u32, elements: &[i64]) -> Arc<[i64]> {
-        let last = &mut self.lists[key as usize];
+        let Some(last) = self.lists.get_mut(key as usize) else {
+            return elements.into();
+        };
         match last {
             Some(list) if **list == *elements => list.clone(),
             _ => last.insert(elements.into()).clone(),
@@ -89,14 +102,16 @@ impl<'a> Ops<'a> {
         match *chunk.extra_ids(place) {
             [] => Extra::NONE,
             [(field, entry)] => {
-                if let Some((known, extra)) = &self.single[entry as usize]
+                if let Some(Some((known, extra))) = self.single.get(entry as usize)
                     && *known == field
                 {
                     return extra.clone();
                 }
                 let name = chunk.field_names[field as usize];
                 let extra = Extra::new(&[(name, self.entry(entry))]);
-                self.single[entry as usize] = Some((field, extra.clone()));
+                if let Some(single) = self.single.get_mut(entry as usize) {
+                    *single = Some((field, extra.clone()));
+                }
                 extra
             }
             ref several => {
@@ -109,9 +124,11 @@ impl<'a> Ops<'a> {
     }
 
     fn entry(&mut self, id: u32) -> Value {
-        let value =
-            self.entries[id as usize].get_or_insert_with(|| self.chunk.entry(id).to_value());
-        value.clone()
+        let make = || self.chunk.entry(id).to_value();
+        match self.entries.get_mut(id as usize) {
+            Some(entry) => entry.get_or_insert_with(make).clone(),
+            None => make(),
+        }
     }
 }
 

@@ -2,10 +2,12 @@
 
 use super::ViewError;
 use super::base::{Base, Kind, Spot};
+use super::fold::fold_chunks;
 use super::operation::Part;
-use crate::Chunk;
 use crate::chunk::Place;
+use crate::{Chunk, Fold, Order};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// So many chunks behind an invocation's own are looked through before the index is built.
@@ -96,16 +98,45 @@ impl Base {
 
     /// Goes through all chunks once.
     fn index_completions(&self) -> Result<Index, ViewError> {
-        let mut index = Index::default();
-        for number in 0..self.chunk_count() {
-            if let Some(spot) = self.spot(Place::Chunk(number))?
-                && let Part::Columns(chunk) = self.passing_part(&spot)?
-            {
-                index.chunk(&chunk);
-            }
+        fold_chunks(self, (0..self.chunk_count()).collect(), &Indexing)
+    }
+}
+
+/// Notes the pairs between chunks.
+struct Indexing;
+
+impl Fold for Indexing {
+    type Accumulator = Index;
+    type Output = Index;
+
+    fn order(&self) -> Order {
+        Order::Associative
+    }
+
+    fn start(&self) -> Index {
+        Index::default()
+    }
+
+    fn reduce(&self, index: &mut Index, chunk: &Chunk) -> ControlFlow<()> {
+        index.chunk(chunk);
+        ControlFlow::Continue(())
+    }
+
+    fn combine(&self, index: &mut Index, later: Index) -> ControlFlow<()> {
+        for (number, further) in later.stretches {
+            let stretch = index.stretches.entry(number).or_default();
+            stretch.places.extend(further.places);
+            stretch.distances.extend(further.distances);
         }
+        for (invocation, completion) in later.far {
+            index.far.entry(invocation).or_insert(completion);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn finish(&self, mut index: Index) -> Index {
         index.settle();
-        Ok(index)
+        index
     }
 }
 
@@ -131,7 +162,7 @@ fn find(chunk: &Chunk, from: usize, position: u64) -> Option<u64> {
 }
 
 impl Index {
-    /// Notes the pairs that reach into this chunk from others. Chunks come in order.
+    /// Notes the pairs that reach into this chunk from others.
     fn chunk(&mut self, chunk: &Chunk) {
         let first = chunk.first_position();
         for (place, &distance) in chunk.pairs().iter().enumerate() {
@@ -177,5 +208,72 @@ impl Index {
                 is_there.then(|| position + u64::from(stretch.distances[at]))
             });
         near.or_else(|| self.far.get(&position).copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::Encoder;
+    use crate::{Op, Process, Value};
+
+    /// A chunk of operations with these distances to their invocations.
+    fn chunk(first_position: u64, distances: &[u64]) -> Chunk {
+        let mut encoder = Encoder::default();
+        for (index, &distance) in (first_position..).zip(distances) {
+            let op = Op::invoke(Process::Client(1), "read", Value::Nil);
+            encoder.push(&Op { index, ..op }, distance);
+        }
+        let mut bytes = Vec::new();
+        encoder.write(first_position, &mut bytes);
+        Chunk::from_bytes(&bytes).unwrap()
+    }
+
+    #[test]
+    fn pairs_of_any_distance_and_position_are_found() {
+        const FAR: u64 = 1 << 33;
+        let chunks = [
+            chunk(FAR + 10, &[FAR + 3, 0, 1, 0]),
+            chunk(FAR + 14, &[u64::from(u32::MAX), 6, 2]),
+            chunk(FAR + 70_000, &[69_986, FAR + 70_001, 70_002 - 13]),
+        ];
+        let pairs = [
+            (7, FAR + 10),
+            (FAR + 14 - u64::from(u32::MAX), FAR + 14),
+            (FAR + 9, FAR + 15),
+            (FAR + 14, FAR + 70_000),
+            (0, FAR + 70_001),
+            (FAR + 13, FAR + 70_002),
+        ];
+        let whole = Indexing;
+        let mut index = whole.start();
+        for chunk in &chunks {
+            let mut part = whole.start();
+            let _ = whole.reduce(&mut part, chunk);
+            let _ = whole.combine(&mut index, part);
+        }
+        let index = whole.finish(index);
+        for (invocation, completion) in pairs {
+            assert_eq!(index.find(invocation), Some(completion), "{invocation}");
+        }
+        // Pairs within a chunk are found there.
+        assert_eq!(index.find(FAR + 11), None);
+        assert_eq!(find(&chunks[0], 2, FAR + 11), Some(FAR + 12));
+        assert_eq!(find(&chunks[0], 0, FAR + 13), None);
+        assert_eq!(find(&chunks[1], 1, FAR + 14), Some(FAR + 16));
+    }
+
+    #[test]
+    fn completions_are_found_in_any_block() {
+        let mut distances = vec![0; 500];
+        distances[200] = 199;
+        distances[128] = 100;
+        distances[499] = 300;
+        let chunk = chunk(1 << 40, &distances);
+        for (from, to) in [(1, 200), (28, 128), (199, 499)] {
+            let found = find(&chunk, from + 1, (1 << 40) + from as u64);
+            assert_eq!(found, Some((1 << 40) + to));
+        }
+        assert_eq!(find(&chunk, 3, (1 << 40) + 2), None);
     }
 }

@@ -1,13 +1,15 @@
 //! Which operations pass the filters of a view.
 
 use super::ViewError;
-use super::base::{Base, Spot};
+use super::base::{Base, Kind, Spot};
 use super::cache::Kept;
+use super::fold::fold_chunks;
 use super::layers::Layers;
 use super::mask::Mask;
-use super::operation::Part;
+use super::operation::{Part, Stand};
 use crate::chunk::Place;
-use std::ops::Range;
+use crate::{Chunk, Fold, Order};
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// How many operations of each chunk pass, and which those of a chunk are. Shared by a view, its clones, slices, and
@@ -94,18 +96,21 @@ impl Matches {
         }
     }
 
-    /// How many operations of a chunk pass.
-    fn count(&self, spot: &Spot) -> Result<u64, ViewError> {
+    /// How many operations of a chunk pass, if that needs no look at it.
+    fn known_count(&self, spot: &Spot) -> Option<u64> {
         let end = spot.first_position + spot.operations;
         let is_whole = self.span.start <= spot.first_position && end <= self.span.end;
-        match spot.summary.and_then(|summary| self.layers.count(&summary)) {
-            Some(0) => Ok(0),
-            Some(count) if is_whole => Ok(count),
-            _ => {
-                let part = self.base.passing_part(spot)?;
-                Ok(self.mask_of(spot, &part).count() as u64)
-            }
+        let count = spot.summary.and_then(|summary| self.layers.count(&summary));
+        count.filter(|&count| count == 0 || is_whole)
+    }
+
+    /// How many operations of a chunk pass.
+    fn count(&self, spot: &Spot) -> Result<u64, ViewError> {
+        if let Some(count) = self.known_count(spot) {
+            return Ok(count);
         }
+        let part = self.base.passing_part(spot)?;
+        Ok(self.mask_of(spot, &part).count() as u64)
     }
 
     /// Counts until that is enough or there are no more chunks.
@@ -140,9 +145,47 @@ impl Matches {
         if let Some(&total) = self.total.get() {
             return Ok(total);
         }
-        self.count_until(|_| false)?;
-        let sums = self.sums.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(*self.total.get_or_init(|| sums.last().copied().unwrap_or(0)))
+        let counting = self.counting.lock();
+        let _counting = counting.unwrap_or_else(PoisonError::into_inner);
+        let known = {
+            let sums = self.sums.read().unwrap_or_else(PoisonError::into_inner);
+            sums.len() as u64
+        };
+        // What the directory says of the chunks that are left, and those it does not know of.
+        let (mut counts, mut numbers) = (Vec::new(), Vec::new());
+        let mut number = self.first_chunk()? + known;
+        while let Some(spot) = self.base.spot(Place::Chunk(number))? {
+            if spot.first_position >= self.span.end {
+                break;
+            }
+            let count = self.known_count(&spot);
+            if count.is_none() {
+                numbers.push(number);
+            }
+            counts.push(count);
+            number += 1;
+        }
+        let mut counted = match self.base.kind() {
+            Kind::Chunks(_) => fold_chunks(&self.base, numbers, &Count(self))?,
+            Kind::Rows(_) => self.count_rows(&numbers)?,
+        }
+        .into_iter();
+        let mut sums = self.sums.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = sums.last().copied().unwrap_or(0);
+        for count in counts {
+            sum += count.or_else(|| counted.next()).unwrap_or(0);
+            sums.push(sum);
+        }
+        Ok(*self.total.get_or_init(|| sum))
+    }
+
+    fn count_rows(&self, numbers: &[u64]) -> Result<Vec<u64>, ViewError> {
+        let counts = numbers.iter().map(|&number| {
+            let spot = self.base.spot(Place::Chunk(number))?;
+            let count = spot.map(|spot| self.count(&spot)).transpose()?;
+            Ok(count.unwrap_or(0))
+        });
+        counts.collect()
     }
 
     /// The operation that so many passing ones come before.
@@ -180,5 +223,37 @@ impl Matches {
         self.count_until(|sums| sums.len() >= at)?;
         let sums = self.sums.read().unwrap_or_else(PoisonError::into_inner);
         Ok(sums.get(at - 1).or(sums.last()).copied().unwrap_or(0))
+    }
+}
+
+/// Counts the passing operations of each chunk.
+struct Count<'a>(&'a Matches);
+
+impl Fold for Count<'_> {
+    type Accumulator = Vec<u64>;
+    type Output = Vec<u64>;
+
+    fn order(&self) -> Order {
+        Order::Associative
+    }
+
+    fn start(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    fn reduce(&self, counts: &mut Vec<u64>, chunk: &Chunk) -> ControlFlow<()> {
+        let mut mask = within(&self.0.span, chunk.first_position(), chunk.len());
+        self.0.layers.retain(Stand::Columns(chunk), &mut mask);
+        counts.push(mask.count() as u64);
+        ControlFlow::Continue(())
+    }
+
+    fn combine(&self, counts: &mut Vec<u64>, later: Vec<u64>) -> ControlFlow<()> {
+        counts.extend(later);
+        ControlFlow::Continue(())
+    }
+
+    fn finish(&self, counts: Vec<u64>) -> Vec<u64> {
+        counts
     }
 }

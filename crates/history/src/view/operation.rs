@@ -196,6 +196,19 @@ impl ViewOp {
         self.part.first_position() + self.place as u64
     }
 
+    /// Where in the whole history the invocation is that it completes.
+    pub(super) fn invocation_at_base(&self) -> Option<u64> {
+        match &self.part {
+            Part::Columns(chunk) => chunk.invocation(self.place),
+            Part::Rows { history, first, .. } => {
+                let position = first + self.place;
+                let pair = history.pair(position);
+                pair.filter(|&other| other < position)
+                    .map(|other| other as u64)
+            }
+        }
+    }
+
     /// The number that it carries.
     pub fn index(&self) -> u64 {
         self.seen().index()

@@ -1,7 +1,7 @@
 //! Views against plain vectors.
 
 use super::*;
-use crate::chunk::ChunkSummary;
+use crate::chunk::{ChunkSummary, Encoder};
 use crate::{Chunk, ChunkBuffer, HistoryWriter, Key, Mop, Observed, Value, WriterOptions, query};
 use seatrial_machine::Rng;
 use serde_json::json;
@@ -375,6 +375,11 @@ fn assert_same_folds(view: &View, twin: &Twin) {
         )
     });
     assert_eq!(view.fold(borrowed.vec()).unwrap(), rows.collect::<Vec<_>>());
+    let history = view.to_history().unwrap();
+    assert!(history.iter().eq(twin.kept.iter().map(|op| &op.1)));
+    for position in 0..history.len() {
+        assert_eq!(history.pair(position), twin.pair(position));
+    }
     let txns = query::owned().filter(|op| op.f == "txn").count();
     let count = ops().filter(|op| op.f == "txn").count();
     assert_eq!(view.fold(txns).unwrap(), count as u64);
@@ -545,6 +550,113 @@ fn folds_that_fail_say_why() {
         assert_eq!(mapped.fold(query::owned().count()).unwrap(), 300);
         let failed = mapped.fold(query::ops().count());
         assert!(matches!(failed, Err(ViewError::History(_))), "{failed:?}");
+    }
+}
+
+/// 2^41 operations, made when they are asked for. Positions, indices and times are far beyond 2^32.
+struct Vast;
+
+const VAST_CHUNK: u64 = 1_000;
+const VAST_CHUNKS: u64 = (1 << 41) / VAST_CHUNK;
+
+fn vast(position: u64) -> Op {
+    let kind = [OpType::Invoke, OpType::Ok][(position / 10 % 2) as usize];
+    Op {
+        index: (1 << 33) + position * 3,
+        time: (position * 100) as i64,
+        kind,
+        ..Op::invoke(
+            Process::Client(position % 10),
+            "read",
+            Value::Int(position as i64),
+        )
+    }
+}
+
+impl Source for Vast {
+    fn len(&self) -> u64 {
+        VAST_CHUNKS * VAST_CHUNK
+    }
+
+    fn chunk_count(&self) -> u64 {
+        VAST_CHUNKS
+    }
+
+    fn summaries(&self, place: Place) -> Result<Vec<ChunkSummary>, ViewError> {
+        let number = match place {
+            Place::Chunk(number) => number,
+            Place::Position(position) => position / VAST_CHUNK,
+            Place::Index(index) => index.saturating_sub((1 << 33) - 2) / 3 / VAST_CHUNK,
+        };
+        let chunk = self.read(number, &mut ChunkBuffer::default())?.cloned();
+        Ok(chunk
+            .iter()
+            .map(|chunk| ChunkSummary::of(number, chunk))
+            .collect())
+    }
+
+    fn read<'a>(
+        &self,
+        number: u64,
+        buffer: &'a mut ChunkBuffer,
+    ) -> Result<Option<&'a Chunk>, ViewError> {
+        if number >= VAST_CHUNKS {
+            return Ok(None);
+        }
+        let mut encoder = Encoder::default();
+        let first = number * VAST_CHUNK;
+        for position in first..first + VAST_CHUNK {
+            encoder.push(&vast(position), position / 10 % 2 * 10);
+        }
+        let mut bytes = Vec::new();
+        encoder.write(first, &mut bytes);
+        buffer.chunk.read(&bytes).unwrap();
+        Ok(Some(&buffer.chunk))
+    }
+}
+
+#[test]
+fn nothing_is_narrower_than_64_bits() {
+    let view = View::of_source(Arc::new(Vast), Arc::default());
+    let count = VAST_CHUNKS * VAST_CHUNK;
+    assert_eq!(view.len().unwrap(), count);
+    assert_eq!(plain(view.last().unwrap()), Some(vast(count - 1)));
+    assert!(view.nth(count).unwrap().is_none());
+    let mut rng = Rng::from_seed(4);
+    for _ in 0..30 {
+        let position = rng.below(count - 5_000);
+        let op = vast(position);
+        assert_eq!(plain(view.nth(position).unwrap()).as_ref(), Some(&op));
+        assert_eq!(plain(view.get(op.index).unwrap()).as_ref(), Some(&op));
+        assert!(view.get(op.index + 1).unwrap().is_none());
+        assert_eq!(view.position(op.index).unwrap(), Some(position));
+        let other = if op.is_invoke() {
+            position + 10
+        } else {
+            position - 10
+        };
+        assert_eq!(view.pair(position).unwrap(), Some(other));
+        let slice = view.slice(position..position + 3_000).unwrap();
+        let oks = slice.oks().map(tripled);
+        let from = (position + 10) as i64 * 100;
+        let between = oks.between(from..from + 100_000);
+        let twin: Vec<Op> = (position + 10..position + 1_010).map(vast).collect();
+        let twin = twin.into_iter().filter(Op::is_ok);
+        assert!(
+            between
+                .iter()
+                .map(|op| op.unwrap().into_op())
+                .eq(twin.clone())
+        );
+        assert_eq!(between.len().unwrap(), twin.clone().count() as u64);
+        let (at, some) = twin.enumerate().nth(rng.index(400)).unwrap();
+        assert_eq!(between.position(some.index).unwrap(), Some(at as u64));
+        assert_eq!(plain(between.nth(at as u64).unwrap()), Some(some));
+        let found = between.fold(query::ops().map(|op| op.index()).min());
+        assert_eq!(
+            found.unwrap(),
+            plain(between.first().unwrap()).map(|op| op.index)
+        );
     }
 }
 
