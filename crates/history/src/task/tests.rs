@@ -2,6 +2,7 @@
 
 mod explore;
 mod schedules;
+mod stress;
 mod twin;
 
 use super::*;
