@@ -3,7 +3,8 @@
 //! of the clock and of processor time of all threads together, the best and the median of several rounds, each with an
 //! executor that is warm. Linux only: both clocks are the kernel's, in hundredths of a second.
 
-use seatrial_history::task::{Executor, Task};
+use seatrial_history::task::{Executor, Promise, Task};
+use std::collections::VecDeque;
 
 /// Seconds since the machine was started.
 fn clock_seconds() -> f64 {
@@ -98,7 +99,7 @@ fn fan(executor: &Executor, tasks: usize) {
 
 /// Each body submits the next task.
 fn nested(executor: &Executor, tasks: usize) {
-    fn next(executor: &Executor, left: usize, promise: seatrial_history::task::Promise<()>) {
+    fn next(executor: &Executor, left: usize, promise: Promise<()>) {
         if left == 0 {
             promise.keep(());
             return;
@@ -109,6 +110,64 @@ fn nested(executor: &Executor, tasks: usize) {
     let (promise, end) = executor.promise("end");
     next(executor, tasks, promise);
     end.join().expect("a value");
+}
+
+/// Transactions in which nothing happens.
+fn empty(executor: &Executor, transactions: usize) {
+    for _ in 0..transactions {
+        executor.transact(|_| ());
+    }
+}
+
+/// 64 tasks in a transaction that is taken back.
+fn rolled_back(executor: &Executor, tasks: usize) {
+    for _ in 0..tasks.div_ceil(64) {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            executor.transact(|transaction| {
+                for _ in 0..64 {
+                    transaction.submit("taken back", (), |()| ());
+                }
+                // As a panic, but nothing is printed.
+                std::panic::resume_unwind(Box::new(()));
+            });
+        }));
+        assert!(result.is_err());
+    }
+}
+
+/// The most memory that this process has had, in KiB.
+fn memory_kib_max() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number
+        .and_then(|number| number.parse().ok())
+        .expect("a number of KiB")
+}
+
+/// Very many tasks, but few at once, each depending on the one before: what is done leaves nothing behind.
+fn memory(tasks: usize) {
+    let executor = Executor::new(2);
+    let mut window = VecDeque::from([executor.submit("first", (), |()| 0_usize)]);
+    let mut before = 0;
+    for number in 1..tasks {
+        let last = window.back().expect("never empty");
+        window.push_back(executor.submit("next", last, |value| *value + 1));
+        if window.len() > 10_000 {
+            let oldest = window.pop_front().expect("never empty");
+            oldest.join().expect("a value");
+        }
+        if number == tasks / 10 {
+            before = memory_kib_max();
+        }
+    }
+    let last = window.back().expect("never empty").join();
+    assert_eq!(*last.expect("a value"), tasks - 1);
+    eprintln!(
+        "most memory after {} tasks {before} KiB, after {tasks} tasks {} KiB",
+        tasks / 10,
+        memory_kib_max()
+    );
 }
 
 fn measure(name: &str, threads: usize, rounds: Rounds, work: fn(&Executor, usize)) {
@@ -150,6 +209,7 @@ fn main() {
         seconds_min: if is_bench { 1.0 } else { 0.0 },
         tasks: if is_bench { tasks } else { 640 },
     };
+    memory(if is_bench { 10_000_000 } else { 1_000 });
     println!(
         "case,threads,tasks_at_once,per_second_best,per_second_median,\
          per_processor_second_best,per_processor_second_median"
@@ -163,5 +223,7 @@ fn main() {
         measure("chain_batched", threads, rounds(20_000), chain_batched);
         measure("fan", threads, rounds(20_000), fan);
         measure("nested", threads, rounds(20_000), nested);
+        measure("empty", threads, rounds(20_000), empty);
+        measure("rolled_back", threads, rounds(20_000), rolled_back);
     }
 }
