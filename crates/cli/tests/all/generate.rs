@@ -1,11 +1,14 @@
 //! Generated histories against the checkers: what the generator says about them is what the checkers find.
 
+use crate::{Scratch, error, json, run, stderr, stdout};
 use seatrial_checker::linear::{Linearizable, Model};
 use seatrial_checker::txn::{Level, ListAppend, RwRegister};
 use seatrial_checker::{Checker, Validity, Verdict};
 use seatrial_generator::database::{Anomaly, Database, Isolation, Options, Workload};
 use seatrial_history::{History, Op, OpType, Process, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 
 /// Seeds for each level and workload.
 const SEEDS: u64 = 24;
@@ -412,4 +415,148 @@ fn queues_are_what_their_truth_says() {
             assert_eq!(found, expected, "{anomaly:?} seed {seed}");
         }
     }
+}
+
+#[test]
+fn the_verb_writes_a_file_that_tells_its_truth() {
+    let scratch = Scratch::new("generate");
+    let path = scratch.path("a.sea");
+    let words = |path: &str, more: &[&str]| -> Vec<String> {
+        let words = ["generate", "list-append", "--ops", "30001", "-o", path];
+        words
+            .iter()
+            .chain(more)
+            .map(|&word| word.to_owned())
+            .collect()
+    };
+    let generate = |path: &str, more: &[&str]| {
+        let words = words(path, more);
+        run(0, &words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let anomaly = [
+        "--anomaly",
+        "G1a,stale-read",
+        "--anomaly-rate",
+        "0.01",
+        "--json",
+    ];
+    let summary = json(&generate(&path, &anomaly));
+    assert_eq!(summary["operations"], 30_001);
+    assert_eq!(summary["truth"]["valid"], false);
+    assert_eq!(
+        summary["bytes"].as_u64(),
+        Some(fs::metadata(&path).unwrap().len())
+    );
+    let attributes = json(&run(0, &["show", &path, "--attributes"]));
+    assert_eq!(attributes["truth"], summary["truth"]);
+    assert_eq!(attributes["truth"]["model"], "strict-serializable");
+    let verdict = json(&run(1, &["check", &path, "--json"]));
+    assert_eq!(verdict["valid"], false);
+    assert_eq!(verdict["anomalies"]["G1a"], summary["anomalies"]["G1a"]);
+    let stale = &summary["anomalies"]["stale-read"];
+    assert_eq!(&verdict["anomalies"]["G-single-realtime"], stale);
+    // Same options, same bytes, whatever the threads did.
+    let other = scratch.path("b.sea");
+    generate(&other, &anomaly);
+    assert!(fs::read(&path).unwrap() == fs::read(&other).unwrap());
+    let other = scratch.path("c.sea");
+    let text = stdout(&generate(
+        &other,
+        &["--isolation", "prefix", "--seed", "2a"],
+    ));
+    for part in [
+        "list-append · prefix · 100 clients · seed 2a",
+        "30001 operations",
+        "truth: prefix",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    run(0, &["check", &other, "--model", "prefix", "-q"]);
+    run(1, &["check", &other, "-q"]);
+}
+
+#[test]
+fn the_verb_writes_text_as_well() {
+    let scratch = Scratch::new("generate-text");
+    for workload in ["list-append", "rw-register", "register", "set", "queue"] {
+        let base = [
+            "generate",
+            workload,
+            "--ops",
+            "2000",
+            "--concurrency",
+            "7",
+            "-o",
+        ];
+        let to = |path: &str| run(0, &[&base[..], &[path]].concat());
+        let [sea, edn, lines] =
+            ["sea", "edn", "jsonl"].map(|ending| scratch.path(&format!("{workload}.{ending}")));
+        for path in [&sea, &edn, &lines] {
+            to(path);
+        }
+        let standard = to("-");
+        assert!(standard.stdout == fs::read(&edn).unwrap(), "{workload}");
+        assert!(stderr(&standard).contains("truth: "), "{workload}");
+        let shown = run(0, &["show", &sea, "--edn"]);
+        assert!(shown.stdout == standard.stdout, "{workload}");
+        assert_eq!(fs::read_to_string(&lines).unwrap().lines().count(), 2_000);
+    }
+}
+
+#[test]
+fn the_verb_refuses_what_cannot_be() {
+    let scratch = Scratch::new("generate-errors");
+    let path = scratch.path("a.sea");
+    let refuse = |more: &[&str], message: &[&str]| {
+        let words = ["generate", "list-append", "--ops", "100", "-o", &path];
+        error(&[&words[..], more].concat(), message);
+        assert!(!Path::new(&path).exists(), "{more:?}");
+    };
+    let level = ["--isolation", "serializable"];
+    refuse(
+        &[&level[..], &["--anomaly", "G2-item"]].concat(),
+        &[
+            "serializable excludes G2-item; those that have it are",
+            "snapshot-isolation",
+        ],
+    );
+    refuse(
+        &["--isolation", "chaos"],
+        &["no isolation \"chaos\"", "strict-serializable"],
+    );
+    refuse(&["--anomaly", "G9"], &["no anomaly \"G9\"", "G1a"]);
+    refuse(
+        &["--anomaly", "G1a"],
+        &["100 operations", "0.001", "no G1a"],
+    );
+    refuse(
+        &["--distribution", "normal"],
+        &["uniform, zipf, exponential"],
+    );
+    refuse(&["--codec", "gzip"], &["lz4, zstd, none"]);
+    refuse(
+        &["--txn-length", "4..2"],
+        &["a transaction length of 4 to 2"],
+    );
+    refuse(
+        &["--txn-length", "many"],
+        &["a range is MIN..MAX or one number"],
+    );
+    refuse(&["--fail", "2"], &["2 fail"]);
+    error(
+        &["generate", "counter", "--ops", "100", "-o", &path],
+        &[
+            "no workload \"counter\"",
+            "list-append, rw-register, register, set, queue",
+        ],
+    );
+    for ending in ["sea", "edn", "jsonl"] {
+        let path = scratch.path(&format!("here.{ending}"));
+        fs::write(&path, "precious").unwrap();
+        let words = ["generate", "set", "--ops", "10", "-o", &path];
+        error(&words, &["exists already, and is left as it is"]);
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+    }
+    let words = ["generate", "set", "--ops", "10", "-o", "history.txt"];
+    error(&words, &["history.txt", ".sea, .edn, .jsonl"]);
 }
