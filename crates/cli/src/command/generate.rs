@@ -26,8 +26,14 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Exit> {
     rehearse(&options)?;
     let sink = Sink::create(arguments, &attributes)?;
     let began = Instant::now();
-    let (database, bytes) = write(Database::new(&options)?, sink)
-        .with_context(|| format!("{} was not completed", arguments.out.display()))?;
+    let written = write(Database::new(&options)?, sink);
+    // Standard output may be the history's.
+    let is_standard = arguments.out == Path::new("-");
+    if is_standard && matches!(&written, Err(error) if is_closed(error)) {
+        return Ok(Exit::Valid);
+    }
+    let (database, bytes) =
+        written.with_context(|| format!("{} was not completed", arguments.out.display()))?;
     let seconds = began.elapsed().as_secs_f64();
     let anomalies = database.anomalies().into_iter();
     let written = Written {
@@ -38,8 +44,6 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Exit> {
         options: &options,
         path: &arguments.out,
     };
-    // Standard output may be the history's.
-    let is_standard = arguments.out == Path::new("-");
     match (arguments.output.json, is_standard) {
         (true, false) => say!("{:#}", written.json()),
         (true, true) => eprintln!("{:#}", written.json()),
@@ -48,6 +52,12 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Exit> {
         (false, true) => eprintln!("{}", written.text()),
     }
     Ok(Exit::Valid)
+}
+
+/// Has whoever reads seen enough (`| head`)?
+fn is_closed(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
 /// Makes sure that what the file is to say of itself is true: that every anomaly comes about.
