@@ -23,6 +23,7 @@ pub use fold::{
 };
 pub use history::History;
 pub use op::{Extra, Op, OpType, Process};
+pub use pair::OpenInvocations;
 pub use store::{
     Analysis, ChunkBuffer, Codec, Damaged, HistoryWriter, Missing, OpenError, Packed, SALVAGED,
     Salvaged, SystemMemory, Tail, TestFile, WriteError, WriterOptions, repack, salvage_to,

@@ -10,7 +10,7 @@ use crate::{Op, OpType, Process, Symbol};
 /// It is lenient: the invocation of a process that is still busy takes the place of the earlier one, which stays
 /// without completion, and a completion without invocation has none.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OpenInvocations {
+pub struct OpenInvocations {
     /// By client below [`LOW_CLIENTS`]: one more than the position, 0 if there is none.
     low_clients: Vec<u64>,
     /// By client from there on.
@@ -40,7 +40,7 @@ impl OpenInvocations {
     }
 
     /// The position of the invocation that `op` would complete, were it no invocation itself.
-    pub(crate) fn running(&self, op: &Op) -> Option<u64> {
+    pub fn running(&self, op: &Op) -> Option<u64> {
         match op.process {
             Process::Client(number) if number < LOW_CLIENTS => {
                 self.low_clients.get(number as usize)?.checked_sub(1)
@@ -51,7 +51,7 @@ impl OpenInvocations {
     }
 
     /// Takes the operation at `position` into account; the position of the invocation that it completes, if it does.
-    pub(crate) fn follow(&mut self, position: u64, op: &Op) -> Option<u64> {
+    pub fn follow(&mut self, position: u64, op: &Op) -> Option<u64> {
         match (op.process, op.kind) {
             (Process::Client(number), OpType::Invoke) => {
                 self.replace(number, Some(position));

@@ -71,9 +71,6 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
             written => written.map(|_| Exit::Valid),
         };
     };
-    if matches!(target, Target::Arrow | Target::Parquet) {
-        columnar(target)?;
-    }
     let place = Place::new(out, arguments.force)?;
     let mut source = Source::of(&arguments.source)?;
     let operations = match target {
@@ -81,7 +78,8 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
             let file = create(place.partial())?;
             text(&mut source, layout, file, arguments.quiet)
         }
-        _ => import::write(&mut source, &place, arguments.quiet),
+        Target::Sea => import::write(&mut source, &place, arguments.quiet),
+        Target::Arrow | Target::Parquet => table(&mut source, target, &place, arguments.quiet),
     }?;
     place.keep()?;
     source.warn();
@@ -112,10 +110,29 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     cause.is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Arrow and Parquet take many crates, so the default build leaves them out.
-fn columnar(_: Target) -> Result<()> {
+/// Writes all of `source` as a table; how many operations there were.
+#[cfg(feature = "parquet")]
+fn table(source: &mut Source, target: Target, place: &Place, quiet: bool) -> Result<u64> {
+    let target = match target {
+        Target::Arrow => seatrial_columnar::Target::Arrow,
+        _ => seatrial_columnar::Target::Parquet,
+    };
+    let file = BufWriter::with_capacity(1 << 16, create(place.partial())?);
+    let attributes = source.attributes()?.to_string();
+    let mut writer = seatrial_columnar::ColumnWriter::new(file, target, &attributes)?;
+    let mut meter = Meter::new(source.length, quiet);
+    source.for_each(|op, done| {
+        meter.step(done);
+        Ok(writer.push(&op)?)
+    })?;
+    Ok(writer.finish()?)
+}
+
+/// Arrow and Parquet take minutes to compile, so the default build leaves them out.
+#[cfg(not(feature = "parquet"))]
+fn table(_: &mut Source, _: Target, _: &Place, _: bool) -> Result<u64> {
     bail!(
-        "this seatrial was built without Arrow and Parquet; the one with them is built by: \
+        "this seatrial was built without Arrow and Parquet; build one with them: \
          cargo build --release --features parquet"
     )
 }

@@ -139,3 +139,21 @@ fn a_binary_file_of_jepsen_becomes_a_test_file() {
     let left = stdout(&output).lines().count();
     assert!((1..8).contains(&left), "{left}");
 }
+
+#[test]
+fn tables_are_written_by_a_build_that_has_them() {
+    let scratch = Scratch::new("interchange-table");
+    let (lines, out) = (scratch.path("a.jsonl"), scratch.path("a.parquet"));
+    fs::write(&lines, LINES).unwrap();
+    if cfg!(feature = "parquet") {
+        run(0, &["export", &lines, "-o", &out]);
+        assert!(fs::read(&out).unwrap().starts_with(b"PAR1"));
+        let arrow = scratch.path("a.arrow");
+        run(0, &["export", &lines, "-o", &arrow]);
+        assert!(fs::read(&arrow).unwrap().starts_with(b"ARROW1"));
+    } else {
+        let output = run(254, &["export", &lines, "-o", &out]);
+        assert!(stderr(&output).contains("--features parquet"), "{output:?}");
+        assert!(!fs::exists(&out).unwrap());
+    }
+}
