@@ -1,12 +1,18 @@
 //! What operations carry.
 
+mod equality;
+#[cfg(test)]
+mod tests;
+
 use crate::Symbol;
 use std::fmt;
 use std::sync::Arc;
 
 /// A value of any shape, like EDN or JSON, with compact forms for what the common workloads carry. Cloning is cheap:
 /// everything large is shared.
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// Equality is Clojure's, so Jepsen's: sets and maps have no order, and the compact forms equal what they print as.
+#[derive(Clone, Debug, Default)]
 pub enum Value {
     /// Nothing, or not known yet (the value of a read's invocation).
     #[default]
@@ -153,6 +159,25 @@ fn list<T: fmt::Display>(
     f.write_str(close)
 }
 
+/// Prints a number as Java does: with an exponent from 10^7 on and below 10^-3.
+fn float(number: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let size = number.abs();
+    if number.is_nan() {
+        f.write_str("##NaN")
+    } else if number.is_infinite() {
+        f.write_str(if number > 0.0 { "##Inf" } else { "##-Inf" })
+    } else if size == 0.0 || (1e-3..1e7).contains(&size) {
+        write!(f, "{number:?}")
+    } else {
+        let text = format!("{number:e}");
+        match text.split_once('e') {
+            Some((digits, exponent)) if digits.contains('.') => write!(f, "{digits}E{exponent}"),
+            Some((digit, exponent)) => write!(f, "{digit}.0E{exponent}"),
+            None => f.write_str(&text),
+        }
+    }
+}
+
 /// Prints as EDN, the way Jepsen prints a value.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -160,10 +185,7 @@ impl fmt::Display for Value {
             Value::Nil => f.write_str("nil"),
             Value::Bool(truth) => truth.fmt(f),
             Value::Int(number) => number.fmt(f),
-            Value::Float(number) if number.is_finite() => write!(f, "{number:?}"),
-            Value::Float(number) if number.is_nan() => f.write_str("##NaN"),
-            Value::Float(number) if *number > 0.0 => f.write_str("##Inf"),
-            Value::Float(_) => f.write_str("##-Inf"),
+            Value::Float(number) => float(*number, f),
             Value::Text(text) => quoted(text, f),
             Value::Word(word) => write!(f, ":{word}"),
             Value::List(items) => list(f, "[", items.iter(), "]"),
