@@ -4,11 +4,12 @@ use crate::args::GenerateArguments;
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_generator::database::{Anomaly, Database, Distribution, Isolation, Options, Workload};
 use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions, export};
 use serde_json::{Map, Value as Json, json};
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -26,7 +27,9 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Exit> {
     rehearse(&options)?;
     let sink = Sink::create(arguments, &attributes)?;
     let began = Instant::now();
-    let written = write(Database::new(&options)?, sink);
+    let bar = bar(arguments, options.operations);
+    let written = write(Database::new(&options)?, sink, &bar);
+    bar.finish_and_clear();
     // Standard output may be the history's.
     let is_standard = arguments.out == Path::new("-");
     if is_standard && matches!(&written, Err(error) if is_closed(error)) {
@@ -52,6 +55,19 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Exit> {
         (false, true) => eprintln!("{}", written.text()),
     }
     Ok(Exit::Valid)
+}
+
+/// What a person sees meanwhile.
+fn bar(arguments: &GenerateArguments, operations: u64) -> ProgressBar {
+    if arguments.output.quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(operations);
+    let template = " {bar:24.cyan/blue} {human_pos} of {human_len} operations, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("━━─"));
+    }
+    bar
 }
 
 /// Has whoever reads seen enough (`| head`)?
@@ -171,7 +187,7 @@ fn attributes(options: &Options) -> Json {
 
 /// Lets the database run on a thread of its own and writes what it does; the database as it is then, and the bytes
 /// written.
-fn write(database: Database, mut sink: Sink) -> Result<(Database, u64)> {
+fn write(database: Database, mut sink: Sink, bar: &ProgressBar) -> Result<(Database, u64)> {
     let (full, batches) = sync_channel(BATCHES_MAX);
     // Empty ones; bounded by the number of full ones.
     let (back, empty) = channel();
@@ -181,6 +197,7 @@ fn write(database: Database, mut sink: Sink) -> Result<(Database, u64)> {
             for op in &batch {
                 sink.push(op)?;
             }
+            bar.inc(batch.len() as u64);
             // Operations are freed where they were made: that is cheaper than here.
             let _ = back.send(batch);
         }

@@ -140,6 +140,12 @@ impl Store {
         self.sweep(slot);
     }
 
+    /// Places for keys, used or free.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     fn sweep(&mut self, slot: u32) {
         let versions = &mut self.slots[slot as usize];
         if versions.is_retired && versions.uses == 0 {

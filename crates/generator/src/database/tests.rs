@@ -142,6 +142,30 @@ fn lists_of_a_strict_store_grow_at_their_ends() {
     assert!((85..110).contains(&mean), "{mean} elements a read");
 }
 
+/// What nobody can see any more is forgotten.
+#[test]
+fn memory_does_not_grow_with_the_history() {
+    for isolation in Isolation::TRANSACTIONS {
+        let options = Options {
+            isolation: Some(isolation),
+            writes_per_key: 4..=16,
+            info: 0.05,
+            ..options(Workload::RwRegister, 40_000, 5)
+        };
+        let mut database = Database::new(&options).unwrap();
+        assert_eq!(database.by_ref().count(), 40_000);
+        let System::Transactions(transactions) = &mut database.system else {
+            panic!("transactions");
+        };
+        let keys = transactions.store.foreign_key();
+        let slots = transactions.store.len();
+        assert!(
+            keys > 3_000 && slots < 150,
+            "{isolation:?}: {slots} of {keys}"
+        );
+    }
+}
+
 #[test]
 fn what_cannot_be_simulated_is_told() {
     let told = |change: fn(&mut Options)| {
