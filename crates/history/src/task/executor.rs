@@ -137,7 +137,6 @@ impl Shared {
         for garbage in garbage {
             garbage();
         }
-        transaction::catch_up();
         let result = result.unwrap_or_else(|panic| resume_unwind(panic));
         for action in after {
             action();

@@ -94,6 +94,7 @@ impl<T> Task<T> {
 pub(super) type Nothing<T> = fn(TaskId) -> Outcome<T>;
 
 /// The duty to give a task its outcome from outside. If it is dropped instead, the outcome is [`TaskError::Dropped`].
+/// Its methods are transactions: inside one, use those of [`super::Transaction`].
 pub struct Promise<T: Send + Sync + 'static> {
     pub(super) id: TaskId,
     pub(super) job: Arc<Job<Nothing<T>, T>>,
@@ -135,9 +136,10 @@ impl<T: Send + Sync + 'static> Promise<T> {
 
     /// Gives this outcome, as a task that it stands for has had it; `false` if the task was cancelled meanwhile.
     pub fn end(mut self, outcome: Result<Arc<T>, TaskError>) -> bool {
-        self.is_open = false;
         let shared = Arc::clone(&self.shared);
-        shared.transact(|transaction| transaction.end(&self, outcome))
+        let is_first = shared.transact(|transaction| transaction.end(&self, outcome));
+        self.is_open = false;
+        is_first
     }
 }
 

@@ -210,14 +210,21 @@ fn an_open_transaction_refuses_what_would_wait_for_it() {
     refused(&|| drop(executor.submit("x", (), |()| ())));
     refused(&|| drop(executor.observe()));
     refused(&|| drop(task.join()));
+    // A promise that is to be kept the wrong way is dropped, and does not keep others waiting.
+    let (wrong, late) = executor.promise::<u32>("wrong");
+    let wrong = std::cell::Cell::new(Some(wrong));
+    refused(&|| assert!(wrong.take().unwrap().keep(1)));
+    assert!(matches!(late.join(), Err(TaskError::Dropped { .. })));
     // Dropping a promise inside is fine: it takes hold afterwards.
     executor.transact(|_| drop(promise));
     assert!(matches!(task.join(), Err(TaskError::Dropped { .. })));
     let other = Executor::new(1);
+    let (held, never) = other.promise::<u32>("held by a body that is refused");
     let foreign = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        other.submit("foreign", &task, |_| ())
+        other.submit("foreign", &task, move |_| drop(held))
     }));
     assert!(foreign.is_err());
+    assert!(matches!(never.join(), Err(TaskError::Dropped { .. })));
     other.submit("fine", (), |()| ()).join().unwrap();
 }
 

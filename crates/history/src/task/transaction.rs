@@ -35,7 +35,7 @@ pub(super) fn afterwards(action: impl FnOnce() + 'static) {
 }
 
 /// Does what was postponed.
-pub(super) fn catch_up() {
+fn catch_up() {
     loop {
         let postponed = POSTPONED.with_borrow_mut(std::mem::take);
         if postponed.is_empty() {
@@ -47,7 +47,7 @@ pub(super) fn catch_up() {
     }
 }
 
-/// As long as it lives, a transaction is open in this thread.
+/// As long as it lives, a transaction is open in this thread. Dropped after the lock is let go.
 pub(super) struct Open(());
 
 impl Open {
@@ -65,6 +65,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         IS_OPEN.set(false);
+        catch_up();
     }
 }
 
