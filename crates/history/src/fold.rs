@@ -12,7 +12,7 @@ mod matrix;
 mod resident;
 mod taken;
 
-pub use concurrent::fold_concurrent;
+pub(crate) use concurrent::fold_concurrent;
 pub use folder::{Batch, Folder, FolderStatistics, Folding};
 pub use job::FoldError;
 

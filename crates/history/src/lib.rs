@@ -18,8 +18,7 @@ pub mod view;
 
 pub use chunk::{Chunk, ChunkError, OpView};
 pub use fold::{
-    Batch, Chunks, Fold, FoldError, Folder, FolderStatistics, Folding, Order, fold_concurrent,
-    fold_linear,
+    Batch, Chunks, Fold, FoldError, Folder, FolderStatistics, Folding, Order, fold_linear,
 };
 pub use history::History;
 pub use op::{Extra, Op, OpType, Process};

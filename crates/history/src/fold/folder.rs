@@ -32,7 +32,7 @@ pub struct FolderStatistics {
 /// folds whose own it is, all others go on.
 ///
 /// What is decided under the lock is in the work matrix; folds run without it. Per folder at most `threads` chunks are worked
-/// on at a time; some decoded chunks (about 2 MB each, 2 per thread and 4) are kept while a fold will soon want them.
+/// on at a time; some decoded chunks (about 2 MB each, 4 per thread and 8) are kept while a fold will soon want them.
 ///
 /// A fold may itself ask the folder from its `reduce`: the asking worker then works for the new fold alone until that
 /// has its answer, so nothing deadlocks, at the price of decoding chunks for it alone.

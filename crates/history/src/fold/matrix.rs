@@ -14,7 +14,7 @@ pub(super) const FOLDS_QUEUED_MAX: usize = 65_536;
 /// waiting, however late it came and however long a chunk takes.
 pub(super) const WINDOW_CHUNKS: u64 = 64;
 /// Every so many claims the oldest fold comes first, so that it ends however many folds come after it.
-const OLDEST_TURN: u64 = 4;
+const OLDEST_TURN: u64 = 16;
 /// So far ahead of linear folds do idle workers decode.
 const AHEAD_CHUNKS: u64 = 2;
 

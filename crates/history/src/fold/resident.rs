@@ -28,7 +28,7 @@ impl Resident {
         Resident {
             ring: VecDeque::new(),
             free: Vec::new(),
-            length_max: 2 * threads + 4,
+            length_max: 4 * threads + 8,
             free_max: threads,
         }
     }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::{Fold, History, OpType, Process, Value, fold_concurrent, fold_linear};
+use crate::fold::fold_concurrent;
+use crate::{Fold, History, OpType, Process, Value, fold_linear};
 use seatrial_machine::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;

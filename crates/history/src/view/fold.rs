@@ -7,10 +7,11 @@ use super::matches::within;
 use super::operation::Stand;
 use super::{View, ViewError};
 use crate::chunk::{CHUNK_BYTES_MAX, Encoder, Place, measure};
+use crate::fold::fold_concurrent;
 use crate::query::{Each, Items, Ops, Query, Question};
 use crate::{
     Chunk, ChunkBuffer, Chunks, Fold, FoldError, Folder, HistoryError, Op, OpView, Order,
-    fold_concurrent, fold_linear,
+    fold_linear,
 };
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
