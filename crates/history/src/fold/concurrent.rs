@@ -40,8 +40,9 @@ struct Pass<'a, C: Chunks, F: Fold> {
 }
 
 /// Folds in `threads` threads, for a fold or chunks that are borrowed, or that are waited for under a lock; everybody else
-/// asks a [`super::Folder`], where folds share what is decoded. Chunks are read, decoded and reduced side by side and combined in order. A damaged chunk
-/// fails the fold; of several the first is told. A panic of the fold is passed on once the other threads have stopped.
+/// asks a [`super::Folder`], where folds share what is decoded. Chunks are read, decoded and reduced side by side and
+/// combined in order. A damaged chunk fails the fold; of several the first is told. A panic of the fold is passed on once
+/// the other threads have stopped.
 pub(crate) fn fold_concurrent<C: Chunks, F: Fold>(
     chunks: &C,
     fold: &F,
