@@ -1,7 +1,7 @@
 //! What composed questions cost beside folds written by hand: `cargo bench -p seatrial-history --bench queries`. Without
 //! the argument `--bench` everything runs once with tiny input. Nanoseconds of processor time per operation, the least
 //! of several rounds, over chunks whose columns are in memory, and millions of operations per second from a file with
-//! LZ4. Linux only.
+//! LZ4. After `--`, a word: only rows that begin with it run. Linux only.
 
 mod workload;
 
@@ -57,6 +57,12 @@ where
     R: Fn(&mut A, &Chunk) + Send + Sync,
 {
     ByHand { start, reduce }
+}
+
+/// Is this row asked for?
+fn is_wanted(name: &str) -> bool {
+    let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    wanted.is_none_or(|wanted| name.starts_with(&wanted))
 }
 
 /// What is measured.
@@ -118,6 +124,9 @@ impl Bench {
     where
         C::Output: PartialEq + Debug,
     {
+        if !is_wanted(name) {
+            return;
+        }
         let ((composed_nanos, answer), (hand_nanos, expected)) =
             (self.in_memory(composed), self.in_memory(hand));
         assert_eq!(answer, expected, "{name}");
@@ -131,6 +140,9 @@ impl Bench {
     }
 
     fn alone<F: Fold>(&self, name: &str, fold: &F) {
+        if !is_wanted(name) {
+            return;
+        }
         let nanos = self.in_memory(fold).0;
         let rate = self.rate_from_file(fold);
         println!(
@@ -179,6 +191,13 @@ fn simple(bench: &Bench) {
         },
     );
     bench.compare("count ok", &ok, &hand);
+    let views = by_hand(
+        || 0,
+        |count: &mut u64, chunk| {
+            *count += chunk.views().filter(|op| op.kind() == OpType::Ok).count() as u64;
+        },
+    );
+    bench.compare("count ok, views by hand", &ok, &views);
     let range = ops().map(|op| op.time()).range();
     let hand = by_hand(
         || None,
@@ -225,6 +244,17 @@ fn grouped(bench: &Bench) {
         },
     );
     bench.compare("three fused", &fused, &hand);
+    let views = by_hand(
+        || (0, None, false),
+        |(ok, last, any): &mut (u64, Option<i64>, bool), chunk| {
+            for op in chunk.views() {
+                *ok += u64::from(op.kind() == OpType::Ok);
+                *last = Some(last.map_or(op.time(), |last| last.max(op.time())));
+                *any |= op.kind() == OpType::Info;
+            }
+        },
+    );
+    bench.compare("three fused, views by hand", &fused, &views);
     let by_f = ops().group_by(|op| op.f(), |ops| ops.count());
     let hand = by_hand(
         BTreeMap::new,
@@ -332,8 +362,10 @@ fn numbers(count: u64, rounds: Rounds) {
     macro_rules! of {
         ($name:expr, $question:expr) => {
             let question = $question;
-            let (seconds, _) = best(rounds, || question.of(items.iter().copied()));
-            row($name, seconds);
+            if is_wanted($name) {
+                let (seconds, _) = best(rounds, || question.of(items.iter().copied()));
+                row($name, seconds);
+            }
         };
     }
     of!("sum", each::<i64>().sum());
@@ -350,10 +382,10 @@ fn numbers(count: u64, rounds: Rounds) {
         "distinct",
         each::<i64>().map(|number| number % 1_000).distinct()
     );
-    let (seconds, _) = best(rounds, || {
-        query::fuse((each::<i64>().sum(), each::<i64>().max())).of(items.iter().copied())
-    });
-    row("sum and max, fused", seconds);
+    of!(
+        "sum and max, fused",
+        query::fuse((each::<i64>().sum(), each::<i64>().max()))
+    );
 }
 
 fn main() {

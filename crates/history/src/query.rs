@@ -69,7 +69,9 @@ pub use latency::{Latencies, Latency, Pairing, latencies};
 pub use moments::Moments;
 pub use number::Number;
 pub use part::Part;
-pub use pipeline::{Mop, MopsOfOps, Pipeline, Stage, Through, Whole};
+pub use pipeline::{
+    Clients, Keep, Mop, MopsOfOps, OfKind, OpTest, Pipeline, Stage, Through, Whole,
+};
 pub use question::Question;
 
 use crate::{Chunk, Op, Order};
@@ -127,8 +129,8 @@ pub fn ops() -> Pipeline<Ops, Whole> {
 }
 
 /// All operations of clients, borrowed where they stand.
-pub fn clients() -> Pipeline<Ops, impl Stage<Ops, Out = Ops>> {
-    ops().filter(|op| op.process().is_client())
+pub fn clients() -> Pipeline<Ops, Keep<Whole, Clients>> {
+    ops().clients()
 }
 
 /// All operations, each built anew: some hundred nanoseconds each, so only where [`Op`] itself is wanted.

@@ -69,7 +69,8 @@ impl Query<Ops> for ByKind {
     }
 
     fn step(&self, kinds: &mut Kinds, op: OpView<'_>) -> ControlFlow<()> {
-        kinds.counts[op.kind() as usize] += 1;
+        let count = &mut kinds.counts[op.kind() as usize];
+        *count = count.wrapping_add(1);
         ControlFlow::Continue(())
     }
 

@@ -157,13 +157,20 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
 /// Steps of operations.
 impl<I: Items, S: Stage<I, Out = Ops>> Pipeline<I, S> {
     /// Lets operations of clients pass.
-    pub fn clients(self) -> Pipeline<I, impl Stage<I, Out = Ops>> {
-        self.filter(|op| op.process().is_client())
+    pub fn clients(self) -> Pipeline<I, Keep<S, Clients>> {
+        self.keep(Clients)
     }
 
     /// Lets operations of this type pass.
-    pub fn of_kind(self, kind: OpType) -> Pipeline<I, impl Stage<I, Out = Ops>> {
-        self.filter(move |op| op.kind() == kind)
+    pub fn of_kind(self, kind: OpType) -> Pipeline<I, Keep<S, OfKind>> {
+        self.keep(OfKind(kind))
+    }
+
+    fn keep<T: OpTest>(self, test: T) -> Pipeline<I, Keep<S, T>> {
+        Pipeline::of_stage(Keep {
+            before: self.stage,
+            test,
+        })
     }
 
     /// Puts each operation's micro-operations in its place; there are none in an operation that is no transaction.
@@ -346,6 +353,63 @@ where
             next(item)
         };
         self.before.pass(state, item, keep)
+    }
+}
+
+/// Something that is true of some operations. Named, so that pipelines that go on from it can be copied.
+pub trait OpTest: Send + Sync {
+    /// Is it true of this one?
+    fn is_true_of(&self, op: OpView<'_>) -> bool;
+}
+
+/// See [`Pipeline::clients`].
+#[derive(Clone, Copy, Debug)]
+pub struct Clients;
+
+impl OpTest for Clients {
+    fn is_true_of(&self, op: OpView<'_>) -> bool {
+        op.process().is_client()
+    }
+}
+
+/// See [`Pipeline::of_kind`].
+#[derive(Clone, Copy, Debug)]
+pub struct OfKind(OpType);
+
+impl OpTest for OfKind {
+    fn is_true_of(&self, op: OpView<'_>) -> bool {
+        op.kind() == self.0
+    }
+}
+
+/// Operations of which something is true.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep<S, T> {
+    before: S,
+    test: T,
+}
+
+impl<I: Items, S: Stage<I, Out = Ops>, T: OpTest> Stage<I> for Keep<S, T> {
+    type Out = Ops;
+    type State = S::State;
+    const IS_LINEAR: bool = S::IS_LINEAR;
+
+    fn start(&self) -> S::State {
+        self.before.start()
+    }
+
+    fn pass(
+        &self,
+        state: &mut S::State,
+        item: I::Item<'_>,
+        mut next: impl FnMut(OpView<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.before.pass(state, item, |op: OpView<'_>| {
+            if self.test.is_true_of(op) {
+                return next(op);
+            }
+            ControlFlow::Continue(())
+        })
     }
 }
 
