@@ -678,3 +678,21 @@ fn micro_operations_pass_one_by_one() {
         .some(|mop| (mop.op.index() > 9).then_some(mop.op.index()));
     assert_eq!(folded(&history, &first), Some(10));
 }
+
+/// The guide shows parts of the example program, so that they compile.
+#[test]
+fn the_guide_shows_the_example() {
+    let guide = include_str!("../../../../docs/guide/folds.md");
+    let example = include_str!("../../examples/questions.rs");
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let example = squeezed(example);
+    let parts: Vec<_> = guide.split("```rust\n").skip(1).collect();
+    assert!(parts.len() > 5);
+    for part in parts {
+        let code = part.split("```").next().unwrap();
+        assert!(
+            example.contains(&squeezed(code)),
+            "not in the example:\n{code}"
+        );
+    }
+}
