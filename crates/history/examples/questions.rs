@@ -3,7 +3,7 @@
 
 use seatrial_history::{
     Chunk, Fold, FoldError, Folder, OpType, OpenError, Order, TestFile, View, ViewError,
-    fold_concurrent, fold_linear, query,
+    fold_linear, query,
 };
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -14,14 +14,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("usage: questions FILE")?;
     let file = Arc::new(TestFile::open(Path::new(&path))?);
     count(&file)?;
-    latency(&file)?;
+    let folder = Folder::new(file.clone(), 2);
+    latency(&folder)?;
     one_pass(&file)?;
     end_early(&file)?;
     micro_operations(&file)?;
-    plain_rust(&file)?;
-    by_columns(&file)?;
+    plain_rust(&folder)?;
+    by_columns(&folder)?;
     part(&file)?;
-    folder(&file)?;
+    together(&file)?;
     Ok(())
 }
 
@@ -38,7 +39,7 @@ fn count(file: &TestFile) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn latency(file: &TestFile) -> Result<(), OpenError> {
+fn latency(folder: &Folder<TestFile>) -> Result<(), FoldError<OpenError>> {
     let question = query::latencies()
         .filter(|latency| latency.kind() == OpType::Ok)
         .group_by(
@@ -49,7 +50,7 @@ fn latency(file: &TestFile) -> Result<(), OpenError> {
                     .quantiles([0.5, 0.99, 1.0])
             },
         );
-    for (f, quantiles) in fold_concurrent(file, &question, 2)? {
+    for (f, quantiles) in folder.fold(question)? {
         let [half, most, all] = quantiles.unwrap_or_default().map(|nanos| nanos / 1e6);
         println!("{f}: half within {half:.2} ms, 99 % within {most:.2} ms, all within {all:.2} ms");
     }
@@ -108,7 +109,7 @@ fn micro_operations(file: &TestFile) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn plain_rust(file: &TestFile) -> Result<(), OpenError> {
+fn plain_rust(folder: &Folder<TestFile>) -> Result<(), FoldError<OpenError>> {
     // In order, in one thread: how many invocations are open at once?
     let open = query::clients().fold(
         || (0, 0),
@@ -117,15 +118,15 @@ fn plain_rust(file: &TestFile) -> Result<(), OpenError> {
             *most = (*most).max(*now);
         },
     );
-    let (_, most) = fold_linear(file, &open)?;
+    let (_, most) = folder.fold(open)?;
     println!("at most {most} at once");
     // With a way to combine parts it can run in many threads.
-    let bytes = query::ops().fold_combine(
+    let elements = query::ops().fold_combine(
         || 0,
         |elements, op| *elements += op.chunk().mops(op.place()).len(),
         |elements, later| *elements += later,
     );
-    println!("{} micro-operations", fold_concurrent(file, &bytes, 2)?);
+    println!("{} micro-operations", folder.fold(elements)?);
     Ok(())
 }
 
@@ -170,11 +171,8 @@ impl Fold for LongestPause {
     }
 }
 
-fn by_columns(file: &TestFile) -> Result<(), OpenError> {
-    println!(
-        "longest pause: {:?} ns",
-        fold_concurrent(file, &LongestPause, 2)?
-    );
+fn by_columns(folder: &Folder<TestFile>) -> Result<(), FoldError<OpenError>> {
+    println!("longest pause: {:?} ns", folder.fold(LongestPause)?);
     Ok(())
 }
 
@@ -191,7 +189,7 @@ fn part(file: &Arc<TestFile>) -> Result<(), ViewError> {
     Ok(())
 }
 
-fn folder(file: &Arc<TestFile>) -> Result<(), FoldError<OpenError>> {
+fn together(file: &Arc<TestFile>) -> Result<(), FoldError<OpenError>> {
     let folder = Folder::new(file.clone(), 2);
     let (kinds, slowest) = folder.together(|batch| {
         let kinds = batch.submit(query::ops().count_by_kind().named("types"));
