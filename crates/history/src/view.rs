@@ -44,9 +44,10 @@ use crate::{
     Folder, History, Mop, Observed, Op, OpType, Process, Symbol, SystemMemory, TestFile, Value,
 };
 pub use base::Base;
-use base::Kind;
+use base::{Kind, Spot};
 use layers::{Layers, Made};
 use matches::Matches;
+use operation::Part;
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::{Arc, OnceLock};
 
@@ -162,7 +163,7 @@ impl View {
     }
 
     /// The chunk of the operation at this position, and its place there.
-    fn locate(&self, position: u64) -> Result<Option<(base::Spot, usize)>, ViewError> {
+    fn locate(&self, position: u64) -> Result<Option<(Spot, usize)>, ViewError> {
         if self.length.is_some_and(|length| position >= length) {
             return Ok(None);
         }
@@ -190,49 +191,43 @@ impl View {
 
     /// The operation with this index, if it is in the view.
     pub fn get(&self, index: u64) -> Result<Option<ViewOp>, ViewError> {
-        match self.base.position(index)? {
-            Some(position) => self.at_base(position),
-            None => Ok(None),
-        }
-    }
-
-    /// The operation at this position of the base, if it is in the view.
-    fn at_base(&self, position: u64) -> Result<Option<ViewOp>, ViewError> {
-        if !self.span.contains(&position) {
-            return Ok(None);
-        }
-        let Some(spot) = self.base.spot(Place::Position(position))? else {
+        let Some((spot, place)) = self.base.find(index)? else {
             return Ok(None);
         };
-        let part = self.base.part(&spot)?;
-        let place = (position - spot.first_position) as usize;
-        let made = self.layers.admit(part.at(place));
-        Ok(made.map(|Made(built)| ViewOp { part, place, built }))
+        Ok(self.admit(self.base.part(&spot)?, place))
+    }
+
+    /// The operation at a place of a chunk, if it is in the view.
+    fn admit(&self, part: Part, place: usize) -> Option<ViewOp> {
+        let position = part.first_position() + place as u64;
+        if !self.span.contains(&position) {
+            return None;
+        }
+        let Made(built) = self.layers.admit(part.at(place))?;
+        Some(ViewOp { part, place, built })
     }
 
     /// The position of the operation with this index, if it is in the view. With filters those before it are counted.
     pub fn position(&self, index: u64) -> Result<Option<u64>, ViewError> {
-        let Some(position) = self.base.position(index)? else {
-            return Ok(None);
-        };
-        self.position_of_base(position)
+        match self.base.find(index)? {
+            Some((spot, place)) => self.position_of(&spot, place),
+            None => Ok(None),
+        }
     }
 
-    fn position_of_base(&self, position: u64) -> Result<Option<u64>, ViewError> {
+    /// The position of the operation at a place of a chunk, if it is in the view.
+    fn position_of(&self, spot: &Spot, place: usize) -> Result<Option<u64>, ViewError> {
+        let position = spot.first_position + place as u64;
         if !self.span.contains(&position) {
             return Ok(None);
         }
         let Some(matches) = &self.matches else {
             return Ok(Some(position - self.span.start));
         };
-        let Some(spot) = self.base.spot(Place::Position(position))? else {
-            return Ok(None);
-        };
-        let place = (position - spot.first_position) as usize;
-        if !matches.mask(&spot)?.has(place) {
+        if !matches.mask(spot)?.has(place) {
             return Ok(None);
         }
-        Ok(Some(matches.rank(&spot, position)? - self.skipped))
+        Ok(Some(matches.rank(spot, position)? - self.skipped))
     }
 
     /// Does the index of each operation equal its position?
@@ -290,8 +285,12 @@ impl View {
         let Some((spot, place)) = self.locate(position)? else {
             return Ok(None);
         };
-        match self.base.pair(spot.first_position + place as u64)? {
-            Some(other) => self.position_of_base(other),
+        let other = self.base.pair(&spot, &self.base.part(&spot)?, place)?;
+        let Some(other) = other else {
+            return Ok(None);
+        };
+        match self.base.spot(Place::Position(other))? {
+            Some(spot) => self.position_of(&spot, (other - spot.first_position) as usize),
             None => Ok(None),
         }
     }
@@ -311,17 +310,30 @@ impl View {
         index: u64,
         is_meant: impl Fn(u64, u64) -> bool,
     ) -> Result<Option<ViewOp>, ViewError> {
-        let Some(position) = self.base.position(index)? else {
+        let Some((spot, place)) = self.base.find(index)? else {
             return Ok(None);
         };
-        let other = self.base.pair(position)?;
+        let part = self.base.part(&spot)?;
+        let position = spot.first_position + place as u64;
+        let other = self.base.pair(&spot, &part, place)?;
         let Some(other) = other.filter(|&other| is_meant(position, other)) else {
             return Ok(None);
         };
-        if self.at_base(position)?.is_none() {
+        let is_in = self.span.contains(&position)
+            && (self.matches.is_none() || self.layers.admit(part.at(place)).is_some());
+        if !is_in {
             return Ok(None);
         }
-        self.at_base(other)
+        if let Some(place) = spot.place(other) {
+            return Ok(self.admit(part, place));
+        }
+        match self.base.spot(Place::Position(other))? {
+            Some(spot) => {
+                let place = (other - spot.first_position) as usize;
+                Ok(self.admit(self.base.part(&spot)?, place))
+            }
+            None => Ok(None),
+        }
     }
 
     /// The same operations, each as `mapping` makes it, anew on each access. It keeps its index whatever `mapping` says.

@@ -30,6 +30,14 @@ pub(super) struct Spot {
     pub(super) summary: Option<ChunkSummary>,
 }
 
+impl Spot {
+    /// The place of the operation at this position, if it is here.
+    pub(super) fn place(&self, position: u64) -> Option<usize> {
+        let place = position.checked_sub(self.first_position)?;
+        (place < self.operations).then_some(place as usize)
+    }
+}
+
 /// A history, the part of its directory that was needed so far (80 bytes a chunk), its share of a cache, and its pairs.
 pub struct Base {
     kind: Kind,
@@ -224,10 +232,14 @@ impl Base {
         Ok(Arc::new(chunk))
     }
 
-    /// The position of the operation with this index.
-    pub(super) fn position(&self, index: u64) -> Result<Option<u64>, ViewError> {
+    /// The chunk of the operation with this index, and its place there.
+    pub(super) fn find(&self, index: u64) -> Result<Option<(Spot, usize)>, ViewError> {
         if let Kind::Rows(history) = &self.kind {
-            return Ok(history.position(index).map(|position| position as u64));
+            let Some(position) = history.position(index) else {
+                return Ok(None);
+            };
+            let spot = self.rows(history, Place::Position(position as u64));
+            return Ok(spot.map(|spot| (spot, position % ROWS_LENGTH as usize)));
         }
         let Some(spot) = self.spot(Place::Index(index))? else {
             return Ok(None);
@@ -237,13 +249,11 @@ impl Base {
                 return Ok(None);
             }
             if summary.last_index - summary.first_index == spot.operations - 1 {
-                return Ok(Some(spot.first_position + (index - summary.first_index)));
+                return Ok(Some((spot, (index - summary.first_index) as usize)));
             }
         }
         match self.part(&spot)? {
-            Part::Columns(chunk) => Ok(chunk
-                .place(index)
-                .map(|place| spot.first_position + place as u64)),
+            Part::Columns(chunk) => Ok(chunk.place(index).map(|place| (spot, place))),
             Part::Rows { .. } => Ok(None),
         }
     }

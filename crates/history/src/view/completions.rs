@@ -1,7 +1,7 @@
 //! From invocations to their completions.
 
 use super::ViewError;
-use super::base::{Base, Kind, Spot};
+use super::base::{Base, Spot};
 use super::fold::fold_chunks;
 use super::operation::Part;
 use crate::chunk::Place;
@@ -49,26 +49,29 @@ struct Index {
 }
 
 impl Base {
-    /// The position of the completion of the invocation at `position`, or of the invocation of the completion there.
-    pub(super) fn pair(&self, position: u64) -> Result<Option<u64>, ViewError> {
-        if let Kind::Rows(history) = self.kind() {
-            let pair = usize::try_from(position).map(|position| history.pair(position));
-            return Ok(pair.unwrap_or_default().map(|other| other as u64));
-        }
-        let Some(spot) = self.spot(Place::Position(position))? else {
-            return Ok(None);
+    /// The position of the completion of the invocation at a place of a chunk, or of the invocation of the completion
+    /// there.
+    pub(super) fn pair(
+        &self,
+        spot: &Spot,
+        part: &Part,
+        place: usize,
+    ) -> Result<Option<u64>, ViewError> {
+        let position = spot.first_position + place as u64;
+        let chunk = match part {
+            Part::Columns(chunk) => chunk,
+            Part::Rows { history, .. } => {
+                let pair = history.pair(position as usize);
+                return Ok(pair.map(|other| other as u64));
+            }
         };
-        let Part::Columns(chunk) = self.part(&spot)? else {
-            return Ok(None);
-        };
-        let place = (position - spot.first_position) as usize;
         if let Some(invocation) = chunk.invocation(place) {
             return Ok(Some(invocation));
         }
-        if let Some(completion) = find(&chunk, place + 1, position) {
+        if let Some(completion) = find(chunk, place + 1, position) {
             return Ok(Some(completion));
         }
-        self.completion_elsewhere(&spot, position)
+        self.completion_elsewhere(spot, position)
     }
 
     fn completion_elsewhere(&self, spot: &Spot, position: u64) -> Result<Option<u64>, ViewError> {

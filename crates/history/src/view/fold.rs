@@ -64,6 +64,7 @@ impl Sight {
         while let Some(place) = next {
             let op = stand.at(place);
             if let Some(Made(built)) = self.layers.finish(op) {
+                let built = built.map(|built| *built);
                 step(place, built.unwrap_or_else(|| op.op().into_owned()))?;
             }
             next = mask.next(place + 1);

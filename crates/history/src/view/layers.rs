@@ -22,7 +22,7 @@ enum Layer {
 }
 
 /// What the maps made of an operation; nothing without maps.
-pub(super) struct Made(pub(super) Option<Op>);
+pub(super) struct Made(pub(super) Option<Box<Op>>);
 
 /// All steps, in order. Filters in front of the first map are decided chunk by chunk on columns or borrowed
 /// operations; what follows is done operation by operation, once for each that came so far.
@@ -147,15 +147,15 @@ impl Layers {
         if self.maps() {
             return self
                 .run(op.op().into_owned(), true)
-                .map(|op| Made(Some(op)));
+                .map(|op| Made(Some(Box::new(op))));
         }
         Some(Made(None))
     }
 
     /// What the maps make of an operation that passed all filters; `None` if there are none.
-    pub(super) fn build(&self, op: OpRef<'_>) -> Option<Op> {
+    pub(super) fn build(&self, op: OpRef<'_>) -> Option<Box<Op>> {
         if self.maps() {
-            return self.run(op.op().into_owned(), false);
+            return self.run(op.op().into_owned(), false).map(Box::new);
         }
         None
     }

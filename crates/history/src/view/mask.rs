@@ -5,7 +5,12 @@
 pub(super) struct Mask {
     words: Vec<u64>,
     length: usize,
+    /// How many places come before each group of words; empty unless it was indexed, and it is not changed then.
+    sums: Vec<u32>,
 }
+
+/// Words of a group.
+const GROUP: usize = 8;
 
 impl Mask {
     /// The places from `start` to `end` of so many.
@@ -19,11 +24,35 @@ impl Mask {
                 *word = (u64::MAX >> (64 - (to - from))) << (from - first);
             }
         }
-        Mask { words, length }
+        Mask {
+            words,
+            length,
+            sums: Vec::new(),
+        }
+    }
+
+    /// The same, quick to ask for ranks.
+    pub(super) fn indexed(mut self) -> Mask {
+        let mut sum = 0;
+        self.sums.reserve_exact(self.words.len().div_ceil(GROUP));
+        for group in self.words.chunks(GROUP) {
+            self.sums.push(sum);
+            sum += group.iter().map(|word| word.count_ones()).sum::<u32>();
+        }
+        self
+    }
+
+    /// The first word of the last group that so many places at most come before, and how many.
+    fn group_of_rank(&self, rank: usize) -> (usize, usize) {
+        let behind = self.sums.partition_point(|&sum| sum as usize <= rank);
+        match behind.checked_sub(1) {
+            Some(group) => (group * GROUP, self.sums[group] as usize),
+            None => (0, 0),
+        }
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        (size_of::<Mask>() + 8 * self.words.capacity()) as u64
+        (size_of::<Mask>() + 8 * self.words.capacity() + 4 * self.sums.capacity()) as u64
     }
 
     /// How many places are in it.
@@ -45,19 +74,25 @@ impl Mask {
     /// How many places before this one are in it.
     pub(super) fn rank(&self, place: usize) -> usize {
         let place = place.min(self.length);
-        let (whole, rest) = self.words.split_at(place / 64);
-        let counts = whole.iter().map(|word| word.count_ones() as usize);
-        let part = match (rest.first(), place % 64) {
+        let group = place / 64 / GROUP;
+        let (first, sum) = match self.sums.get(group) {
+            Some(&sum) => (group * GROUP, sum as usize),
+            None => (0, 0),
+        };
+        let whole = self.words[first..place / 64].iter();
+        let whole: usize = whole.map(|word| word.count_ones() as usize).sum();
+        let part = match (self.words.get(place / 64), place % 64) {
             (Some(word), bits) if bits > 0 => (word << (64 - bits)).count_ones() as usize,
             _ => 0,
         };
-        counts.sum::<usize>() + part
+        sum + whole + part
     }
 
     /// The place with so many before it.
     pub(super) fn select(&self, rank: usize) -> Option<usize> {
-        let mut left = rank;
-        for (number, &word) in self.words.iter().enumerate() {
+        let (first, before) = self.group_of_rank(rank);
+        let mut left = rank - before;
+        for (number, &word) in self.words.iter().enumerate().skip(first) {
             let count = word.count_ones() as usize;
             if left < count {
                 let mut word = word;
@@ -116,7 +151,7 @@ mod tests {
     #[test]
     fn a_mask_equals_a_list_of_places() {
         let mut rng = Rng::from_seed(11);
-        for length in [0, 1, 63, 64, 65, 200, 1_000] {
+        for length in [0, 1, 63, 64, 65, 200, 512, 1_000, 2_500] {
             let bounds = [rng.index(length + 2), rng.index(length + 2)];
             let (start, end) = (bounds[0].min(bounds[1]), bounds[0].max(bounds[1]));
             let column: Vec<u64> = (0..length).map(|_| rng.below(3)).collect();
@@ -132,7 +167,10 @@ mod tests {
                 (mask.count(), mask.is_empty()),
                 (twin.len(), twin.is_empty())
             );
+            let indexed = mask.clone().indexed();
             for place in 0..length + 70 {
+                assert_eq!(indexed.rank(place), mask.rank(place));
+                assert_eq!(indexed.select(place), mask.select(place));
                 assert_eq!(mask.has(place), twin.contains(&place));
                 let before = twin.iter().filter(|&&other| other < place);
                 assert_eq!(mask.rank(place), before.count(), "{place} of {length}");

@@ -88,7 +88,7 @@ impl Matches {
     pub(super) fn mask(&self, spot: &Spot) -> Result<Arc<Mask>, ViewError> {
         let kept = self.base.cache.get((self.owner, spot.number), || {
             let part = self.base.part(spot)?;
-            Ok::<_, ViewError>(Kept::Mask(Arc::new(self.mask_of(spot, &part))))
+            Ok::<_, ViewError>(Kept::Mask(Arc::new(self.mask_of(spot, &part).indexed())))
         })?;
         match kept {
             Kept::Mask(mask) => Ok(mask),

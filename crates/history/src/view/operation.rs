@@ -166,7 +166,7 @@ pub struct ViewOp {
     pub(super) part: Part,
     pub(super) place: usize,
     /// What the maps made of it.
-    pub(super) built: Option<Op>,
+    pub(super) built: Option<Box<Op>>,
 }
 
 impl fmt::Debug for ViewOp {
@@ -247,7 +247,7 @@ impl ViewOp {
     /// All of it, in a value of its own.
     pub fn into_op(self) -> Op {
         match self.built {
-            Some(op) => op,
+            Some(op) => *op,
             None => self.part.at(self.place).op().into_owned(),
         }
     }
