@@ -29,5 +29,5 @@ pub use store::{
 };
 pub use symbol::Symbol;
 pub use validate::{HistoryError, HistoryOptions, Indices, Pairing, Times};
-pub use value::{Key, Mop, Observed, Value};
+pub use value::{Key, LogMop, Mop, Observed, Polled, Transfer, Value};
 pub use view::{ChunkCache, Filter, OpRef, View, ViewError, ViewOp};

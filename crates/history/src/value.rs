@@ -3,6 +3,9 @@
 mod equality;
 #[cfg(test)]
 mod tests;
+mod typed;
+
+pub use typed::{LogMop, Polled, Transfer};
 
 use crate::Symbol;
 use std::fmt;

@@ -347,7 +347,7 @@ impl Chunk {
         let used = counted().filter(|(template, count)| **count > 0 && template.operands() > 0);
         let mut shapes = used.map(|(template, _)| template.shape);
         let mops = columns.get(column::MOP_TAG);
-        if shapes.clone().all(|shape| shape < shape::TXN) {
+        if shapes.clone().all(shape::is_free) {
             return mops.expect(0);
         }
         if shapes.all(|shape| shape == shape::TXN)
@@ -375,7 +375,7 @@ impl Chunk {
                 mop_end += if fits { count } else { 0 };
                 fits
             } else {
-                shape < shape::WORD || self.is_operand_sound(columns, place, shape, operand)
+                shape::is_free(shape) || self.is_operand_sound(columns, place, shape, operand)
             };
             if !sound {
                 return Err(operands.error(problem));

@@ -478,7 +478,14 @@ impl Encoder {
                 Some(Seen::Branch(reference)) => (shape::SET_BRANCH, i64::from(reference)),
                 None => return self.other(value),
             },
-            Value::Float(_) | Value::Map(_) | Value::Keyed(..) => return self.other(value),
+            Value::Map(pairs) => {
+                let Some(operands) = transfer(pairs) else {
+                    return self.other(value);
+                };
+                self.operands.extend(operands);
+                return shape::TRANSFER;
+            }
+            Value::Float(_) | Value::Keyed(..) => return self.other(value),
         };
         self.operands.push(operand.1);
         operand.0
@@ -593,6 +600,22 @@ impl Encoder {
         self.names.put(&mut columns);
         columns
     }
+}
+
+/// From, to and amount, of a map that has just these in this order.
+fn transfer(pairs: &[(Value, Value)]) -> Option<[i64; 3]> {
+    let [from, to, amount] = pairs else {
+        return None;
+    };
+    let number = |name: &str, (key, value): &(Value, Value)| match (key, value) {
+        (Value::Word(word), Value::Int(number)) if *word == *name => Some(*number),
+        _ => None,
+    };
+    Some([
+        number("from", from)?,
+        number("to", to)?,
+        number("amount", amount)?,
+    ])
 }
 
 /// Replaces each value but the first by its difference to the one before.

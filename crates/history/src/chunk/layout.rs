@@ -148,8 +148,14 @@ pub(crate) mod shape {
     pub(crate) const SET_PREFIX: u8 = 10;
     pub(crate) const SET_BRANCH: u8 = 11;
     pub(crate) const TAPE: u8 = 12;
+    pub(crate) const TRANSFER: u8 = 13;
     /// Operands of each shape.
-    pub(crate) const OPERANDS: [u8; 13] = [0, 0, 0, 1, 2, 1, 1, 1, 1, 1, 1, 1, 2];
+    pub(crate) const OPERANDS: [u8; 14] = [0, 0, 0, 1, 2, 1, 1, 1, 1, 1, 1, 1, 2, 3];
+
+    /// May the operands be any integers?
+    pub(crate) const fn is_free(shape: u8) -> bool {
+        shape < TXN || shape == TRANSFER
+    }
 }
 
 /// Tags of micro-operations, as [`Chunk::mop_tags`](super::Chunk::mop_tags) has them.
@@ -192,6 +198,8 @@ pub(crate) mod tape {
     pub(crate) const READ_NIL: u8 = 17;
     pub(crate) const READ_REGISTER: u8 = 18;
     pub(crate) const READ_LIST: u8 = 19;
+    pub(crate) const INT_MAP: u8 = 20;
+    pub(crate) const INT_PAIRS: u8 = 21;
 }
 
 /// Kinds of processes and keys.

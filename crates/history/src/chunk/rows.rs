@@ -69,6 +69,7 @@ impl<'a> Ops<'a> {
             ValueView::Text(text) => Value::text(text),
             ValueView::Integers(integers) => Value::List(values(integers)),
             ValueView::IntegerSet(integers) => Value::Set(values(integers)),
+            ValueView::Transfer { from, to, amount } => Value::transfer(from, to, amount),
             ValueView::Other(tape) => tape.to_value(),
             ValueView::Txn(mops) => Value::Txn(mops.iter().map(|mop| self.mop(mop)).collect()),
         }

@@ -3,6 +3,7 @@
 use super::dictionary::{Dictionary, Names};
 use super::layout::{DEPTH_MAX, tape as tag};
 use crate::{Key, Mop, Observed, Symbol, Value};
+use std::sync::Arc;
 
 /// A run of tapes that is being written.
 #[derive(Default)]
@@ -27,8 +28,10 @@ impl TapeWriter {
             Value::Float(number) => self.one(tag::FLOAT, number.to_bits().cast_signed()),
             Value::Text(text) => self.one(tag::TEXT, i64::from(names.text(text))),
             Value::Word(word) => self.one(tag::WORD, i64::from(names.word(*word))),
+            Value::List(items) if self.pairs(tag::INT_PAIRS, items, integer_pair) => {}
             Value::List(items) => self.items(tag::LIST, tag::INTS, items, names),
             Value::Set(items) => self.items(tag::SET, tag::INT_SET, items, names),
+            Value::Map(pairs) if self.pairs(tag::INT_MAP, pairs, integer_entry) => {}
             Value::Map(pairs) => {
                 self.one(tag::MAP, pairs.len() as i64);
                 for (key, value) in pairs.iter() {
@@ -71,6 +74,25 @@ impl TapeWriter {
         }
     }
 
+    /// Appends items each of which is two integers under one tag; does nothing if there are none or one is not.
+    fn pairs<T>(&mut self, tag: u8, items: &[T], of: fn(&T) -> Option<[i64; 2]>) -> bool {
+        let start = self.integers.len();
+        self.integers.push(items.len() as i64);
+        for item in items {
+            let Some(pair) = of(item) else {
+                self.integers.truncate(start);
+                return false;
+            };
+            self.integers.extend(pair);
+        }
+        if items.is_empty() {
+            self.integers.truncate(start);
+            return false;
+        }
+        self.tags.push(tag);
+        true
+    }
+
     fn mop(&mut self, mop: &Mop, names: &mut Dictionary) {
         let key = i64::from(names.key(mop.key()));
         let (tag, arguments) = match mop {
@@ -88,6 +110,22 @@ impl TapeWriter {
         }
         self.integers.extend_from_slice(arguments);
     }
+}
+
+/// A list of just two integers.
+fn integer_pair(item: &Value) -> Option<[i64; 2]> {
+    match item {
+        Value::List(items) => match items[..] {
+            [Value::Int(first), Value::Int(second)] => Some([first, second]),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// An integer key and an integer value.
+fn integer_entry((key, value): &(Value, Value)) -> Option<[i64; 2]> {
+    Some([key.as_int()?, value.as_int()?])
 }
 
 /// One step of a walk over a value, in preorder.
@@ -115,6 +153,10 @@ pub enum Token<'a> {
     Integers(&'a [i64]),
     /// A set of nothing but integers, not empty.
     IntegerSet(&'a [i64]),
+    /// A map from integers to integers, not empty: keys and values in turn, as the balances of bank accounts.
+    IntegerMap(&'a [i64]),
+    /// A list of lists of two integers each, not empty, as offsets and values of a log: the first and the second of each.
+    IntegerPairs(&'a [i64]),
     /// A compare-and-set.
     Cas(i64, i64),
     /// A transaction: so many micro-operations follow.
@@ -164,6 +206,12 @@ impl<'a> Tape<'a> {
         self.integers.split_off(..length).unwrap_or_default()
     }
 
+    /// A run of twice the length that it says.
+    fn pairs(&mut self) -> &'a [i64] {
+        let length = self.length().saturating_mul(2);
+        self.integers.split_off(..length).unwrap_or_default()
+    }
+
     fn key(&mut self) -> &'a Key {
         let id = self.length();
         self.names.key(id)
@@ -198,6 +246,11 @@ impl<'a> Tape<'a> {
             }
             Token::Integers(run) => Value::List(integers(run)),
             Token::IntegerSet(run) => Value::Set(integers(run)),
+            Token::IntegerMap(run) => Value::Map(pairs_of(run, |key, value| (key, value))),
+            Token::IntegerPairs(run) => {
+                let list = |first, second| Value::List([first, second].into());
+                Value::List(pairs_of(run, list))
+            }
             Token::Cas(from, to) => Value::Cas(from, to),
             Token::Txn(count) => {
                 let count = count.min(self.tags.len());
@@ -241,6 +294,13 @@ impl<'a> Tape<'a> {
     }
 }
 
+/// What becomes of each two integers.
+fn pairs_of<T>(run: &[i64], of: impl Fn(Value, Value) -> T) -> Arc<[T]> {
+    let pairs = run.as_chunks::<2>().0.iter();
+    let values = pairs.map(|&[first, second]| of(Value::Int(first), Value::Int(second)));
+    values.collect()
+}
+
 #[expect(
     clippy::copy_iterator,
     reason = "a tape is a view; a copy of it starts where it stands"
@@ -268,6 +328,8 @@ impl<'a> Iterator for Tape<'a> {
             tag::MAP => Token::Map(self.length()),
             tag::INTS => Token::Integers(self.run()),
             tag::INT_SET => Token::IntegerSet(self.run()),
+            tag::INT_MAP => Token::IntegerMap(self.pairs()),
+            tag::INT_PAIRS => Token::IntegerPairs(self.pairs()),
             tag::CAS => Token::Cas(self.integer(), self.integer()),
             tag::TXN => Token::Txn(self.length()),
             tag::KEYED => Token::Keyed(self.key()),
@@ -341,6 +403,13 @@ impl Walk<'_> {
             tag::MAP => return self.count(2),
             tag::INTS | tag::INT_SET => {
                 let length = self.length()?;
+                if length == 0 {
+                    return Err("has an empty run of integers");
+                }
+                self.skip(length)?;
+            }
+            tag::INT_MAP | tag::INT_PAIRS => {
+                let length = self.length()?.checked_mul(2).ok_or("lacks integers")?;
                 if length == 0 {
                     return Err("has an empty run of integers");
                 }

@@ -7,8 +7,13 @@ use std::sync::Arc;
 
 /// A value of any shape.
 fn any_value(rng: &mut Rng, depth: u32) -> Value {
-    let shapes = if depth == 0 { 12 } else { 8 };
-    match rng.below(shapes) {
+    let nested = [0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15, 16];
+    let shape = if depth == 0 {
+        rng.below(17)
+    } else {
+        *rng.pick(&nested)
+    };
+    match shape {
         0 => Value::Nil,
         1 => Value::Bool(rng.chance(0.5)),
         2 => Value::Int(rng.word() as i64 >> rng.below(64)),
@@ -29,6 +34,21 @@ fn any_value(rng: &mut Rng, depth: u32) -> Value {
         9 => Value::Txn((0..rng.below(5)).map(|_| any_mop(rng)).collect()),
         10 => Value::Keyed(any_key(rng), Arc::new(any_value(rng, depth))),
         11 => Value::Set([Value::Int(1), Value::Txn([any_mop(rng)].into())].into()),
+        12 => Value::transfer(rng.below(9) as i64, -1, rng.below(1 << 20) as i64),
+        13 => {
+            let accounts: Vec<(i64, i64)> = (0..rng.below(5) as i64).map(|of| (of, -of)).collect();
+            Value::balances(&accounts)
+        }
+        14 => {
+            let pairs = (0..rng.below(5) as i64).map(|of| Value::integers(&[of, i64::MAX]));
+            let other = rng.chance(0.3).then(|| Value::integers(&[1]));
+            Value::List(pairs.chain(other).collect())
+        }
+        15 => Value::integers(&(0..rng.below(20) as i64).collect::<Vec<_>>()),
+        16 => {
+            let first = rng.below(2) as i64;
+            Value::integer_set(&(first..first + rng.below(20) as i64).collect::<Vec<_>>())
+        }
         _ => Value::Int(7),
     }
 }
@@ -247,6 +267,15 @@ fn fuzz_one(bytes: &[u8]) -> bool {
     for place in 0..chunk.len() {
         let op = chunk.op(place);
         let _ = (op.to_string(), chunk.value(place), chunk.place(op.index));
+        let _ = (chunk.invocation(place), chunk.extra(place).count());
+    }
+    let mops = chunk.mop_keys().iter().zip(chunk.mop_arguments());
+    for ((&key, &argument), &tag) in mops.zip(chunk.mop_tags()) {
+        match tag {
+            super::mop_tag::READ_PREFIX => _ = &chunk.list(key)[..argument as usize],
+            super::mop_tag::READ_BRANCH => _ = chunk.reference(argument),
+            _ => {}
+        }
     }
     true
 }
@@ -276,6 +305,53 @@ fn bytes_that_nobody_wrote_are_errors_or_operations() {
         let bytes: Vec<u8> = (0..rng.below(300)).map(|_| rng.word() as u8).collect();
         fuzz_one(&bytes);
     }
+}
+
+/// Each byte of each column's descriptor, and the first and last of its values, replaced by others.
+#[test]
+fn every_field_of_every_column_may_be_wrong() {
+    let (mut readable, mut refused) = (0, 0);
+    for seed in 0..40 {
+        let mut rng = Rng::from_seed(seed);
+        let count = 2 + rng.below(20);
+        let bytes = encoded(&any_ops(&mut rng, count), rng.below(3));
+        let columns = usize::from(u16::from_le_bytes([bytes[60], bytes[61]]));
+        let mut values_at = 64 + 16 * columns;
+        let mut places: Vec<usize> = (0..64 + 16 * columns).collect();
+        for column in 0..columns {
+            let descriptor = &bytes[64 + 16 * column..];
+            let count = u32::from_le_bytes(descriptor[4..8].try_into().unwrap());
+            let length = count as usize * usize::from(descriptor[1]);
+            if length > 0 {
+                places.extend([values_at, values_at + length - 1]);
+            }
+            values_at += length;
+        }
+        assert_eq!(values_at, bytes.len());
+        for place in places {
+            for other in [
+                0,
+                1,
+                0x7f,
+                0x80,
+                0xff,
+                bytes[place] ^ 1,
+                bytes[place].wrapping_add(1),
+            ] {
+                let mut bytes = bytes.clone();
+                bytes[place] = other;
+                if fuzz_one(&bytes) {
+                    readable += 1;
+                } else {
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(
+        readable > 10_000 && refused > 50_000,
+        "{readable}, {refused}"
+    );
 }
 
 /// One template with four million fields, used by every one of 65,536 operations, is 262 billion fields in less

@@ -25,6 +25,15 @@ pub enum ValueView<'a> {
     Integers(&'a [i64]),
     /// A set of integers.
     IntegerSet(&'a [i64]),
+    /// A transfer between bank accounts: the map `{:from … :to … :amount …}`.
+    Transfer {
+        /// The account that it comes from.
+        from: i64,
+        /// The account that it goes to.
+        to: i64,
+        /// How much.
+        amount: i64,
+    },
     /// Anything else.
     Other(Tape<'a>),
 }
@@ -135,6 +144,7 @@ impl Chunk {
             (shape::LIST_BRANCH, &[id]) => ValueView::Integers(self.reference(id)),
             (shape::SET_PREFIX, &[length]) => ValueView::IntegerSet(prefix(length)),
             (shape::SET_BRANCH, &[id]) => ValueView::IntegerSet(self.reference(id)),
+            (shape::TRANSFER, &[from, to, amount]) => ValueView::Transfer { from, to, amount },
             (shape::TAPE, &[tags, integers]) => {
                 ValueView::Other(self.tape(place, tags as usize, integers as usize))
             }

@@ -285,3 +285,71 @@ fn operations_print_as_jepsen_prints_them() {
         {:index 1099511627776, :time -1, :type :info, :process :nemesis, :f :kill, :value :n1, :error "no"}"#]]
     .assert_eq(&format!("{read}\n{kill}"));
 }
+
+#[test]
+fn typed_values_are_plain_values() {
+    let sent = |offset| LogMop::Send {
+        key: Key::Text("k".into()),
+        offset,
+        value: 7,
+    };
+    let logs = vec![
+        (Key::Int(1), vec![(3, 4), (5, 6)]),
+        (Key::Word("x".into()), vec![]),
+    ];
+    let log = [
+        sent(None),
+        sent(Some(2)),
+        LogMop::Poll { messages: None },
+        LogMop::Poll {
+            messages: Some(logs),
+        },
+    ];
+    let all = [
+        Value::transfer(1, 2, 30),
+        Value::balances(&[(0, 10), (1, -20)]),
+        Value::integers(&[3, 1, 2]),
+        Value::integer_set(&[3, 1, 2]),
+        Value::log(&log),
+    ];
+    let lines: Vec<String> = all.iter().map(Value::to_string).collect();
+    expect![[r#"
+        {:from 1, :to 2, :amount 30}
+        {0 10, 1 -20}
+        [3 1 2]
+        #{3 1 2}
+        [[:send "k" 7] [:send "k" [2 7]] [:poll] [:poll {1 [[3 4] [5 6]], :x []}]]"#]]
+    .assert_eq(&lines.join("\n"));
+    let transfer = Transfer {
+        from: 1,
+        to: 2,
+        amount: 30,
+    };
+    assert_eq!(all[0].as_transfer(), Some(transfer));
+    assert_eq!(all[1].as_balances(), Some(vec![(0, 10), (1, -20)]));
+    assert_eq!(all[2].as_integers(), Some(vec![3, 1, 2]));
+    assert_eq!(all[3].as_integers(), Some(vec![3, 1, 2]));
+    assert_eq!(all[4].as_log(), Some(log.to_vec()));
+    // Each is taken for what it is only.
+    for (place, value) in all.iter().enumerate() {
+        assert_eq!(value.as_transfer().is_some(), place == 0);
+        assert_eq!(value.as_balances().is_some(), place == 1);
+        assert_eq!(value.as_integers().is_some(), place == 2 || place == 3);
+        assert_eq!(value.as_log().is_some(), place == 4);
+    }
+    let pairs = [("amount", 3), ("to", 2), ("from", 1)];
+    let pairs = pairs.map(|(name, number)| (Value::Word(name.into()), Value::Int(number)));
+    let other_order = Value::Map(pairs.into());
+    assert_eq!(other_order, Value::transfer(1, 2, 3));
+    assert_eq!(
+        other_order.as_transfer(),
+        Value::transfer(1, 2, 3).as_transfer()
+    );
+    assert!(Value::Map(pairs_and_more()).as_transfer().is_none());
+}
+
+fn pairs_and_more() -> Arc<[(Value, Value)]> {
+    let pairs = [("from", 3), ("to", 2), ("amount", 1), ("fee", 1)];
+    let pairs = pairs.map(|(name, number)| (Value::Word(name.into()), Value::Int(number)));
+    pairs.into()
+}
