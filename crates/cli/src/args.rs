@@ -172,6 +172,12 @@ pub(crate) struct CheckArguments {
     /// The promise to hold the history to [default: strict-serializable; linearizable for data types].
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
+    /// Judge what is left of a damaged test file.
+    #[arg(long)]
+    pub(crate) salvage: bool,
+    /// Append the verdict to the test file, as one more analysis.
+    #[arg(long, conflicts_with = "salvage")]
+    pub(crate) record: bool,
     /// Write the report page here.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -189,12 +195,19 @@ impl CheckArguments {
 
 /// `seatrial show`.
 #[derive(Args, Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch on the command line"
+)]
 pub(crate) struct ShowArguments {
     /// A test file, or any history that `check` reads.
     pub(crate) file: PathBuf,
     /// How the file is written: auto, sea, edn, json, jepsen, porcupine.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
+    /// Show what is left of a damaged test file.
+    #[arg(long)]
+    pub(crate) salvage: bool,
     /// The test's attributes instead of its operations.
     #[arg(long, conflicts_with_all = ["results", "from", "count"])]
     pub(crate) attributes: bool,

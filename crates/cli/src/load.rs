@@ -1,11 +1,14 @@
 //! A history from whatever file a person names.
 
+use crate::losses::Losses;
 use crate::source::{Reading, Source};
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use seatrial_archive::root::RootError;
 use seatrial_history::{History, OpenError, Tail, TestFile};
 use serde_json::Value as Json;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A history and what its file says about it.
 #[derive(Debug)]
@@ -15,6 +18,8 @@ pub(crate) struct Loaded {
     pub(crate) attributes: Json,
     /// What a reader should know about the file: a torn end, a run that is still going on.
     pub(crate) warnings: Vec<String>,
+    /// Operations that are missing.
+    pub(crate) losses: Option<Losses>,
 }
 
 /// The first bytes of a test file.
@@ -31,6 +36,7 @@ pub(crate) fn load(path: &Path, format: &str, keyed: bool) -> Result<Loaded> {
         attributes: source.attributes()?,
         history: source.history()?,
         warnings: source.warnings,
+        losses: None,
     })
 }
 
@@ -46,21 +52,96 @@ pub(crate) fn is_test_file(path: &Path) -> bool {
 /// The history of a test file, also of one that is still written or whose writer was killed.
 fn test_file(path: &Path) -> Result<Loaded> {
     let file = TestFile::open(path)?;
-    let mut warnings = Vec::new();
-    if !file.is_complete() {
-        let how = match file.tail() {
-            Some(Tail::Torn(torn)) => format!(" (it ends in a {torn})"),
-            _ => String::new(),
-        };
-        warnings.push(format!(
-            "this test has not come to its end: it is still running, or was killed{how}"
-        ));
-    }
+    let attributes = file.attributes()?;
+    let losses = Losses::told_by(&attributes);
+    let mut warnings: Vec<String> = losses.iter().map(Losses::warning).collect();
+    warnings.extend(not_ended(&file, path));
     Ok(Loaded {
         history: file.history().map_err(chunk_by_chunk)?,
-        attributes: file.attributes()?,
+        attributes,
         warnings,
+        losses,
     })
+}
+
+/// Says so of a test that has not come to its end.
+pub(crate) fn not_ended(file: &TestFile, path: &Path) -> Option<String> {
+    if file.is_complete() {
+        return None;
+    }
+    let how = match file.tail() {
+        Some(Tail::Torn(torn)) => format!(" (it ends in a {torn})"),
+        _ => String::new(),
+    };
+    let written = std::fs::metadata(path).and_then(|it| it.modified()).ok();
+    let age = written.and_then(|at| at.elapsed().ok());
+    let age = age.map_or_else(String::new, |age| {
+        format!("; last written {:.1} s ago", age.as_secs_f64())
+    });
+    Some(format!(
+        "this test has not come to its end: it is still running, or was killed{how}{age}"
+    ))
+}
+
+/// What is left of a damaged test file. `judges` leaves out what no checker could take for a history: completions whose
+/// invocations are missing.
+pub(crate) fn salvage(path: &Path, format: &str, judges: bool) -> Result<Loaded> {
+    ensure!(
+        matches!(format, "auto" | "sea"),
+        "{}: --salvage reads test files only",
+        path.display()
+    );
+    let salvaged = TestFile::salvage(path)?;
+    let (history, orphans) = if judges {
+        salvaged.history_to_judge()?
+    } else {
+        (salvaged.history()?, 0)
+    };
+    let attributes = salvaged.attributes().cloned().unwrap_or_default();
+    let losses = Losses::of(&salvaged, orphans).or_else(|| Losses::told_by(&attributes));
+    let mut warnings: Vec<String> = losses.iter().map(Losses::warning).collect();
+    for damaged in salvaged.damaged() {
+        let (from, to) = (damaged.bytes.start, damaged.bytes.end);
+        warnings.push(format!(
+            "bytes {from} to {to} are damaged: {}",
+            damaged.reason
+        ));
+    }
+    if salvaged.attributes().is_none() {
+        warnings.push("the attributes of the test are lost".to_owned());
+    }
+    Ok(Loaded {
+        history,
+        attributes,
+        warnings,
+        losses,
+    })
+}
+
+/// Says of the error of a damaged test file what can still be done.
+pub(crate) fn hint(error: anyhow::Error) -> anyhow::Error {
+    let cause = error.chain().find_map(|cause| {
+        let shared = || cause.downcast_ref::<Arc<OpenError>>();
+        let plain = cause.downcast_ref::<OpenError>();
+        plain.or_else(|| shared().map(AsRef::as_ref))
+    });
+    let is_damage = match cause {
+        Some(OpenError::Root { source, .. }) => !matches!(
+            source,
+            RootError::Foreign | RootError::Purpose { .. } | RootError::Version { .. }
+        ),
+        Some(
+            OpenError::Damaged { .. }
+            | OpenError::Block { .. }
+            | OpenError::Chunk { .. }
+            | OpenError::Shortened { .. },
+        ) => true,
+        _ => false,
+    };
+    if is_damage {
+        return anyhow::anyhow!("{error:#}; what is left of it can be read with --salvage");
+    }
+    error
 }
 
 /// The error, with what can still be done.

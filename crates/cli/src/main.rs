@@ -5,6 +5,7 @@ mod command;
 mod exit;
 mod judge;
 mod load;
+mod losses;
 mod meter;
 mod output;
 mod place;

@@ -6,6 +6,8 @@
 mod generate;
 #[path = "all/interchange.rs"]
 mod interchange;
+#[path = "all/salvage.rs"]
+mod salvage;
 #[path = "all/stream.rs"]
 mod stream;
 

@@ -56,3 +56,5 @@ mod power_tests;
 mod salvage_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod version_tests;

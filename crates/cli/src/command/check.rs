@@ -5,11 +5,11 @@ mod stream;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::{color, judge, write};
-use crate::load::{Loaded, is_test_file, load};
+use crate::load::{Loaded, hint, is_test_file, load, salvage};
 use crate::output::say;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_checker::{Checker, by_name, for_workload};
-use seatrial_history::{History, Mop, Value};
+use seatrial_history::{History, Mop, TestFile, Value};
 use seatrial_report::{Report, html, results_json, text};
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
     let mut exit = Exit::Valid;
     let mut documents = Vec::new();
     for path in &arguments.files {
-        let (checked, document) = check(path, arguments)?;
+        let (checked, document) = check(path, arguments).map_err(hint)?;
         exit = exit.worse(checked);
         documents.push(document);
     }
@@ -43,15 +43,23 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     if let Some(checkers) = stream::wanted(arguments)
         && matches!(arguments.format.as_str(), "auto" | "sea")
         && is_test_file(path)
+        && !arguments.salvage
     {
         return stream::check(path, &checkers, arguments);
     }
     // Tuples of independent keys look like lists; only who asks for registers knows which they are.
     let names = arguments.checker.as_deref().unwrap_or_default();
     let keyed = names.iter().any(|name| name == "register");
-    let loaded = load(path, &arguments.format, keyed)?;
+    let loaded = if arguments.salvage {
+        salvage(path, &arguments.format, true)?
+    } else {
+        load(path, &arguments.format, keyed)?
+    };
     let checkers = checkers(&loaded, arguments).with_context(|| path.display().to_string())?;
-    let judged = judge(&checkers, &loaded.history);
+    let mut judged = judge(&checkers, &loaded.history);
+    if let Some(losses) = &loaded.losses {
+        judged.valid = losses.weaken(&mut judged.verdicts);
+    }
     let mut report = Report::new(&loaded.attributes, &loaded.history, &judged.verdicts)
         .checked_in(judged.checked_in);
     for warning in &loaded.warnings {
@@ -61,6 +69,12 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
         write(page, &html(&report))?;
     }
     let mut document = results_json(&report);
+    if let Some(losses) = &loaded.losses {
+        document["missing"] = losses.json();
+    }
+    if arguments.record {
+        record(path, &document)?;
+    }
     document["file"] = json!(path.display().to_string());
     if arguments.output.verbose {
         for verdict in &judged.verdicts {
@@ -81,6 +95,16 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
         }
     }
     Ok((Exit::from(&judged.valid), document))
+}
+
+/// Appends the results to the test file they are of.
+fn record(path: &Path, results: &Json) -> Result<()> {
+    ensure!(
+        is_test_file(path),
+        "{}: --record appends to test files only",
+        path.display()
+    );
+    Ok(TestFile::append_results(path, results)?)
 }
 
 fn word(valid: &Json) -> &str {

@@ -2,7 +2,7 @@
 
 use crate::args::ShowArguments;
 use crate::exit::Exit;
-use crate::load::load;
+use crate::load::{hint, load, salvage};
 use crate::output::say;
 use anyhow::{Context as _, Result};
 use seatrial_history::{Op, TestFile};
@@ -11,10 +11,18 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ShowArguments) -> Result<Exit> {
+    show(arguments).map_err(hint)
+}
+
+fn show(arguments: &ShowArguments) -> Result<Exit> {
     if arguments.attributes || arguments.results {
         return show_document(arguments);
     }
-    let loaded = load(&arguments.file, &arguments.format, false)?;
+    let loaded = if arguments.salvage {
+        salvage(&arguments.file, &arguments.format, false)?
+    } else {
+        load(&arguments.file, &arguments.format, false)?
+    };
     for warning in &loaded.warnings {
         eprintln!("seatrial: {warning}");
     }
@@ -47,12 +55,20 @@ pub(crate) fn run(arguments: &ShowArguments) -> Result<Exit> {
 
 /// Attributes or results of a test file, without reading its operations.
 fn show_document(arguments: &ShowArguments) -> Result<Exit> {
-    let file = TestFile::open(&arguments.file)?;
-    let document = if arguments.results {
-        let results = file.results()?;
-        results.with_context(|| format!("{}: holds no results", arguments.file.display()))?
+    let (attributes, results) = if arguments.salvage {
+        let file = TestFile::salvage(&arguments.file)?;
+        (file.attributes().cloned(), file.results()?)
     } else {
-        file.attributes()?
+        let file = TestFile::open(&arguments.file)?;
+        let attributes = (!arguments.results).then(|| file.attributes());
+        let results = arguments.results.then(|| file.results()).transpose()?;
+        (attributes.transpose()?, results.flatten())
+    };
+    let name = arguments.file.display();
+    let document = if arguments.results {
+        results.with_context(|| format!("{name}: holds no results"))?
+    } else {
+        attributes.with_context(|| format!("{name}: its attributes are lost"))?
     };
     say!("{document:#}");
     Ok(Exit::Valid)

@@ -66,7 +66,7 @@ pub enum OpenError {
     },
     /// The file has lost its end: the first page names a root behind it, and was written after that.
     #[error(
-        "{}: ends at {length}, but its newest root is at {root}; what is left of it can be read with --salvage",
+        "{}: ends at {length}, but its newest root was at {root}",
         path.display()
     )]
     Shortened {

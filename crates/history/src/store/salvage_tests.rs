@@ -260,7 +260,7 @@ fn a_shortened_file_says_that_its_end_is_gone() {
     let error = TestFile::on(Box::new(sound.bytes[..end].to_vec()), path).unwrap_err();
     let text = error.to_string();
     assert!(
-        text.contains("history.sea") && text.contains("--salvage"),
+        text.contains("history.sea") && text.contains("newest root was at"),
         "{text}"
     );
     let salvaged = sound.salvage(sound.bytes[..end].to_vec());

@@ -4,6 +4,8 @@ use super::word;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::color;
+use crate::load::not_ended;
+use crate::losses::Losses;
 use crate::output::say;
 use crate::resources::Resources;
 use anyhow::Result;
@@ -31,15 +33,25 @@ pub(super) fn check(
 ) -> Result<(Exit, Json)> {
     let began = Instant::now();
     let file = Arc::new(TestFile::open(path)?);
-    let verdicts = judge(&file, checkers, arguments.threads())?;
+    let mut verdicts = judge(&file, checkers, arguments.threads())?;
     let attributes = file.attributes()?;
+    let losses = Losses::told_by(&attributes);
+    if let Some(losses) = &losses {
+        losses.weaken(&mut verdicts);
+    }
     let summary = summary(&file, &verdicts)?;
     let mut report = Report::counted(&attributes, summary, &verdicts).checked_in(began.elapsed());
-    if !file.is_complete() {
-        report =
-            report.warn("this test has not come to its end: it is still running, or was killed");
+    let warning = losses.as_ref().map(Losses::warning);
+    for warning in warning.into_iter().chain(not_ended(&file, path)) {
+        report = report.warn(warning);
     }
     let mut document = results_json(&report);
+    if let Some(losses) = &losses {
+        document["missing"] = losses.json();
+    }
+    if arguments.record {
+        super::record(path, &document)?;
+    }
     document["file"] = json!(path.display().to_string());
     if arguments.output.verbose {
         for verdict in &verdicts {
