@@ -29,6 +29,7 @@ impl<I: Items, T: Number, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
         self,
         fractions: [f64; N],
     ) -> Question<I, impl Query<I, Output = Option<[f64; N]>>> {
+        check(&fractions);
         self.distribution().post(move |distribution| {
             let least = distribution.min()?;
             Some(fractions.map(|fraction| distribution.quantile(fraction).unwrap_or(least)))
@@ -54,6 +55,7 @@ impl<I: Items, T: Ord + Clone + Send, S: Stage<I, Out = Each<T>>> Pipeline<I, S>
         self,
         fractions: [f64; N],
     ) -> Question<I, impl Query<I, Output = Option<[T; N]>>> {
+        check(&fractions);
         self.vec().post(move |mut items| {
             items.sort_unstable();
             let count = items.len() as u64;
@@ -63,13 +65,18 @@ impl<I: Items, T: Ord + Clone + Send, S: Stage<I, Out = Each<T>>> Pipeline<I, S>
     }
 }
 
+/// Refuses what is no fraction when the question is put together, not when it is answered.
+fn check(fractions: &[f64]) {
+    for fraction in fractions {
+        let is_fraction = (0.0..=1.0).contains(fraction);
+        assert!(is_fraction, "quantile {fraction} is not from 0 to 1");
+    }
+}
+
 /// The quantile `fraction` of `count` items is the one with this number, from 1, when they are sorted: the first for
 /// which so large a part of all is not greater.
 fn rank(fraction: f64, count: u64) -> u64 {
-    assert!(
-        (0.0..=1.0).contains(&fraction),
-        "quantile {fraction} is not from 0 to 1"
-    );
+    check(&[fraction]);
     // What rounding adds must not reach the next one: 0.07 × 100 is more than 7.
     let place = fraction * count as f64 * (1.0 - 4.0 * f64::EPSILON);
     (place.ceil() as u64).clamp(1, count.max(1))

@@ -679,6 +679,16 @@ fn micro_operations_pass_one_by_one() {
     assert_eq!(folded(&history, &first), Some(10));
 }
 
+#[test]
+fn a_quantile_that_is_none_is_refused_at_once() {
+    for fraction in [-0.1, 1.1, f64::NAN] {
+        let ask = || drop(numbers().quantiles([0.5, fraction]));
+        assert!(std::panic::catch_unwind(ask).is_err(), "{fraction}");
+        let ask = || drop(numbers().exact_quantiles([fraction]));
+        assert!(std::panic::catch_unwind(ask).is_err(), "{fraction}");
+    }
+}
+
 /// The guide shows parts of the example program, so that they compile.
 #[test]
 fn the_guide_shows_the_example() {
