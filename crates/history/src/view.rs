@@ -87,8 +87,9 @@ const HISTORY_ELEMENTS_MAX: u64 = 1 << 30;
 impl View {
     /// A view of a whole history in memory.
     pub fn of(history: impl Into<Arc<History>>) -> View {
-        // Nothing is decoded; masks of filters are kept.
-        View::new(Kind::Rows(history.into()), Arc::default())
+        // For masks of filters, and for the columns that folds read.
+        let cache = ChunkCache::default().under(Arc::new(SystemMemory));
+        View::new(Kind::Rows(history.into()), Arc::new(cache))
     }
 
     /// A view of the history in a test file, with a cache of its own: [`CACHE_BYTES_MAX`], and less when the machine

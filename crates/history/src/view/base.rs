@@ -165,21 +165,30 @@ impl Base {
         let stretch = source.summaries(place)?;
         let at = stretch.partition_point(is_before);
         let found = stretch.get(at).copied();
-        if let Some(first) = stretch.first() {
-            let mut directory = self
-                .directory
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            let number = first.number;
-            let at = directory.partition_point(|other| other[0].number < number);
-            let is_known = directory
-                .get(at)
-                .is_some_and(|other| other[0].number == number);
-            if !is_known {
-                directory.insert(at, stretch.into());
-            }
-        }
+        self.keep(stretch);
         Ok(found)
+    }
+
+    /// Keeps a stretch of the directory that overlaps none that is known.
+    fn keep(&self, stretch: Vec<ChunkSummary>) {
+        let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else {
+            return;
+        };
+        let mut directory = self
+            .directory
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let at = directory.partition_point(|known| known[0].number < first.number);
+        let before = at
+            .checked_sub(1)
+            .and_then(|before| directory[before].last());
+        let is_behind = before.is_none_or(|before| before.number < first.number);
+        let is_free = directory
+            .get(at)
+            .is_none_or(|next| last.number < next[0].number);
+        if is_behind && is_free {
+            directory.insert(at, stretch.into());
+        }
     }
 
     /// The operations of a chunk, kept in the cache.

@@ -51,7 +51,8 @@ pub trait Source: Send + Sync {
     fn chunk_count(&self) -> u64;
 
     /// What is known of the chunk at `place` and of as many of its neighbours as come along for nothing, in order; empty
-    /// if there is no such chunk.
+    /// if there is no such chunk. Best are stretches that are the same or do not overlap: of others that do the first is
+    /// kept.
     fn summaries(&self, place: Place) -> Result<Vec<ChunkSummary>, ViewError>;
 
     /// The chunk with this number, read into memory that is used again; `None` behind the last one.

@@ -615,6 +615,62 @@ impl Source for Vast {
     }
 }
 
+/// A directory whose answers overlap in every way.
+struct Overlapping {
+    file: TestFile,
+    rng: std::sync::Mutex<Rng>,
+}
+
+impl Source for Overlapping {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn chunk_count(&self) -> u64 {
+        self.file.chunk_count()
+    }
+
+    fn summaries(&self, place: Place) -> Result<Vec<ChunkSummary>, ViewError> {
+        let all = self.file.chunk_summaries(Place::Chunk(0))?;
+        let at = all.iter().position(|summary| match place {
+            Place::Chunk(number) => summary.number == number,
+            Place::Position(position) => summary.end_position() > position,
+            Place::Index(index) => summary.last_index >= index,
+        });
+        let Some(at) = at else {
+            return Ok(Vec::new());
+        };
+        let mut rng = self.rng.lock().unwrap();
+        let (before, behind) = (rng.index(5).min(at), rng.index(5));
+        let end = (at + 1 + behind).min(all.len());
+        Ok(all[at - before..end].to_vec())
+    }
+
+    fn read<'a>(
+        &self,
+        number: u64,
+        buffer: &'a mut ChunkBuffer,
+    ) -> Result<Option<&'a Chunk>, ViewError> {
+        self.file.read(number, buffer)
+    }
+}
+
+#[test]
+fn a_directory_may_answer_in_any_portions() {
+    let scratch = Scratch::new("portions");
+    let ops = ops(30, 1_000, 1 << 33, 4);
+    let twin = Twin::of(&ops);
+    written(&scratch, &ops, 20);
+    for seed in 0..20 {
+        let source = Overlapping {
+            file: TestFile::open(&scratch.0).unwrap(),
+            rng: Rng::from_seed(seed).into(),
+        };
+        let view = View::of_source(Arc::new(source), Arc::default());
+        assert_same(&mut Rng::from_seed(seed), &view, &twin);
+    }
+}
+
 #[test]
 fn nothing_is_narrower_than_64_bits() {
     let view = View::of_source(Arc::new(Vast), Arc::default());
