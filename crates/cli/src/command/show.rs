@@ -2,7 +2,7 @@
 
 use crate::args::ShowArguments;
 use crate::exit::Exit;
-use crate::load::{hint, load, salvage};
+use crate::load::{hint, is_test_file, load, not_ended, salvage};
 use crate::output::say;
 use anyhow::{Context as _, Result};
 use seatrial_history::{Op, TestFile};
@@ -18,6 +18,10 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
     if arguments.attributes || arguments.results {
         return show_document(arguments);
     }
+    let is_plain = !arguments.salvage && matches!(arguments.format.as_str(), "auto" | "sea");
+    if is_plain && is_test_file(&arguments.file) {
+        return show_chunks(arguments);
+    }
     let loaded = if arguments.salvage {
         salvage(&arguments.file, &arguments.format, false)?
     } else {
@@ -26,30 +30,99 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
     for warning in &loaded.warnings {
         eprintln!("seatrial: {warning}");
     }
-    let count = arguments.count.map_or(usize::MAX, |count| count as usize);
-    let ops = loaded
-        .history
-        .iter()
-        .filter(|op| op.index >= arguments.from)
-        .take(count);
-    let ops: Vec<&Op> = ops.collect();
-    let columns = Columns::of(ops.iter().copied());
-    let mut out = BufWriter::new(io::stdout().lock());
-    for op in ops {
-        let written = if arguments.edn {
-            writeln!(out, "{op}")
-        } else {
-            writeln!(out, "{}", columns.line(op))
-        };
-        // Whoever reads has seen enough (`| head`).
-        if matches!(&written, Err(error) if error.kind() == ErrorKind::BrokenPipe) {
-            return Ok(Exit::Valid);
-        }
-        written?;
+    let mut listing = Listing::new(arguments, Columns::of(loaded.history.iter()));
+    listing.add(loaded.history.iter())?;
+    listing.end()
+}
+
+/// Operations of a test file, no more of it than is shown, so of a file of any size.
+fn show_chunks(arguments: &ShowArguments) -> Result<Exit> {
+    let file = TestFile::open(&arguments.file)?;
+    if let Some(warning) = not_ended(&file, &arguments.file) {
+        eprintln!("seatrial: {warning}");
     }
-    match out.flush() {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(Exit::Valid),
+    let ops = |number: u64| -> Result<Vec<Op>> {
+        let chunk = file.chunk(number)?;
+        Ok(chunk.map_or_else(Vec::new, |chunk| chunk.ops().collect()))
+    };
+    let chunks = file.chunk_count();
+    let first = chunk_from(&file, arguments.from)?;
+    let few = arguments.count.is_some_and(|count| count < 1_000);
+    // The widest indices are at the end, unless nobody gets there.
+    let last = if few { first } else { chunks.saturating_sub(1) };
+    let widest = [ops(first)?, ops(last)?];
+    let mut listing = Listing::new(arguments, Columns::of(widest.iter().flatten()));
+    for number in first..chunks {
+        if !listing.add(&ops(number)?)? {
+            break;
+        }
+    }
+    listing.end()
+}
+
+/// The number of the first chunk with an operation of this index or a later one.
+fn chunk_from(file: &TestFile, index: u64) -> Result<u64> {
+    let (mut low, mut high) = (0, file.chunk_count());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let summary = file.chunk_summary(middle)?;
+        if summary.is_some_and(|chunk| chunk.last_index < index) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}
+
+/// Operations on their way to standard output.
+struct Listing {
+    from: u64,
+    /// How many may still come.
+    left: u64,
+    edn: bool,
+    columns: Columns,
+    out: BufWriter<io::StdoutLock<'static>>,
+}
+
+impl Listing {
+    fn new(arguments: &ShowArguments, columns: Columns) -> Listing {
+        Listing {
+            from: arguments.from,
+            left: arguments.count.unwrap_or(u64::MAX),
+            edn: arguments.edn,
+            columns,
+            out: BufWriter::new(io::stdout().lock()),
+        }
+    }
+
+    /// Prints those that are wanted; is more wanted?
+    fn add<'a>(&mut self, ops: impl IntoIterator<Item = &'a Op>) -> Result<bool> {
+        for op in ops.into_iter().filter(|op| op.index >= self.from) {
+            if self.left == 0 {
+                return Ok(false);
+            }
+            self.left -= 1;
+            let written = if self.edn {
+                writeln!(self.out, "{op}")
+            } else {
+                writeln!(self.out, "{}", self.columns.line(op))
+            };
+            // Whoever reads has seen enough (`| head`).
+            if matches!(&written, Err(error) if error.kind() == ErrorKind::BrokenPipe) {
+                self.left = 0;
+                return Ok(false);
+            }
+            written?;
+        }
+        Ok(self.left > 0)
+    }
+
+    fn end(mut self) -> Result<Exit> {
+        match self.out.flush() {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(Exit::Valid),
+        }
     }
 }
 

@@ -48,3 +48,31 @@ fn a_damaged_chunk_is_named() {
         "{told}"
     );
 }
+
+#[test]
+fn a_part_of_a_large_file_is_shown() {
+    let scratch = Scratch::new("stream-show");
+    let sea = scratch.path("a.sea");
+    run(
+        0,
+        &["generate", "register", "--ops", "40000", "-q", "-o", &sea],
+    );
+    let all = stdout(&run(0, &["show", "--edn", &sea]));
+    assert_eq!(all.lines().count(), 40_000);
+    // Across the border of two chunks, from the end, and behind it.
+    for (from, count) in [(16_383, 3), (39_999, 3), (40_000, 3), (5, 0)] {
+        let (from_text, count_text) = (from.to_string(), count.to_string());
+        let words = [
+            "show",
+            "--edn",
+            "--from",
+            &from_text,
+            "--count",
+            &count_text,
+            &sea,
+        ];
+        let shown = stdout(&run(0, &words));
+        let expected: Vec<_> = all.lines().skip(from).take(count).collect();
+        assert_eq!(shown.lines().collect::<Vec<_>>(), expected, "from {from}");
+    }
+}
