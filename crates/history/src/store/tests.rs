@@ -2,12 +2,14 @@
 //! with results.
 
 use super::block::{CHUNK, Codec, DIRECTORY};
-use super::{HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions, repack};
+use super::{
+    ChunkBuffer, HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions, repack,
+};
 use crate::fold::{Fold, FoldError, Folder, fold_linear};
 use crate::{Chunk, History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_archive::Walker;
 use seatrial_archive::root::PAGE_LENGTH;
-use seatrial_machine::Rng;
+use seatrial_machine::{Disk, Rng};
 use serde_json::json;
 use std::fs;
 use std::ops::ControlFlow;
@@ -266,6 +268,67 @@ fn every_analysis_stays_readable() {
         assert_eq!(analysis.number, 1_000 - place as u64);
         assert_eq!(analysis.valid, json!(analysis.number % 2 == 0));
     }
+}
+
+/// A file that counts what is read of it.
+#[derive(Clone, Debug)]
+struct Counted {
+    bytes: Arc<Vec<u8>>,
+    reads: Arc<AtomicU64>,
+    length: Arc<AtomicU64>,
+}
+
+impl Counted {
+    /// Reads and bytes since the last call.
+    fn take(&self) -> (u64, u64) {
+        let take = |number: &AtomicU64| number.swap(0, Ordering::Relaxed);
+        (take(&self.reads), take(&self.length))
+    }
+}
+
+impl Disk for Counted {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.length
+            .fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.bytes.read_at(offset, buffer)
+    }
+}
+
+#[test]
+fn no_more_is_read_than_is_asked_for() {
+    let scratch = Scratch::new("reads");
+    // Two nodes of the directory, and 88 chunks in none.
+    let ops = ops(24, 7 * 600);
+    written(&scratch.0, &ops, small(Codec::Lz4));
+    let disk = Counted {
+        bytes: Arc::new(fs::read(&scratch.0).unwrap()),
+        reads: Arc::default(),
+        length: Arc::default(),
+    };
+    let whole = disk.bytes.len() as u64;
+    let file = TestFile::on(Box::new(disk.clone()), &scratch.0).unwrap();
+    let (reads, length) = disk.take();
+    // The page and the root of 90 entries, each a few times, however long the history is.
+    assert!(
+        reads <= 8 && length <= 40_000 && length < whole / 8,
+        "{reads}, {length}"
+    );
+    file.attributes().unwrap();
+    assert!(disk.take().0 <= 3);
+    file.operation(9).unwrap();
+    let (reads, length) = disk.take();
+    assert!(reads <= 4 && length < 30_000, "{reads}, {length}");
+    let mut buffer = ChunkBuffer::default();
+    for number in 0..600 {
+        file.read_chunk(number, &mut buffer).unwrap().unwrap();
+    }
+    // Header and payload of each chunk and each node, once.
+    assert_eq!(disk.take().0, 2 * 600 + 2 * 2);
 }
 
 #[test]
