@@ -15,6 +15,8 @@ pub(super) const FOLDS_QUEUED_MAX: usize = 65_536;
 pub(super) const WINDOW_CHUNKS: u64 = 64;
 /// Every so many claims the oldest fold comes first, so that it ends however many folds come after it.
 const OLDEST_TURN: u64 = 16;
+/// So far ahead of the linear fold that is furthest behind, what others want is decoded first.
+const NEAR_CHUNKS: u64 = 8;
 /// So far ahead of linear folds do idle workers decode.
 const AHEAD_CHUNKS: u64 = 2;
 
@@ -332,6 +334,7 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
             };
             let behind = |&chunk: &u64| (chunk < self.cursor, chunk);
             at_hand
+                .or_else(|| rows().filter_map(|row| self.near_linear(row)).min())
                 .or_else(|| candidates(true).min())
                 .or_else(|| candidates(false).min_by_key(behind))
         };
@@ -340,6 +343,26 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
 
     /// The chunk that is best decoded for a fold.
     fn candidate(&self, row: &Row<J, P, F>) -> Option<u64> {
+        let (from, to) = row.reach(self.window);
+        let cursor = self.cursor.max(from).min(to);
+        let first = |from, to| self.first_missing(row, from, to);
+        match row.order {
+            Order::Associative => first(cursor, to).or_else(|| first(from, cursor)),
+            Order::Linear | Order::Concurrent => first(from, to),
+        }
+    }
+
+    /// A chunk for this fold that the linear fold furthest behind will want soon, so that it finds it decoded.
+    fn near_linear(&self, row: &Row<J, P, F>) -> Option<u64> {
+        let rows = self.rows.values();
+        let linear = rows.filter(|row| row.order == Order::Linear);
+        let next = linear.map(|row| row.combined).min()?;
+        let (from, to) = row.reach(self.window);
+        self.first_missing(row, from.max(next), to.min(next + NEAR_CHUNKS))
+    }
+
+    /// The first chunk in a range that a fold has not got and nobody decodes.
+    fn first_missing(&self, row: &Row<J, P, F>, from: u64, to: u64) -> Option<u64> {
         let is_free = |chunk: u64| {
             #[cfg(test)]
             if self.bug == Some(Bug::DecodesTwice) {
@@ -347,22 +370,14 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
             }
             !self.decoding.contains(&chunk)
         };
-        let first = |from: u64, to: u64| {
-            let mut chunk = row.taken.first_missing(from);
-            while chunk < to {
-                if is_free(chunk) {
-                    return Some(chunk);
-                }
-                chunk = row.taken.first_missing(chunk + 1);
+        let mut chunk = row.taken.first_missing(from);
+        while chunk < to {
+            if is_free(chunk) {
+                return Some(chunk);
             }
-            None
-        };
-        let (from, to) = row.reach(self.window);
-        let cursor = self.cursor.max(from).min(to);
-        match row.order {
-            Order::Associative => first(cursor, to).or_else(|| first(from, cursor)),
-            Order::Linear | Order::Concurrent => first(from, to),
+            chunk = row.taken.first_missing(chunk + 1);
         }
+        None
     }
 
     /// A chunk that a linear fold will want next.
