@@ -165,4 +165,6 @@ pub fn collect(operations: &mut Operations<impl Read>) -> Result<History, Import
 }
 
 #[cfg(test)]
+mod round;
+#[cfg(test)]
 mod tests;
