@@ -18,7 +18,7 @@
 //! | `latency_ns` | int64 | of a completion: nanoseconds since its invocation |
 //!
 //! A micro-operation's `f` is `append`, `w` or `r`; its `value` is what is appended, written, or seen in a register, its `read`
-//! the list that was seen. The attributes of the test stand in the schema's metadata as `seatrial.attributes`, in JSON.
+//! the list that was seen. The attributes of the test stand in the file's metadata as `seatrial.attributes`, in JSON.
 //!
 //! ```
 //! use seatrial_columnar::{ColumnWriter, Target};
@@ -40,6 +40,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use rows::Rows;
 use seatrial_history::{Op, OpenInvocations};
@@ -114,6 +115,11 @@ impl<W: Write + Send> ColumnWriter<W> {
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::ZSTD(level))
                     .set_max_row_group_row_count(Some(ROW_GROUP_LENGTH))
+                    // Again, for readers that do not know Arrow's schema.
+                    .set_key_value_metadata(Some(vec![KeyValue::new(
+                        rows::ATTRIBUTES.to_owned(),
+                        attributes.to_owned(),
+                    )]))
                     .build();
                 let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties))?;
                 Sink::Parquet(Box::new(writer))

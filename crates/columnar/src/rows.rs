@@ -7,6 +7,8 @@ use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef};
 use seatrial_history::{Extra, Key, Mop, Observed, Op, Process, Value, export};
 use std::sync::Arc;
 
+/// The name of the test's attributes in the file's metadata.
+pub(crate) const ATTRIBUTES: &str = "seatrial.attributes";
 /// Rows of a full batch.
 const ROWS_MAX: usize = 65_536;
 /// Elements of lists in a full batch.
@@ -42,7 +44,7 @@ pub(crate) fn schema(attributes: &str) -> SchemaRef {
         number("invocation"),
         number("latency_ns"),
     ];
-    let metadata = [("seatrial.attributes".to_owned(), attributes.to_owned())];
+    let metadata = [(ATTRIBUTES.to_owned(), attributes.to_owned())];
     Arc::new(Schema::new_with_metadata(fields, metadata))
 }
 
