@@ -6,14 +6,78 @@
 mod workload;
 
 use seatrial_history::{
-    Chunk, Codec, Fold, HistoryWriter, Op, Order, TestFile, Value, WriterOptions, fold_linear,
+    Chunk, Codec, Fold, HistoryWriter, Key, LogMop, Op, OpType, Order, Process, TestFile, Value,
+    WriterOptions, fold_linear,
 };
 use seatrial_machine::Rng;
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use workload::{Rounds, best, list_append, register};
+use workload::{Rounds, best, list_append, register, run};
+
+/// Transfers between eight accounts, and reads of all balances.
+fn bank(count: usize, rng: &mut Rng) -> Vec<Op> {
+    let mut balances = [100_i64; 8];
+    run(count, rng, move |invocation, rng| {
+        let Some(invocation) = invocation else {
+            if rng.chance(0.5) {
+                return Op::invoke(Process::Client(0), "read", Value::Nil);
+            }
+            let (from, to) = (rng.below(8) as i64, rng.below(8) as i64);
+            let value = Value::transfer(from, to, 1 + rng.below(5) as i64);
+            return Op::invoke(Process::Client(0), "transfer", value);
+        };
+        if let Some(transfer) = invocation.value.as_transfer() {
+            if balances[transfer.from as usize] < transfer.amount {
+                return invocation.complete(OpType::Fail, invocation.value.clone());
+            }
+            balances[transfer.from as usize] -= transfer.amount;
+            balances[transfer.to as usize] += transfer.amount;
+            return invocation.complete(OpType::Ok, invocation.value.clone());
+        }
+        let accounts = balances.iter().enumerate();
+        let accounts: Vec<_> = accounts.map(|(of, &sum)| (of as i64, sum)).collect();
+        invocation.complete(OpType::Ok, Value::balances(&accounts))
+    })
+}
+
+/// Transactions of one to four sends and polls on ten logs, as Jepsen's workload for Kafka; a poll gets up to eight
+/// messages of one log.
+fn log(count: usize, rng: &mut Rng) -> Vec<Op> {
+    let mut lengths = [0_i64; 10];
+    run(count, rng, move |invocation, rng| {
+        let Some(invocation) = invocation else {
+            let mops = (0..=rng.below(4)).map(|_| {
+                if rng.chance(0.5) {
+                    return LogMop::Poll { messages: None };
+                }
+                let (key, offset) = (Key::Int(rng.below(10) as i64), None);
+                let value = rng.below(100_000) as i64;
+                LogMop::Send { key, offset, value }
+            });
+            let mops: Vec<LogMop> = mops.collect();
+            return Op::invoke(Process::Client(0), "txn", Value::log(&mops));
+        };
+        let mut mops = invocation.value.as_log().unwrap_or_default();
+        for mop in &mut mops {
+            let log = rng.index(10);
+            match mop {
+                LogMop::Send { offset, .. } => {
+                    lengths[log] += 1;
+                    *offset = Some(lengths[log]);
+                }
+                LogMop::Poll { messages } => {
+                    let end = lengths[log];
+                    let polled = (end - rng.below(8) as i64).max(0)..end;
+                    let polled = polled.map(|offset| (offset, offset * 3)).collect();
+                    *messages = Some(vec![(Key::Int(log as i64), polled)]);
+                }
+            }
+        }
+        invocation.complete(OpType::Ok, Value::log(&mops))
+    })
+}
 
 /// The same operations with the node of their client.
 fn with_nodes(ops: &[Op]) -> Vec<Op> {
@@ -208,6 +272,8 @@ fn main() {
     let ops = register(million, &mut rng);
     measure("register", &ops, &path, rounds);
     measure("register, nodes", &with_nodes(&ops), &path, rounds);
+    measure("bank", &bank(count, &mut rng), &path, rounds);
+    measure("log", &log(count, &mut rng), &path, rounds);
     write(&path, &ops, Codec::Lz4);
     open("register", &path, rounds, ops.len() as u64);
     std::fs::remove_file(&path).expect("our own file");

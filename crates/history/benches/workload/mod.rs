@@ -83,7 +83,11 @@ pub(crate) fn register(count: usize, rng: &mut Rng) -> Vec<Op> {
 }
 
 /// Interleaves processes; `next` makes an invocation, or completes the one it is given.
-fn run(count: usize, rng: &mut Rng, mut next: impl FnMut(Option<&Op>, &mut Rng) -> Op) -> Vec<Op> {
+pub(crate) fn run(
+    count: usize,
+    rng: &mut Rng,
+    mut next: impl FnMut(Option<&Op>, &mut Rng) -> Op,
+) -> Vec<Op> {
     let mut open: VecDeque<Option<Op>> = (0..PROCESSES).map(|_| None).collect();
     let mut time = 0;
     let ops = (0..count as u64).map(|index| {
