@@ -25,13 +25,15 @@ pub(super) struct Contradictions {
     pub(super) future: bool,
 }
 
-/// How a read ended.
+/// What a successful transaction read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Last {
+pub(super) struct Read<'a> {
     pub(super) key: u32,
-    pub(super) element: i64,
-    /// Its length, when it is a prefix of the key's longest list.
-    pub(super) prefix: Option<usize>,
+    pub(super) elements: &'a [i64],
+    /// Are they a prefix of the key's longest list?
+    pub(super) is_prefix: bool,
+    /// The last of them, unless the transaction itself had appended it before.
+    pub(super) last: Option<i64>,
 }
 
 /// Checks successful transactions of one chunk by themselves (Cerone's axiom INT, for lists), with the memory of
@@ -48,8 +50,6 @@ pub(super) struct Own<'a> {
     positions: Positions,
     /// Appends of the current transaction, all keys.
     appended: Vec<(u32, i64)>,
-    /// Its reads that saw something.
-    lasts: Vec<Last>,
 }
 
 impl<'a> Own<'a> {
@@ -63,20 +63,18 @@ impl<'a> Own<'a> {
             keys: vec![Key::default(); chunk.key_count()],
             positions: Positions::new(chunk.key_count()),
             appended: Vec::new(),
-            lasts: Vec::new(),
         }
     }
 
     /// Checks the micro-operations from `start` to `end`, those of the transaction that is the `number`th of its chunk
-    /// from 1. `seen` is told key, elements and whether they are a prefix of the key's list, of each read.
+    /// from 1. `seen` is told of each read.
     pub(super) fn check(
         &mut self,
         number: u32,
         (start, end): (usize, usize),
-        mut seen: impl FnMut(u32, &'a [i64], bool),
+        mut seen: impl FnMut(Read<'a>),
     ) -> Contradictions {
         self.appended.clear();
-        self.lasts.clear();
         let mut found = Contradictions::default();
         for (tag, key, argument) in self.mops.range(start, end) {
             let own = &mut self.keys[key as usize];
@@ -104,26 +102,15 @@ impl<'a> Own<'a> {
             found.internal |= contradicts(own, elements, &self.appended, key);
             own.known = Some(elements);
             own.since = 0;
-            seen(key, elements, is_prefix);
-            if let Some(&last) = elements.last() {
-                let prefix = is_prefix.then_some(elements.len());
-                self.lasts.push(Last {
-                    key,
-                    element: last,
-                    prefix,
-                });
-            }
+            let is_own = |last| own.appends > 0 && self.appended.contains(&(key, last));
+            seen(Read {
+                key,
+                elements,
+                is_prefix,
+                last: elements.last().copied().filter(|last| !is_own(*last)),
+            });
         }
         found
-    }
-
-    /// The ends of the reads that did not end with an append of the current transaction.
-    pub(super) fn foreign_lasts(&self) -> impl Iterator<Item = Last> {
-        let is_own = |last: &Last| {
-            self.keys[last.key as usize].appends > 0
-                && self.appended.contains(&(last.key, last.element))
-        };
-        self.lasts.iter().filter(move |last| !is_own(last)).copied()
     }
 }
 
