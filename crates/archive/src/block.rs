@@ -40,6 +40,12 @@ impl BlockKind {
     pub const ROOT: BlockKind = BlockKind(1);
     /// Frames back to back.
     pub const FRAMES: BlockKind = BlockKind(2);
+    /// The first block of a segment: which recording, from which position (`docs/formats/archive.md`).
+    pub const SEGMENT: BlockKind = BlockKind(3);
+    /// Messages of a recording that were written together.
+    pub const BATCH: BlockKind = BlockKind(4);
+    /// An event of an archive's catalog.
+    pub const CATALOG: BlockKind = BlockKind(5);
 }
 
 /// The decoded header of a block.

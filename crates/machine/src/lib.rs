@@ -33,6 +33,7 @@ mod disk;
 mod fault;
 mod node;
 mod random;
+mod storage;
 mod time;
 mod turn;
 
@@ -40,5 +41,6 @@ pub use disk::Disk;
 pub use fault::{Fault, FaultKind, Link};
 pub use node::NodeId;
 pub use random::Rng;
+pub use storage::{Mapped, Medium, Storage};
 pub use time::Time;
 pub use turn::{Computed, Input, Job, Machine, Output, Ticket};

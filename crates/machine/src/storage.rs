@@ -1,0 +1,75 @@
+//! Files as cores see them: what is written, what is synced, and what a crash may take away.
+
+use crate::Disk;
+use std::any::Any;
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Files and folders, narrow enough for a simulated disk to stand in for the real ones. Everything that a crash-safe
+/// program relies on is a call of its own, so that a missing one can be found:
+///
+/// - Bytes written, and a file's length, are durable once [`Medium::sync`] of that file has returned.
+/// - A name (created, renamed, removed) is durable once [`Storage::sync_folder`] of its folder has returned.
+/// - What was not synced may survive whole, in part or not at all, in any combination (`docs/formats/block.md`, "What is
+///   assumed of media").
+/// - A failed sync says nothing about the medium: the caller gives the file up and recovers.
+///
+/// Real files: `seatrial_archive::file::Files`. Simulated ones, with faults and a crash at every point:
+/// `seatrial_sim`. Its downside: every call is blocking, so a machine makes them in jobs.
+pub trait Storage: Debug + Send + Sync {
+    /// Creates a file that must not exist (`AlreadyExists`), for reading and writing.
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn Medium>>;
+
+    /// Opens a file for reading; it may be written by others meanwhile.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn Medium>>;
+
+    /// Opens a file for reading and writing.
+    fn open_write(&self, path: &Path) -> io::Result<Arc<dyn Medium>>;
+
+    /// Gives a file another name, in place of the file that has it.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file. Whoever has it open goes on reading it.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes a folder and those above it; no error when it is there.
+    fn create_folder(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a folder, sorted. Names that are not text are left out.
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
+
+    /// Makes the names in a folder durable.
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+
+    /// Takes the lock of a file, which is made when missing, until the answer is dropped or the process ends;
+    /// `WouldBlock` when another holds it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>>;
+}
+
+/// One open file. [`Disk::len`] is its length now, also when another handle or process has changed it.
+pub trait Medium: Disk + Debug + Send + Sync {
+    /// Writes all of `bytes` from `offset` on; the file grows when they end behind its end.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Cuts or lengthens (with zeros) the file.
+    fn set_len(&self, length: u64) -> io::Result<()>;
+
+    /// Makes the bytes and the length durable. A failure is final.
+    fn sync(&self) -> io::Result<()>;
+
+    /// A view of the first `length` bytes without copying them, where the storage has such; otherwise nothing, and the
+    /// caller reads.
+    fn map(&self, length: u64) -> io::Result<Option<Arc<dyn Mapped>>> {
+        let _ = length;
+        Ok(None)
+    }
+}
+
+/// Bytes of a file, lent without copying.
+pub trait Mapped: Debug + Send + Sync {
+    /// The `length` bytes from `offset` on, brought into memory first, so that a medium that cannot give them is an error
+    /// here and not a signal later.
+    fn bytes(&self, offset: u64, length: usize) -> io::Result<&[u8]>;
+}
