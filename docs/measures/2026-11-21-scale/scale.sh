@@ -20,7 +20,7 @@ measure() {
 
 echo "# $(date -u +%FT%TZ), $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg)"
 [ -e "$file" ] || measure "generate and write" generate list-append --ops "$operations" --codec "$codec" --seed 1 -o "$file"
-ls -l "$file" | awk -v n="$operations" '{ printf "   %d bytes, %.2f an operation\n", $5, $5 / n }'
+ls -l "$file" | awk -v n="$operations" '{ printf "   %.0f bytes, %.2f an operation\n", $5, $5 / n }'
 for threads in 1 2; do
     measure "count by outcome, $threads threads" check --checker stats --threads $threads -v -q "$file"
     measure "G1a, G1b, internal, future read, garbage read, $threads threads" check --checker g1 --threads $threads -v -q "$file"
