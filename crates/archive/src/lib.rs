@@ -28,7 +28,7 @@ mod walk;
 mod window;
 
 pub use block::{ALIGNMENT, BlockHeader, BlockKind, Defect, HEADER_LENGTH, PAYLOAD_LENGTH_MAX};
-pub use crc32c::crc32c;
+pub use crc32c::{Shift, crc32c};
 pub use file::{FileError, LogFile};
 pub use frame::{Frame, FrameError, Frames};
 pub use recover::{RecoverError, Recovery, recover};
