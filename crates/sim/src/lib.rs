@@ -39,11 +39,13 @@ mod explore;
 mod network;
 mod options;
 mod queue;
+mod storage;
 mod trace;
 mod world;
 
 pub use explore::{Exploration, explore, same_twice};
 pub use options::{DiskOptions, NetworkOptions, WorldOptions};
+pub use storage::{FileTree, MemoryStorage};
 pub use world::{Boot, Booted, Closed, World};
 
 #[cfg(test)]
