@@ -1,8 +1,14 @@
-//! The real file under a log. The only file of this crate that opens files.
+//! Real files: [`Files`] is the storage under an archive, [`LogFile`] the file under a single log. Nothing else of this
+//! crate opens files.
 #![expect(
     clippy::disallowed_types,
     reason = "the one place where the archive touches real files"
 )]
+
+mod files;
+mod map;
+
+pub use files::Files;
 
 use crate::recover::{RecoverError, Recovery, recover};
 use seatrial_machine::Disk;
