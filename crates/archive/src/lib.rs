@@ -18,18 +18,30 @@
 //! assert_eq!(walker.next_block().unwrap().unwrap().payload, b"first");
 //! ```
 
+mod batch;
 pub mod block;
 mod crc32c;
 pub mod file;
 pub mod frame;
+mod position;
 mod recover;
 pub mod root;
+mod segment;
 mod walk;
 mod window;
 
+pub use batch::{
+    BATCH_FRAMES_OFFSET, BATCH_HEADER_LENGTH, BATCH_LENGTH, BATCH_LENGTH_MAX, Batch, BatchError,
+    BatchHeader, MESSAGE_LENGTH_MAX,
+};
 pub use block::{ALIGNMENT, BlockHeader, BlockKind, Defect, HEADER_LENGTH, PAYLOAD_LENGTH_MAX};
 pub use crc32c::{Shift, crc32c};
 pub use file::{FileError, LogFile};
 pub use frame::{Frame, FrameError, Frames};
+pub use position::{Position, RecordingId};
 pub use recover::{RecoverError, Recovery, recover};
+pub use segment::{
+    SEGMENT_BLOCK_LENGTH, SEGMENT_HEADER_LENGTH, SEGMENT_LENGTH, SEGMENT_LENGTH_MAX,
+    SEGMENT_LENGTH_MIN, SegmentError, SegmentHeader, SegmentName,
+};
 pub use walk::{Block, Damage, Torn, WalkError, Walker};
