@@ -1,5 +1,10 @@
 //! What can be typed: one table of verbs and options, from which clap makes parser and help.
 
+mod bench;
+
+pub(crate) use bench::{
+    BenchArchiveArguments, BenchArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic,
+};
 use clap::{Args, Parser, Subcommand};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -355,31 +360,6 @@ pub(crate) struct NodeArguments {
     /// Plant a bug: ack-before-append, stale-read, lost-append, dirty-abort.
     #[arg(long, value_name = "NAME")]
     pub(crate) bug: Option<String>,
-}
-
-/// `seatrial bench`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct BenchArguments {
-    /// What to measure: interpreter, sim, open.
-    pub(crate) topic: String,
-    /// Operations (interpreter, open) or seeds (sim) a run.
-    #[arg(long, value_name = "N")]
-    pub(crate) ops: Option<u64>,
-    /// Number of client threads (interpreter).
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    pub(crate) concurrency: u32,
-    /// Counted runs after one warm-up.
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub(crate) runs: u32,
-    /// Folder for the files that a run writes [default: a temporary one].
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// A test file to read instead of a new one (open).
-    #[arg(long, value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
-    /// Let the system forget the file before each run (open).
-    #[arg(long)]
-    pub(crate) cold: bool,
 }
 
 /// A seed as it is printed: hexadecimal without prefix.

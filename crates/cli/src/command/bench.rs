@@ -1,10 +1,12 @@
 //! `seatrial bench`: measures seatrial itself. Prints every run, so that a result can be committed raw.
 
-use crate::args::BenchArguments;
+mod archive;
+
+use crate::args::{BenchArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic};
 use crate::exit::Exit;
 use crate::output::say;
 use crate::suite::kv::simulated::Simulation;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use seatrial_history::TestFile;
 use seatrial_machine::{FaultKind, Rng};
 use seatrial_runner::{RunFolder, bench_interpreter};
@@ -13,16 +15,16 @@ use std::time::Instant;
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<Exit> {
-    match arguments.topic.as_str() {
-        "sim" => simulation(arguments),
-        "interpreter" => interpreter(arguments),
-        "open" => open(arguments),
-        other => bail!("there is no topic {other:?}; the topics are: interpreter, sim, open"),
+    match &arguments.topic {
+        BenchTopic::Interpreter(arguments) => interpreter(arguments),
+        BenchTopic::Sim(arguments) => simulation(arguments),
+        BenchTopic::Open(arguments) => open(arguments),
+        BenchTopic::Archive(arguments) => archive::run(arguments),
     }
 }
 
 /// Machine turns per second of `sim kv`, on one core, without checking.
-fn simulation(arguments: &BenchArguments) -> Result<Exit> {
+fn simulation(arguments: &BenchLoadArguments) -> Result<Exit> {
     let seeds = arguments.ops.unwrap_or(200);
     for (name, kinds) in [
         ("quiet", vec![]),
@@ -76,7 +78,7 @@ fn summarize(what: &str, mut rates: Vec<f64>, unit: &str) {
 }
 
 /// History operations per second of the whole interpreter against a client that answers at once, history on disk.
-fn interpreter(arguments: &BenchArguments) -> Result<Exit> {
+fn interpreter(arguments: &BenchLoadArguments) -> Result<Exit> {
     let invocations = arguments.ops.unwrap_or(1_000_000) / 2;
     let scratch = Scratch::new(arguments.out.as_deref())?;
     let mut rates = Vec::new();
@@ -102,20 +104,20 @@ fn interpreter(arguments: &BenchArguments) -> Result<Exit> {
 
 /// Microseconds to open a test file and read its attributes, and to read one operation besides. The program's memory
 /// is cold; the page cache is warm, or with `--cold` is asked to forget the file before each run.
-fn open(arguments: &BenchArguments) -> Result<Exit> {
-    let scratch = Scratch::new(arguments.out.as_deref())?;
+fn open(arguments: &BenchOpenArguments) -> Result<Exit> {
+    let scratch = Scratch::new(arguments.load.out.as_deref())?;
     let path = if let Some(file) = &arguments.file {
         file.clone()
     } else {
-        let invocations = arguments.ops.unwrap_or(1_000_000) / 2;
+        let invocations = arguments.load.ops.unwrap_or(1_000_000) / 2;
         let folder = RunFolder::open(scratch.path.join("open"))?;
         let path = folder.history();
-        bench_interpreter(folder, arguments.concurrency, invocations)?;
+        bench_interpreter(folder, arguments.load.concurrency, invocations)?;
         path
     };
     let (mut opened, mut read) = (Vec::new(), Vec::new());
-    let mut rng = Rng::from_seed(u64::from(arguments.runs));
-    for _ in 0..arguments.runs.max(1) {
+    let mut rng = Rng::from_seed(u64::from(arguments.load.runs));
+    for _ in 0..arguments.load.runs.max(1) {
         if arguments.cold {
             forget(&path)?;
         }

@@ -1,0 +1,230 @@
+//! `seatrial bench archive`: rates of recording and replay, beside plain files and Aeron Archive.
+//!
+//! Everything is measured in turns within a round, so that what else runs on the machine hits all alike, and rounds are
+//! repeated. Its downside: on a busy machine single iterations still differ by a factor; medians of many tell more.
+
+mod aeron;
+mod plain;
+mod table;
+
+use crate::args::BenchArchiveArguments;
+use crate::exit::Exit;
+use crate::output::say;
+use anyhow::{Context as _, Result, bail, ensure};
+use std::fmt;
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use table::Table;
+
+/// Bytes that one iteration brings through Aeron's log, unless the number of messages is given.
+const ITERATION_LENGTH: u64 = 640_000_000;
+/// Messages tell their number in their first bytes; a block of ours, and a term of Aeron's, holds some of the longest.
+const PAYLOAD_LENGTHS: RangeInclusive<usize> = 8..=65_536;
+
+/// One kind of message to measure with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Case {
+    /// Bytes of a message.
+    pub(super) payload: usize,
+    /// Has each message a CRC-32C of its own?
+    pub(super) checksum: bool,
+    /// Messages an iteration.
+    pub(super) messages: u64,
+}
+
+impl Case {
+    fn new(payload: usize, checksum: bool, messages: Option<u64>) -> Result<Case> {
+        ensure!(
+            PAYLOAD_LENGTHS.contains(&payload),
+            "a payload has {} to {} bytes, not {payload}",
+            PAYLOAD_LENGTHS.start(),
+            PAYLOAD_LENGTHS.end()
+        );
+        let messages = messages
+            .unwrap_or(ITERATION_LENGTH / Case::aeron_frame(payload))
+            .max(1);
+        Ok(Case {
+            payload,
+            checksum,
+            messages,
+        })
+    }
+
+    /// Bytes of a message in Aeron's log: a header of 32 bytes, all a multiple of 32.
+    fn aeron_frame(payload: usize) -> u64 {
+        (payload as u64 + 32).next_multiple_of(32)
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let checksum = if self.checksum {
+            "CRC-32C"
+        } else {
+            "no checksum"
+        };
+        write!(f, "{} B, {checksum}", self.payload)
+    }
+}
+
+/// Who was measured, doing what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// Aeron Archive records.
+    AeronRecord,
+    /// Aeron Archive replays.
+    AeronReplay,
+    /// One thread writes as many bytes as our recording has, 256 KiB a call.
+    PlainWrite,
+    /// One thread reads our recording, 256 KiB a call.
+    PlainRead,
+}
+
+impl Subject {
+    /// All, in the order of the table.
+    pub(super) const ALL: [Subject; 4] = [
+        Subject::AeronRecord,
+        Subject::AeronReplay,
+        Subject::PlainWrite,
+        Subject::PlainRead,
+    ];
+
+    /// Its name in tables and files.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Subject::AeronRecord => "aeron record",
+            Subject::AeronReplay => "aeron replay",
+            Subject::PlainWrite => "plain write",
+            Subject::PlainRead => "plain read",
+        }
+    }
+}
+
+/// One iteration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    /// Counted from 1.
+    pub(super) round: u32,
+    pub(super) case: Case,
+    pub(super) subject: Subject,
+    /// The first iterations of a process or file, which the table leaves out.
+    pub(super) warm_up: bool,
+    /// Messages a second.
+    pub(super) rate: f64,
+}
+
+/// What all parts of a round need.
+#[derive(Debug)]
+pub(super) struct Setting {
+    /// For recordings; removed in the end.
+    pub(super) folder: PathBuf,
+    /// Counted iterations a round.
+    pub(super) iterations: u32,
+}
+
+impl Setting {
+    fn new(arguments: &BenchArchiveArguments) -> Result<Setting> {
+        let memory = Path::new("/dev/shm");
+        let above = match &arguments.folder {
+            Some(folder) => folder.clone(),
+            None if memory.is_dir() => memory.to_owned(),
+            None => std::env::temp_dir(),
+        };
+        let folder = above.join(format!("seatrial-bench-archive-{}", std::process::id()));
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        Ok(Setting {
+            folder,
+            iterations: arguments.iterations.max(1),
+        })
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder); // what is left there harms nobody
+    }
+}
+
+/// Carries the verb out.
+pub(super) fn run(arguments: &BenchArchiveArguments) -> Result<Exit> {
+    let cases = cases(arguments)?;
+    let setting = Setting::new(arguments)?;
+    let jar = match arguments.against.as_deref() {
+        None => None,
+        Some("aeron") => Some(aeron::Jar::find(arguments.aeron_jar.as_deref())?),
+        Some(other) => bail!("nothing is known about {other:?}; --against takes: aeron"),
+    };
+    if let Some(out) = &arguments.out {
+        fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+    }
+    let mut table = Table::default();
+    for round in 1..=arguments.runs.max(1) {
+        for case in &cases {
+            measure(round, *case, &setting, jar.as_ref(), &mut table)?;
+        }
+    }
+    say!("\n{}", table.text());
+    if let Some(out) = &arguments.out {
+        table.write(out, &setting)?;
+    }
+    Ok(Exit::Valid)
+}
+
+/// Every combination that was asked for.
+fn cases(arguments: &BenchArchiveArguments) -> Result<Vec<Case>> {
+    let checksums: &[bool] = match arguments.checksum.as_str() {
+        "none" => &[false],
+        "crc32c" => &[true],
+        "both" => &[false, true],
+        other => bail!("there is no checksum {other:?}; there are: none, crc32c, both"),
+    };
+    let mut cases = Vec::new();
+    for payload in &arguments.payload {
+        for checksum in checksums {
+            cases.push(Case::new(*payload, *checksum, arguments.messages)?);
+        }
+    }
+    Ok(cases)
+}
+
+/// One case in one round.
+fn measure(
+    round: u32,
+    case: Case,
+    setting: &Setting,
+    jar: Option<&aeron::Jar>,
+    table: &mut Table,
+) -> Result<()> {
+    let mut add = |subject: Subject, warm_ups: usize, rates: Vec<f64>| {
+        let shown: Vec<String> = rates.iter().map(|rate| table::millions(*rate)).collect();
+        say!(
+            "round {round}: {case}: {}: {} million/s",
+            subject.name(),
+            shown.join(" ")
+        );
+        for (number, rate) in rates.into_iter().enumerate() {
+            let warm_up = number < warm_ups;
+            table.rows.push(Row {
+                round,
+                case,
+                subject,
+                warm_up,
+                rate,
+            });
+        }
+    };
+    if let Some(jar) = jar {
+        let rates = jar.run(aeron::Sample::Record, case, setting)?;
+        add(Subject::AeronRecord, aeron::WARM_UPS, rates);
+    }
+    let length = case.messages * (case.payload as u64 + 8).next_multiple_of(8);
+    let (written, read) = plain::run(case, length, setting)?;
+    add(Subject::PlainWrite, 1, written);
+    if let Some(jar) = jar {
+        let rates = jar.run(aeron::Sample::Replay, case, setting)?;
+        add(Subject::AeronReplay, aeron::WARM_UPS, rates);
+    }
+    add(Subject::PlainRead, 1, read);
+    Ok(())
+}
