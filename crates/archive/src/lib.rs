@@ -27,6 +27,7 @@ mod position;
 mod recover;
 pub mod root;
 mod segment;
+pub mod service;
 mod walk;
 mod window;
 

@@ -1,0 +1,375 @@
+//! What the server answers.
+
+use crate::service::fields::{FieldReader, put_text};
+use crate::service::message::{LABEL_LENGTH_MAX, MessageError, TEXT_LENGTH_MAX};
+use crate::service::operation::SyncPolicy;
+use std::fmt;
+
+/// Why something was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalCode {
+    /// The request makes no sense.
+    Malformed = 1,
+    /// The server does not speak the client's version of the protocol.
+    WrongVersion = 2,
+    /// A limit of the server is reached; the words name it. Ask again later.
+    Overloaded = 3,
+    /// There is no such recording.
+    UnknownRecording = 4,
+    /// The recording is being recorded, by this client or by another.
+    Recording = 5,
+    /// This client has no claim on the recording (any more).
+    NoClaim = 6,
+    /// The recording does not hold that position, message or time.
+    OutOfRange = 7,
+    /// Messages with these numbers are in the recording, and are others.
+    Conflict = 8,
+    /// The disk failed. What was not confirmed may be there or not.
+    Disk = 9,
+    /// The medium has lost or changed what was recorded.
+    Damaged = 10,
+    /// It is not allowed in this state.
+    NotAllowed = 11,
+    /// The batch is longer than the server takes, or its frames are not what the message says.
+    WrongBatch = 12,
+}
+
+impl RefusalCode {
+    const ALL: [RefusalCode; 12] = [
+        RefusalCode::Malformed,
+        RefusalCode::WrongVersion,
+        RefusalCode::Overloaded,
+        RefusalCode::UnknownRecording,
+        RefusalCode::Recording,
+        RefusalCode::NoClaim,
+        RefusalCode::OutOfRange,
+        RefusalCode::Conflict,
+        RefusalCode::Disk,
+        RefusalCode::Damaged,
+        RefusalCode::NotAllowed,
+        RefusalCode::WrongBatch,
+    ];
+
+    /// A name for people and programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RefusalCode::Malformed => "malformed",
+            RefusalCode::WrongVersion => "wrong-version",
+            RefusalCode::Overloaded => "overloaded",
+            RefusalCode::UnknownRecording => "unknown-recording",
+            RefusalCode::Recording => "recording",
+            RefusalCode::NoClaim => "no-claim",
+            RefusalCode::OutOfRange => "out-of-range",
+            RefusalCode::Conflict => "conflict",
+            RefusalCode::Disk => "disk",
+            RefusalCode::Damaged => "damaged",
+            RefusalCode::NotAllowed => "not-allowed",
+            RefusalCode::WrongBatch => "wrong-batch",
+        }
+    }
+}
+
+/// Why something was not done, with the details in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// For programs.
+    pub code: RefusalCode,
+    /// For people.
+    pub text: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.name(), self.text)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Refusal {
+    /// A refusal with these words.
+    pub fn new(code: RefusalCode, text: impl Into<String>) -> Refusal {
+        Refusal {
+            code,
+            text: text.into(),
+        }
+    }
+
+    pub(crate) fn code_byte(&self) -> u8 {
+        self.code as u8
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_text(out, &self.text, TEXT_LENGTH_MAX);
+    }
+
+    /// The refusal with this code; none for code 0.
+    pub(crate) fn decode(
+        code: u8,
+        reader: &mut FieldReader<'_>,
+    ) -> Result<Option<Refusal>, MessageError> {
+        if code == 0 {
+            return Ok(None);
+        }
+        let known = RefusalCode::ALL.get(usize::from(code) - 1);
+        let code = *known.ok_or(MessageError::Value {
+            field: "code",
+            offset: 1,
+            value: u64::from(code),
+        })?;
+        let text = reader.text("words", TEXT_LENGTH_MAX)?.to_owned();
+        Ok(Some(Refusal { code, text }))
+    }
+}
+
+/// What is known about a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Its number.
+    pub recording: u64,
+    /// Is it being recorded now?
+    pub is_recording: bool,
+    /// When its messages are made durable.
+    pub durability: SyncPolicy,
+    /// Bytes after which a new segment is begun.
+    pub segment_length: u64,
+    /// When it was started: nanoseconds since 1970.
+    pub started_at: u64,
+    /// When it was stopped; `None` while it is being recorded.
+    pub stopped_at: Option<u64>,
+    /// The position of its first byte that is there.
+    pub start_position: u64,
+    /// The position of its end.
+    pub end_position: u64,
+    /// Its label.
+    pub label: String,
+}
+
+impl Description {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.recording.to_le_bytes());
+        out.push(u8::from(self.is_recording));
+        self.durability.encode(out);
+        for field in [
+            self.segment_length,
+            self.started_at,
+            self.stopped_at.unwrap_or(u64::MAX),
+            self.start_position,
+            self.end_position,
+        ] {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+        put_text(out, &self.label, LABEL_LENGTH_MAX);
+    }
+
+    fn decode(reader: &mut FieldReader<'_>) -> Result<Description, MessageError> {
+        Ok(Description {
+            recording: reader.long("recording")?,
+            is_recording: reader.truth("recording now")?,
+            durability: SyncPolicy::decode(reader)?,
+            segment_length: reader.long("segment length")?,
+            started_at: reader.long("started at")?,
+            stopped_at: Some(reader.long("stopped at")?).filter(|&time| time != u64::MAX),
+            start_position: reader.long("start position")?,
+            end_position: reader.long("end position")?,
+            label: reader.text("label", LABEL_LENGTH_MAX)?.to_owned(),
+        })
+    }
+}
+
+/// A recording that a session may write to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// The claim's number.
+    pub claim: u64,
+    /// The recording.
+    pub recording: u64,
+    /// The number that its next message gets.
+    pub next_message: u64,
+    /// Its end.
+    pub position: u64,
+    /// When its messages are made durable.
+    pub durability: SyncPolicy,
+}
+
+/// How the server is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Nanoseconds since it was started.
+    pub uptime_ns: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Replays that are open.
+    pub replays: u64,
+    /// Recordings that are being recorded.
+    pub recordings: u64,
+    /// Messages recorded since it was started.
+    pub messages_recorded: u64,
+    /// Bytes of frames recorded since it was started.
+    pub bytes_recorded: u64,
+    /// Bytes of blocks replayed since it was started.
+    pub bytes_replayed: u64,
+    /// Syncs since it was started.
+    pub syncs: u64,
+}
+
+/// What came of a request that was carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing to say.
+    Done,
+    /// Recordings, by number.
+    List {
+        /// Those that were found.
+        recordings: Vec<Description>,
+        /// Are there more behind the last?
+        has_more: bool,
+    },
+    /// One recording.
+    Description(Description),
+    /// The session may write.
+    Claimed(Claimed),
+    /// A position: the end after a stop, flush or truncation, the start after a purge, detach or attach.
+    Position(u64),
+    /// The replay has begun.
+    ReplayBegun {
+        /// The position of its first block.
+        position: u64,
+        /// The window that is granted.
+        window_bytes: u32,
+    },
+    /// How the server is.
+    Health(Health),
+}
+
+impl Answer {
+    /// Appends the answer as sent.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Answer::Done => out.push(0),
+            Answer::List {
+                recordings,
+                has_more,
+            } => {
+                out.push(1);
+                out.extend_from_slice(&(recordings.len() as u32).to_le_bytes());
+                out.push(u8::from(*has_more));
+                for recording in recordings {
+                    recording.encode(out);
+                }
+            }
+            Answer::Description(description) => {
+                out.push(2);
+                description.encode(out);
+            }
+            Answer::Claimed(claimed) => {
+                out.push(3);
+                for field in [
+                    claimed.claim,
+                    claimed.recording,
+                    claimed.next_message,
+                    claimed.position,
+                ] {
+                    out.extend_from_slice(&field.to_le_bytes());
+                }
+                claimed.durability.encode(out);
+            }
+            Answer::Position(position) => {
+                out.push(4);
+                out.extend_from_slice(&position.to_le_bytes());
+            }
+            Answer::ReplayBegun {
+                position,
+                window_bytes,
+            } => {
+                out.push(5);
+                out.extend_from_slice(&position.to_le_bytes());
+                out.extend_from_slice(&window_bytes.to_le_bytes());
+            }
+            Answer::Health(health) => {
+                out.push(6);
+                for field in health.fields() {
+                    out.extend_from_slice(&field.to_le_bytes());
+                }
+            }
+        }
+    }
+
+    /// The answer that comes next.
+    pub(crate) fn decode(reader: &mut FieldReader<'_>) -> Result<Answer, MessageError> {
+        Ok(match reader.byte("answer")? {
+            0 => Answer::Done,
+            1 => {
+                let count = reader.word("count")?;
+                let has_more = reader.truth("more")?;
+                let mut recordings = Vec::new();
+                for _ in 0..count {
+                    recordings.push(Description::decode(reader)?);
+                }
+                Answer::List {
+                    recordings,
+                    has_more,
+                }
+            }
+            2 => Answer::Description(Description::decode(reader)?),
+            3 => Answer::Claimed(Claimed {
+                claim: reader.long("claim")?,
+                recording: reader.long("recording")?,
+                next_message: reader.long("next message")?,
+                position: reader.long("position")?,
+                durability: SyncPolicy::decode(reader)?,
+            }),
+            4 => Answer::Position(reader.long("position")?),
+            5 => Answer::ReplayBegun {
+                position: reader.long("position")?,
+                window_bytes: reader.word("window")?,
+            },
+            6 => {
+                let mut fields = [0; 8];
+                for field in &mut fields {
+                    *field = reader.long("health")?;
+                }
+                Answer::Health(Health::from_fields(fields))
+            }
+            other => return Err(reader.never("answer", 1, u64::from(other))),
+        })
+    }
+}
+
+impl Health {
+    fn fields(&self) -> [u64; 8] {
+        [
+            self.uptime_ns,
+            self.sessions,
+            self.replays,
+            self.recordings,
+            self.messages_recorded,
+            self.bytes_recorded,
+            self.bytes_replayed,
+            self.syncs,
+        ]
+    }
+
+    fn from_fields(fields: [u64; 8]) -> Health {
+        let [
+            uptime_ns,
+            sessions,
+            replays,
+            recordings,
+            messages_recorded,
+            bytes_recorded,
+            bytes_replayed,
+            syncs,
+        ] = fields;
+        Health {
+            uptime_ns,
+            sessions,
+            replays,
+            recordings,
+            messages_recorded,
+            bytes_recorded,
+            bytes_replayed,
+            syncs,
+        }
+    }
+}

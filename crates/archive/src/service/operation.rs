@@ -1,0 +1,449 @@
+//! What a client may ask.
+
+use crate::service::fields::{FieldReader, put_text};
+use crate::service::message::{LABEL_LENGTH_MAX, MessageError};
+
+/// When messages of a recording are made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// When the operating system likes, and when somebody asks.
+    None,
+    /// At most so long, or so many bytes, after they were written.
+    Group {
+        /// Milliseconds.
+        milliseconds: u32,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Before they are acknowledged as written.
+    Batch,
+}
+
+/// Which label is looked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LabelFilter {
+    /// Any.
+    #[default]
+    Any,
+    /// This one.
+    Is(String),
+    /// One with this in it.
+    Contains(String),
+}
+
+/// Which recordings are listed: those that meet every condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListFilter {
+    /// The label.
+    pub label: LabelFilter,
+    /// Recorded at some time from here on (nanoseconds since 1970) …
+    pub time_from: u64,
+    /// … up to here.
+    pub time_to: u64,
+    /// Holds this position.
+    pub position: Option<u64>,
+}
+
+impl Default for ListFilter {
+    /// Everything.
+    fn default() -> ListFilter {
+        ListFilter {
+            label: LabelFilter::Any,
+            time_from: 0,
+            time_to: u64::MAX,
+            position: None,
+        }
+    }
+}
+
+/// Where a replay begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayFrom {
+    /// With the first message that there is.
+    Start,
+    /// With the first message at or behind this position.
+    Position(u64),
+    /// With the message of this number.
+    Message(u64),
+    /// With the first batch that was written at this time (nanoseconds since 1970) or later.
+    Time(u64),
+    /// Behind everything that is there when the replay begins.
+    End,
+}
+
+/// Where a replay ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayBound {
+    /// In front of the first message at or behind this position; waits for messages that are not there yet.
+    Position(u64),
+    /// At what is the end when the replay begins.
+    End,
+    /// When the recording is stopped.
+    Live,
+    /// Never: waits for the recording to be extended.
+    Follow,
+}
+
+/// A replay that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayRequest {
+    /// Of which recording.
+    pub recording: u64,
+    /// Where it begins.
+    pub from: ReplayFrom,
+    /// Where it ends.
+    pub bound: ReplayBound,
+    /// Bytes that may be under way to the client.
+    pub window_bytes: u32,
+    /// Also what is written and not yet durable; otherwise a recording whose level promises durability is replayed as
+    /// far as it is durable.
+    pub is_eager: bool,
+}
+
+/// A request's operation. Positions, recordings and message numbers are those of `docs/formats/archive.md`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Which recordings are there?
+    List {
+        /// Only those with higher numbers.
+        after: u64,
+        /// At most so many; the server may answer with fewer, and says whether there are more.
+        count_max: u32,
+        /// Which ones.
+        filter: ListFilter,
+    },
+    /// What is known about a recording?
+    Describe {
+        /// Which.
+        recording: u64,
+    },
+    /// Begins a recording, and claims it for this session.
+    Start {
+        /// Its label.
+        label: String,
+        /// Bytes after which a new segment is begun; 0: as the server likes.
+        segment_length: u64,
+        /// When its messages are made durable.
+        durability: SyncPolicy,
+        /// If the newest recording with this label is there, extend that one instead.
+        is_resumed: bool,
+    },
+    /// Goes on with a recording that is not being recorded, and claims it for this session. If this session has
+    /// claimed it already, answers the same claim.
+    Extend {
+        /// Which.
+        recording: u64,
+    },
+    /// Ends a recording that this session has claimed, durably.
+    Stop {
+        /// Which.
+        recording: u64,
+    },
+    /// Makes everything written so far durable.
+    Flush {
+        /// Which.
+        recording: u64,
+    },
+    /// Cuts off a stopped recording's end.
+    Truncate {
+        /// Which.
+        recording: u64,
+        /// Its new end.
+        position: u64,
+    },
+    /// Removes the segments that end at or before a position.
+    Purge {
+        /// Which.
+        recording: u64,
+        /// The position.
+        before: u64,
+    },
+    /// Like purge, but leaves the files.
+    Detach {
+        /// Which.
+        recording: u64,
+        /// The position.
+        before: u64,
+    },
+    /// Takes in segments in front of the present start whose files are there (again).
+    Attach {
+        /// Which.
+        recording: u64,
+    },
+    /// Removes a recording that is not being recorded.
+    Delete {
+        /// Which.
+        recording: u64,
+    },
+    /// Gives it another label.
+    Relabel {
+        /// Which.
+        recording: u64,
+        /// The label.
+        label: String,
+    },
+    /// Rewrites the catalog without what is over.
+    Compact,
+    /// How is the server?
+    Health,
+    /// Sends a recording. The number of the request becomes that of the replay.
+    Replay(ReplayRequest),
+}
+
+/// Fields of a request that name an operation.
+mod code {
+    pub(super) const LIST: u8 = 1;
+    pub(super) const DESCRIBE: u8 = 2;
+    pub(super) const START: u8 = 3;
+    pub(super) const EXTEND: u8 = 4;
+    pub(super) const STOP: u8 = 5;
+    pub(super) const FLUSH: u8 = 6;
+    pub(super) const TRUNCATE: u8 = 7;
+    pub(super) const PURGE: u8 = 8;
+    pub(super) const DETACH: u8 = 9;
+    pub(super) const ATTACH: u8 = 10;
+    pub(super) const DELETE: u8 = 11;
+    pub(super) const RELABEL: u8 = 12;
+    pub(super) const COMPACT: u8 = 13;
+    pub(super) const HEALTH: u8 = 14;
+    pub(super) const REPLAY: u8 = 15;
+}
+
+/// The position that stands for none.
+const NONE: u64 = u64::MAX;
+
+impl SyncPolicy {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        let (kind, milliseconds, bytes) = match self {
+            SyncPolicy::None => (0, 0, 0),
+            SyncPolicy::Group {
+                milliseconds,
+                bytes,
+            } => (1, milliseconds, bytes),
+            SyncPolicy::Batch => (2, 0, 0),
+        };
+        out.push(kind);
+        out.extend_from_slice(&u32::to_le_bytes(milliseconds));
+        out.extend_from_slice(&u64::to_le_bytes(bytes));
+    }
+
+    pub(crate) fn decode(reader: &mut FieldReader<'_>) -> Result<SyncPolicy, MessageError> {
+        let kind = reader.byte("durability")?;
+        if kind == 1 {
+            return Ok(SyncPolicy::Group {
+                milliseconds: reader.word("milliseconds")?,
+                bytes: reader.long("bytes")?,
+            });
+        }
+        let policy = match kind {
+            0 => SyncPolicy::None,
+            2 => SyncPolicy::Batch,
+            other => return Err(reader.never("durability", 1, u64::from(other))),
+        };
+        reader.zeros(12)?;
+        Ok(policy)
+    }
+}
+
+impl ListFilter {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, label) = match &self.label {
+            LabelFilter::Any => (0, ""),
+            LabelFilter::Is(label) => (1, label.as_str()),
+            LabelFilter::Contains(part) => (2, part.as_str()),
+        };
+        out.push(kind);
+        put_text(out, label, LABEL_LENGTH_MAX);
+        out.extend_from_slice(&self.time_from.to_le_bytes());
+        out.extend_from_slice(&self.time_to.to_le_bytes());
+        out.extend_from_slice(&self.position.unwrap_or(NONE).to_le_bytes());
+    }
+
+    fn decode(reader: &mut FieldReader<'_>) -> Result<ListFilter, MessageError> {
+        let kind = reader.byte("label filter")?;
+        let label = reader.text("label", LABEL_LENGTH_MAX)?;
+        let label = match kind {
+            0 if label.is_empty() => LabelFilter::Any,
+            1 => LabelFilter::Is(label.to_owned()),
+            2 => LabelFilter::Contains(label.to_owned()),
+            other => return Err(reader.never("label filter", 1, u64::from(other))),
+        };
+        Ok(ListFilter {
+            label,
+            time_from: reader.long("time from")?,
+            time_to: reader.long("time to")?,
+            position: Some(reader.long("position")?).filter(|&position| position != NONE),
+        })
+    }
+}
+
+impl ReplayRequest {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (from, place) = match self.from {
+            ReplayFrom::Start => (0, 0),
+            ReplayFrom::Position(position) => (1, position),
+            ReplayFrom::Message(number) => (2, number),
+            ReplayFrom::Time(time) => (3, time),
+            ReplayFrom::End => (4, 0),
+        };
+        let (bound, end) = match self.bound {
+            ReplayBound::Position(position) => (0, position),
+            ReplayBound::End => (1, 0),
+            ReplayBound::Live => (2, 0),
+            ReplayBound::Follow => (3, 0),
+        };
+        out.extend_from_slice(&self.recording.to_le_bytes());
+        out.push(from);
+        out.extend_from_slice(&u64::to_le_bytes(place));
+        out.push(bound);
+        out.extend_from_slice(&u64::to_le_bytes(end));
+        out.extend_from_slice(&self.window_bytes.to_le_bytes());
+        out.push(u8::from(self.is_eager));
+    }
+
+    fn decode(reader: &mut FieldReader<'_>) -> Result<ReplayRequest, MessageError> {
+        let recording = reader.long("recording")?;
+        let from = match reader.byte("from")? {
+            1 => ReplayFrom::Position(reader.long("from position")?),
+            2 => ReplayFrom::Message(reader.long("from message")?),
+            3 => ReplayFrom::Time(reader.long("from time")?),
+            kind @ (0 | 4) => {
+                reader.zeros(8)?;
+                if kind == 0 {
+                    ReplayFrom::Start
+                } else {
+                    ReplayFrom::End
+                }
+            }
+            other => return Err(reader.never("from", 1, u64::from(other))),
+        };
+        let bound = match reader.byte("bound")? {
+            0 => ReplayBound::Position(reader.long("bound position")?),
+            kind @ 1..=3 => {
+                reader.zeros(8)?;
+                match kind {
+                    1 => ReplayBound::End,
+                    2 => ReplayBound::Live,
+                    _ => ReplayBound::Follow,
+                }
+            }
+            other => return Err(reader.never("bound", 1, u64::from(other))),
+        };
+        Ok(ReplayRequest {
+            recording,
+            from,
+            bound,
+            window_bytes: reader.word("window")?,
+            is_eager: reader.truth("eager")?,
+        })
+    }
+}
+
+impl Operation {
+    /// Appends the operation as sent. Labels that are too long are cut.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let one = |out: &mut Vec<u8>, code, recording: u64| {
+            out.push(code);
+            out.extend_from_slice(&recording.to_le_bytes());
+        };
+        let two = |out: &mut Vec<u8>, code, recording: u64, position: u64| {
+            one(out, code, recording);
+            out.extend_from_slice(&position.to_le_bytes());
+        };
+        match self {
+            Operation::List {
+                after,
+                count_max,
+                filter,
+            } => {
+                one(out, code::LIST, *after);
+                out.extend_from_slice(&count_max.to_le_bytes());
+                filter.encode(out);
+            }
+            Operation::Describe { recording } => one(out, code::DESCRIBE, *recording),
+            Operation::Start {
+                label,
+                segment_length,
+                durability,
+                is_resumed,
+            } => {
+                out.push(code::START);
+                put_text(out, label, LABEL_LENGTH_MAX);
+                out.extend_from_slice(&segment_length.to_le_bytes());
+                durability.encode(out);
+                out.push(u8::from(*is_resumed));
+            }
+            Operation::Extend { recording } => one(out, code::EXTEND, *recording),
+            Operation::Stop { recording } => one(out, code::STOP, *recording),
+            Operation::Flush { recording } => one(out, code::FLUSH, *recording),
+            Operation::Truncate {
+                recording,
+                position,
+            } => two(out, code::TRUNCATE, *recording, *position),
+            Operation::Purge { recording, before } => two(out, code::PURGE, *recording, *before),
+            Operation::Detach { recording, before } => two(out, code::DETACH, *recording, *before),
+            Operation::Attach { recording } => one(out, code::ATTACH, *recording),
+            Operation::Delete { recording } => one(out, code::DELETE, *recording),
+            Operation::Relabel { recording, label } => {
+                one(out, code::RELABEL, *recording);
+                put_text(out, label, LABEL_LENGTH_MAX);
+            }
+            Operation::Compact => out.push(code::COMPACT),
+            Operation::Health => out.push(code::HEALTH),
+            Operation::Replay(replay) => {
+                out.push(code::REPLAY);
+                replay.encode(out);
+            }
+        }
+    }
+
+    /// The operation that comes next.
+    pub(crate) fn decode(reader: &mut FieldReader<'_>) -> Result<Operation, MessageError> {
+        let code = reader.byte("operation")?;
+        match code {
+            code::START => {
+                return Ok(Operation::Start {
+                    label: reader.text("label", LABEL_LENGTH_MAX)?.to_owned(),
+                    segment_length: reader.long("segment length")?,
+                    durability: SyncPolicy::decode(reader)?,
+                    is_resumed: reader.truth("resumed")?,
+                });
+            }
+            code::COMPACT => return Ok(Operation::Compact),
+            code::HEALTH => return Ok(Operation::Health),
+            code::REPLAY => return Ok(Operation::Replay(ReplayRequest::decode(reader)?)),
+            code::LIST..=code::RELABEL => {}
+            other => return Err(reader.never("operation", 1, u64::from(other))),
+        }
+        let recording = reader.long("recording")?;
+        Ok(match code {
+            code::LIST => Operation::List {
+                after: recording,
+                count_max: reader.word("count")?,
+                filter: ListFilter::decode(reader)?,
+            },
+            code::DESCRIBE => Operation::Describe { recording },
+            code::EXTEND => Operation::Extend { recording },
+            code::STOP => Operation::Stop { recording },
+            code::FLUSH => Operation::Flush { recording },
+            code::TRUNCATE => Operation::Truncate {
+                recording,
+                position: reader.long("position")?,
+            },
+            code::PURGE => Operation::Purge {
+                recording,
+                before: reader.long("position")?,
+            },
+            code::DETACH => Operation::Detach {
+                recording,
+                before: reader.long("position")?,
+            },
+            code::ATTACH => Operation::Attach { recording },
+            code::DELETE => Operation::Delete { recording },
+            _ => Operation::Relabel {
+                recording,
+                label: reader.text("label", LABEL_LENGTH_MAX)?.to_owned(),
+            },
+        })
+    }
+}
