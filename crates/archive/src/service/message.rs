@@ -637,18 +637,12 @@ impl<'a> ServerMessage<'a> {
                 position,
                 refusal,
             } => {
-                let mut bytes = Header {
+                let header = Header {
                     code: refusal.as_ref().map_or(0, Refusal::code_byte),
                     detail: *state as u32,
                     ..header(kind::REPLAY, *session, *replay)
-                }
-                .encode();
-                bytes.extend_from_slice(&offset.to_le_bytes());
-                bytes.extend_from_slice(&position.to_le_bytes());
-                if let Some(refusal) = refusal {
-                    refusal.encode(&mut bytes);
-                }
-                bytes
+                };
+                encode_replay(header, *offset, *position, refusal.as_ref())
             }
             ServerMessage::Alive { session } => header(kind::ALIVE_TOO, *session, 0).encode(),
             ServerMessage::Gone { session } => header(kind::GONE, *session, 0).encode(),
@@ -693,6 +687,16 @@ fn encode_welcome(token: u64, granted: &Result<Granted, Refusal>) -> Vec<u8> {
             }
         }
         Err(refusal) => refusal.encode(&mut bytes),
+    }
+    bytes
+}
+
+fn encode_replay(header: Header, offset: u64, position: u64, refusal: Option<&Refusal>) -> Vec<u8> {
+    let mut bytes = header.encode();
+    bytes.extend_from_slice(&offset.to_le_bytes());
+    bytes.extend_from_slice(&position.to_le_bytes());
+    if let Some(refusal) = refusal {
+        refusal.encode(&mut bytes);
     }
     bytes
 }

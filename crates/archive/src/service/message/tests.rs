@@ -6,7 +6,7 @@ use crate::service::operation::{
 use seatrial_machine::Rng;
 
 fn text(rng: &mut Rng) -> String {
-    let letters = ["a", "Z", "ö", "漢", " ", "/", "🚢"];
+    let letters = ["a", "Z", "\u{f6}", "\u{6f22}", " ", "/", "\u{1f6a2}"];
     (0..rng.below(6)).map(|_| *rng.pick(&letters)).collect()
 }
 
@@ -192,6 +192,19 @@ fn from_client(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
+fn granted(session: u64, rng: &mut Rng) -> Result<Granted, Refusal> {
+    if rng.chance(0.5) {
+        return Err(refusal(rng));
+    }
+    Ok(Granted {
+        session,
+        record_window_bytes: rng.word() as u32,
+        batch_bytes_max: rng.word() as u32,
+        replay_window_bytes_max: rng.word() as u32,
+        session_timeout_ms: rng.word() as u32,
+    })
+}
+
 /// A message of the server, as sent.
 fn from_server(rng: &mut Rng) -> Vec<u8> {
     let (session, second) = (rng.word(), rng.word());
@@ -199,17 +212,7 @@ fn from_server(rng: &mut Rng) -> Vec<u8> {
     let message = match rng.below(9) {
         0 => ServerMessage::Welcome {
             token: second,
-            granted: if rng.chance(0.5) {
-                Err(refusal(rng))
-            } else {
-                Ok(Granted {
-                    session,
-                    record_window_bytes: rng.word() as u32,
-                    batch_bytes_max: rng.word() as u32,
-                    replay_window_bytes_max: rng.word() as u32,
-                    session_timeout_ms: rng.word() as u32,
-                })
-            },
+            granted: granted(session, rng),
         },
         1..4 => ServerMessage::Reply {
             session,
