@@ -34,6 +34,7 @@
 //! ```
 
 mod clock;
+pub mod crash;
 mod disk;
 mod explore;
 mod network;
