@@ -5,6 +5,8 @@ mod instruction;
 /// Inputs up to this many bytes go through the processor's CRC instruction, which starts at once; longer ones through
 /// the carry-less multiply, which folds many bytes a step.
 const SHORT_LENGTH_MAX: usize = 96;
+/// The same for bytes behind others, where the other way has a [`Shift`] to make.
+const MORE_LENGTH_MAX: usize = 2048;
 /// The polynomial of CRC-32C, lowest power in the highest bit.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 /// The polynomial 1 in that order of bits.
@@ -17,9 +19,18 @@ const PERIOD: u64 = (1 << 31) - 1;
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     if bytes.len() <= SHORT_LENGTH_MAX && instruction::is_there() {
-        return instruction::crc32c(bytes);
+        return instruction::crc32c(0, bytes);
     }
     crc_fast::crc32_iscsi(bytes)
+}
+
+/// The checksum of a piece whose checksum is known and of `bytes` behind it.
+#[inline]
+pub(crate) fn crc32c_more(checksum: u32, bytes: &[u8]) -> u32 {
+    if bytes.len() <= MORE_LENGTH_MAX && instruction::is_there() {
+        return instruction::crc32c(checksum, bytes);
+    }
+    Shift::by(bytes.len() as u64).combine(checksum, crc32c(bytes))
 }
 
 /// What `length` further bytes do to a checksum: `combine` tells the checksum of two pieces from those of the pieces.
@@ -112,7 +123,7 @@ mod tests {
             let (here, expected) = (&bytes[..length], bitwise(&bytes[..length]));
             assert_eq!(crc32c(here), expected, "{length}");
             if instruction::is_there() {
-                assert_eq!(instruction::crc32c(here), expected, "{length}");
+                assert_eq!(instruction::crc32c(0, here), expected, "{length}");
             }
         }
         for start in 0..40 {
@@ -130,6 +141,7 @@ mod tests {
             let shift = Shift::by(length as u64);
             let combined = shift.combine(crc32c(first), crc32c(second));
             assert_eq!(combined, bitwise(&bytes), "{length}");
+            assert_eq!(crc32c_more(crc32c(first), second), combined, "{length}");
         }
     }
 

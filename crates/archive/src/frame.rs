@@ -10,11 +10,11 @@ pub const PAYLOAD_LENGTH_MAX: usize = LENGTH as usize;
 /// The bits of the first word that hold the length.
 const LENGTH: u32 = (1 << 28) - 1;
 /// Set when the second word holds a checksum.
-const CHECKSUM: u32 = 1 << 31;
+pub(crate) const CHECKSUM: u32 = 1 << 31;
 /// The owner's bits start here.
-const FLAGS_SHIFT: u32 = 28;
+pub(crate) const FLAGS_SHIFT: u32 = 28;
 /// The owner has this many different flag values.
-const FLAGS: u32 = 0b111;
+pub(crate) const FLAGS: u32 = 0b111;
 
 /// Bytes that a frame with this payload takes, padding included.
 pub const fn frame_length(payload_length: usize) -> usize {

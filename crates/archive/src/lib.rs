@@ -21,6 +21,7 @@
 mod batch;
 pub mod block;
 mod crc32c;
+mod cursor;
 pub mod file;
 pub mod frame;
 mod position;
@@ -37,6 +38,10 @@ pub use batch::{
 };
 pub use block::{ALIGNMENT, BlockHeader, BlockKind, Defect, HEADER_LENGTH, PAYLOAD_LENGTH_MAX};
 pub use crc32c::{Shift, crc32c};
+pub use cursor::{
+    Bound, ContentError, Cursor, CursorError, Fault, Message, Messages, Origin, Pause, Progress,
+    ReplayBlock,
+};
 pub use file::{FileError, LogFile};
 pub use frame::{Frame, FrameError, Frames};
 pub use position::{Position, RecordingId};

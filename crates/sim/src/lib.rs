@@ -34,7 +34,6 @@
 //! ```
 
 mod clock;
-pub mod crash;
 mod disk;
 mod explore;
 mod network;

@@ -40,11 +40,12 @@ mod x86_64 {
         };
     }
 
-    /// CRC-32C eight bytes a step. To be called only when [`is_there`].
+    /// CRC-32C of what has the checksum `before` and `bytes` behind it, eight bytes a step. To be called only when
+    /// [`is_there`].
     #[inline]
-    pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    pub(crate) fn crc32c(before: u32, bytes: &[u8]) -> u32 {
         debug_assert!(is_there());
-        let mut state = u64::from(u32::MAX);
+        let mut state = u64::from(!before);
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
             step!("crc32 {state}, {data}", state, u64::from_le_bytes(*word));
@@ -109,9 +110,10 @@ mod elsewhere {
         false
     }
 
-    /// Never called.
-    pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
-        crc_fast::crc32_iscsi(bytes)
+    /// The slow way.
+    pub(crate) fn crc32c(before: u32, bytes: &[u8]) -> u32 {
+        let shift = super::super::Shift::by(bytes.len() as u64);
+        shift.combine(before, crc_fast::crc32_iscsi(bytes))
     }
 
     /// As the definition says.

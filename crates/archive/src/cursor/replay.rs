@@ -1,0 +1,516 @@
+//! A block of a recording, whole and checked, and the messages in it.
+
+use crate::batch::{BATCH_FRAMES_OFFSET, BATCH_HEADER_LENGTH, BatchError, BatchHeader};
+use crate::block::{self, BlockHeader, Defect};
+use crate::crc32c::{Shift, crc32c, crc32c_more};
+use crate::frame::{self, FrameError};
+use crate::segment::{SegmentError, SegmentHeader};
+use crate::{ALIGNMENT, Position};
+
+/// From this length on, a message with a checksum of its own is read once for both checksums: its own is moved into that
+/// of the block. Below, reading the block twice while it is in the cache costs less.
+const JOINED_LENGTH_MIN: usize = 512;
+
+/// What the next block of a recording has to continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chain {
+    /// Its number.
+    pub(crate) sequence: u64,
+    /// The number of its first message, if the block before was read.
+    pub(crate) message: Option<u64>,
+    /// Nanoseconds since 1970 below which its time is not.
+    pub(crate) time: u64,
+}
+
+/// A whole block that is not the batch which belongs there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContentError {
+    /// Not the payload of a batch.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// Not frames, or a frame whose own checksum does not match.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// Another number of frames than the header says.
+    #[error("a batch of {expected} messages holds {found}")]
+    Messages {
+        /// Messages that the header says.
+        expected: u64,
+        /// Frames that are there.
+        found: u64,
+    },
+    /// The batch before ended with another message.
+    #[error("the first message is number {found} where {expected} belongs")]
+    FirstMessage {
+        /// The number that continues the recording.
+        expected: u64,
+        /// The number in the header.
+        found: u64,
+    },
+    /// Written before the batch before it.
+    #[error("written at {found} ns, the batch before at {before} ns")]
+    Time {
+        /// The time of the batch before.
+        before: u64,
+        /// The time in the header.
+        found: u64,
+    },
+}
+
+/// What is wrong at some place of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The bytes are not the block that belongs there.
+    #[error("{0}")]
+    Block(Defect),
+    /// The block is whole, and not the batch that belongs there.
+    #[error(transparent)]
+    Content(#[from] ContentError),
+    /// The block is whole, and not the first one of this segment.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}
+
+impl From<Defect> for Fault {
+    fn from(defect: Defect) -> Fault {
+        Fault::Block(defect)
+    }
+}
+
+/// Checks header and place of a block, whatever is in it: with the number `sequence`, if one is expected, and all of it in
+/// the `there` bytes that the file holds from its start on.
+pub(crate) fn check_header(
+    bytes: &[u8; block::HEADER_LENGTH],
+    sequence: Option<u64>,
+    there: u64,
+) -> Result<BlockHeader, Defect> {
+    let header = BlockHeader::decode(bytes)?;
+    if let Some(expected) = sequence
+        && expected != header.sequence
+    {
+        let found = header.sequence;
+        return Err(Defect::Sequence { expected, found });
+    }
+    let needed = header.block_length();
+    if there < needed {
+        return Err(Defect::Short { needed, there });
+    }
+    Ok(header)
+}
+
+/// Checks what is behind the headers of blocks. Remembers what the latest length of a frame does to a checksum.
+#[derive(Debug)]
+pub(crate) struct Checker {
+    /// Are the frames' own checksums computed too?
+    checksums: bool,
+    length: usize,
+    shift: Shift,
+}
+
+impl Checker {
+    /// With or without the frames' own checksums.
+    pub(crate) fn new(checksums: bool) -> Checker {
+        Checker {
+            checksums,
+            length: 0,
+            shift: Shift::by(0),
+        }
+    }
+
+    /// Checks that what stands behind `header`, payload and padding, is the batch that continues `chain`: the block's
+    /// checksum, the batch's header, bounds and padding of every frame, the checksums of those that have one.
+    pub(crate) fn check(
+        &mut self,
+        header: &BlockHeader,
+        body: &[u8],
+        chain: &Chain,
+    ) -> Result<BatchHeader, Fault> {
+        let payload = &body[..header.payload_length as usize];
+        let joined = self.joined(payload);
+        check_payload(header, body, joined)?;
+        let (batch, frames) =
+            BatchHeader::decode(header.kind, payload).map_err(ContentError::Batch)?;
+        let found = if self.checksums && joined.is_none() {
+            walk(frames, Word::computed)
+        } else {
+            walk(frames, |word, _| word.believed())
+        };
+        let found = found.map_err(ContentError::Frame)?;
+        chain.check(&batch, found)?;
+        Ok(batch)
+    }
+
+    /// The checksum of a batch's payload out of those of its frames, each of which was computed and found right; nothing
+    /// when there are no long frames with checksums, or one is wrong: the block's own then tells whose fault it is.
+    fn joined(&mut self, payload: &[u8]) -> Option<u32> {
+        let first = Word::first(payload.get(BATCH_HEADER_LENGTH..)?)?;
+        if !self.checksums || !first.is_joined() {
+            return None;
+        }
+        let (mut checksum, mut done, mut at) = (0, 0, BATCH_HEADER_LENGTH);
+        while at < payload.len() {
+            let word = Word::first(payload.get(at..)?)?;
+            let (start, length) = (at + frame::HEADER_LENGTH, word.length());
+            let message = payload.get(start..start + length)?;
+            let computed = word.computed(message);
+            if computed != word.stored() {
+                return None;
+            }
+            if word.is_joined() {
+                if self.length != length {
+                    (self.length, self.shift) = (length, Shift::by(length as u64));
+                }
+                checksum = crc32c_more(checksum, &payload[done..start]);
+                checksum = self.shift.combine(checksum, computed);
+                done = start + length;
+            }
+            at = start + length.next_multiple_of(ALIGNMENT);
+        }
+        Some(crc32c_more(checksum, payload.get(done..)?))
+    }
+}
+
+/// Checks payload and padding of any block; `computed` is the payload's checksum if it is known.
+pub(crate) fn check_payload(
+    header: &BlockHeader,
+    body: &[u8],
+    computed: Option<u32>,
+) -> Result<(), Defect> {
+    let (payload, padding) = body.split_at(header.payload_length as usize);
+    let stored = header.payload_checksum;
+    let computed = computed.unwrap_or_else(|| crc32c(payload));
+    if stored != computed {
+        return Err(Defect::PayloadChecksum { stored, computed });
+    }
+    if padding.iter().any(|&byte| byte != 0) {
+        return Err(Defect::Padding);
+    }
+    Ok(())
+}
+
+impl Chain {
+    /// Does a batch of `found` frames come next?
+    fn check(&self, batch: &BatchHeader, found: u64) -> Result<(), ContentError> {
+        let expected = u64::from(batch.messages);
+        if found != expected {
+            return Err(ContentError::Messages { expected, found });
+        }
+        self.check_place(batch.first_message, batch.time)
+    }
+
+    /// Does this segment come next?
+    pub(crate) fn check_segment(&self, segment: &SegmentHeader) -> Result<(), ContentError> {
+        self.check_place(segment.first_message, segment.time)
+    }
+
+    fn check_place(&self, first_message: u64, time: u64) -> Result<(), ContentError> {
+        if let Some(expected) = self.message
+            && expected != first_message
+        {
+            let found = first_message;
+            return Err(ContentError::FirstMessage { expected, found });
+        }
+        let (before, found) = (self.time, time);
+        if found < before {
+            return Err(ContentError::Time { before, found });
+        }
+        Ok(())
+    }
+
+    /// What comes behind a batch with this block number.
+    pub(crate) fn after(sequence: u64, batch: &BatchHeader) -> Chain {
+        Chain {
+            sequence: sequence.wrapping_add(1),
+            message: Some(batch.first_message.wrapping_add(u64::from(batch.messages))),
+            time: batch.time,
+        }
+    }
+}
+
+/// A frame's header.
+#[derive(Clone, Copy)]
+struct Word(u64);
+
+impl Word {
+    #[inline]
+    fn first(bytes: &[u8]) -> Option<Word> {
+        let word = bytes.first_chunk::<{ frame::HEADER_LENGTH }>()?;
+        Some(Word(u64::from_le_bytes(*word)))
+    }
+
+    #[inline]
+    fn length(self) -> usize {
+        self.0 as usize & frame::PAYLOAD_LENGTH_MAX
+    }
+
+    #[inline]
+    fn has_checksum(self) -> bool {
+        self.0 as u32 & frame::CHECKSUM != 0
+    }
+
+    #[inline]
+    fn flags(self) -> u32 {
+        self.0 as u32 >> frame::FLAGS_SHIFT & frame::FLAGS
+    }
+
+    #[inline]
+    fn stored(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// What [`Word::stored`] has to be.
+    #[inline]
+    fn computed(self, payload: &[u8]) -> u32 {
+        if self.has_checksum() {
+            crc32c(payload)
+        } else {
+            0
+        }
+    }
+
+    /// What [`Word::stored`] has to be where its block's checksum is enough.
+    #[inline]
+    fn believed(self) -> u32 {
+        if self.has_checksum() {
+            self.stored()
+        } else {
+            0
+        }
+    }
+
+    /// Is its message read once for both checksums?
+    #[inline]
+    fn is_joined(self) -> bool {
+        self.has_checksum() && self.length() >= JOINED_LENGTH_MIN
+    }
+}
+
+/// Steps through frames, checks bounds, padding and what `computed` says of each, and counts them.
+#[inline]
+fn walk(frames: &[u8], computed: impl Fn(Word, &[u8]) -> u32) -> Result<u64, FrameError> {
+    let (mut rest, mut count) = (frames, 0);
+    while !rest.is_empty() {
+        let there = rest.len();
+        let offset = frames.len() - there;
+        let short = |needed| FrameError::Short {
+            offset,
+            needed,
+            there,
+        };
+        let (head, behind) = rest
+            .split_first_chunk::<{ frame::HEADER_LENGTH }>()
+            .ok_or_else(|| short(frame::HEADER_LENGTH))?;
+        let word = Word(u64::from_le_bytes(*head));
+        let length = word.length();
+        let padded = length.next_multiple_of(ALIGNMENT);
+        let (body, behind) = behind
+            .split_at_checked(padded)
+            .ok_or_else(|| short(frame::HEADER_LENGTH + padded))?;
+        let over = length % ALIGNMENT;
+        if over != 0
+            && body
+                .last_chunk()
+                .is_some_and(|last| u64::from_le_bytes(*last) >> (8 * over) != 0)
+        {
+            return Err(FrameError::Padding { offset });
+        }
+        let (stored, computed) = (word.stored(), computed(word, &body[..length]));
+        if stored != computed {
+            return Err(FrameError::Checksum {
+                offset,
+                stored,
+                computed,
+            });
+        }
+        count += 1;
+        rest = behind;
+    }
+    Ok(count)
+}
+
+/// A message of a recording, lent by its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// Where its frame starts.
+    pub position: Position,
+    /// The application's bits, 0 to 7.
+    pub flags: u32,
+    /// What was recorded.
+    pub payload: &'a [u8],
+}
+
+/// The messages of a checked block, in order. Nothing can be wrong with them any more.
+#[derive(Clone, Debug)]
+pub struct Messages<'a> {
+    frames: &'a [u8],
+    position: u64,
+}
+
+impl<'a> Messages<'a> {
+    /// The messages in `frames`, which were checked and start at `position`.
+    pub(crate) fn new(frames: &'a [u8], position: Position) -> Messages<'a> {
+        Messages {
+            frames,
+            position: position.0,
+        }
+    }
+
+    /// The frames not yet stepped over, as stored, and the position of the first.
+    pub fn rest(&self) -> (&'a [u8], Position) {
+        (self.frames, Position(self.position))
+    }
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Message<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Message<'a>> {
+        let (head, behind) = self
+            .frames
+            .split_first_chunk::<{ frame::HEADER_LENGTH }>()?;
+        let word = Word(u64::from_le_bytes(*head));
+        let length = word.length();
+        let padded = length.next_multiple_of(ALIGNMENT);
+        let (body, behind) = behind.split_at_checked(padded)?;
+        let message = Message {
+            position: Position(self.position),
+            flags: word.flags(),
+            payload: &body[..length],
+        };
+        self.frames = behind;
+        self.position += (frame::HEADER_LENGTH + padded) as u64;
+        Some(message)
+    }
+}
+
+/// A block of a recording, whole and checked, without the messages before the place that the reader asked for and
+/// behind its bound. Lends the bytes of the mapped file, or of the reader's buffer where files are not mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayBlock<'a> {
+    /// The whole block as stored.
+    pub(crate) bytes: &'a [u8],
+    /// Where it starts.
+    pub(crate) start: Position,
+    pub(crate) batch: BatchHeader,
+    pub(crate) sequence: u64,
+    pub(crate) trim: Trim,
+}
+
+/// What of a block's messages is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trim {
+    /// Messages left out at the front.
+    pub(crate) skipped: u32,
+    /// Messages left.
+    pub(crate) messages: u32,
+    /// Offset of the first one's frame in the block.
+    pub(crate) from: usize,
+    /// Offset behind the last one's frame.
+    pub(crate) to: usize,
+}
+
+impl<'a> ReplayBlock<'a> {
+    /// Where its first message is.
+    pub fn position(&self) -> Position {
+        self.start.plus(self.trim.from as u64)
+    }
+
+    /// Where the messages in it end: a reader that goes on from here misses none and gets none twice.
+    pub fn end(&self) -> Position {
+        self.start.plus(self.trim.to as u64)
+    }
+
+    /// When it was written: nanoseconds since 1970.
+    pub fn time(&self) -> u64 {
+        self.batch.time
+    }
+
+    /// The number of its first message within the recording.
+    pub fn first_message(&self) -> u64 {
+        self.batch.first_message + u64::from(self.trim.skipped)
+    }
+
+    /// How many messages.
+    pub fn messages_count(&self) -> u32 {
+        self.trim.messages
+    }
+
+    /// The messages.
+    pub fn messages(&self) -> Messages<'a> {
+        Messages::new(self.frames(), self.position())
+    }
+
+    /// Their frames as stored, back to back.
+    pub fn frames(&self) -> &'a [u8] {
+        &self.bytes[self.trim.from..self.trim.to]
+    }
+
+    /// The block's number within the recording.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The whole block as stored, with the messages that were not asked for, and where it starts: for copies.
+    pub fn stored(&self) -> (&'a [u8], Position) {
+        (self.bytes, self.start)
+    }
+}
+
+impl Trim {
+    /// No message.
+    pub(crate) const NONE: Trim = Trim {
+        skipped: 0,
+        messages: 0,
+        from: 0,
+        to: 0,
+    };
+
+    /// All messages of a block of `length` bytes.
+    pub(crate) fn all(length: usize, batch: &BatchHeader) -> Trim {
+        Trim {
+            skipped: 0,
+            messages: batch.messages,
+            from: BATCH_FRAMES_OFFSET,
+            to: length,
+        }
+    }
+
+    /// Only the messages of a checked block that start at offset `from` or behind it, and before `to`.
+    pub(crate) fn offsets(block: &[u8], from: usize, to: usize) -> Trim {
+        let start = Position(BATCH_FRAMES_OFFSET as u64);
+        let mut trim = Trim {
+            skipped: 0,
+            messages: 0,
+            from: block.len(),
+            to: block.len(),
+        };
+        for message in Messages::new(&block[BATCH_FRAMES_OFFSET..], start) {
+            let at = message.position.0 as usize;
+            if at >= to {
+                trim.to = at;
+                break;
+            }
+            if at < from {
+                trim.skipped += 1;
+                continue;
+            }
+            trim.from = trim.from.min(at);
+            trim.messages += 1;
+        }
+        trim.from = trim.from.min(trim.to);
+        trim
+    }
+
+    /// The same without the first `count` messages.
+    pub(crate) fn without(self, block: &[u8], count: u32) -> Trim {
+        let mut messages = Messages::new(&block[self.from..self.to], Position(self.from as u64));
+        let skipped = messages.by_ref().take(count as usize).count() as u32;
+        Trim {
+            skipped: self.skipped + skipped,
+            messages: self.messages - skipped,
+            from: messages.rest().1.0 as usize,
+            to: self.to,
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Finding the place where a replay begins: the segment by name or by its first block, the block by stepping over headers.
+
+use super::replay::check_header;
+use super::{Bound, Chain, Cursor, CursorError, Entered, Origin, system};
+use crate::batch::BATCH_HEADER_LENGTH;
+use crate::block::{self, BlockHeader};
+use crate::segment::SegmentName;
+use crate::{BatchHeader, Position, RecordingId};
+use seatrial_machine::{Disk, Storage};
+use std::io;
+use std::path::Path;
+
+use super::source::{First, Source};
+
+/// Bytes read at a time while stepping over headers: the kernel reads no less.
+const STEP_LENGTH: usize = 4096;
+/// Bytes of a block's and a batch's header.
+const HEADERS_LENGTH: usize = block::HEADER_LENGTH + BATCH_HEADER_LENGTH;
+
+/// The segments of a recording in the order of their positions.
+pub(crate) fn segments(
+    storage: &dyn Storage,
+    folder: &Path,
+    recording: RecordingId,
+) -> Result<Vec<SegmentName>, CursorError> {
+    let files = storage
+        .list(folder)
+        .map_err(|error| system("list", folder, 0, error))?;
+    let names = files.iter().filter_map(|file| SegmentName::parse(file));
+    let mut names: Vec<SegmentName> = names.filter(|name| name.recording == recording).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+impl Cursor {
+    /// Finds `origin`, and for [`Bound::End`] the end.
+    pub(super) fn seek(&mut self, origin: Origin) -> Result<(), CursorError> {
+        let mut names = segments(&*self.storage, &self.folder, self.recording)?;
+        // What is detached, or left over, is before the start or behind the stop.
+        let start = self.extent.start;
+        let first = names.partition_point(|name| name.start <= start);
+        names.drain(..first.saturating_sub(1));
+        if let Some(stop) = self.extent.stop {
+            names.truncate(names.partition_point(|name| name.start < stop).max(1));
+        }
+        let end = self.end(names.last().copied())?;
+        if matches!(self.bound, Bound::End) {
+            self.until = end;
+        }
+        let recording = self.recording;
+        self.origin = match origin {
+            Origin::Position(from) if from < start => {
+                return Err(CursorError::BeforeStart {
+                    recording,
+                    start,
+                    from,
+                });
+            }
+            Origin::Position(from) if from > end => {
+                return Err(CursorError::BehindEnd {
+                    recording,
+                    end,
+                    from,
+                });
+            }
+            Origin::End => Origin::Position(end),
+            Origin::Start => Origin::Position(start),
+            origin => origin,
+        };
+        let Some(name) = self.choose(&names)? else {
+            return Ok(());
+        };
+        match self.enter(name.start)? {
+            Entered::Yes => self.step_over(),
+            // Nothing to step over yet.
+            Entered::Partly => Ok(()),
+            Entered::Missing(path) => Err(self.gone(Some(path))?),
+        }
+    }
+
+    /// Where the recording ends now; `last` is its last segment.
+    fn end(&self, last: Option<SegmentName>) -> Result<Position, CursorError> {
+        if let Bound::Live(progress) = &self.bound {
+            return Ok(progress.written());
+        }
+        if let Some(stop) = self.extent.stop {
+            return Ok(stop);
+        }
+        let Some(last) = last else {
+            return Ok(self.extent.start);
+        };
+        match Source::open(&*self.storage, &self.folder, last) {
+            Ok(source) => Ok(last.start.plus(source.view.length())),
+            Err((path, error)) => Err(system("open", &path, 0, error)),
+        }
+    }
+
+    /// The segment in which the origin is, or the last one before it.
+    fn choose(&self, names: &[SegmentName]) -> Result<Option<SegmentName>, CursorError> {
+        let Some(&first) = names.first() else {
+            return Ok(None);
+        };
+        let behind = match self.origin {
+            Origin::Position(from) => names.partition_point(|name| name.start <= from),
+            Origin::Start | Origin::End => 0,
+            Origin::Message(number) => {
+                let before =
+                    self.partition(names, |first| first.segment.first_message <= number)?;
+                if before == 0 {
+                    let first = self.first(first)?.segment.first_message;
+                    return Err(CursorError::BeforeFirst {
+                        recording: self.recording,
+                        first,
+                        asked: number,
+                    });
+                }
+                before
+            }
+            Origin::Time(time) => self.partition(names, |first| first.segment.time < time)?,
+        };
+        Ok(names.get(behind.saturating_sub(1)).copied())
+    }
+
+    /// How many segments are before the origin, by halving.
+    fn partition(
+        &self,
+        names: &[SegmentName],
+        is_before: impl Fn(&First) -> bool,
+    ) -> Result<usize, CursorError> {
+        let (mut low, mut high) = (0, names.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            // The last one may be so new that its first block is not whole; the one before it is right then as well.
+            let before = match self.first(names[middle]) {
+                Err(CursorError::Damaged { .. }) if middle + 1 == names.len() => false,
+                first => is_before(&first?),
+            };
+            if before {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The first block of a segment.
+    fn first(&self, name: SegmentName) -> Result<First, CursorError> {
+        let mut source = match Source::open(&*self.storage, &self.folder, name) {
+            Ok(source) => source,
+            Err((path, error)) => return Err(system("open", &path, 0, error)),
+        };
+        let there = source.view.length().min(STEP_LENGTH as u64);
+        match source.first(None, there) {
+            Ok(Ok(first)) => Ok(first),
+            Ok(Err(fault)) => Err(CursorError::Damaged {
+                path: source.path,
+                offset: 0,
+                position: name.start,
+                fault,
+            }),
+            Err(error) => Err(system("read", &source.path, 0, error)),
+        }
+    }
+
+    /// Steps over the headers of blocks that end before the origin. Stops where it cannot go on: reading from there tells
+    /// why.
+    fn step_over(&mut self) -> Result<(), CursorError> {
+        let (Some(source), Some(chain)) = (&self.source, self.chain) else {
+            return Ok(());
+        };
+        let mut steps = Steps {
+            disk: source.view.disk(),
+            length: self.length,
+            bytes: [0; STEP_LENGTH],
+            start: 0,
+            held: 0,
+        };
+        let fault = |at, error| system("read", &source.path, at, error);
+        let mut at = self.position.since(source.name.start);
+        let mut chain = chain;
+        while let Some((block, batch)) = steps
+            .headers(at, chain.sequence)
+            .map_err(|error| fault(at, error))?
+        {
+            let end = at + block.block_length();
+            let is_over = match self.origin {
+                Origin::Position(from) => source.name.start.plus(end) <= from,
+                Origin::Message(number) => {
+                    let messages = u64::from(batch.messages);
+                    batch.first_message.saturating_add(messages) <= number
+                }
+                Origin::Time(time) => batch.time < time,
+                Origin::Start | Origin::End => false,
+            };
+            if !is_over {
+                break;
+            }
+            // What the payload says was not checked, so nothing is expected to continue it.
+            chain = Chain {
+                sequence: block.sequence.wrapping_add(1),
+                message: None,
+                time: chain.time,
+            };
+            at = end;
+        }
+        self.position = source.name.start.plus(at);
+        self.chain = Some(chain);
+        Ok(())
+    }
+}
+
+/// Headers read one after the other.
+struct Steps<'a> {
+    disk: &'a dyn Disk,
+    /// Bytes of the disk.
+    length: u64,
+    bytes: [u8; STEP_LENGTH],
+    /// What of them is held, and from which offset.
+    start: u64,
+    held: usize,
+}
+
+impl Steps<'_> {
+    /// The headers of the batch at `at`, if it has this number and fits the file. That of the block was checked, that of
+    /// the batch was not.
+    fn headers(
+        &mut self,
+        at: u64,
+        sequence: u64,
+    ) -> io::Result<Option<(BlockHeader, BatchHeader)>> {
+        let left = self.length.saturating_sub(at);
+        if left < HEADERS_LENGTH as u64 {
+            return Ok(None);
+        }
+        if at < self.start || at + HEADERS_LENGTH as u64 > self.start + self.held as u64 {
+            let wanted = left.min(STEP_LENGTH as u64) as usize;
+            self.held = 0;
+            self.disk.read_at(at, &mut self.bytes[..wanted])?;
+            (self.start, self.held) = (at, wanted);
+        }
+        let bytes = &self.bytes[(at - self.start) as usize..self.held];
+        let Some((header, behind)) = bytes.split_first_chunk() else {
+            return Ok(None);
+        };
+        let Ok(block) = check_header(header, Some(sequence), left) else {
+            return Ok(None);
+        };
+        let batch = behind.first_chunk().map(peek);
+        Ok(batch.map(|batch| (block, batch)))
+    }
+}
+
+/// A batch's header without what only its frames can confirm.
+fn peek(bytes: &[u8; BATCH_HEADER_LENGTH]) -> BatchHeader {
+    let (words, _) = bytes.as_chunks::<4>();
+    let word = |at: usize| u32::from_le_bytes(words[at]);
+    let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 1)) << 32;
+    BatchHeader {
+        time: long(0),
+        first_message: long(2),
+        messages: word(4),
+    }
+}
