@@ -34,11 +34,13 @@
 //! ```
 
 mod clock;
+pub mod crash;
 mod disk;
 mod explore;
 mod network;
 mod options;
 mod queue;
+pub mod single_fault;
 mod storage;
 mod trace;
 mod world;

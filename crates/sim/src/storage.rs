@@ -56,31 +56,63 @@ impl FileTree {
             .map(|(path, bytes)| (path.as_path(), bytes))
     }
 
+    /// A number that tells two trees apart (64 bits, well mixed).
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut mixed = 0;
+        for (path, bytes) in &self.files {
+            mixed = mix(mixed, path.as_os_str().as_encoded_bytes());
+            mixed = mix(mixed, bytes);
+        }
+        for folder in &self.folders {
+            mixed = mix(mixed, folder.as_os_str().as_encoded_bytes());
+        }
+        mixed
+    }
+
     /// All folders, by path, without those that are always there (the top, the working folder).
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(PathBuf::as_path)
     }
 }
 
+/// Takes bytes into a fingerprint, eight at a time: multiply and rotate, then a finish as in splitmix64.
+fn mix(before: u64, bytes: &[u8]) -> u64 {
+    let mut mixed = before ^ (bytes.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut step = |word: u64| {
+        mixed = (mixed ^ word)
+            .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+            .rotate_left(29);
+    };
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        step(u64::from_le_bytes(*word));
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    step(u64::from_le_bytes(last));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 /// A path without `.` and doubled separators: the key of a file.
-fn plain(path: &Path) -> PathBuf {
+pub(crate) fn plain(path: &Path) -> PathBuf {
     path.components()
         .filter(|part| *part != Component::CurDir)
         .collect()
 }
 
 /// The folder that a plain path is in.
-fn folder_of(path: &Path) -> &Path {
+pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 
 /// Is this folder always there?
-fn is_top(folder: &Path) -> bool {
+pub(crate) fn is_top(folder: &Path) -> bool {
     folder.parent().is_none()
 }
 
 /// Takes a lock, whoever panicked while holding it: the data of this module is whole after every statement.
-fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -117,11 +149,14 @@ pub struct MemoryStorage {
 struct Names {
     files: BTreeMap<PathBuf, Arc<MemoryFile>>,
     folders: BTreeSet<PathBuf>,
+    next_number: u64,
 }
 
 /// One file, with or without a name.
 #[derive(Debug)]
 struct MemoryFile {
+    /// Counts the files of a storage in the order in which they were made; those of the beginning by path.
+    number: u64,
     bytes: Mutex<Arc<Vec<u8>>>,
     is_locked: Mutex<bool>,
 }
@@ -161,9 +196,11 @@ impl Names {
 
     fn add(&mut self, path: PathBuf, bytes: Arc<Vec<u8>>) -> Arc<MemoryFile> {
         let file = Arc::new(MemoryFile {
+            number: self.next_number,
             bytes: Mutex::new(bytes),
             is_locked: Mutex::new(false),
         });
+        self.next_number += 1;
         self.files.insert(path, Arc::clone(&file));
         file
     }
@@ -222,6 +259,21 @@ impl MemoryStorage {
                 .collect(),
             folders: names.folders.clone(),
         }
+    }
+
+    /// The number of the file that has this name.
+    pub(crate) fn number(&self, path: &Path) -> io::Result<u64> {
+        Ok(hold(&self.names).file(path)?.number)
+    }
+
+    /// The folders of `path` that are not there, the highest first.
+    pub(crate) fn missing_folders(&self, path: &Path) -> Vec<PathBuf> {
+        let names = hold(&self.names);
+        let path = plain(path);
+        let missing = path.ancestors().filter(|folder| !names.is_folder(folder));
+        let mut missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+        missing.reverse();
+        missing
     }
 
     fn medium(&self, file: Arc<MemoryFile>, is_writable: bool) -> Arc<dyn Medium> {

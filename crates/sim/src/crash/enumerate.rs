@@ -1,0 +1,269 @@
+//! Which states of a point are built.
+
+use super::choice::{Arrival, Choice, Fate, Rest, Tear, TearUnit};
+use super::explorer::Limits;
+use super::recorder::Operation;
+use super::replay::Pending;
+use seatrial_machine::Rng;
+
+/// The choices of one point.
+#[derive(Debug, Default)]
+pub(super) struct Choices {
+    pub(super) list: Vec<Choice>,
+    /// Is every combination of whole and lost operations, and of lengths, among them?
+    pub(super) is_exhaustive: bool,
+}
+
+/// Puts the choices of one point together, the plainest first, so that the first failure is easy to understand.
+struct Enumeration<'a> {
+    operations: &'a [Operation],
+    pending: &'a Pending,
+    /// Data and names, in order.
+    all: Vec<usize>,
+    limits: &'a Limits,
+    list: Vec<Choice>,
+}
+
+/// What is tried at a point. `rng` draws what cannot be tried in full.
+pub(super) fn choices(
+    operations: &[Operation],
+    pending: &Pending,
+    limits: &Limits,
+    rng: &mut Rng,
+) -> Choices {
+    let mut all: Vec<usize> = pending.data.iter().chain(&pending.names).copied().collect();
+    all.sort_unstable();
+    let mut run = Enumeration {
+        operations,
+        pending,
+        all,
+        limits,
+        list: Vec::new(),
+    };
+    run.plain();
+    let is_exhaustive = run.combinations();
+    run.torn(rng);
+    // Where all combinations were tried, only torn ones are left to draw.
+    let can_tear = !pending.data.is_empty();
+    if can_tear || !is_exhaustive {
+        for _ in 0..limits.samples {
+            let drawn = run.drawn(rng);
+            run.list.push(drawn);
+        }
+    }
+    Choices {
+        list: run.list,
+        is_exhaustive,
+    }
+}
+
+impl Enumeration<'_> {
+    fn lost(&self, is_lost: impl Fn(usize) -> bool) -> Choice {
+        let lost = self.all.iter().filter(|&&operation| is_lost(operation));
+        Choice {
+            fates: lost.map(|&operation| (operation, Fate::Lost)).collect(),
+            ..Choice::default()
+        }
+    }
+
+    /// The choice, and the same with every file as long as its durable part and the kept writes of `kept` make it.
+    fn push_with_lengths(&mut self, choice: Choice, kept: impl Fn(usize) -> bool) {
+        let mut shorter = choice.clone();
+        for (file, lengths) in &self.pending.lengths {
+            let mut length = lengths[0];
+            for &number in self.pending.data.iter().filter(|&&number| kept(number)) {
+                match &self.operations[number] {
+                    Operation::Write {
+                        file: it,
+                        offset,
+                        bytes,
+                        ..
+                    } if it == file => length = length.max(offset + bytes.len() as u64),
+                    Operation::SetLength {
+                        file: it,
+                        length: new,
+                        ..
+                    } if it == file => length = *new,
+                    _ => {}
+                }
+            }
+            // Writes that overlap may come to a length that the file never had.
+            if lengths.contains(&length) {
+                shorter.lengths.insert(*file, length);
+            }
+        }
+        self.list.push(choice);
+        self.list.push(shorter);
+    }
+
+    /// All kept, all lost, each alone lost, each alone kept, every prefix.
+    fn plain(&mut self) {
+        self.list.push(Choice::default());
+        let newest = self.all.len().saturating_sub(self.limits.singles_max);
+        let newest: Vec<usize> = self.all[newest..].to_vec();
+        for &number in &newest {
+            let lost = self.lost(|it| it == number);
+            self.push_with_lengths(lost, |it| it != number);
+        }
+        for number in newest {
+            let prefix = self.lost(|it| it >= number);
+            self.push_with_lengths(prefix, |it| it < number);
+            let kept = self.lost(|it| it != number);
+            self.push_with_lengths(kept, |it| it == number);
+        }
+        let none = self.lost(|_| true);
+        self.push_with_lengths(none, |_| false);
+        for (file, lengths) in &self.pending.lengths {
+            for length in lengths {
+                let mut choice = Choice::default();
+                choice.lengths.insert(*file, *length);
+                self.list.push(choice);
+            }
+        }
+        for &operation in &self.pending.halves {
+            let mut choice = Choice::default();
+            choice.fates.insert(operation, Fate::Half);
+            self.list.push(choice);
+        }
+    }
+
+    /// All combinations, if they are few: of what is lost, and of lengths.
+    fn combinations(&mut self) -> bool {
+        let radices = (self.all.iter())
+            .map(|number| 2 + usize::from(self.pending.halves.contains(number)))
+            .chain(self.pending.lengths.iter().map(|it| it.1.len() + 1));
+        let count = radices.clone().try_fold(1_usize, usize::checked_mul);
+        let Some(count) = count.filter(|&count| count <= self.limits.combinations_max) else {
+            return false;
+        };
+        let radices: Vec<usize> = radices.collect();
+        for combination in 0..count {
+            let mut rest = combination;
+            let mut choice = Choice::default();
+            for (place, radix) in radices.iter().enumerate() {
+                let digit = rest % radix;
+                rest /= radix;
+                match (digit, self.all.get(place)) {
+                    (0, _) => {}
+                    (1, Some(&number)) => drop(choice.fates.insert(number, Fate::Lost)),
+                    (_, Some(&number)) => drop(choice.fates.insert(number, Fate::Half)),
+                    (_, None) => {
+                        let (file, lengths) = &self.pending.lengths[place - self.all.len()];
+                        choice.lengths.insert(*file, lengths[digit - 1]);
+                    }
+                }
+            }
+            self.list.push(choice);
+        }
+        true
+    }
+
+    /// Each of the newest writes torn: with everything else there, with what came later lost, with all else lost.
+    fn torn(&mut self, rng: &mut Rng) {
+        let writes = self.pending.data.iter().rev().copied();
+        let writes = writes.filter(|&it| matches!(self.operations[it], Operation::Write { .. }));
+        let newest: Vec<usize> = writes.take(self.limits.torn_max).collect();
+        for number in newest {
+            let Operation::Write {
+                file,
+                offset,
+                bytes,
+                ..
+            } = &self.operations[number]
+            else {
+                continue;
+            };
+            let (file, offset, length) = (*file, *offset, bytes.len() as u64);
+            for (place, tear) in tears(offset, length, rng).into_iter().enumerate() {
+                let contexts = [
+                    self.lost(|_| false),
+                    self.lost(|it| it > number),
+                    self.lost(|it| it != number && self.pending.data.contains(&it)),
+                ];
+                for (turn, mut choice) in contexts.into_iter().enumerate() {
+                    choice.fates.insert(number, Fate::Torn(tear));
+                    if (place + turn) % 2 == 0 {
+                        self.list.push(choice);
+                    } else {
+                        self.push_with_lengths(choice, |it| it <= number);
+                    }
+                }
+            }
+            // The length may have been written when a part of the bytes was.
+            let end = offset + length;
+            for cut in [offset + 1, (offset + length / 2) / 512 * 512, end - 1] {
+                let is_longer = |it: &&(u64, Vec<u64>)| it.0 == file && it.1[0] < cut && cut < end;
+                if self.pending.lengths.iter().find(is_longer).is_some() {
+                    let mut choice = self.lost(|it| it > number);
+                    choice.lengths.insert(file, cut);
+                    self.list.push(choice);
+                }
+            }
+        }
+    }
+
+    /// Anything.
+    fn drawn(&self, rng: &mut Rng) -> Choice {
+        let mut choice = Choice::default();
+        // In some states nearly all is there, in others nearly nothing.
+        let [lost, torn] = [rng.unit(), rng.unit() * rng.unit()];
+        for &number in &self.all {
+            if rng.chance(lost) {
+                choice.fates.insert(number, Fate::Lost);
+            } else if self.pending.halves.contains(&number) && rng.chance(0.3) {
+                choice.fates.insert(number, Fate::Half);
+            } else if let Operation::Write { offset, bytes, .. } = &self.operations[number]
+                && rng.chance(torn)
+            {
+                let all = tears(*offset, bytes.len() as u64, rng);
+                choice.fates.insert(number, Fate::Torn(*rng.pick(&all)));
+            }
+        }
+        for (file, lengths) in &self.pending.lengths {
+            if rng.chance(0.3) {
+                let low = lengths.iter().min().copied().unwrap_or(0);
+                let high = lengths.iter().max().copied().unwrap_or(0);
+                let length = match rng.below(3) {
+                    0 => *rng.pick(lengths),
+                    1 => low + rng.below(high - low + 1),
+                    _ => (low + rng.below(high - low + 1)) / 512 * 512,
+                };
+                choice.lengths.insert(*file, length.max(low));
+            }
+        }
+        choice
+    }
+}
+
+/// Ways to tear a write. What is in the places where nothing arrived goes round, so that over some points every
+/// combination is met.
+fn tears(offset: u64, length: u64, rng: &mut Rng) -> Vec<Tear> {
+    let mut arrivals = vec![(TearUnit::Sector, Arrival::First(0))];
+    arrivals.push((TearUnit::Sector, Arrival::First(0)));
+    for unit in [TearUnit::Sector, TearUnit::Page] {
+        let count = unit.count(offset, length);
+        if count < 2 {
+            continue;
+        }
+        for arrival in [
+            Arrival::First(1),
+            Arrival::First(count / 2),
+            Arrival::First(count - 1),
+            Arrival::Last(1),
+            Arrival::Last(count - 1),
+            Arrival::Drawn(rng.word()),
+        ] {
+            arrivals.push((unit, arrival));
+        }
+    }
+    let turn = rng.index(3);
+    let rests = [Rest::Zero, Rest::Noise(rng.word()), Rest::Old];
+    let tears = arrivals.into_iter().enumerate();
+    let tears = tears.map(|(place, (unit, arrival))| Tear {
+        unit,
+        arrival,
+        // A write of which nothing arrived and the old bytes are there is not torn but lost.
+        rest: rests[if place < 2 { place } else { (place + turn) % 3 }],
+    });
+    tears.collect()
+}
