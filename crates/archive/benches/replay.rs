@@ -6,8 +6,8 @@
 #![expect(clippy::disallowed_types, reason = "a bench asks the clock")]
 
 use seatrial_archive::{
-    Batch, Bound, Cursor, file::Files, Origin, Position, Progress, RecordingId, SegmentHeader,
-    SegmentName,
+    Batch, Bound, Cursor, Origin, Position, Progress, RecordingId, SegmentHeader, SegmentName,
+    file::Files,
 };
 use seatrial_machine::{Rng, Storage};
 use std::hint::black_box;

@@ -4,22 +4,24 @@
 //! them read beside one writer, in its process ([`Bound::Live`]) or in another ([`Bound::Follow`]).
 
 mod extent;
+mod progress;
 mod replay;
 mod seek;
 mod source;
 
-mod progress;
+pub(crate) use extent::Extent;
 pub use progress::Progress;
+pub(crate) use replay::{Chain, Checker};
 pub use replay::{ContentError, Fault, Message, Messages, ReplayBlock};
+pub(crate) use seek::{Steps, segments};
+pub(crate) use source::{First, Source, View};
 
 use crate::block::{BlockHeader, Defect, HEADER_LENGTH};
 use crate::segment::{SEGMENT_LENGTH_MAX, SegmentName};
 use crate::walk::{WalkError, Walker};
 use crate::{BatchHeader, Position, RecordingId};
-use extent::Extent;
-use replay::{Chain, Checker, Trim};
+use replay::Trim;
 use seatrial_machine::Storage;
-use source::{First, Source};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -598,17 +600,13 @@ impl Cursor {
     fn settled(&self, first: &First, length: u64, is_last: bool) -> u64 {
         match &self.bound {
             Bound::Live(_) => length.max(first.segment.segment_length.min(SEGMENT_LENGTH_MAX)),
-            _ if !is_last => length,
-            _ => {
-                let stop = self.extent.stop.unwrap_or_default();
-                stop.since(first.segment.start).min(length)
-            }
+            _ => self.extent.settled(first.segment.start, length, is_last),
         }
     }
 
     /// Is there a segment behind the one with this name?
     fn is_behind(&self, name: SegmentName) -> Result<bool, CursorError> {
-        let names = seek::segments(&*self.storage, &self.folder, self.recording)?;
+        let names = segments(&*self.storage, &self.folder, self.recording)?;
         Ok(names.last().is_some_and(|last| *last > name))
     }
 

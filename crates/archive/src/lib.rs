@@ -29,6 +29,9 @@ mod recover;
 pub mod root;
 mod segment;
 pub mod service;
+#[cfg(test)]
+mod tape;
+mod verify;
 mod walk;
 mod window;
 
@@ -49,5 +52,8 @@ pub use recover::{RecoverError, Recovery, recover};
 pub use segment::{
     SEGMENT_BLOCK_LENGTH, SEGMENT_HEADER_LENGTH, SEGMENT_LENGTH, SEGMENT_LENGTH_MAX,
     SEGMENT_LENGTH_MIN, SegmentError, SegmentHeader, SegmentName,
+};
+pub use verify::{
+    RecordingReport, VerifyDamage, VerifyFault, VerifyOptions, VerifyProgress, verify,
 };
 pub use walk::{Block, Damage, Torn, WalkError, Walker};

@@ -2,6 +2,7 @@
 
 use super::CursorError;
 use super::seek::segments;
+use crate::segment::SegmentName;
 use crate::{Position, RecordingId};
 use seatrial_machine::Storage;
 use std::path::Path;
@@ -27,5 +28,23 @@ impl Extent {
             start: name.start,
             stop: None,
         }))
+    }
+
+    /// Leaves out the names of what is detached or left over: before the start, and behind the stop.
+    pub(crate) fn keep(&self, names: &mut Vec<SegmentName>) {
+        let first = names.partition_point(|name| name.start <= self.start);
+        names.drain(..first.saturating_sub(1));
+        if let Some(stop) = self.stop {
+            names.truncate(names.partition_point(|name| name.start < stop).max(1));
+        }
+    }
+
+    /// How many of the `length` bytes of the segment that starts at `start` no recovery will cut off.
+    pub(crate) fn settled(&self, start: Position, length: u64, is_last: bool) -> u64 {
+        if is_last {
+            self.stop.unwrap_or_default().since(start).min(length)
+        } else {
+            length
+        }
     }
 }

@@ -203,7 +203,7 @@ impl Chain {
         self.check_place(segment.first_message, segment.time)
     }
 
-    fn check_place(&self, first_message: u64, time: u64) -> Result<(), ContentError> {
+    pub(crate) fn check_place(&self, first_message: u64, time: u64) -> Result<(), ContentError> {
         if let Some(expected) = self.message
             && expected != first_message
         {

@@ -3,7 +3,7 @@
 use super::replay::check_header;
 use super::{Bound, Chain, Cursor, CursorError, Entered, Origin, system};
 use crate::batch::BATCH_HEADER_LENGTH;
-use crate::block::{self, BlockHeader};
+use crate::block::{self, BlockHeader, Defect};
 use crate::segment::SegmentName;
 use crate::{BatchHeader, Position, RecordingId};
 use seatrial_machine::{Disk, Storage};
@@ -12,8 +12,6 @@ use std::path::Path;
 
 use super::source::{First, Source};
 
-/// Bytes read at a time while stepping over headers: the kernel reads no less.
-const STEP_LENGTH: usize = 4096;
 /// Bytes of a block's and a batch's header.
 const HEADERS_LENGTH: usize = block::HEADER_LENGTH + BATCH_HEADER_LENGTH;
 
@@ -36,13 +34,8 @@ impl Cursor {
     /// Finds `origin`, and for [`Bound::End`] the end.
     pub(super) fn seek(&mut self, origin: Origin) -> Result<(), CursorError> {
         let mut names = segments(&*self.storage, &self.folder, self.recording)?;
-        // What is detached, or left over, is before the start or behind the stop.
         let start = self.extent.start;
-        let first = names.partition_point(|name| name.start <= start);
-        names.drain(..first.saturating_sub(1));
-        if let Some(stop) = self.extent.stop {
-            names.truncate(names.partition_point(|name| name.start < stop).max(1));
-        }
+        self.extent.keep(&mut names);
         let end = self.end(names.last().copied())?;
         if matches!(self.bound, Bound::End) {
             self.until = end;
@@ -150,7 +143,7 @@ impl Cursor {
             Ok(source) => source,
             Err((path, error)) => return Err(system("open", &path, 0, error)),
         };
-        let there = source.view.length().min(STEP_LENGTH as u64);
+        let there = source.view.length().min(Steps::LENGTH as u64);
         match source.first(None, there) {
             Ok(Ok(first)) => Ok(first),
             Ok(Err(fault)) => Err(CursorError::Damaged {
@@ -169,18 +162,13 @@ impl Cursor {
         let (Some(source), Some(chain)) = (&self.source, self.chain) else {
             return Ok(());
         };
-        let mut steps = Steps {
-            disk: source.view.disk(),
-            length: self.length,
-            bytes: [0; STEP_LENGTH],
-            start: 0,
-            held: 0,
-        };
+        let disk = source.view.disk();
+        let mut steps = Steps::new(self.length);
         let fault = |at, error| system("read", &source.path, at, error);
         let mut at = self.position.since(source.name.start);
         let mut chain = chain;
         while let Some((block, batch)) = steps
-            .headers(at, chain.sequence)
+            .headers(disk, at, chain.sequence)
             .map_err(|error| fault(at, error))?
         {
             let end = at + block.block_length();
@@ -210,43 +198,80 @@ impl Cursor {
     }
 }
 
-/// Headers read one after the other.
-struct Steps<'a> {
-    disk: &'a dyn Disk,
-    /// Bytes of the disk.
+/// Headers read one after the other. Owns a buffer of one page, so that a block that is longer costs one small read.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    /// Bytes of the file.
     length: u64,
-    bytes: [u8; STEP_LENGTH],
-    /// What of them is held, and from which offset.
-    start: u64,
+    bytes: [u8; Steps::LENGTH],
+    /// How many of them are held, and from which offset.
     held: usize,
+    start: u64,
 }
 
-impl Steps<'_> {
+impl Steps {
+    /// Bytes read at a time: the kernel reads no less.
+    pub(crate) const LENGTH: usize = 4096;
+
+    /// For the first `length` bytes of a file.
+    pub(crate) fn new(length: u64) -> Steps {
+        Steps {
+            length,
+            bytes: [0; Steps::LENGTH],
+            held: 0,
+            start: 0,
+        }
+    }
+
+    /// The bytes at `at`: at least `length` of them, which are there.
+    fn bytes(&mut self, disk: &dyn Disk, at: u64, length: usize) -> io::Result<&[u8]> {
+        if at < self.start || at + length as u64 > self.start + self.held as u64 {
+            let left = self.length.saturating_sub(at);
+            let wanted = left.min(Steps::LENGTH as u64) as usize;
+            self.held = 0;
+            disk.read_at(at, &mut self.bytes[..wanted])?;
+            (self.start, self.held) = (at, wanted);
+        }
+        Ok(&self.bytes[(at - self.start) as usize..self.held])
+    }
+
+    /// The header of the block at `at`, which the file holds all of, or what is wrong with it.
+    pub(crate) fn header(
+        &mut self,
+        disk: &dyn Disk,
+        at: u64,
+        sequence: Option<u64>,
+    ) -> io::Result<Result<BlockHeader, Defect>> {
+        let there = self.length.saturating_sub(at);
+        let needed = block::HEADER_LENGTH as u64;
+        if there < needed {
+            return Ok(Err(Defect::Short { needed, there }));
+        }
+        let bytes = self.bytes(disk, at, block::HEADER_LENGTH)?;
+        let header = bytes.first_chunk();
+        Ok(
+            header.map_or(Err(Defect::Short { needed, there }), |header| {
+                check_header(header, sequence, there)
+            }),
+        )
+    }
+
     /// The headers of the batch at `at`, if it has this number and fits the file. That of the block was checked, that of
     /// the batch was not.
     fn headers(
         &mut self,
+        disk: &dyn Disk,
         at: u64,
         sequence: u64,
     ) -> io::Result<Option<(BlockHeader, BatchHeader)>> {
-        let left = self.length.saturating_sub(at);
-        if left < HEADERS_LENGTH as u64 {
-            return Ok(None);
-        }
-        if at < self.start || at + HEADERS_LENGTH as u64 > self.start + self.held as u64 {
-            let wanted = left.min(STEP_LENGTH as u64) as usize;
-            self.held = 0;
-            self.disk.read_at(at, &mut self.bytes[..wanted])?;
-            (self.start, self.held) = (at, wanted);
-        }
-        let bytes = &self.bytes[(at - self.start) as usize..self.held];
-        let Some((header, behind)) = bytes.split_first_chunk() else {
+        let Ok(block) = self.header(disk, at, Some(sequence))? else {
             return Ok(None);
         };
-        let Ok(block) = check_header(header, Some(sequence), left) else {
+        if block.block_length() < HEADERS_LENGTH as u64 {
             return Ok(None);
-        };
-        let batch = behind.first_chunk().map(peek);
+        }
+        let bytes = self.bytes(disk, at, HEADERS_LENGTH)?;
+        let batch = bytes[block::HEADER_LENGTH..].first_chunk().map(peek);
         Ok(batch.map(|batch| (block, batch)))
     }
 }

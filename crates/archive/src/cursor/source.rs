@@ -115,6 +115,15 @@ impl View {
         Ok(())
     }
 
+    /// The same file and view with a buffer of its own.
+    pub(crate) fn again(&self) -> View {
+        View {
+            medium: Arc::clone(&self.medium),
+            map: self.map.clone(),
+            buffer: Buffer::default(),
+        }
+    }
+
     /// Bytes of the file now.
     pub(crate) fn length(&self) -> u64 {
         self.medium.len()

@@ -1,130 +1,20 @@
 use super::*;
-use crate::batch::Batch;
-use crate::segment::SegmentHeader;
+use crate::tape::{FOLDER, RECORDING, Seen, Tape, name, small};
 use seatrial_machine::Rng;
 use seatrial_sim::{FileTree, MemoryStorage};
-
-const RECORDING: RecordingId = RecordingId(7);
-
-/// What a reader sees of a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
-    position: Position,
-    number: u64,
-    time: u64,
-    flags: u32,
-    payload: Vec<u8>,
-}
-
-/// A recording made by hand: its segments' bytes, and everything that is in it.
-#[derive(Clone, Debug, Default)]
-struct Tape {
-    segments: Vec<(Position, Vec<u8>)>,
-    messages: Vec<Seen>,
-    /// Where blocks start.
-    blocks: Vec<Position>,
-    sequence: u64,
-    time: u64,
-}
-
-impl Tape {
-    fn end(&self) -> Position {
-        let (start, bytes) = self.segments.last().unwrap();
-        start.plus(bytes.len() as u64)
-    }
-
-    fn begin_segment(&mut self, start: Position) {
-        let header = SegmentHeader {
-            recording: RECORDING,
-            start,
-            first_message: self.messages.len() as u64,
-            segment_length: 4096,
-            time: self.time,
-        };
-        self.segments.push((start, header.block(self.sequence)));
-        self.sequence += 1;
-    }
-
-    fn append(&mut self, rng: &mut Rng, count: usize, length_max: usize) {
-        self.time += rng.below(3);
-        let mut batch = Batch::with_capacity(1 << 20);
-        let (start, first) = (self.end(), self.messages.len() as u64);
-        for index in 0..count {
-            let length = rng.index(length_max + 1);
-            let payload: Vec<u8> = (0..length).map(|_| rng.word() as u8).collect();
-            let flags = rng.below(8) as u32;
-            self.messages.push(Seen {
-                position: start.plus(batch.block_length() as u64),
-                number: first + index as u64,
-                time: self.time,
-                flags,
-                payload: payload.clone(),
-            });
-            let fits = if rng.chance(0.5) {
-                batch.push(flags, &payload)
-            } else {
-                batch.push_checksummed(flags, &payload)
-            };
-            assert!(fits);
-        }
-        let block = batch.seal(self.sequence, 0, self.time, first);
-        self.sequence += 1;
-        self.blocks.push(start);
-        self.segments.last_mut().unwrap().1.extend_from_slice(block);
-    }
-
-    /// Some segments of some blocks.
-    fn random(rng: &mut Rng) -> Tape {
-        let mut tape = Tape {
-            time: 1_000,
-            sequence: rng.below(2) * 5,
-            ..Tape::default()
-        };
-        let mut start = Position(rng.below(3) * 800);
-        for _ in 0..=rng.index(4) {
-            tape.begin_segment(start);
-            for _ in 0..rng.index(6) {
-                let length_max = if rng.chance(0.2) { 3_000 } else { 60 };
-                let count = rng.index(8);
-                tape.append(rng, count, length_max);
-            }
-            start = tape.end();
-        }
-        tape
-    }
-
-    fn tree(&self) -> FileTree {
-        let mut tree = FileTree::default();
-        tree.insert_folder("a");
-        for (start, bytes) in &self.segments {
-            tree.insert(Path::new("a").join(name(*start).file()), bytes.clone());
-        }
-        tree
-    }
-
-    fn storage(&self, lends: bool) -> Arc<dyn Storage> {
-        let storage = MemoryStorage::from_files(&self.tree());
-        if lends {
-            Arc::new(storage.lending())
-        } else {
-            Arc::new(storage)
-        }
-    }
-}
-
-fn name(start: Position) -> SegmentName {
-    SegmentName {
-        recording: RECORDING,
-        start,
-    }
-}
 
 fn open(
     storage: &Arc<dyn Storage>,
     from: impl Into<Origin>,
     bound: Bound,
 ) -> Result<Cursor, CursorError> {
-    Cursor::open(Arc::clone(storage), Path::new("a"), RECORDING, from, bound)
+    Cursor::open(
+        Arc::clone(storage),
+        Path::new(FOLDER),
+        RECORDING,
+        from,
+        bound,
+    )
 }
 
 /// Reads on until there is nothing more, checking what blocks say of themselves.
@@ -238,7 +128,7 @@ fn outside_of_the_recording_is_an_error() {
     assert!(at_end.next_block().unwrap().is_none());
     let other = Cursor::open(
         storage,
-        Path::new("a"),
+        Path::new(FOLDER),
         RecordingId(8),
         Origin::Start,
         Bound::End,
@@ -285,19 +175,6 @@ fn stopped(storage: &Arc<dyn Storage>, end: Position) -> Result<Cursor, CursorEr
     open(storage, Origin::Start, Bound::Live(progress))
 }
 
-fn small() -> Tape {
-    let mut rng = Rng::from_seed(11);
-    let mut tape = Tape::default();
-    tape.begin_segment(Position(0));
-    tape.append(&mut rng, 2, 9);
-    tape.append(&mut rng, 1, 5);
-    tape.begin_segment(tape.end());
-    tape.append(&mut rng, 3, 9);
-    tape.begin_segment(tape.end());
-    tape.append(&mut rng, 1, 700);
-    tape
-}
-
 #[test]
 fn every_flipped_bit_is_found() {
     let tape = small();
@@ -306,7 +183,7 @@ fn every_flipped_bit_is_found() {
             let mut tree = tape.tree();
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            tree.insert(Path::new("a").join(name(*start).file()), flipped);
+            tree.insert(Path::new(FOLDER).join(name(*start).file()), flipped);
             check_damaged(&tape, &tree, &format!("segment {start}, bit {bit}"));
         }
     }
@@ -318,7 +195,7 @@ fn every_shorter_file_is_found() {
     for (start, bytes) in &tape.segments {
         for length in 0..bytes.len() {
             let mut tree = tape.tree();
-            let file = Path::new("a").join(name(*start).file());
+            let file = Path::new(FOLDER).join(name(*start).file());
             tree.insert(&file, bytes[..length].to_vec());
             check_damaged(&tape, &tree, &format!("segment {start}, length {length}"));
         }

@@ -1,0 +1,139 @@
+//! Recordings made by hand for tests, with all that is in them: the twin of whatever reads.
+
+use crate::batch::Batch;
+use crate::segment::{SegmentHeader, SegmentName};
+use crate::{Position, RecordingId};
+use seatrial_machine::{Rng, Storage};
+use seatrial_sim::{FileTree, MemoryStorage};
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) const RECORDING: RecordingId = RecordingId(7);
+pub(crate) const FOLDER: &str = "a";
+
+/// What a reader sees of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) position: Position,
+    pub(crate) number: u64,
+    pub(crate) time: u64,
+    pub(crate) flags: u32,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// A recording made by hand: its segments' bytes, and everything that is in it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tape {
+    pub(crate) segments: Vec<(Position, Vec<u8>)>,
+    pub(crate) messages: Vec<Seen>,
+    /// Where blocks start.
+    pub(crate) blocks: Vec<Position>,
+    pub(crate) sequence: u64,
+    pub(crate) time: u64,
+}
+
+impl Tape {
+    pub(crate) fn end(&self) -> Position {
+        let (start, bytes) = self.segments.last().unwrap();
+        start.plus(bytes.len() as u64)
+    }
+
+    pub(crate) fn begin_segment(&mut self, start: Position) {
+        let header = SegmentHeader {
+            recording: RECORDING,
+            start,
+            first_message: self.messages.len() as u64,
+            segment_length: 4096,
+            time: self.time,
+        };
+        self.segments.push((start, header.block(self.sequence)));
+        self.sequence += 1;
+    }
+
+    pub(crate) fn append(&mut self, rng: &mut Rng, count: usize, length_max: usize) {
+        self.time += rng.below(3);
+        let mut batch = Batch::with_capacity(1 << 20);
+        let (start, first) = (self.end(), self.messages.len() as u64);
+        for index in 0..count {
+            let length = rng.index(length_max + 1);
+            let payload: Vec<u8> = (0..length).map(|_| rng.word() as u8).collect();
+            let flags = rng.below(8) as u32;
+            self.messages.push(Seen {
+                position: start.plus(batch.block_length() as u64),
+                number: first + index as u64,
+                time: self.time,
+                flags,
+                payload: payload.clone(),
+            });
+            let fits = if rng.chance(0.5) {
+                batch.push(flags, &payload)
+            } else {
+                batch.push_checksummed(flags, &payload)
+            };
+            assert!(fits);
+        }
+        let block = batch.seal(self.sequence, 0, self.time, first);
+        self.sequence += 1;
+        self.blocks.push(start);
+        self.segments.last_mut().unwrap().1.extend_from_slice(block);
+    }
+
+    /// Some segments of some blocks.
+    pub(crate) fn random(rng: &mut Rng) -> Tape {
+        let mut tape = Tape {
+            time: 1_000,
+            sequence: rng.below(2) * 5,
+            ..Tape::default()
+        };
+        let mut start = Position(rng.below(3) * 800);
+        for _ in 0..=rng.index(4) {
+            tape.begin_segment(start);
+            for _ in 0..rng.index(6) {
+                let length_max = if rng.chance(0.2) { 3_000 } else { 60 };
+                let count = rng.index(8);
+                tape.append(rng, count, length_max);
+            }
+            start = tape.end();
+        }
+        tape
+    }
+
+    pub(crate) fn tree(&self) -> FileTree {
+        let mut tree = FileTree::default();
+        tree.insert_folder(FOLDER);
+        for (start, bytes) in &self.segments {
+            tree.insert(Path::new(FOLDER).join(name(*start).file()), bytes.clone());
+        }
+        tree
+    }
+
+    pub(crate) fn storage(&self, lends: bool) -> Arc<dyn Storage> {
+        let storage = MemoryStorage::from_files(&self.tree());
+        if lends {
+            Arc::new(storage.lending())
+        } else {
+            Arc::new(storage)
+        }
+    }
+}
+
+pub(crate) fn name(start: Position) -> SegmentName {
+    SegmentName {
+        recording: RECORDING,
+        start,
+    }
+}
+
+/// Three segments of a few short blocks.
+pub(crate) fn small() -> Tape {
+    let mut rng = Rng::from_seed(11);
+    let mut tape = Tape::default();
+    tape.begin_segment(Position(0));
+    tape.append(&mut rng, 2, 9);
+    tape.append(&mut rng, 1, 5);
+    tape.begin_segment(tape.end());
+    tape.append(&mut rng, 3, 9);
+    tape.begin_segment(tape.end());
+    tape.append(&mut rng, 1, 700);
+    tape
+}
