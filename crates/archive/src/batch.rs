@@ -2,7 +2,7 @@
 //! `docs/formats/archive.md`.
 
 use crate::block::{self, BlockHeader, BlockKind};
-use crate::{crc32c, frame};
+use crate::{Shift, crc32c, frame};
 
 /// Bytes of a batch's payload before its first frame.
 pub const BATCH_HEADER_LENGTH: usize = 24;
@@ -126,6 +126,12 @@ pub struct Batch {
     /// Where the next frame goes.
     end: usize,
     messages: u32,
+    /// The checksum of this many bytes of frames, taken before the headers were known. Frames are only added, so it is
+    /// that of all of them while their length is this.
+    ahead: Option<(usize, u32)>,
+    /// What this many bytes of frames do to the checksum of what is before them; kept, as blocks of messages of one length
+    /// are equally long.
+    shift: Option<(usize, Shift)>,
 }
 
 impl Default for Batch {
@@ -144,6 +150,8 @@ impl Batch {
             bytes: vec![0; capacity].into_boxed_slice(),
             end: BATCH_FRAMES_OFFSET,
             messages: 0,
+            ahead: None,
+            shift: None,
         }
     }
 
@@ -253,6 +261,18 @@ impl Batch {
     pub fn clear(&mut self) {
         self.end = BATCH_FRAMES_OFFSET;
         self.messages = 0;
+        self.ahead = None;
+    }
+
+    /// Computes the checksum of what was pushed now, while the bytes are in this processor's cache, so that [`Batch::seal`]
+    /// need not read them, on whichever processor that is called.
+    pub fn checksum_frames(&mut self) {
+        let frames = self.frames();
+        let length = frames.len();
+        self.ahead = Some((length, crc32c(frames)));
+        if self.shift.is_none_or(|(known, _)| known != length) {
+            self.shift = Some((length, Shift::by(length as u64)));
+        }
     }
 
     /// The finished block. Messages may still be pushed, and it be sealed again.
@@ -262,15 +282,25 @@ impl Batch {
             first_message,
             messages: self.messages,
         };
-        self.bytes[block::HEADER_LENGTH..BATCH_FRAMES_OFFSET].copy_from_slice(&head.encode());
+        let head = head.encode();
+        self.bytes[block::HEADER_LENGTH..BATCH_FRAMES_OFFSET].copy_from_slice(&head);
         let payload = &self.bytes[block::HEADER_LENGTH..self.end];
+        let frames = self.end - BATCH_FRAMES_OFFSET;
+        let payload_checksum = match (self.ahead, self.shift) {
+            (Some((length, checksum)), Some((shifted, shift)))
+                if length == frames && shifted == frames =>
+            {
+                shift.combine(crc32c(&head), checksum)
+            }
+            _ => crc32c(payload),
+        };
         let header = BlockHeader {
             kind: BlockKind::BATCH,
             flags,
             payload_length: payload.len() as u32,
             uncompressed_length: payload.len() as u32,
             sequence,
-            payload_checksum: crc32c(payload),
+            payload_checksum,
         };
         self.bytes[..block::HEADER_LENGTH].copy_from_slice(&header.encode());
         // Frames end at multiples of 8, so there is no padding behind them.
@@ -370,12 +400,20 @@ mod tests {
                 }
                 messages.push((flags, checksummed, message));
             }
-            let header = BatchHeader {
+            let mut header = BatchHeader {
                 time: rng.word(),
                 first_message: rng.word(),
                 messages: messages.len() as u32,
             };
             assert_eq!(batch.messages(), header.messages);
+            // The checksum is the same whether it was taken ahead or not, also of frames pushed since.
+            if rng.below(2) == 0 {
+                batch.checksum_frames();
+            }
+            if rng.below(2) == 0 && batch.push(3, b"") {
+                messages.push((3, false, Vec::new()));
+                header.messages += 1;
+            }
             let sealed = batch.seal(round, 0, header.time, header.first_message);
             assert_eq!(sealed, twin(&messages, round, header), "round {round}");
             assert!(sealed.len() <= 4_000 && sealed.len().is_multiple_of(ALIGNMENT));

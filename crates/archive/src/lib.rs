@@ -25,6 +25,7 @@ mod cursor;
 pub mod file;
 pub mod frame;
 mod position;
+pub mod publication;
 mod recover;
 pub mod root;
 mod segment;
