@@ -6,8 +6,8 @@
 #![expect(clippy::disallowed_types, reason = "a bench asks the clock")]
 
 use seatrial_archive::{
-    Batch, Bound, Cursor, Origin, Position, Progress, RecordingId, SegmentHeader, SegmentName,
-    file::Files,
+    Batch, Bound, Boundary, Cursor, Origin, Position, Progress, RecordingId, SegmentHeader,
+    SegmentName, file::Files,
 };
 use seatrial_machine::{Rng, Storage};
 use std::hint::black_box;
@@ -87,7 +87,10 @@ fn record(folder: &Path, id: u64, length: usize, checksums: bool, effort: Effort
 
 /// Hands every message to a consumer; answers how many there were.
 fn replay(recording: &Recording, checksums: bool) -> u64 {
-    let progress = Progress::new(recording.end);
+    let progress = Progress::new(Boundary {
+        position: recording.end,
+        ..Boundary::default()
+    });
     progress.stop();
     let bound = Bound::Live(Arc::new(progress));
     let storage: Arc<dyn Storage> = Arc::new(Files);

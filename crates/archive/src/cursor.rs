@@ -4,19 +4,18 @@
 //! them read beside one writer, in its process ([`Bound::Live`]) or in another ([`Bound::Follow`]).
 
 mod extent;
-mod progress;
 mod replay;
 mod seek;
 mod source;
 
 pub(crate) use extent::Extent;
-pub use progress::Progress;
 pub(crate) use replay::{Chain, Checker};
 pub use replay::{ContentError, Fault, Message, Messages, ReplayBlock};
 pub(crate) use seek::{Steps, segments};
 pub(crate) use source::{First, Source, View};
 
 use crate::block::{BlockHeader, Defect, HEADER_LENGTH};
+use crate::recording::Progress;
 use crate::segment::{SEGMENT_LENGTH_MAX, SegmentName};
 use crate::walk::{WalkError, Walker};
 use crate::{BatchHeader, Position, RecordingId};

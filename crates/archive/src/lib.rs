@@ -18,14 +18,18 @@
 //! assert_eq!(walker.next_block().unwrap().unwrap().payload, b"first");
 //! ```
 
+mod archive;
 mod batch;
 pub mod block;
+mod catalog;
 mod crc32c;
 mod cursor;
 pub mod file;
+mod folder;
 pub mod frame;
 mod position;
 pub mod publication;
+mod recording;
 mod recover;
 pub mod root;
 mod segment;
@@ -36,19 +40,28 @@ mod verify;
 mod walk;
 mod window;
 
+pub use archive::{Archive, ArchiveError, Description, Recovered, RecoveredRecording, Segment};
 pub use batch::{
     BATCH_FRAMES_OFFSET, BATCH_HEADER_LENGTH, BATCH_LENGTH, BATCH_LENGTH_MAX, Batch, BatchError,
     BatchHeader, MESSAGE_LENGTH_MAX,
 };
 pub use block::{ALIGNMENT, BlockHeader, BlockKind, Defect, HEADER_LENGTH, PAYLOAD_LENGTH_MAX};
+pub use catalog::{
+    Boundary, Catalog, CatalogError, Event, EventError, EventKind, Filter, FoldError,
+    LABEL_LENGTH_MAX, RECORDINGS_MAX, Recording, Source,
+};
 pub use crc32c::{Shift, crc32c};
 pub use cursor::{
-    Bound, ContentError, Cursor, CursorError, Fault, Message, Messages, Origin, Pause, Progress,
-    ReplayBlock,
+    Bound, ContentError, Cursor, CursorError, Fault, Message, Messages, Origin, Pause, ReplayBlock,
 };
 pub use file::{FileError, LogFile};
+pub use folder::StorageError;
 pub use frame::{Frame, FrameError, Frames};
 pub use position::{Position, RecordingId};
+pub use recording::{
+    AppendError, Appended, Cut, Durability, Progress, RecordingOptions, TailError, Writer,
+    WriterState,
+};
 pub use recover::{RecoverError, Recovery, recover};
 pub use segment::{
     SEGMENT_BLOCK_LENGTH, SEGMENT_HEADER_LENGTH, SEGMENT_LENGTH, SEGMENT_LENGTH_MAX,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Boundary;
 use crate::tape::{FOLDER, RECORDING, Seen, Tape, name, small};
 use seatrial_machine::Rng;
 use seatrial_sim::{FileTree, MemoryStorage};
@@ -170,7 +171,10 @@ fn check_damaged(tape: &Tape, tree: &FileTree, what: &str) {
 
 /// A cursor over all of a recording that the catalog says was stopped at `end`.
 fn stopped(storage: &Arc<dyn Storage>, end: Position) -> Result<Cursor, CursorError> {
-    let progress = Arc::new(Progress::new(end));
+    let progress = Arc::new(Progress::new(Boundary {
+        position: end,
+        ..Boundary::default()
+    }));
     progress.stop();
     open(storage, Origin::Start, Bound::Live(progress))
 }

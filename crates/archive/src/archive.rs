@@ -1,0 +1,532 @@
+//! A folder of recordings, and the one who changes it.
+
+mod open;
+mod shorten;
+mod start;
+mod view;
+
+pub use open::{Recovered, RecoveredRecording};
+
+use crate::catalog::{
+    Boundary, Catalog, CatalogError, Event, EventKind, Filter, LABEL_LENGTH_MAX, RECORDINGS_MAX,
+    Recording, Source,
+};
+use crate::folder::StorageError;
+use crate::recording::{
+    Progress, RecordingOptions, Shared, State, TailError, Writer, WriterState, create_first,
+    recover_tail, segments,
+};
+use crate::segment::{SEGMENT_LENGTH_MAX, SEGMENT_LENGTH_MIN, SegmentName};
+use crate::{Position, RecordingId};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Why an archive did not do what was asked. Unless it says otherwise, nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// The storage refused.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The catalog cannot be read or added to.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// A recording's files are not what they should be.
+    #[error(transparent)]
+    Tail(#[from] TailError),
+    /// Another process is writing this archive.
+    #[error("{path} is in use by another process")]
+    Locked {
+        /// The file with the lock.
+        path: PathBuf,
+    },
+    /// There is no such recording.
+    #[error("there is no recording {recording}")]
+    Unknown {
+        /// The number.
+        recording: RecordingId,
+    },
+    /// A writer is at work on it.
+    #[error("recording {recording} is being recorded")]
+    BeingRecorded {
+        /// The number.
+        recording: RecordingId,
+    },
+    /// A sync of it failed, so the system may show bytes that the medium does not hold: open the archive again.
+    #[error("a sync of recording {recording} failed; open the archive again")]
+    Lost {
+        /// The number.
+        recording: RecordingId,
+    },
+    /// A label that is too long.
+    #[error("a label of {length} bytes is over the maximum of {LABEL_LENGTH_MAX}")]
+    LabelLength {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// A segment length that is too small or too large.
+    #[error(
+        "segments of {length} bytes: {SEGMENT_LENGTH_MIN} to {SEGMENT_LENGTH_MAX} are possible"
+    )]
+    SegmentLength {
+        /// What was asked for.
+        length: u64,
+    },
+    /// The archive is full.
+    #[error(
+        "an archive holds {RECORDINGS_MAX} recordings at most, and no number above {}",
+        RecordingId::MAX
+    )]
+    Full,
+    /// A position that is not in the recording.
+    #[error(
+        "position {position} is outside of recording {recording}, which lies from {start} to {end}"
+    )]
+    Outside {
+        /// The recording.
+        recording: RecordingId,
+        /// The position.
+        position: Position,
+        /// Where the recording starts.
+        start: Position,
+        /// Where it ends.
+        end: Position,
+    },
+    /// A position inside a message or a header.
+    #[error(
+        "position {position} of recording {recording} is not where a message begins: {before} and {after} are"
+    )]
+    Inside {
+        /// The recording.
+        recording: RecordingId,
+        /// The position.
+        position: Position,
+        /// The nearest place before it.
+        before: Position,
+        /// The nearest place behind it.
+        after: Position,
+    },
+}
+
+/// What is known of a recording and its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// What the catalog says; while it is being recorded, with its end now.
+    pub recording: Recording,
+    /// Is a writer at work on it?
+    pub is_live: bool,
+    /// Its segments, in order.
+    pub segments: Vec<Segment>,
+    /// Segments before its start whose files are still in the folder.
+    pub detached: Vec<Segment>,
+}
+
+/// A file of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The position of its first byte.
+    pub start: Position,
+    /// Its bytes now.
+    pub length: u64,
+    /// Where it is.
+    pub file: PathBuf,
+}
+
+/// The one writer's side of an archive: it holds the folder's lock and the catalog, and gives out a [`Writer`] for each
+/// recording that is being recorded. Every change is an event of the catalog first, which is in force once it is durable;
+/// then the files follow. If that fails, the archive takes no more changes and has to be opened again, which does what was
+/// left undone.
+///
+/// Readers need none of it: they open the folder by [`Archive::view`] and a cursor, beside the writing process.
+/// Its downside: the catalog is in memory, and an event costs a sync.
+///
+/// ```
+/// use seatrial_archive::{Archive, Filter, RecordingOptions};
+/// use seatrial_sim::MemoryStorage;
+/// use std::{path::Path, sync::Arc};
+///
+/// let storage = Arc::new(MemoryStorage::new());
+/// let (mut archive, recovered) = Archive::open(storage, Path::new("recordings"), 0)?;
+/// assert!(recovered.is_clean());
+/// let options = RecordingOptions { label: "trades".to_owned(), ..RecordingOptions::default() };
+/// let mut writer = archive.start(&options, 10)?;
+/// let id = writer.recording();
+/// let appended = writer.append_batch([&b"one"[..], b"two"], 11)?;
+/// assert_eq!((appended.first_message, appended.end), (0, writer.end()));
+/// writer.stop(12)?;
+///
+/// let mut writer = archive.extend(id, 13)?;
+/// assert_eq!(writer.append_batch([&b"three"[..]], 14)?.first_message, 2);
+/// writer.stop(15)?;
+/// archive.truncate(id, appended.end, 16)?;
+/// let found = archive.list(&Filter { label: Some("trad".to_owned()), ..Filter::default() });
+/// assert_eq!((found[0].id, found[0].messages()), (id, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Archive {
+    shared: Arc<Shared>,
+}
+
+impl Archive {
+    /// Starts a recording. It is in the catalog, and its first segment durable, when this returns. `now` is the time in
+    /// nanoseconds since 1970.
+    pub fn start(&mut self, options: &RecordingOptions, now: u64) -> Result<Writer, ArchiveError> {
+        let start = Boundary {
+            time: now,
+            ..Boundary::default()
+        };
+        self.start_at(options, start, None, now)
+    }
+
+    /// Starts a recording that is a copy of another archive's, from `start` on: the beginning of one of its segments. Blocks
+    /// are then handed to [`Writer::append_copied`] and keep their positions.
+    pub fn start_copy(
+        &mut self,
+        options: &RecordingOptions,
+        source: Source,
+        start: Boundary,
+        now: u64,
+    ) -> Result<Writer, ArchiveError> {
+        check_label(&source.archive)?;
+        self.start_at(options, start, Some(source), now)
+    }
+
+    fn start_at(
+        &mut self,
+        options: &RecordingOptions,
+        start: Boundary,
+        source: Option<Source>,
+        now: u64,
+    ) -> Result<Writer, ArchiveError> {
+        check_label(&options.label)?;
+        let length = options.segment_length;
+        if !(SEGMENT_LENGTH_MIN..=SEGMENT_LENGTH_MAX).contains(&length) {
+            return Err(ArchiveError::SegmentLength { length });
+        }
+        let mut state = self.shared.state();
+        let id = state.log.catalog.next();
+        if state.log.catalog.len() >= RECORDINGS_MAX || id > RecordingId::MAX {
+            return Err(ArchiveError::Full);
+        }
+        let started = EventKind::Started {
+            start,
+            segment_length: length,
+            durability: options.durability,
+            label: options.label.clone(),
+        };
+        let copied = source.map(|source| EventKind::CopiedFrom { source });
+        let events: Vec<Event> = (std::iter::once(started).chain(copied))
+            .map(|kind| event(id, now, kind))
+            .collect();
+        state.log.append(&events)?;
+        let recording = known(&state, id)?;
+        match create_first(&self.shared.folder, &recording) {
+            Ok((medium, end)) => {
+                let settings = (options.durability, length);
+                let writer = Writer::new(&self.shared, id, settings, medium, start.position, end);
+                state.writers.insert(id, writer.progress());
+                Ok(writer)
+            }
+            Err(error) => {
+                // If this fails too, the next one who opens the archive makes an empty recording of it.
+                let name = SegmentName {
+                    recording: id,
+                    start: start.position,
+                };
+                let removed = self.shared.folder.remove_if_there(&name.file());
+                if removed.is_ok() {
+                    let _ = state.log.append(&[event(id, now, EventKind::Deleted)]);
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Goes on with a stopped recording at its end, with the durability and segment length that it was started with. One
+    /// whose writer was dropped, or died with its process, is stopped first.
+    pub fn extend(&mut self, id: RecordingId, now: u64) -> Result<Writer, ArchiveError> {
+        let mut state = self.shared.state();
+        let recording = self.stopped(&mut state, id, now)?;
+        let end = recording.end;
+        let start = self.last_start(&recording)?;
+        let name = SegmentName {
+            recording: id,
+            start,
+        };
+        let file = name.file();
+        let medium = self.shared.folder.open_write(&file)?;
+        let (expected, found) = (end.position.since(start), medium.len());
+        if expected != found {
+            return Err(ArchiveError::Tail(TailError::Next {
+                file: self.shared.folder.path(&file),
+                offset: 0,
+                field: "the file's length",
+                expected,
+                found,
+            }));
+        }
+        let extended = EventKind::Extended { end };
+        state.log.append(&[event(id, now, extended)])?;
+        let settings = (recording.durability, recording.segment_length);
+        let writer = Writer::new(&self.shared, id, settings, medium, start, end);
+        state.writers.insert(id, writer.progress());
+        Ok(writer)
+    }
+
+    /// The recordings that meet the conditions, in the order of their numbers; those being recorded with their end now.
+    pub fn list(&self, filter: &Filter) -> Vec<Recording> {
+        let state = self.shared.state();
+        (state.log.catalog.recordings())
+            .map(|recording| now_known(&state, recording.clone()))
+            .filter(|recording| filter.matches(recording))
+            .take(filter.count_max)
+            .collect()
+    }
+
+    /// What is known of a recording and its files.
+    pub fn describe(&self, id: RecordingId) -> Result<Description, ArchiveError> {
+        let (recording, is_live) = {
+            let state = self.shared.state();
+            let recording = now_known(&state, known(&state, id)?);
+            (recording, is_live(&state, id))
+        };
+        let folder = &self.shared.folder;
+        let (mut segments_found, mut detached) = (Vec::new(), Vec::new());
+        for start in segments(&folder.list()?, id) {
+            let name = SegmentName {
+                recording: id,
+                start,
+            };
+            let file = name.file();
+            let segment = Segment {
+                start,
+                length: folder.open(&file)?.len(),
+                file: folder.path(&file),
+            };
+            if start < recording.start.position {
+                detached.push(segment);
+            } else {
+                segments_found.push(segment);
+            }
+        }
+        Ok(Description {
+            recording,
+            is_live,
+            segments: segments_found,
+            detached,
+        })
+    }
+
+    /// What is known of all recordings now: a value that does not change.
+    pub fn catalog(&self) -> Catalog {
+        let state = self.shared.state();
+        let mut catalog = state.log.catalog.clone();
+        for id in state.writers.keys() {
+            if let Some(recording) = catalog.recording_mut(*id) {
+                *recording = now_known(&state, recording.clone());
+            }
+        }
+        catalog
+    }
+
+    /// How far the writer of a recording has got; nothing when there has been none since the archive was opened.
+    pub fn progress(&self, id: RecordingId) -> Option<Arc<Progress>> {
+        self.shared.state().writers.get(&id).cloned()
+    }
+
+    /// Gives a recording another name.
+    pub fn relabel(&mut self, id: RecordingId, label: &str, now: u64) -> Result<(), ArchiveError> {
+        check_label(label)?;
+        let mut state = self.shared.state();
+        known(&state, id)?;
+        let label = label.to_owned();
+        let labelled = EventKind::Labelled { label };
+        Ok(state.log.append(&[event(id, now, labelled)])?)
+    }
+
+    /// Removes a recording and its files, detached ones too. It must not be being recorded; damage is no obstacle.
+    pub fn delete(&mut self, id: RecordingId, now: u64) -> Result<(), ArchiveError> {
+        let mut state = self.shared.state();
+        known(&state, id)?;
+        if is_live(&state, id) {
+            return Err(ArchiveError::BeingRecorded { recording: id });
+        }
+        state.log.append(&[event(id, now, EventKind::Deleted)])?;
+        state.writers.remove(&id);
+        let removed = self.remove_segments(id, |_| true);
+        implied(&mut state, removed)?;
+        Ok(())
+    }
+
+    /// Rewrites the catalog without the events that no longer matter. Answers with its bytes before and after.
+    pub fn compact(&mut self) -> Result<(u64, u64), ArchiveError> {
+        Ok(self.shared.state().log.compact()?)
+    }
+
+    /// Segments in the folder that belong to no recording, or lie behind the end of theirs: what a lost catalog, or files
+    /// from elsewhere, left. Nothing uses them, and their recordings' numbers are not given out.
+    pub fn orphans(&self) -> Result<Vec<PathBuf>, ArchiveError> {
+        let state = self.shared.state();
+        let files = self.shared.folder.list()?;
+        Ok(self.orphaned(&state, &files))
+    }
+
+    fn orphaned(&self, state: &State, files: &[String]) -> Vec<PathBuf> {
+        let is_orphan = |file: &&String| {
+            SegmentName::parse(file).is_some_and(|name| {
+                let recording = state.log.catalog.recording(name.recording);
+                recording.is_none_or(|recording| {
+                    recording.stopped.is_some() && name.start >= recording.end.position
+                })
+            })
+        };
+        (files.iter().filter(is_orphan))
+            .map(|file| self.shared.folder.path(file))
+            .collect()
+    }
+
+    /// Removes what [`Archive::orphans`] names; answers with it.
+    pub fn remove_orphans(&mut self) -> Result<Vec<PathBuf>, ArchiveError> {
+        let state = self.shared.state();
+        let folder = &self.shared.folder;
+        let orphans = self.orphaned(&state, &folder.list()?);
+        for orphan in &orphans {
+            if let Some(name) = orphan.file_name().and_then(|name| name.to_str()) {
+                folder.remove_if_there(name)?;
+            }
+        }
+        folder.sync()?;
+        Ok(orphans)
+    }
+
+    /// The recording, not being recorded, with a known end: one that was left open is stopped.
+    fn stopped(
+        &self,
+        state: &mut State,
+        id: RecordingId,
+        now: u64,
+    ) -> Result<Recording, ArchiveError> {
+        state.log.check()?;
+        let recording = known(state, id)?;
+        match state.writers.get(&id).map(|progress| progress.state()) {
+            Some(WriterState::Recording) => {
+                return Err(ArchiveError::BeingRecorded { recording: id });
+            }
+            Some(WriterState::Lost) => return Err(ArchiveError::Lost { recording: id }),
+            _ => {}
+        }
+        if recording.stopped.is_none() {
+            let files = self.shared.folder.list()?;
+            self.settle(state, &recording, &files, false, now)?;
+        }
+        known(state, id)
+    }
+
+    /// Finds the end of a recording that was left open, cuts off what was interrupted, and stops it.
+    fn settle(
+        &self,
+        state: &mut State,
+        recording: &Recording,
+        files: &[String],
+        may_be_new: bool,
+        now: u64,
+    ) -> Result<RecoveredRecording, ArchiveError> {
+        let starts = segments(files, recording.id);
+        let tail = recover_tail(&self.shared.folder, recording, &starts, may_be_new)?;
+        let stopped = EventKind::Stopped { end: tail.end };
+        state.log.append(&[event(recording.id, now, stopped)])?;
+        Ok(RecoveredRecording {
+            recording: recording.id,
+            end: tail.end.position,
+            cuts: tail.cuts,
+        })
+    }
+
+    /// Where the segment starts that holds the recording's end.
+    fn last_start(&self, recording: &Recording) -> Result<Position, ArchiveError> {
+        let starts = segments(&self.shared.folder.list()?, recording.id);
+        holding(&starts, recording, recording.end.position)
+    }
+
+    /// Removes those files of a recording whose start is meant, the last first.
+    fn remove_segments(
+        &self,
+        id: RecordingId,
+        is_meant: impl Fn(Position) -> bool,
+    ) -> Result<usize, StorageError> {
+        let folder = &self.shared.folder;
+        let starts = segments(&folder.list()?, id);
+        let meant = starts.into_iter().rev().filter(|start| is_meant(*start));
+        let mut removed = 0;
+        for start in meant {
+            let name = SegmentName {
+                recording: id,
+                start,
+            };
+            folder.remove_if_there(&name.file())?;
+            removed += 1;
+        }
+        folder.sync()?;
+        Ok(removed)
+    }
+}
+
+/// Where the segment starts that holds the bytes just before `position`, or the first one.
+fn holding(
+    starts: &[Position],
+    recording: &Recording,
+    position: Position,
+) -> Result<Position, ArchiveError> {
+    let first = recording.start.position;
+    let is_ours = |start: &&Position| **start >= first && (**start < position || **start == first);
+    let start = starts.iter().rev().find(is_ours);
+    start.copied().ok_or(ArchiveError::Tail(TailError::Missing {
+        recording: recording.id,
+        start: first,
+    }))
+}
+
+/// What an event in force implies was done, or else the archive takes no more.
+fn implied<T>(state: &mut State, done: Result<T, StorageError>) -> Result<T, ArchiveError> {
+    done.map_err(|error| state.log.poison(error).into())
+}
+
+fn event(recording: RecordingId, time: u64, kind: EventKind) -> Event {
+    Event {
+        recording,
+        time,
+        kind,
+    }
+}
+
+fn check_label(label: &str) -> Result<(), ArchiveError> {
+    let length = label.len();
+    if length > LABEL_LENGTH_MAX {
+        return Err(ArchiveError::LabelLength { length });
+    }
+    Ok(())
+}
+
+fn known(state: &State, id: RecordingId) -> Result<Recording, ArchiveError> {
+    let recording = state.log.catalog.recording(id).cloned();
+    recording.ok_or(ArchiveError::Unknown { recording: id })
+}
+
+/// Is a writer at work?
+fn is_live(state: &State, id: RecordingId) -> bool {
+    let progress = state.writers.get(&id);
+    progress.is_some_and(|progress| progress.state() == WriterState::Recording)
+}
+
+/// The recording with the end that its writer knows.
+fn now_known(state: &State, mut recording: Recording) -> Recording {
+    if recording.stopped.is_none()
+        && let Some(progress) = state.writers.get(&recording.id)
+    {
+        recording.end = progress.end();
+    }
+    recording
+}
+
+#[cfg(test)]
+mod tests;

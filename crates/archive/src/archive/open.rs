@@ -1,0 +1,164 @@
+//! Opening an archive: what a crash interrupted is brought to its end, or cut off.
+
+use crate::archive::{Archive, ArchiveError, event, known};
+use crate::catalog::{CATALOG_NEW, CatalogLog, Event, EventKind, Recording};
+use crate::folder::Folder;
+use crate::recording::{Cut, Shared, State};
+use crate::segment::SegmentName;
+use crate::walk::Torn;
+use crate::{Position, RecordingId};
+use seatrial_machine::Storage;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The file whose lock is held by the one who writes.
+const LOCK: &str = "lock";
+
+/// What was found when an archive was opened.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// What was cut off the catalog: an event that was not in force.
+    pub catalog: Option<Torn>,
+    /// Recordings that had not been stopped, and were now.
+    pub recordings: Vec<RecoveredRecording>,
+    /// Recordings whose end cannot be told: their files are damaged and were left alone. They can be read, truncated and
+    /// deleted, but not extended.
+    pub problems: Vec<(RecordingId, ArchiveError)>,
+    /// Half-written files that were removed.
+    pub removed: Vec<PathBuf>,
+    /// See [`Archive::orphans`].
+    pub orphans: Vec<PathBuf>,
+}
+
+/// A recording that had not been stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveredRecording {
+    /// Its number.
+    pub recording: RecordingId,
+    /// Its end; everything before is durable.
+    pub end: Position,
+    /// What was cut off behind it.
+    pub cuts: Vec<Cut>,
+}
+
+impl Recovered {
+    /// Was the archive left as it should be: every recording stopped, nothing cut, nothing damaged?
+    pub fn is_clean(&self) -> bool {
+        self.catalog.is_none()
+            && self.recordings.is_empty()
+            && self.problems.is_empty()
+            && self.removed.is_empty()
+            && self.orphans.is_empty()
+    }
+}
+
+impl Archive {
+    /// Opens an archive for writing; the folder is made when it is missing. Finishes what the newest event of the catalog
+    /// implies and a crash left undone, cuts torn tails, stops recordings that were left open, and says what it did. Reads
+    /// the catalog and the last segments of those recordings, nothing else: damage in older segments is found by readers.
+    /// `now` is the time in nanoseconds since 1970.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        folder: &Path,
+        now: u64,
+    ) -> Result<(Archive, Recovered), ArchiveError> {
+        let folder = Folder::new(storage, folder);
+        folder.make()?;
+        let lock = folder.lock(LOCK).map_err(|error| {
+            if error.source.kind() == io::ErrorKind::WouldBlock {
+                ArchiveError::Locked { path: error.path }
+            } else {
+                error.into()
+            }
+        })?;
+        let mut recovered = Recovered::default();
+        for file in folder.list()? {
+            if file == CATALOG_NEW || SegmentName::parse_new(&file).is_some() {
+                folder.remove(&file)?;
+                recovered.removed.push(folder.path(&file));
+            }
+        }
+        let (log, last, torn) = CatalogLog::open(&folder)?;
+        recovered.catalog = torn;
+        let archive = Archive {
+            shared: Arc::new(Shared::new(folder, log, lock)),
+        };
+        let mut state = archive.shared.state();
+        if let Some(last) = &last
+            && let Err(error) = archive.redo(&mut state, last)
+        {
+            recovered.problems.push((last.recording, error));
+        }
+        archive.settle_all(&mut state, last.as_ref(), now, &mut recovered)?;
+        drop(state);
+        Ok((archive, recovered))
+    }
+
+    /// Does again what the newest event implies for files. Older ones were followed by another event only after that.
+    fn redo(&self, state: &mut State, last: &Event) -> Result<(), ArchiveError> {
+        let id = last.recording;
+        match &last.kind {
+            EventKind::Truncated { .. } => {
+                let recording = known(state, id)?;
+                self.redo_truncated(&recording)?;
+            }
+            EventKind::StartMoved { start, purge: true } => {
+                let first = start.position;
+                self.remove_segments(id, |start| start < first)?;
+                let start = *start;
+                let done = EventKind::StartMoved {
+                    start,
+                    purge: false,
+                };
+                state.log.append(&[event(id, last.time, done)])?;
+            }
+            EventKind::Deleted => {
+                self.remove_segments(id, |_| true)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Stops all recordings that were left open.
+    fn settle_all(
+        &self,
+        state: &mut State,
+        last: Option<&Event>,
+        now: u64,
+        recovered: &mut Recovered,
+    ) -> Result<(), ArchiveError> {
+        let files = self.shared.folder.list()?;
+        for name in files.iter().filter_map(|file| SegmentName::parse(file)) {
+            state.log.catalog.pass_over(name.recording);
+        }
+        let is_open = |recording: &&Recording| recording.stopped.is_none();
+        let open: Vec<Recording> = state
+            .log
+            .catalog
+            .recordings()
+            .filter(is_open)
+            .cloned()
+            .collect();
+        for recording in open {
+            let id = recording.id;
+            let may_be_new = last.is_some_and(|last| {
+                let is_start = matches!(
+                    last.kind,
+                    EventKind::Started { .. } | EventKind::CopiedFrom { .. }
+                );
+                is_start && last.recording == id
+            });
+            match self.settle(state, &recording, &files, may_be_new, now) {
+                Ok(settled) => recovered.recordings.push(settled),
+                Err(ArchiveError::Tail(error)) => {
+                    recovered.problems.push((id, ArchiveError::Tail(error)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        recovered.orphans = self.orphaned(state, &self.shared.folder.list()?);
+        Ok(())
+    }
+}

@@ -1,0 +1,245 @@
+//! The file with the events.
+
+use crate::block::{self, BlockKind};
+use crate::catalog::{Catalog, Event, EventError, FoldError};
+use crate::folder::{Folder, StorageError};
+use crate::walk::{Torn, WalkError, Walker};
+use seatrial_machine::{Disk, Medium};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The file's name.
+pub(crate) const CATALOG: &str = "catalog";
+/// The name of a compacted catalog before it takes the file's place.
+pub(crate) const CATALOG_NEW: &str = "catalog.new";
+
+/// Why a catalog cannot be read or added to.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// The storage refused.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The blocks in the file are damaged, or cannot be read.
+    #[error("{path}: {source}")]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: WalkError,
+    },
+    /// A whole block that is not an event.
+    #[error("{path} at {offset}: {source}")]
+    Event {
+        /// The file.
+        path: PathBuf,
+        /// Where the block starts.
+        offset: u64,
+        /// Why.
+        source: EventError,
+    },
+    /// An event that does not follow from those before.
+    #[error("{path} at {offset}: {source}")]
+    Fold {
+        /// The file.
+        path: PathBuf,
+        /// Where the block starts.
+        offset: u64,
+        /// Why.
+        source: FoldError,
+    },
+    /// An earlier sync failed, so it is unknown what the medium holds. Open the archive again.
+    #[error("{path} is out of use: {reason}")]
+    Poisoned {
+        /// The file.
+        path: PathBuf,
+        /// The failure.
+        reason: String,
+    },
+}
+
+/// What a catalog's file holds.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    pub(crate) catalog: Catalog,
+    /// The newest event.
+    pub(crate) last: Option<Event>,
+    /// Where the file's blocks end.
+    end: u64,
+    next_sequence: u64,
+    /// What has to be cut off, or is just being written.
+    pub(crate) torn: Option<Torn>,
+}
+
+/// Reads a catalog and adds up its events.
+pub(crate) fn read(disk: &dyn Disk, path: PathBuf) -> Result<Contents, CatalogError> {
+    let mut walker = Walker::new(disk, 0).expecting(0);
+    let (mut catalog, mut last, mut torn) = (Catalog::default(), None, None);
+    loop {
+        match walker.next_block() {
+            Ok(Some(block)) => {
+                let offset = block.offset;
+                let event = match Event::decode(block.header.kind, block.payload) {
+                    Ok(event) => event,
+                    Err(source) => {
+                        return Err(CatalogError::Event {
+                            path,
+                            offset,
+                            source,
+                        });
+                    }
+                };
+                if let Err(source) = catalog.apply(&event) {
+                    return Err(CatalogError::Fold {
+                        path,
+                        offset,
+                        source,
+                    });
+                }
+                last = Some(event);
+            }
+            Ok(None) => break,
+            Err(WalkError::Torn(found)) => torn = Some(found),
+            Err(source) => return Err(CatalogError::Log { path, source }),
+        }
+    }
+    Ok(Contents {
+        catalog,
+        last,
+        end: walker.offset(),
+        next_sequence: walker.next_sequence(),
+        torn,
+    })
+}
+
+/// The catalog's file, open for writing, beside what its events add up to. After a failed sync nobody knows what the
+/// medium holds, so every later call fails too; a failed write is cut off again.
+#[derive(Debug)]
+pub(crate) struct CatalogLog {
+    folder: Folder,
+    medium: Arc<dyn Medium>,
+    end: u64,
+    next_sequence: u64,
+    poison: Option<String>,
+    pub(crate) catalog: Catalog,
+}
+
+impl CatalogLog {
+    /// Opens the catalog of a folder, which is made when it is missing, cuts off a torn tail, and makes durable what
+    /// stays. Answers with the newest event and what was cut, too.
+    pub(crate) fn open(
+        folder: &Folder,
+    ) -> Result<(CatalogLog, Option<Event>, Option<Torn>), CatalogError> {
+        let medium = match folder.open_write(CATALOG) {
+            Err(error) if error.is_not_found() => {
+                let medium = folder.create(CATALOG)?;
+                folder.sync_file(CATALOG, &*medium)?;
+                folder.sync()?;
+                medium
+            }
+            other => other?,
+        };
+        let contents = read(&*medium, folder.path(CATALOG))?;
+        if contents.torn.is_some() {
+            folder.cut(CATALOG, &*medium, contents.end)?;
+        }
+        folder.sync_file(CATALOG, &*medium)?;
+        let log = CatalogLog {
+            folder: folder.clone(),
+            medium,
+            end: contents.end,
+            next_sequence: contents.next_sequence,
+            poison: None,
+            catalog: contents.catalog,
+        };
+        Ok((log, contents.last, contents.torn))
+    }
+
+    /// Adds events and makes them durable: they are in force when this returns. All or none when it fails, and none may
+    /// still be found to be in force by the next one who opens the archive.
+    pub(crate) fn append(&mut self, events: &[Event]) -> Result<(), CatalogError> {
+        self.check()?;
+        let mut catalog = self.catalog.part(events);
+        for event in events {
+            if let Err(source) = catalog.apply(event) {
+                return Err(CatalogError::Fold {
+                    path: self.folder.path(CATALOG),
+                    offset: self.end,
+                    source,
+                });
+            }
+        }
+        let bytes = encode(events, self.next_sequence, block::flags::UNORDERED);
+        if let Err(error) = self.folder.write(CATALOG, &*self.medium, self.end, &bytes) {
+            let cut = self.folder.cut(CATALOG, &*self.medium, self.end);
+            return Err(match cut {
+                Ok(()) => error.into(),
+                Err(cut) => self.poison(cut),
+            });
+        }
+        if let Err(error) = self.folder.sync_file(CATALOG, &*self.medium) {
+            return Err(self.poison(error));
+        }
+        self.end += bytes.len() as u64;
+        self.next_sequence += events.len() as u64;
+        self.catalog.replace_part(events, catalog);
+        Ok(())
+    }
+
+    /// Writes the fewest events that add up to the same into a file of their own and puts it in the catalog's place.
+    /// Answers with the bytes before and after.
+    pub(crate) fn compact(&mut self) -> Result<(u64, u64), CatalogError> {
+        self.check()?;
+        let events = self.catalog.events();
+        let bytes = encode(&events, 0, 0);
+        self.folder.remove_if_there(CATALOG_NEW)?;
+        let medium = self.folder.create(CATALOG_NEW)?;
+        let written = self
+            .folder
+            .write(CATALOG_NEW, &*medium, 0, &bytes)
+            .and_then(|()| self.folder.sync_file(CATALOG_NEW, &*medium));
+        if let Err(error) = written {
+            // Garbage that the next one removes, if this one cannot.
+            let _ = self.folder.remove_if_there(CATALOG_NEW);
+            return Err(error.into());
+        }
+        let placed = self.folder.rename(CATALOG_NEW, CATALOG);
+        if let Err(error) = placed.and_then(|()| self.folder.sync()) {
+            return Err(self.poison(error));
+        }
+        let before = self.end;
+        self.medium = medium;
+        self.end = bytes.len() as u64;
+        self.next_sequence = events.len() as u64;
+        Ok((before, self.end))
+    }
+
+    /// Remembers that what the catalog implies was not carried out.
+    pub(crate) fn poison(&mut self, error: StorageError) -> CatalogError {
+        self.poison = Some(error.to_string());
+        error.into()
+    }
+
+    /// Fails if an earlier call did.
+    pub(crate) fn check(&self) -> Result<(), CatalogError> {
+        match &self.poison {
+            None => Ok(()),
+            Some(reason) => Err(CatalogError::Poisoned {
+                path: self.folder.path(CATALOG),
+                reason: format!("an earlier call failed: {reason}"),
+            }),
+        }
+    }
+}
+
+/// One block for each event. Those behind the first have the flags: unordered, unless nobody sees them before all are durable.
+fn encode(events: &[Event], sequence: u64, flags_behind: u16) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (index, event) in events.iter().enumerate() {
+        let flags = if index == 0 { 0 } else { flags_behind };
+        let start = block::begin(&mut out);
+        event.encode(&mut out);
+        let sequence = sequence + index as u64;
+        block::finish_plain(&mut out, start, BlockKind::CATALOG, flags, sequence);
+    }
+    out
+}
