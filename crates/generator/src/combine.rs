@@ -115,6 +115,8 @@ pub struct Any<G> {
     /// Exhausted ones are `None`.
     generators: Vec<Option<G>>,
     contest: Contest,
+    /// Is it over as soon as one is exhausted?
+    shortest: bool,
 }
 
 /// The operations of all these generators, each as soon as it is due, ties by lot. None loses an operation.
@@ -123,11 +125,26 @@ pub fn any<G: Generator>(rng: Rng, generators: impl IntoIterator<Item = G>) -> A
     Any {
         generators,
         contest: Contest::new(rng),
+        shortest: false,
+    }
+}
+
+/// Like [`any`], but ends as soon as one of them has ended. So all are asked each time, which `any` need not do.
+pub fn shortest_any<G: Generator>(rng: Rng, generators: impl IntoIterator<Item = G>) -> Any<G> {
+    Any {
+        shortest: true,
+        ..any(rng, generators)
     }
 }
 
 impl<G: Generator> Generator for Any<G> {
     fn next(&mut self, context: &Context) -> Next {
+        if self.shortest {
+            let mut answers = self.generators.iter_mut().map(|one| one.next(context));
+            if answers.any(|next| matches!(next, Next::Exhausted)) {
+                self.generators.clear();
+            }
+        }
         loop {
             let alive = self.generators.iter().enumerate();
             let alive = alive.filter(|(_, generator)| generator.is_some());
@@ -155,7 +172,8 @@ impl<G: Generator> Generator for Any<G> {
     }
 
     fn tree(&self) -> Tree {
-        Tree::over("any", self.generators.iter().flatten())
+        let name = if self.shortest { "shortest-any" } else { "any" };
+        Tree::over(name, self.generators.iter().flatten())
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use crate::combine::{Filter, Map, Then};
 use crate::partition::{OnThreads, ProcessLimit};
+use crate::react::{FriendlyExceptions, OnUpdate, Trace, Traced, renamed};
+use crate::rhythm::{Cache, ConcurrencyLimit, DelayTil};
 use crate::schedule::{Delay, Limit, Repeat, Stagger, Synchronize, TimeLimit, UntilOk};
 use crate::validate::{Failure, Validate};
 use crate::{Context, Thread};
@@ -180,6 +182,74 @@ pub trait Generator: Send {
         Self: Sized,
     {
         ProcessLimit::new(count, self)
+    }
+
+    /// At most `count` of its operations are open at a time; more wait.
+    fn concurrency_limit(self, count: usize) -> ConcurrencyLimit<Self>
+    where
+        Self: Sized,
+    {
+        ConcurrencyLimit::new(count, self)
+    }
+
+    /// Every operation at the next multiple of `interval` since the beginning of the test, so that many threads act at the same
+    /// instant: what brings races out.
+    fn delay_til(self, interval: Duration) -> DelayTil<Self>
+    where
+        Self: Sized,
+    {
+        DelayTil::new(interval, self)
+    }
+
+    /// Answers the same operation again for up to `duration` while nobody takes it and its process is free, instead of
+    /// asking a generator that is slow to answer.
+    fn cache(self, duration: Duration) -> Cache<Self>
+    where
+        Self: Sized,
+    {
+        Cache::new(duration, self)
+    }
+
+    /// Calls operations by other names: pairs of the old `f` and the new one.
+    fn f_map(
+        self,
+        names: impl IntoIterator<Item = (impl Into<Symbol>, impl Into<Symbol>)>,
+    ) -> Map<Self, impl FnMut(Op) -> Op + Send>
+    where
+        Self: Sized,
+    {
+        let names = names.into_iter();
+        let names: Vec<(Symbol, Symbol)> =
+            names.map(|(old, new)| (old.into(), new.into())).collect();
+        self.map(move |op| renamed(op, &names))
+    }
+
+    /// Calls `react` for every event, in place of this generator's own `update`; it may change or replace the generator,
+    /// or pass the event on to it.
+    fn on_update<F>(self, react: F) -> OnUpdate<Self, F>
+    where
+        Self: Sized,
+        F: FnMut(&mut Self, &Context, &Op) + Send,
+    {
+        OnUpdate::new(self, react)
+    }
+
+    /// Shows every answer and every event to `show`.
+    fn trace<F>(self, show: F) -> Trace<Self, F>
+    where
+        Self: Sized,
+        F: FnMut(&Context, Traced<'_>) + Send,
+    {
+        Trace::new(self, show)
+    }
+
+    /// A panic of this generator stops the test with a message that shows the generator and the context. The interpreter's
+    /// driver would name the panic alone.
+    fn friendly_exceptions(self) -> FriendlyExceptions<Self>
+    where
+        Self: Sized,
+    {
+        FriendlyExceptions::new(self)
     }
 
     /// Stops with a message that shows the generator as soon as it answers a wrong operation. The interpreter does so

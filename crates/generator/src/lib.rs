@@ -28,20 +28,24 @@ mod combine;
 mod context;
 mod course;
 pub mod database;
+mod each;
 mod faults;
 mod generator;
 mod interpreter;
 mod partition;
+mod react;
+mod rhythm;
 mod schedule;
 mod simulation;
 mod validate;
 
 pub use combine::{
     Any, Filter, FlipFlop, Function, Map, Mix, Phases, Sequence, Then, any, cycle, flip_flop,
-    function, function_of, mix, phases, sequence,
+    function, function_of, mix, phases, sequence, shortest_any,
 };
 pub use context::{Context, THREADS_MAX, Thread, ThreadFilter, ThreadSet, Threads};
 pub use course::{Course, CourseOptions, course};
+pub use each::{EachProcess, SequentialKeys, each_process, sequential_keys};
 pub use faults::{
     FaultOptions, FaultPackage, FaultSchedule, NotAFault, fault_of, fault_operation, fault_package,
     fault_value,
@@ -54,6 +58,8 @@ pub use partition::{
     ConcurrentKeys, EachThread, OnThreads, ProcessLimit, Reserve, concurrent_keys, each_thread,
     reserve,
 };
+pub use react::{FriendlyExceptions, OnUpdate, Promise, Promised, Trace, Traced, promise};
+pub use rhythm::{Cache, ConcurrencyLimit, CycleTimes, DelayTil, cycle_times};
 pub use schedule::{Delay, Limit, Repeat, Stagger, Synchronize, TimeLimit, UntilOk};
 pub use simulation::{Answer, Simulation};
 pub use validate::{Failure, Validate};

@@ -3,6 +3,8 @@
 
 #![expect(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
+mod further;
+
 use expect_test::{Expect, expect};
 use seatrial_generator::{
     Answer, Context, Generator, Interpreter, InterpreterOptions, Simulation, Template, Thread, any,
