@@ -4,13 +4,15 @@
 //! them read beside one writer, in its process ([`Bound::Live`]) or in another ([`Bound::Follow`]).
 
 mod extent;
+mod frames;
 mod replay;
 mod seek;
 mod source;
 
 pub(crate) use extent::Extent;
+pub use frames::{Message, Messages};
 pub(crate) use replay::{Chain, Checker};
-pub use replay::{ContentError, Fault, Message, Messages, ReplayBlock};
+pub use replay::{ContentError, Fault, ReplayBlock};
 pub(crate) use seek::{Steps, segments};
 pub(crate) use source::{First, Source, View};
 
@@ -291,6 +293,7 @@ impl Cursor {
             batch: found.batch,
             sequence: found.sequence,
             trim,
+            steady: self.checker.is_steady(),
         }))
     }
 

@@ -1,5 +1,6 @@
 //! A block of a recording, whole and checked, and the messages in it.
 
+use super::frames::{Messages, Word, walk};
 use crate::batch::{BATCH_FRAMES_OFFSET, BATCH_HEADER_LENGTH, BatchError, BatchHeader};
 use crate::block::{self, BlockHeader, Defect};
 use crate::crc32c::{Shift, crc32c, crc32c_more};
@@ -9,7 +10,7 @@ use crate::{ALIGNMENT, Position};
 
 /// From this length on, a message with a checksum of its own is read once for both checksums: its own is moved into that
 /// of the block. Below, reading the block twice while it is in the cache costs less.
-const JOINED_LENGTH_MIN: usize = 512;
+pub(super) const JOINED_LENGTH_MIN: usize = 512;
 
 /// What the next block of a recording has to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +104,8 @@ pub(crate) fn check_header(
 pub(crate) struct Checker {
     /// Are the frames' own checksums computed too?
     checksums: bool,
+    /// Had nearly all messages of the block before the length of the one before them?
+    steady: bool,
     length: usize,
     shift: Shift,
 }
@@ -112,9 +115,15 @@ impl Checker {
     pub(crate) fn new(checksums: bool) -> Checker {
         Checker {
             checksums,
+            steady: true,
             length: 0,
             shift: Shift::by(0),
         }
+    }
+
+    /// Were most messages of the latest block as long as the one before them?
+    pub(crate) fn is_steady(&self) -> bool {
+        self.steady
     }
 
     /// Checks that what stands behind `header`, payload and padding, is the batch that continues `chain`: the block's
@@ -130,13 +139,15 @@ impl Checker {
         check_payload(header, body, joined)?;
         let (batch, frames) =
             BatchHeader::decode(header.kind, payload).map_err(ContentError::Batch)?;
-        let found = if self.checksums && joined.is_none() {
-            walk(frames, Word::computed)
-        } else {
-            walk(frames, |word, _| word.believed())
+        let walked = match (self.checksums && joined.is_none(), self.steady) {
+            (true, true) => walk::<true>(frames, Word::computed),
+            (true, false) => walk::<false>(frames, Word::computed),
+            (false, true) => walk::<true>(frames, |word, _| word.believed()),
+            (false, false) => walk::<false>(frames, |word, _| word.believed()),
         };
-        let found = found.map_err(ContentError::Frame)?;
-        chain.check(&batch, found)?;
+        let walked = walked.map_err(ContentError::Frame)?;
+        self.steady = walked.is_steady();
+        chain.check(&batch, walked.count)?;
         Ok(batch)
     }
 
@@ -227,163 +238,6 @@ impl Chain {
     }
 }
 
-/// A frame's header.
-#[derive(Clone, Copy)]
-struct Word(u64);
-
-impl Word {
-    #[inline]
-    fn first(bytes: &[u8]) -> Option<Word> {
-        let word = bytes.first_chunk::<{ frame::HEADER_LENGTH }>()?;
-        Some(Word(u64::from_le_bytes(*word)))
-    }
-
-    #[inline]
-    fn length(self) -> usize {
-        self.0 as usize & frame::PAYLOAD_LENGTH_MAX
-    }
-
-    #[inline]
-    fn has_checksum(self) -> bool {
-        self.0 as u32 & frame::CHECKSUM != 0
-    }
-
-    #[inline]
-    fn flags(self) -> u32 {
-        self.0 as u32 >> frame::FLAGS_SHIFT & frame::FLAGS
-    }
-
-    #[inline]
-    fn stored(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    /// What [`Word::stored`] has to be.
-    #[inline]
-    fn computed(self, payload: &[u8]) -> u32 {
-        if self.has_checksum() {
-            crc32c(payload)
-        } else {
-            0
-        }
-    }
-
-    /// What [`Word::stored`] has to be where its block's checksum is enough.
-    #[inline]
-    fn believed(self) -> u32 {
-        if self.has_checksum() {
-            self.stored()
-        } else {
-            0
-        }
-    }
-
-    /// Is its message read once for both checksums?
-    #[inline]
-    fn is_joined(self) -> bool {
-        self.has_checksum() && self.length() >= JOINED_LENGTH_MIN
-    }
-}
-
-/// Steps through frames, checks bounds, padding and what `computed` says of each, and counts them.
-#[inline]
-fn walk(frames: &[u8], computed: impl Fn(Word, &[u8]) -> u32) -> Result<u64, FrameError> {
-    let (mut rest, mut count) = (frames, 0);
-    while !rest.is_empty() {
-        let there = rest.len();
-        let offset = frames.len() - there;
-        let short = |needed| FrameError::Short {
-            offset,
-            needed,
-            there,
-        };
-        let (head, behind) = rest
-            .split_first_chunk::<{ frame::HEADER_LENGTH }>()
-            .ok_or_else(|| short(frame::HEADER_LENGTH))?;
-        let word = Word(u64::from_le_bytes(*head));
-        let length = word.length();
-        let padded = length.next_multiple_of(ALIGNMENT);
-        let (body, behind) = behind
-            .split_at_checked(padded)
-            .ok_or_else(|| short(frame::HEADER_LENGTH + padded))?;
-        let over = length % ALIGNMENT;
-        if over != 0
-            && body
-                .last_chunk()
-                .is_some_and(|last| u64::from_le_bytes(*last) >> (8 * over) != 0)
-        {
-            return Err(FrameError::Padding { offset });
-        }
-        let (stored, computed) = (word.stored(), computed(word, &body[..length]));
-        if stored != computed {
-            return Err(FrameError::Checksum {
-                offset,
-                stored,
-                computed,
-            });
-        }
-        count += 1;
-        rest = behind;
-    }
-    Ok(count)
-}
-
-/// A message of a recording, lent by its block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
-    /// Where its frame starts.
-    pub position: Position,
-    /// The application's bits, 0 to 7.
-    pub flags: u32,
-    /// What was recorded.
-    pub payload: &'a [u8],
-}
-
-/// The messages of a checked block, in order. Nothing can be wrong with them any more.
-#[derive(Clone, Debug)]
-pub struct Messages<'a> {
-    frames: &'a [u8],
-    position: u64,
-}
-
-impl<'a> Messages<'a> {
-    /// The messages in `frames`, which were checked and start at `position`.
-    pub(crate) fn new(frames: &'a [u8], position: Position) -> Messages<'a> {
-        Messages {
-            frames,
-            position: position.0,
-        }
-    }
-
-    /// The frames not yet stepped over, as stored, and the position of the first.
-    pub fn rest(&self) -> (&'a [u8], Position) {
-        (self.frames, Position(self.position))
-    }
-}
-
-impl<'a> Iterator for Messages<'a> {
-    type Item = Message<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Message<'a>> {
-        let (head, behind) = self
-            .frames
-            .split_first_chunk::<{ frame::HEADER_LENGTH }>()?;
-        let word = Word(u64::from_le_bytes(*head));
-        let length = word.length();
-        let padded = length.next_multiple_of(ALIGNMENT);
-        let (body, behind) = behind.split_at_checked(padded)?;
-        let message = Message {
-            position: Position(self.position),
-            flags: word.flags(),
-            payload: &body[..length],
-        };
-        self.frames = behind;
-        self.position += (frame::HEADER_LENGTH + padded) as u64;
-        Some(message)
-    }
-}
-
 /// A block of a recording, whole and checked, without the messages before the place that the reader asked for and
 /// behind its bound. Lends the bytes of the mapped file, or of the reader's buffer where files are not mapped.
 #[derive(Clone, Copy, Debug)]
@@ -395,6 +249,8 @@ pub struct ReplayBlock<'a> {
     pub(crate) batch: BatchHeader,
     pub(crate) sequence: u64,
     pub(crate) trim: Trim,
+    /// Are most of its messages as long as the one before them?
+    pub(crate) steady: bool,
 }
 
 /// What of a block's messages is asked for.
@@ -438,7 +294,7 @@ impl<'a> ReplayBlock<'a> {
 
     /// The messages.
     pub fn messages(&self) -> Messages<'a> {
-        Messages::new(self.frames(), self.position())
+        Messages::new(self.frames(), self.position(), self.steady)
     }
 
     /// Their frames as stored, back to back.
@@ -485,7 +341,7 @@ impl Trim {
             from: block.len(),
             to: block.len(),
         };
-        for message in Messages::new(&block[BATCH_FRAMES_OFFSET..], start) {
+        for message in Messages::new(&block[BATCH_FRAMES_OFFSET..], start, false) {
             let at = message.position.0 as usize;
             if at >= to {
                 trim.to = at;
@@ -504,7 +360,11 @@ impl Trim {
 
     /// The same without the first `count` messages.
     pub(crate) fn without(self, block: &[u8], count: u32) -> Trim {
-        let mut messages = Messages::new(&block[self.from..self.to], Position(self.from as u64));
+        let mut messages = Messages::new(
+            &block[self.from..self.to],
+            Position(self.from as u64),
+            false,
+        );
         let skipped = messages.by_ref().take(count as usize).count() as u32;
         Trim {
             skipped: self.skipped + skipped,
