@@ -24,6 +24,7 @@ pub mod block;
 mod catalog;
 mod crc32c;
 mod cursor;
+mod digest;
 pub mod file;
 mod folder;
 pub mod frame;
@@ -54,6 +55,7 @@ pub use crc32c::{Shift, crc32c};
 pub use cursor::{
     Bound, ContentError, Cursor, CursorError, Fault, Message, Messages, Origin, Pause, ReplayBlock,
 };
+pub use digest::{Digest, digest};
 pub use file::{FileError, LogFile};
 pub use folder::StorageError;
 pub use frame::{Frame, FrameError, Frames};

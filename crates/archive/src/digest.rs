@@ -1,0 +1,247 @@
+//! What a recording says, in one number, whatever its blocks and files.
+
+use crate::crc32c::{Shift, crc32c_more};
+use crate::cursor::{Extent, segments};
+use crate::{Bound, Cursor, CursorError, Message, Position, RecordingId, crc32c};
+use seatrial_machine::Storage;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// From this length on a message is checksummed by itself and moved into the digest.
+const JOINED_LENGTH_MIN: usize = 512;
+
+/// The messages of a recording in one number: CRC-32C over, for each message, its length and flags (4 bytes, as in its frame
+/// but without the bit for a checksum) and its bytes. Blocks, files, positions and times do not count, so copies that were
+/// written in other batches have the same.
+///
+/// ```
+/// use seatrial_archive::Digest;
+///
+/// let mut first = Digest::default();
+/// first.push(0, b"one");
+/// let mut second = Digest::default();
+/// second.push(3, b"two");
+/// let mut whole = Digest::default();
+/// whole.push(0, b"one");
+/// whole.push(3, b"two");
+/// assert_eq!(first.then(&second), whole);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// CRC-32C as described above.
+    pub checksum: u32,
+    /// How many messages.
+    pub messages: u64,
+    /// Their bytes, without headers.
+    pub bytes: u64,
+}
+
+impl Default for Digest {
+    /// That of no message.
+    fn default() -> Digest {
+        Digest {
+            checksum: crc32c(b""),
+            messages: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl Digest {
+    /// Adds a message.
+    pub fn push(&mut self, flags: u32, message: &[u8]) {
+        self.push_with(flags, message, &mut (0, Shift::by(0)));
+    }
+
+    /// Adds a message; `shift` is kept while lengths stay the same.
+    #[inline]
+    fn push_with(&mut self, flags: u32, message: &[u8], shift: &mut (usize, Shift)) {
+        let length = message.len();
+        let head = length as u32 | flags << crate::frame::FLAGS_SHIFT;
+        let checksum = crc32c_more(self.checksum, &head.to_le_bytes());
+        self.checksum = if length < JOINED_LENGTH_MIN {
+            crc32c_more(checksum, message)
+        } else {
+            if shift.0 != length {
+                *shift = (length, Shift::by(length as u64));
+            }
+            shift.1.combine(checksum, crc32c(message))
+        };
+        self.messages += 1;
+        self.bytes += length as u64;
+    }
+
+    /// That of these messages and of others behind them.
+    #[must_use]
+    pub fn then(&self, behind: &Digest) -> Digest {
+        // Each message counts with four bytes more than it has.
+        let shift = Shift::by(behind.bytes + 4 * behind.messages);
+        Digest {
+            checksum: shift.combine(self.checksum, behind.checksum),
+            messages: self.messages + behind.messages,
+            bytes: self.bytes + behind.bytes,
+        }
+    }
+}
+
+/// The digest of the messages of a recording whose numbers are in `numbers` (all: `0..u64::MAX`), up to where it ends now.
+/// Everything read is checked; the first damage ends it. Files are read by `threads` threads, this one included; `told` is
+/// called with the number of messages behind each block, from any of them.
+pub fn digest(
+    storage: &Arc<dyn Storage>,
+    folder: &Path,
+    recording: RecordingId,
+    numbers: Range<u64>,
+    threads: usize,
+    told: &(dyn Fn(u64) + Sync),
+) -> Result<Digest, CursorError> {
+    let extent = Extent::read(&**storage, folder, recording)?
+        .ok_or(CursorError::NoRecording { recording })?;
+    let mut names = segments(&**storage, folder, recording)?;
+    extent.keep(&mut names);
+    let pieces: Vec<(Position, Bound)> = names
+        .iter()
+        .enumerate()
+        .map(|(index, name)| match names.get(index + 1) {
+            Some(next) => (name.start, Bound::To(next.start)),
+            None => (name.start, Bound::End),
+        })
+        .collect();
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(vec![None; pieces.len()]);
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some((start, bound)) = pieces.get(index).cloned() else {
+                return Ok(());
+            };
+            let start = start.max(extent.start);
+            let cursor = Cursor::open(Arc::clone(storage), folder, recording, start, bound)?;
+            let digest = piece(cursor, &numbers, told)?;
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            found[index] = Some(digest);
+        }
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut result = work();
+        for other in others {
+            result = result.and(other.join().unwrap_or(Ok(())));
+        }
+        result
+    })?;
+    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let found = found.into_iter().flatten();
+    Ok(found.fold(Digest::default(), |before, digest| before.then(&digest)))
+}
+
+/// The digest of what is left of a cursor's range.
+fn piece(
+    mut cursor: Cursor,
+    numbers: &Range<u64>,
+    told: &(dyn Fn(u64) + Sync),
+) -> Result<Digest, CursorError> {
+    let mut digest = Digest::default();
+    let mut shift = (0, Shift::by(0));
+    while let Some(block) = cursor.next_block()? {
+        let first = block.first_message();
+        if first >= numbers.end {
+            break;
+        }
+        let skipped = numbers.start.saturating_sub(first);
+        let count = numbers.end - first;
+        let messages = (block.messages())
+            .take(usize::try_from(count).unwrap_or(usize::MAX))
+            .skip(usize::try_from(skipped).unwrap_or(usize::MAX));
+        for Message { flags, payload, .. } in messages {
+            digest.push_with(flags, payload, &mut shift);
+        }
+        told(u64::from(block.messages_count()));
+    }
+    Ok(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tape::{FOLDER, RECORDING, Seen, Tape};
+    use seatrial_machine::Rng;
+
+    /// From the definition: all bytes in one piece.
+    fn twin<'a>(messages: impl Iterator<Item = &'a Seen>) -> Digest {
+        let (mut bytes, mut digest) = (Vec::new(), Digest::default());
+        for message in messages {
+            let length = message.payload.len() as u32;
+            bytes.extend_from_slice(&(length | message.flags << 28).to_le_bytes());
+            bytes.extend_from_slice(&message.payload);
+            digest.messages += 1;
+            digest.bytes += u64::from(length);
+        }
+        digest.checksum = crc32c(&bytes);
+        digest
+    }
+
+    #[test]
+    fn any_range_has_the_digest_of_its_messages() {
+        for seed in 0..200 {
+            let mut rng = Rng::from_seed(seed);
+            let tape = Tape::random(&mut rng);
+            let storage = tape.storage(rng.chance(0.5));
+            let count = tape.messages.len() as u64;
+            let from = rng.below(count + 1);
+            for numbers in [0..u64::MAX, from..from + rng.below(count + 1)] {
+                let threads = 1 + rng.index(3);
+                let found = digest(
+                    &storage,
+                    Path::new(FOLDER),
+                    RECORDING,
+                    numbers.clone(),
+                    threads,
+                    &|_| (),
+                );
+                let messages = tape.messages.iter();
+                let messages = messages.filter(|seen| numbers.contains(&seen.number));
+                assert_eq!(found.unwrap(), twin(messages), "seed {seed}: {numbers:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_blocks_and_files_have_the_same_digest_and_other_messages_another() {
+        let mut rng = Rng::from_seed(5);
+        let mut tape = Tape::default();
+        tape.begin_segment(Position(0));
+        tape.append(&mut rng, 20, 1_500);
+        let mut changed = tape.messages;
+        let whole = twin(changed.iter());
+        let mut pushed = Digest::default();
+        for message in &changed {
+            pushed.push(message.flags, &message.payload);
+        }
+        assert_eq!(pushed, whole);
+        let parts = changed.chunks(3).map(|part| twin(part.iter()));
+        let joined = parts.fold(Digest::default(), |before, part| before.then(&part));
+        assert_eq!(joined, whole);
+        let at = changed.iter().position(|seen| !seen.payload.is_empty());
+        changed[at.unwrap()].payload[0] ^= 1;
+        assert_ne!(twin(changed.iter()), whole);
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let mut rng = Rng::from_seed(6);
+        let mut tape = Tape::default();
+        tape.begin_segment(Position(0));
+        tape.append(&mut rng, 3, 50);
+        tape.begin_segment(tape.end());
+        tape.append(&mut rng, 3, 50);
+        let at = tape.segments[0].1.len() - 1;
+        tape.segments[0].1[at] ^= 4;
+        let storage = tape.storage(true);
+        let all = 0..u64::MAX;
+        let found = digest(&storage, Path::new(FOLDER), RECORDING, all, 2, &|_| ());
+        assert!(matches!(found, Err(CursorError::Damaged { .. })));
+    }
+}
