@@ -10,6 +10,7 @@ mod seek;
 mod source;
 
 pub(crate) use extent::Extent;
+use extent::Mark;
 pub use frames::{Message, Messages};
 pub(crate) use replay::{Chain, Checker};
 pub use replay::{ContentError, Fault, ReplayBlock};
@@ -17,6 +18,7 @@ pub(crate) use seek::{Steps, segments};
 pub(crate) use source::{First, Source, View};
 
 use crate::block::{BlockHeader, Defect, HEADER_LENGTH};
+use crate::catalog::CatalogError;
 use crate::recording::Progress;
 use crate::segment::{SEGMENT_LENGTH_MAX, SegmentName};
 use crate::walk::{WalkError, Walker};
@@ -75,6 +77,15 @@ pub enum Pause {
 /// Why a recording cannot be read there.
 #[derive(Debug, thiserror::Error)]
 pub enum CursorError {
+    /// There is no archive.
+    #[error("{folder} holds no archive")]
+    NoArchive {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The catalog cannot be read.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
     /// Not in the catalog.
     #[error("the archive has no recording {recording}")]
     NoRecording {
@@ -196,6 +207,8 @@ pub struct Cursor {
     until: Position,
     /// What of the recording the catalog said when it was looked at last.
     extent: Extent,
+    /// By what a change of the catalog is seen.
+    mark: Mark,
     /// Messages before it are not lent.
     origin: Origin,
     /// The open segment; none before the first one is there.
@@ -240,6 +253,8 @@ impl Cursor {
         from: impl Into<Origin>,
         bound: Bound,
     ) -> Result<Cursor, CursorError> {
+        // In this order: what changes in between is looked at again.
+        let mark = Extent::mark(&*storage, folder)?;
         let extent = Extent::read(&*storage, folder, recording)?
             .ok_or(CursorError::NoRecording { recording })?;
         let mut cursor = Cursor {
@@ -253,6 +268,7 @@ impl Cursor {
             },
             bound,
             extent,
+            mark,
             origin: Origin::Start,
             source: None,
             length: 0,
@@ -354,7 +370,7 @@ impl Cursor {
     fn promised(&self) -> Position {
         match &self.bound {
             Bound::Live(progress) => progress.written(),
-            _ => self.extent.stop.unwrap_or(Position(0)),
+            _ => self.extent.promised,
         }
     }
 
@@ -540,8 +556,8 @@ impl Cursor {
                 return Ok(true);
             }
         }
-        if !self.is_same()? {
-            return Err(self.gone(None)?);
+        if self.look_again()? {
+            return Ok(true);
         }
         match self.enter(self.position)? {
             Entered::Yes => Ok(true),
@@ -618,18 +634,18 @@ impl Cursor {
         if self.pause == Pause::Reached {
             return Ok(false);
         }
-        let extent = Extent::read(&*self.storage, &self.folder, self.recording)?;
-        let Some(extent) = extent else {
-            return Err(self.gone(None)?);
-        };
-        if extent == self.extent {
-            if extent.stop.is_some() {
-                self.pause = Pause::Stopped;
-            }
-            return Ok(false);
+        let mark = Extent::mark(&*self.storage, &self.folder)?;
+        if mark != self.mark {
+            let extent = Extent::read(&*self.storage, &self.folder, self.recording)?;
+            let Some(extent) = extent else {
+                return Err(self.gone(None)?);
+            };
+            (self.mark, self.extent) = (mark, extent);
         }
-        self.extent = extent;
-        match extent.stop {
+        if self.extent.start > self.position {
+            return Err(self.gone(None)?);
+        }
+        match self.extent.stop() {
             Some(stop) if stop < self.position => Err(self.gone(None)?),
             Some(stop) if stop == self.position => {
                 self.pause = Pause::Stopped;
@@ -641,23 +657,33 @@ impl Cursor {
         }
     }
 
-    /// Is the open segment, as far as it was read, still the file of its name?
-    fn is_same(&self) -> Result<bool, CursorError> {
-        let (Some(source), Some((offset, last))) = (&self.source, &self.last) else {
-            return Ok(true);
+    /// Is the open segment, as far as it was read, still the file of its name? One that was truncated elsewhere and extended
+    /// again has another file, which is gone on with: true when there is more in it.
+    fn look_again(&mut self) -> Result<bool, CursorError> {
+        let (Some(source), Some((offset, last))) = (&mut self.source, &self.last) else {
+            return Ok(false);
         };
         let now = match Source::open(&*self.storage, &self.folder, source.name) {
             Ok(now) => now,
             // Purged behind the reader, which only matters if it needs more.
-            Err((_, error)) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err((_, error)) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err((path, error)) => return Err(system("open", &path, 0, error)),
         };
         let mut bytes = [0; HEADER_LENGTH];
-        match now.view.disk().read_at(*offset, &mut bytes) {
-            Ok(()) => Ok(bytes == last.encode()),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => Err(system("read", &now.path, *offset, error)),
+        let is_same = match now.view.disk().read_at(*offset, &mut bytes) {
+            Ok(()) => bytes == last.encode(),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
+            Err(error) => return Err(system("read", &now.path, *offset, error)),
+        };
+        if !is_same {
+            return Err(self.gone(None)?);
         }
+        let length = now.view.length();
+        let is_longer = length > self.length;
+        if is_longer {
+            (self.length, source.view) = (length, now.view);
+        }
+        Ok(is_longer)
     }
 
     /// Why what should come next is not there; `missing` is the file that was looked for.
@@ -676,7 +702,7 @@ impl Cursor {
                 start,
                 position,
             },
-            Some(path) if extent.stop.is_none_or(|stop| stop > position) => {
+            Some(path) if extent.stop().is_none_or(|stop| stop > position) => {
                 CursorError::Missing { path, position }
             }
             _ => CursorError::Truncated {

@@ -111,7 +111,7 @@ pub fn digest(
         .collect();
     let next = AtomicUsize::new(0);
     let found = Mutex::new(vec![None; pieces.len()]);
-    let work = || {
+    let work = || -> Result<(), CursorError> {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some((start, bound)) = pieces.get(index).cloned() else {

@@ -1,6 +1,9 @@
 //! Recordings made by hand for tests, with all that is in them: the twin of whatever reads.
 
 use crate::batch::Batch;
+use crate::block::{self, BlockKind};
+use crate::catalog::{Boundary, CATALOG, Event, EventKind};
+use crate::recording::Durability;
 use crate::segment::{SegmentHeader, SegmentName};
 use crate::{Position, RecordingId};
 use seatrial_machine::{Rng, Storage};
@@ -30,6 +33,8 @@ pub(crate) struct Tape {
     pub(crate) blocks: Vec<Position>,
     pub(crate) sequence: u64,
     pub(crate) time: u64,
+    /// Does the catalog say that it was stopped?
+    pub(crate) is_stopped: bool,
 }
 
 impl Tape {
@@ -83,6 +88,7 @@ impl Tape {
         let mut tape = Tape {
             time: 1_000,
             sequence: rng.below(2) * 5,
+            is_stopped: rng.chance(0.5),
             ..Tape::default()
         };
         let mut start = Position(rng.below(3) * 800);
@@ -104,7 +110,39 @@ impl Tape {
         for (start, bytes) in &self.segments {
             tree.insert(Path::new(FOLDER).join(name(*start).file()), bytes.clone());
         }
+        tree.insert(Path::new(FOLDER).join(CATALOG), self.catalog());
         tree
+    }
+
+    fn catalog(&self) -> Vec<u8> {
+        let started = EventKind::Started {
+            start: Boundary {
+                position: self.segments[0].0,
+                ..Boundary::default()
+            },
+            segment_length: 4096,
+            durability: Durability::None,
+            label: String::new(),
+        };
+        let stopped = EventKind::Stopped {
+            end: Boundary {
+                position: self.end(),
+                ..Boundary::default()
+            },
+        };
+        let count = if self.is_stopped { 2 } else { 1 };
+        let mut bytes = Vec::new();
+        for (kind, sequence) in [started, stopped].into_iter().zip(0..count) {
+            let event = Event {
+                recording: RECORDING,
+                time: 0,
+                kind,
+            };
+            let begun = block::begin(&mut bytes);
+            event.encode(&mut bytes);
+            block::finish_plain(&mut bytes, begun, BlockKind::CATALOG, 0, sequence);
+        }
+        bytes
     }
 
     pub(crate) fn storage(&self, lends: bool) -> Arc<dyn Storage> {

@@ -170,7 +170,7 @@ fn fold(mut walked: Walked, mut pieces: Vec<Piece>, desk: &mut Desk) -> Recordin
         walked.found.append(&mut piece.found);
     }
     walked.found.sort_by_key(|found| found.damage.position);
-    if walked.extent.stop.is_none() {
+    if !walked.extent.is_stopped {
         cut_torn(&mut walked, &mut pieces, desk);
     }
     let mut before: Option<Chain> = None;
@@ -190,7 +190,7 @@ fn fold(mut walked: Walked, mut pieces: Vec<Piece>, desk: &mut Desk) -> Recordin
         let end = segment.name.start.plus(piece.valid);
         walked.report.end = walked.report.end.max(end);
     }
-    if let (Some(expected), Some(last)) = (walked.extent.stop, &walked.last)
+    if let (Some(expected), Some(last)) = (walked.extent.stop(), &walked.last)
         && expected != walked.expected
     {
         let found = walked.expected;

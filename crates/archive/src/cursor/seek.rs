@@ -76,7 +76,7 @@ impl Cursor {
         if let Bound::Live(progress) = &self.bound {
             return Ok(progress.written());
         }
-        if let Some(stop) = self.extent.stop {
+        if let Some(stop) = self.extent.stop() {
             return Ok(stop);
         }
         let Some(last) = last else {
