@@ -1,7 +1,11 @@
 use super::*;
+use crate::batch::{BATCH_FRAMES_OFFSET, BatchHeader};
 use crate::recording::Durability;
+use crate::{BlockKind, Frames, Walker};
 use seatrial_sim::MemoryStorage;
 use std::path::Path;
+
+mod twin;
 
 const FOLDER: &str = "recordings";
 
@@ -15,6 +19,36 @@ fn options(segment_length: u64) -> RecordingOptions {
         segment_length,
         durability: Durability::None,
     }
+}
+
+/// Every message in the files of a recording with its position, read by hand.
+fn contents(storage: &MemoryStorage, id: RecordingId) -> Vec<(Position, Vec<u8>)> {
+    let files = storage.files();
+    let mut read = Vec::new();
+    let mut next: Option<(Position, u64)> = None;
+    for (path, bytes) in files.iter() {
+        let file = path.file_name().unwrap().to_str().unwrap();
+        let Some(name) = SegmentName::parse(file).filter(|name| name.recording == id) else {
+            continue;
+        };
+        assert!(next.is_none_or(|(end, _)| end == name.start), "{file}");
+        let mut walker = Walker::new(&**bytes, 0);
+        while let Some(block) = walker.next_block().unwrap() {
+            let sequence = block.header.sequence;
+            assert!(next.is_none_or(|(_, next)| next == sequence), "{file}");
+            let at = name.start.plus(block.offset);
+            next = Some((at.plus(block.header.block_length()), sequence + 1));
+            if block.header.kind == BlockKind::BATCH {
+                let base = at.plus(BATCH_FRAMES_OFFSET as u64);
+                let (_, frames) = BatchHeader::decode(block.header.kind, block.payload).unwrap();
+                for frame in Frames::new(frames) {
+                    let frame = frame.unwrap();
+                    read.push((base.plus(frame.offset as u64), frame.payload.to_vec()));
+                }
+            }
+        }
+    }
+    read
 }
 
 #[test]
