@@ -5,6 +5,8 @@ use crate::{BlockKind, Frames, Walker};
 use seatrial_sim::MemoryStorage;
 use std::path::Path;
 
+mod damage;
+mod faults;
 mod twin;
 
 const FOLDER: &str = "recordings";

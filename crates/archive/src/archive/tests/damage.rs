@@ -1,0 +1,234 @@
+//! Files that were cut off, and files with a flipped bit.
+
+use super::{FOLDER, contents, open, options};
+use crate::batch::BATCH_FRAMES_OFFSET;
+use crate::recording::{Durability, TailError};
+use crate::segment::SegmentName;
+use crate::{Archive, ArchiveError, Position, RecordingId, RecordingOptions};
+use crate::{SEGMENT_BLOCK_LENGTH, VerifyOptions, verify};
+use seatrial_sim::{FileTree, MemoryStorage};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const ID: RecordingId = RecordingId(1);
+
+/// A folder with a recording of three segments that was left open, and where its blocks end.
+fn left_open() -> (FileTree, Vec<Position>) {
+    let storage = MemoryStorage::new();
+    let (mut archive, _) = open(&storage);
+    let options = RecordingOptions {
+        durability: Durability::Batch,
+        ..options(1_024)
+    };
+    let mut writer = archive.start(&options, 5).unwrap();
+    let mut ends = vec![writer.end()];
+    for byte in 0..11 {
+        let before = writer.end();
+        let appended = writer
+            .append_batch([&[byte; 150][..], b"short"], 6)
+            .unwrap();
+        let head = before.plus(SEGMENT_BLOCK_LENGTH);
+        if appended.first == head.plus(BATCH_FRAMES_OFFSET as u64) {
+            ends.push(head);
+        }
+        ends.push(appended.end);
+    }
+    assert_eq!(archive.describe(ID).unwrap().segments.len(), 3);
+    (storage.files(), ends)
+}
+
+/// The last segment.
+fn last(files: &FileTree) -> (PathBuf, SegmentName, Vec<u8>) {
+    let (path, bytes) = files
+        .iter()
+        .filter(|(path, _)| is_segment(path))
+        .last()
+        .unwrap();
+    let file = path.file_name().unwrap().to_str().unwrap();
+    let name = SegmentName::parse(file).unwrap();
+    (path.to_owned(), name, bytes.to_vec())
+}
+
+fn is_segment(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "segment")
+}
+
+#[test]
+fn every_length_of_the_last_segment_keeps_the_blocks_before_and_tells_the_cut() {
+    let (files, ends) = left_open();
+    let whole = contents(&MemoryStorage::from_files(&files), ID);
+    let (path, name, bytes) = last(&files);
+    for length in 0..=bytes.len() {
+        let mut cut = files.clone();
+        cut.insert(&path, bytes[..length].to_vec());
+        let storage = MemoryStorage::from_files(&cut);
+        let (mut archive, recovered) = open(&storage);
+        let reached = name.start.plus(length as u64);
+        let ended = ends
+            .iter()
+            .chain([&head])
+            .filter(|end| **end <= reached)
+            .max();
+        let end = *ended.unwrap();
+        assert!(recovered.problems.is_empty(), "{:?}", recovered.problems);
+        let found = &recovered.recordings[0];
+        assert_eq!(found.end, end, "length {length}");
+        match &found.cuts[..] {
+            [] => assert_eq!(reached, end, "length {length}"),
+            [told] => {
+                assert_eq!(told.file, path);
+                assert_eq!(told.offset, end.since(name.start), "length {length}");
+                assert_eq!(told.offset + told.length, length as u64);
+                assert!(told.torn.is_some() || length == 0);
+            }
+            cuts => panic!("{cuts:?}"),
+        }
+        let kept = whole.iter().filter(|(position, _)| *position < end).count();
+        assert_eq!(contents(&storage, ID), whole[..kept]);
+        let mut writer = archive.extend(ID, 9).unwrap();
+        let appended = writer.append_batch([&b"more"[..]], 9).unwrap();
+        assert_eq!(appended.first_message, kept as u64);
+        assert_eq!(contents(&storage, ID).len(), kept + 1);
+    }
+}
+
+#[test]
+fn every_flipped_bit_of_the_last_segment_is_cut_or_told_and_then_truncated_on_demand() {
+    let (files, ends) = left_open();
+    let whole = contents(&MemoryStorage::from_files(&files), ID);
+    let (path, name, bytes) = last(&files);
+    let (mut cut, mut told) = (0, 0);
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let mut damaged = files.clone();
+        damaged.insert(&path, flipped.clone());
+        let storage = MemoryStorage::from_files(&damaged);
+        let (mut archive, recovered) = open(&storage);
+        let at = name.start.plus(bit as u64 / 8);
+        // The block with the bit starts where the last one before it ends.
+        let block = ends.iter().filter(|end| **end <= at).max().unwrap();
+        let block = (*block).max(name.start);
+        if let [found] = &recovered.recordings[..] {
+            assert_eq!(
+                block,
+                ends[ends.len() - 2],
+                "only the last block may be torn"
+            );
+            assert_eq!((found.end, found.cuts.len()), (block, 1), "bit {bit}");
+            cut += 1;
+        } else {
+            let [(id, error)] = &recovered.problems[..] else {
+                panic!("bit {bit} is not told");
+            };
+            assert_eq!(*id, ID);
+            let text = error.to_string();
+            assert!(text.contains(path.to_str().unwrap()), "{text}");
+            assert_eq!(
+                storage.files().get(&path),
+                Some(&flipped[..]),
+                "nothing is changed"
+            );
+            assert!(matches!(archive.extend(ID, 9), Err(ArchiveError::Tail(_))));
+            let end = archive.truncate(ID, block, 9).unwrap();
+            assert_eq!(end, block, "bit {bit}");
+            archive.extend(ID, 10).unwrap().stop(11).unwrap();
+            told += 1;
+        }
+        let kept = whole
+            .iter()
+            .filter(|(position, _)| *position < block)
+            .count();
+        assert_eq!(contents(&storage, ID), whole[..kept], "bit {bit}");
+    }
+    assert!(cut > 1_000 && told > 1_000, "{cut} {told}");
+}
+
+#[test]
+fn a_flipped_bit_in_an_older_segment_is_none_of_opening_and_told_by_verify() {
+    let (files, _) = left_open();
+    let older: Vec<PathBuf> = (files.iter())
+        .filter(|(path, _)| is_segment(path))
+        .map(|(path, _)| path.to_owned())
+        .collect();
+    let path = &older[0];
+    let bytes = files.get(path).unwrap().to_vec();
+    for bit in (0..bytes.len() * 8).step_by(7) {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let mut damaged = files.clone();
+        damaged.insert(path, flipped);
+        let storage = MemoryStorage::from_files(&damaged);
+        let (archive, recovered) = open(&storage);
+        assert!(recovered.problems.is_empty());
+        drop(archive);
+        let options = VerifyOptions {
+            threads: 1,
+            checksums: false,
+        };
+        let reports = verify(&storage, Path::new(FOLDER), &[ID], options, &|_| {}).unwrap();
+        assert_eq!(reports[0].damages.len(), 1, "bit {bit}");
+    }
+}
+
+#[test]
+fn every_flipped_bit_of_the_catalog_is_told_and_changes_nothing_else() {
+    let storage = MemoryStorage::new();
+    let (mut archive, _) = open(&storage);
+    for label in ["one", "two"] {
+        let mut writer = archive.start(&options(1_024), 5).unwrap();
+        writer.append_batch([label.as_bytes()], 6).unwrap();
+        archive.relabel(writer.recording(), label, 6).unwrap();
+        writer.stop(7).unwrap();
+    }
+    let before = archive.list(&crate::Filter::default());
+    drop(archive);
+    let files = storage.files();
+    let path = Path::new(FOLDER).join("catalog");
+    let bytes = files.get(&path).unwrap().to_vec();
+    let mut torn = 0;
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let mut damaged = files.clone();
+        damaged.insert(&path, flipped);
+        let storage = MemoryStorage::from_files(&damaged);
+        match Archive::open(Arc::new(storage.clone()), Path::new(FOLDER), 7) {
+            Ok((archive, recovered)) => {
+                // The newest event, a stop, is lost, and found again in the files.
+                assert!(recovered.catalog.is_some(), "bit {bit}");
+                assert_eq!(archive.list(&crate::Filter::default()), before);
+                torn += 1;
+            }
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.contains("catalog"), "{text}");
+                assert_eq!(storage.files(), damaged, "nothing is changed");
+            }
+        }
+    }
+    assert!((500..2_000).contains(&torn), "{torn}");
+}
+
+#[test]
+fn a_file_that_ends_before_what_was_known_to_be_durable_is_damaged() {
+    let storage = MemoryStorage::new();
+    let (mut archive, _) = open(&storage);
+    let mut writer = archive.start(&options(1_024), 5).unwrap();
+    writer.append_batch([&b"message"[..]], 6).unwrap();
+    writer.stop(7).unwrap();
+    drop((archive.extend(ID, 8).unwrap(), archive));
+    let mut files = storage.files();
+    let (path, _, bytes) = last(&files);
+    files.insert(&path, bytes[..bytes.len() - 1].to_vec());
+    let (mut archive, recovered) = open(&MemoryStorage::from_files(&files));
+    let [(_, ArchiveError::Tail(error))] = &recovered.problems[..] else {
+        panic!("{recovered:?}");
+    };
+    assert!(
+        matches!(error, TailError::Lost { torn: Some(_), .. }),
+        "{error}"
+    );
+    archive.delete(ID, 9).unwrap();
+}
