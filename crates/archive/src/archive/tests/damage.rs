@@ -65,11 +65,7 @@ fn every_length_of_the_last_segment_keeps_the_blocks_before_and_tells_the_cut() 
         let storage = MemoryStorage::from_files(&cut);
         let (mut archive, recovered) = open(&storage);
         let reached = name.start.plus(length as u64);
-        let ended = ends
-            .iter()
-            .chain([&head])
-            .filter(|end| **end <= reached)
-            .max();
+        let ended = ends.iter().filter(|end| **end <= reached).max();
         let end = *ended.unwrap();
         assert!(recovered.problems.is_empty(), "{:?}", recovered.problems);
         let found = &recovered.recordings[0];

@@ -66,10 +66,10 @@ impl Tight {
 
 impl Faults {
     fn sync(&self) -> io::Result<()> {
-        match self.fails_syncs.load(Ordering::Relaxed) {
-            true => Err(io::Error::other("the medium is gone")),
-            false => Ok(()),
+        if self.fails_syncs.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the medium is gone"));
         }
+        Ok(())
     }
 }
 

@@ -299,9 +299,10 @@ impl World {
         let Some(id) = self.any() else { return };
         let (place, now, purge) = (self.place(id), self.now, self.rng.below(2) == 0);
         let archive = self.archive.as_mut().unwrap();
-        let moved = match purge {
-            true => archive.purge(id, place, now),
-            false => archive.detach(id, place, now),
+        let moved = if purge {
+            archive.purge(id, place, now)
+        } else {
+            archive.detach(id, place, now)
         };
         let twin = self.twins.get_mut(&id).unwrap();
         if place < twin.start || place > twin.end {
