@@ -32,7 +32,7 @@ pub struct FolderStatistics {
 /// folds whose own it is, all others go on.
 ///
 /// What is decided under the lock is in the work matrix; folds run without it. Per folder at most `threads` chunks are worked
-/// on at a time; some decoded chunks (about 2 MB each, 4 per thread and 8) are kept while a fold will soon want them.
+/// on at a time; some decoded chunks (about 2 MB each, 4 per thread and 16) are kept while a fold will soon want them.
 ///
 /// A fold may itself ask the folder from its `reduce`: the asking worker then works for the new fold alone until that
 /// has its answer, so nothing deadlocks, at the price of decoding chunks for it alone.
@@ -184,9 +184,10 @@ impl<C: Chunks + 'static> Folder<C> {
     /// A folder whose work is done by the workers of an executor: each chunk is a task, which submits the next one.
     pub fn on(chunks: Arc<C>, executor: &Executor) -> Folder<C> {
         let threads = executor.threads();
+        let resident = Resident::new(threads);
         let state = State {
-            matrix: Matrix::new(),
-            resident: Resident::new(threads),
+            matrix: Matrix::new(resident.length_max() - threads as u64),
+            resident,
             chains: 0,
             helpers: 0,
             statistics: FolderStatistics::default(),

@@ -15,8 +15,6 @@ pub(super) const FOLDS_QUEUED_MAX: usize = 65_536;
 pub(super) const WINDOW_CHUNKS: u64 = 64;
 /// Every so many claims the oldest fold comes first, so that it ends however many folds come after it.
 const OLDEST_TURN: u64 = 16;
-/// So far ahead of the linear fold that is furthest behind, what others want is decoded first.
-const NEAR_CHUNKS: u64 = 8;
 /// So far ahead of linear folds do idle workers decode.
 const AHEAD_CHUNKS: u64 = 2;
 
@@ -135,16 +133,21 @@ pub(super) enum Bug {
 /// what is combined, an associative one for any; parts are combined with neighbours only (in order); a break or a failure
 /// moves the limit behind which nothing matters (early end, the first failure is told); parts that come back for a fold
 /// that is gone are dropped. Folds in order go first, the one furthest behind before the others, so that they meet;
-/// associative ones take each chunk that is decoded anyway, then go round.
+/// associative ones take each chunk that is decoded anyway, then go round. A linear fold uses one worker only: so that the
+/// others do not run away from one that is behind, they take what it will want soon, and when they have that, what it
+/// will want last.
 ///
 /// A row is owned by its fold's id and not by a slot, so nothing must be cleared when a fold ends, and no late part finds
-/// another fold in its place. Its downside: picking a chunk looks at every row, some tens of nanoseconds for each.
+/// another fold in its place. Its downsides: picking a chunk looks at every row, some tens of nanoseconds for each; and
+/// folds that combine in order fill their windows with parts while a linear one is behind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Matrix<J, P, F> {
     rows: BTreeMap<FoldId, Row<J, P, F>>,
     queue: VecDeque<(FoldId, Row<J, P, F>)>,
     live_max: usize,
     window: u64,
+    /// So far ahead of the linear fold that is furthest behind, decoded chunks are kept for it.
+    near: u64,
     next_id: u64,
     /// Where the last decoded chunk was.
     cursor: u64,
@@ -211,16 +214,18 @@ impl<J, P, F> Row<J, P, F> {
 }
 
 impl<J: Clone, P, F> Matrix<J, P, F> {
-    pub(super) fn new() -> Self {
-        Self::with_bounds(FOLDS_LIVE_MAX, WINDOW_CHUNKS)
+    /// For a place where so many decoded chunks are kept for a linear fold, besides those that are worked on.
+    pub(super) fn new(near: u64) -> Self {
+        Self::with_bounds(FOLDS_LIVE_MAX, WINDOW_CHUNKS, near)
     }
 
-    pub(super) fn with_bounds(live_max: usize, window: u64) -> Self {
+    pub(super) fn with_bounds(live_max: usize, window: u64, near: u64) -> Self {
         Matrix {
             rows: BTreeMap::new(),
             queue: VecDeque::new(),
             live_max,
             window,
+            near,
             next_id: 0,
             cursor: 0,
             claims: 0,
@@ -312,72 +317,115 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
         let at_hand = resident
             .clone()
             .find(|&chunk| row.is_ready(chunk, self.window));
-        let chunk = at_hand.or_else(|| self.candidate(row))?;
+        let chunk = at_hand.or_else(|| self.candidate(row, None))?;
         Some(self.take(chunk, resident, |other| other == id))
     }
 
     fn pick(&self, resident: &(impl Iterator<Item = u64> + Clone)) -> Option<u64> {
+        let next = self.linear_next();
+        let is_ready = |row: &Row<J, P, F>, chunk| row.is_ready(chunk, self.window);
         if self.claims % OLDEST_TURN == OLDEST_TURN - 1
             && let Some((_, oldest)) = self.rows.first_key_value()
-            && let Some(chunk) = self.candidate(oldest)
+            && let Some(chunk) = self.candidate(oldest, next)
         {
-            return Some(chunk);
+            // One that helps those in order too, if there is one.
+            let ordered = self
+                .rows
+                .values()
+                .filter(|row| row.order != Order::Associative);
+            let theirs = ordered.filter_map(|row| self.candidate(row, next));
+            let shared = theirs.filter(|&chunk| is_ready(oldest, chunk)).min();
+            return shared.or(Some(chunk));
         }
         let of = |is_asap: bool| {
             let rows = || self.rows.values().filter(move |row| row.asap || !is_asap);
             let mut at_hand = resident.clone();
-            let at_hand = at_hand.find(|&chunk| rows().any(|row| row.is_ready(chunk, self.window)));
+            let at_hand = at_hand.find(|&chunk| rows().any(|row| is_ready(row, chunk)));
             let candidates = |is_ordered: bool| {
                 rows()
                     .filter(move |row| (row.order != Order::Associative) == is_ordered)
-                    .filter_map(|row| self.candidate(row))
+                    .filter_map(|row| self.candidate(row, next))
+            };
+            let near = |next| {
+                rows()
+                    .filter_map(move |row| self.near_linear(row, next))
+                    .min()
             };
             let behind = |&chunk: &u64| (chunk < self.cursor, chunk);
             at_hand
-                .or_else(|| rows().filter_map(|row| self.near_linear(row)).min())
+                .or_else(|| next.and_then(near))
                 .or_else(|| candidates(true).min())
                 .or_else(|| candidates(false).min_by_key(behind))
         };
         of(true).or_else(|| of(false))
     }
 
-    /// The chunk that is best decoded for a fold.
-    fn candidate(&self, row: &Row<J, P, F>) -> Option<u64> {
+    /// The next chunk of the linear fold furthest behind, if none that combines in order is behind that one: which would
+    /// have to come up before they can share anything.
+    fn linear_next(&self) -> Option<u64> {
+        let of = |order| self.rows.values().filter(move |row| row.order == order);
+        let next = of(Order::Linear).map(|row| row.combined).min()?;
+        let first_missing = |row: &Row<J, P, F>| row.taken.first_missing(row.combined);
+        let is_behind = |row: &Row<J, P, F>| first_missing(row) < next.min(row.limit);
+        (!of(Order::Concurrent).any(is_behind)).then_some(next)
+    }
+
+    /// The chunk that is best decoded for a fold. `next` is where a linear fold is that the others are ahead of.
+    fn candidate(&self, row: &Row<J, P, F>, next: Option<u64>) -> Option<u64> {
         let (from, to) = row.reach(self.window);
-        let cursor = self.cursor.max(from).min(to);
         let first = |from, to| self.first_missing(row, from, to);
+        let next = next.filter(|&next| next < to && row.order != Order::Linear && !row.asap);
+        if let Some(next) = next {
+            // It will never want what it is past; what it reaches last leaves the most to share until it is here.
+            let near = self.near_linear(row, next);
+            let past = || first(from, next);
+            let far = || self.last_missing(row, from.max(next), to);
+            return near.or_else(past).or_else(far);
+        }
+        let cursor = self.cursor.max(from).min(to);
         match row.order {
             Order::Associative => first(cursor, to).or_else(|| first(from, cursor)),
             Order::Linear | Order::Concurrent => first(from, to),
         }
     }
 
-    /// A chunk for this fold that the linear fold furthest behind will want soon, so that it finds it decoded.
-    fn near_linear(&self, row: &Row<J, P, F>) -> Option<u64> {
-        let rows = self.rows.values();
-        let linear = rows.filter(|row| row.order == Order::Linear);
-        let next = linear.map(|row| row.combined).min()?;
+    /// A chunk for this fold that a linear one at `next` will want soon, so that it finds it decoded.
+    fn near_linear(&self, row: &Row<J, P, F>, next: u64) -> Option<u64> {
         let (from, to) = row.reach(self.window);
-        self.first_missing(row, from.max(next), to.min(next + NEAR_CHUNKS))
+        self.first_missing(row, from.max(next), to.min(next + self.near))
     }
 
     /// The first chunk in a range that a fold has not got and nobody decodes.
     fn first_missing(&self, row: &Row<J, P, F>, from: u64, to: u64) -> Option<u64> {
-        let is_free = |chunk: u64| {
-            #[cfg(test)]
-            if self.bug == Some(Bug::DecodesTwice) {
-                return true;
-            }
-            !self.decoding.contains(&chunk)
-        };
         let mut chunk = row.taken.first_missing(from);
         while chunk < to {
-            if is_free(chunk) {
+            if self.is_free(chunk) {
                 return Some(chunk);
             }
             chunk = row.taken.first_missing(chunk + 1);
         }
         None
+    }
+
+    /// The last one.
+    fn last_missing(&self, row: &Row<J, P, F>, from: u64, to: u64) -> Option<u64> {
+        let mut chunk = row.taken.last_missing(to)?;
+        while chunk >= from {
+            if self.is_free(chunk) {
+                return Some(chunk);
+            }
+            chunk = row.taken.last_missing(chunk)?;
+        }
+        None
+    }
+
+    /// Does nobody decode it?
+    fn is_free(&self, chunk: u64) -> bool {
+        #[cfg(test)]
+        if self.bug == Some(Bug::DecodesTwice) {
+            return true;
+        }
+        !self.decoding.contains(&chunk)
     }
 
     /// A chunk that a linear fold will want next.

@@ -28,7 +28,7 @@ impl Resident {
         Resident {
             ring: VecDeque::new(),
             free: Vec::new(),
-            length_max: 4 * threads + 8,
+            length_max: 4 * threads + 16,
             free_max: threads,
         }
     }

@@ -56,6 +56,19 @@ impl Taken {
             }
         }
     }
+
+    /// The last chunk before `to` that is not in it. Looks at a word for every 64 chunks that are in the set.
+    pub(super) fn last_missing(&self, to: u64) -> Option<u64> {
+        let (mut word, bit) = split(to.checked_sub(1)?);
+        let mut above = !(bit | (bit - 1));
+        loop {
+            let taken = self.words.get(word).copied().unwrap_or(0) | above;
+            if taken != u64::MAX {
+                return Some(word as u64 * BITS + u64::from((!taken).ilog2()));
+            }
+            (word, above) = (word.checked_sub(1)?, 0);
+        }
+    }
 }
 
 /// The word of a number, and its bit there.
@@ -90,6 +103,9 @@ mod tests {
                 let asked = rng.below(bound + 400);
                 let expected = (asked..30_000).find(|chunk| !twin.contains(chunk)).unwrap();
                 let found = taken.first_missing(asked);
+                assert_eq!(found, expected, "seed {seed}, round {round}");
+                let expected = (0..asked).rev().find(|chunk| !twin.contains(chunk));
+                let found = taken.last_missing(asked);
                 assert_eq!(found, expected, "seed {seed}, round {round}");
                 assert_eq!(taken.contains(asked), twin.contains(&asked), "seed {seed}");
             }
