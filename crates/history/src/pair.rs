@@ -24,14 +24,17 @@ const LOW_CLIENTS: u64 = 4_096;
 
 impl OpenInvocations {
     /// Puts what is open for a client, if anything, in the place of what was.
+    #[inline]
     fn replace(&mut self, client: u64, position: Option<u64>) -> Option<u64> {
         if client < LOW_CLIENTS {
             let place = client as usize;
-            if self.low_clients.len() <= place {
-                self.low_clients.resize(place + 1, 0);
-            }
             let next = position.map_or(0, |position| position.saturating_add(1));
-            return std::mem::replace(&mut self.low_clients[place], next).checked_sub(1);
+            if let Some(open) = self.low_clients.get_mut(place) {
+                return std::mem::replace(open, next).checked_sub(1);
+            }
+            self.low_clients.resize(place + 1, 0);
+            self.low_clients[place] = next;
+            return None;
         }
         match position {
             Some(position) => self.clients.insert(client, position),
@@ -51,6 +54,7 @@ impl OpenInvocations {
     }
 
     /// Takes the operation at `position` into account; the position of the invocation that it completes, if it does.
+    #[inline]
     pub fn follow(&mut self, position: u64, op: &Op) -> Option<u64> {
         match (op.process, op.kind) {
             (Process::Client(number), OpType::Invoke) => {

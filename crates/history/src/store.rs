@@ -25,6 +25,7 @@ mod block;
 mod directory;
 mod document;
 mod file;
+mod lz4;
 mod memory;
 mod pack;
 mod reader;

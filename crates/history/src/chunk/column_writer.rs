@@ -21,13 +21,13 @@ impl Values<'_> {
 
     /// Lowest and highest.
     fn bounds(self) -> (i64, i64) {
-        /// In lanes, so that no comparison waits for the one before.
-        fn of<T: Copy + Ord + Into<i64>>(values: &[T]) -> (i64, i64) {
+        /// In lanes, so that no comparison waits for the one before; as many as registers hold.
+        fn of<const LANES: usize, T: Copy + Ord + Into<i64>>(values: &[T]) -> (i64, i64) {
             let Some(&first) = values.first() else {
                 return (0, 0);
             };
-            let (mut low, mut high) = ([first; 8], [first; 8]);
-            let (blocks, rest) = values.as_chunks::<8>();
+            let (mut low, mut high) = ([first; LANES], [first; LANES]);
+            let (blocks, rest) = values.as_chunks::<LANES>();
             for block in blocks {
                 for ((low, high), value) in low.iter_mut().zip(&mut high).zip(block) {
                     *low = (*low).min(*value);
@@ -45,9 +45,9 @@ impl Values<'_> {
             (low.into(), high.into())
         }
         match self {
-            Values::Bytes(values) => of(values),
-            Values::Ids(values) => of(values),
-            Values::Integers(values) => of(values),
+            Values::Bytes(values) => of::<16, _>(values),
+            Values::Ids(values) => of::<8, _>(values),
+            Values::Integers(values) => of::<4, _>(values),
         }
     }
 }

@@ -81,6 +81,7 @@ impl Dictionary {
         words + texts + keys + references + 8 * self.lists.elements()
     }
 
+    #[inline]
     pub(crate) fn word(&mut self, word: Symbol) -> u32 {
         let name = word.as_str();
         let address = name.as_ptr().addr();
@@ -89,13 +90,19 @@ impl Dictionary {
         if known == address && length == name.len() {
             return id;
         }
+        self.look_up_word(name, place)
+    }
+
+    /// The same for a name that is not at its place among the last ones.
+    #[inline(never)]
+    fn look_up_word(&mut self, name: &'static str, place: usize) -> u32 {
         let fresh = self.word_lengths.len() as u32;
         let id = *self.words.entry(name).or_insert(fresh);
         if id == fresh {
             self.word_lengths.push(name.len() as u32);
             self.word_bytes.extend_from_slice(name.as_bytes());
         }
-        self.recent[place] = (address, name.len(), id);
+        self.recent[place] = (name.as_ptr().addr(), name.len(), id);
         id
     }
 
@@ -110,7 +117,20 @@ impl Dictionary {
         id
     }
 
+    #[inline]
     pub(crate) fn key(&mut self, key: &Key) -> u32 {
+        if let Key::Int(number) = key {
+            let (known, id) = self.recent_keys.0[*number as usize % RECENT_KEYS];
+            if known == *number && id != NO_ID {
+                return id;
+            }
+        }
+        self.look_up_key(key)
+    }
+
+    /// The same for one that is not among the integer keys used last.
+    #[inline(never)]
+    fn look_up_key(&mut self, key: &Key) -> u32 {
         match key {
             Key::Int(number) => self.integer_key(*number),
             Key::Word(word) => {
@@ -125,17 +145,12 @@ impl Dictionary {
     }
 
     fn integer_key(&mut self, number: i64) -> u32 {
-        let place = number as usize % RECENT_KEYS;
-        let (known, id) = self.recent_keys.0[place];
-        if known == number && id != NO_ID {
-            return id;
-        }
         let fresh = self.key_kinds.len() as u32;
         let id = *self.integer_keys.entry(number).or_insert(fresh);
         if id == fresh {
             self.add_key(kind::KEY_INT, number);
         }
-        self.recent_keys.0[place] = (number, id);
+        self.recent_keys.0[number as usize % RECENT_KEYS] = (number, id);
         id
     }
 

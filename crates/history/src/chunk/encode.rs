@@ -37,13 +37,20 @@ pub enum Unstorable {
 
 /// At most the bytes that `op` adds to a chunk, or why it cannot be stored.
 pub(crate) fn measure(op: &Op) -> Result<usize, Unstorable> {
-    let mut bytes = OPERATION_BYTES + name(op.f)?;
+    measure_with(op, measure_value(&op.value, 0)?)
+}
+
+/// The same, with the bytes of the value known.
+#[inline]
+fn measure_with(op: &Op, value: usize) -> Result<usize, Unstorable> {
+    let mut bytes = OPERATION_BYTES + name(op.f)? + value;
     if let Process::Named(process) = op.process {
         bytes += name(process)?;
     }
-    bytes += measure_value(&op.value, 0)?;
-    for (field, value) in op.extra.iter() {
-        bytes += 16 + name(*field)? + measure_value(value, 0)?;
+    if !op.extra.is_empty() {
+        for (field, value) in op.extra.iter() {
+            bytes += 16 + name(*field)? + measure_value(value, 0)?;
+        }
     }
     if bytes > OPERATION_BYTES_MAX {
         return Err(Unstorable::Size);
@@ -98,8 +105,18 @@ fn measure_value(value: &Value, depth: u32) -> Result<usize, Unstorable> {
     }
 }
 
+/// Bytes of micro-operations besides the names of their keys and what they read.
+fn mops_bytes(mops: &[Mop]) -> usize {
+    9 + 30 * mops.len()
+}
+
+/// Bytes of a list that was read.
+fn list_bytes(elements: &[i64]) -> usize {
+    16 + 8 * elements.len()
+}
+
 fn measure_mops(mops: &[Mop]) -> Result<usize, Unstorable> {
-    let mut bytes = 9 + 30 * mops.len();
+    let mut bytes = mops_bytes(mops);
     for mop in mops {
         let key = mop.key();
         if !matches!(key, Key::Int(_)) {
@@ -110,7 +127,7 @@ fn measure_mops(mops: &[Mop]) -> Result<usize, Unstorable> {
             ..
         } = mop
         {
-            bytes += 16 + 8 * elements.len();
+            bytes += list_bytes(elements);
         }
     }
     Ok(bytes)
@@ -146,6 +163,19 @@ impl Templates {
         self.fields.clear();
         self.field_starts.clear();
         self.recent.clear();
+    }
+
+    /// The id of the template with this type, shape and `f` and without fields.
+    fn plain(&mut self, kind: OpType, shape: u8, f: u32) -> u32 {
+        let place = (kind as usize | usize::from(shape) << 2) % RECENT_TEMPLATES;
+        if let Some(&id) = self.recent.get(place)
+            && self.fs.get(id as usize) == Some(&f)
+            && self.field_counts[id as usize] == 0
+        {
+            return id;
+        }
+        self.begin(kind, shape, f);
+        self.id()
     }
 
     fn begin(&mut self, kind: OpType, shape: u8, f: u32) {
@@ -378,6 +408,8 @@ pub(crate) struct Encoder {
     mop_tags: Vec<u8>,
     mop_keys: Vec<u32>,
     mop_arguments: Vec<i64>,
+    /// Of the present transaction the micro-operations that read lists, by their places in it.
+    list_reads: Vec<u32>,
     /// A list of integers on its way to the shared lists.
     elements: Vec<i64>,
     /// How many of each type.
@@ -420,6 +452,38 @@ impl Encoder {
 
     /// Adds an operation that was measured; `pair` is the distance to its invocation, or 0.
     pub(crate) fn push(&mut self, op: &Op, pair: u64) {
+        if let Some(mops) = transaction(&op.value) {
+            // It was measured.
+            let _ = self.stage(mops);
+        }
+        self.push_staged(op, pair);
+    }
+
+    /// Measures an operation and adds it, if it can be stored: then what [`measure`] says of it, else nothing was changed.
+    /// `pair` is asked in between. Goes over the micro-operations of a transaction once less than measuring first: where
+    /// reads and writes come at random, each time costs a mispredicted branch for every other one.
+    pub(crate) fn measure_and_push(
+        &mut self,
+        op: &Op,
+        pair: impl FnOnce() -> u64,
+    ) -> Result<usize, Unstorable> {
+        let bytes = match transaction(&op.value) {
+            Some(mops) => self.stage(mops).and_then(|value| match &op.value {
+                Value::Keyed(key, _) => measure_with(op, measure_key(key)? + value),
+                _ => measure_with(op, value),
+            }),
+            None => measure(op),
+        };
+        match bytes {
+            Ok(_) => self.push_staged(op, pair()),
+            Err(_) => self.unstage(),
+        }
+        bytes
+    }
+
+    /// [`Encoder::push`] of an operation whose micro-operations are staged.
+    #[inline]
+    fn push_staged(&mut self, op: &Op, pair: u64) {
         assert!(self.len() < OPERATIONS_MAX, "a chunk is full");
         let (key, value) = match &op.value {
             Value::Keyed(key, value) => (Some(self.names.key(key)), &**value),
@@ -427,11 +491,14 @@ impl Encoder {
         };
         let shape = self.value(value, key);
         let f = self.names.word(op.f);
-        self.templates.begin(op.kind, shape, f);
-        if !op.extra.is_empty() {
+        let template = if op.extra.is_empty() {
+            self.templates.plain(op.kind, shape, f)
+        } else {
+            self.templates.begin(op.kind, shape, f);
             self.extra(&op.extra);
-        }
-        self.template_ids.push(self.templates.id());
+            self.templates.id()
+        };
+        self.template_ids.push(template);
         self.process_ids
             .push(self.processes.id(op.process, &mut self.names));
         self.indices.push(op.index.cast_signed());
@@ -439,6 +506,10 @@ impl Encoder {
         self.pairs.push(pair.cast_signed());
         self.keys.push(key.map_or(0, |key| key + 1));
         self.counts[op.kind as usize] += 1;
+        // Last, so that the processor fetches the next operation while it compares these.
+        if let Some(mops) = transaction(&op.value) {
+            self.see_lists(mops);
+        }
     }
 
     fn extra(&mut self, extra: &Extra) {
@@ -464,7 +535,8 @@ impl Encoder {
             Value::Text(text) => (shape::TEXT, i64::from(self.names.text(text))),
             Value::Txn(mops) => {
                 for mop in mops.iter() {
-                    self.mop(mop);
+                    let key = self.names.key(mop.key());
+                    self.mop_keys.push(key);
                 }
                 (shape::TXN, mops.len() as i64)
             }
@@ -523,23 +595,58 @@ impl Encoder {
         Some(self.names.lists.see(key, &self.elements))
     }
 
-    fn mop(&mut self, mop: &Mop) {
-        let key = self.names.key(mop.key());
-        let (tag, argument) = match mop {
-            Mop::Append { element, .. } => (mop::APPEND, *element),
-            Mop::Write { value, .. } => (mop::WRITE, *value),
-            Mop::Read { observed, .. } => match observed {
-                Observed::Nil => (mop::READ_NIL, 0),
-                Observed::Register(value) => (mop::READ_REGISTER, *value),
-                Observed::List(elements) => match self.names.lists.see(key, elements) {
-                    Seen::Prefix(length) => (mop::READ_PREFIX, i64::from(length)),
-                    Seen::Branch(reference) => (mop::READ_BRANCH, i64::from(reference)),
+    /// Stores the micro-operations of a transaction as far as that changes no dictionary, behind those that have keys
+    /// already; their bytes as [`measure`] counts. Then they are to be pushed or unstaged.
+    fn stage(&mut self, mops: &[Mop]) -> Result<usize, Unstorable> {
+        self.list_reads.clear();
+        let mut bytes = mops_bytes(mops);
+        let mut keys = Ok(0);
+        for (place, mop) in mops.iter().enumerate() {
+            let (key, tag, argument) = match mop {
+                Mop::Append { key, element } => (key, mop::APPEND, *element),
+                Mop::Write { key, value } => (key, mop::WRITE, *value),
+                Mop::Read { key, observed } => match observed {
+                    Observed::Nil => (key, mop::READ_NIL, 0),
+                    Observed::Register(value) => (key, mop::READ_REGISTER, *value),
+                    Observed::List(elements) => {
+                        bytes += list_bytes(elements);
+                        self.list_reads.push(place as u32);
+                        (key, mop::READ_PREFIX, elements.len() as i64)
+                    }
                 },
-            },
-        };
-        self.mop_tags.push(tag);
-        self.mop_keys.push(key);
-        self.mop_arguments.push(argument);
+            };
+            if !matches!(key, Key::Int(_)) {
+                keys = keys.and_then(|sum| Ok(sum + measure_key(key)?));
+            }
+            self.mop_tags.push(tag);
+            self.mop_arguments.push(argument);
+        }
+        Ok(bytes + keys?)
+    }
+
+    /// Takes back what was staged.
+    fn unstage(&mut self) {
+        self.mop_tags.truncate(self.mop_keys.len());
+        self.mop_arguments.truncate(self.mop_keys.len());
+    }
+
+    /// Stores the lists that these micro-operations, which are the last, read.
+    fn see_lists(&mut self, mops: &[Mop]) {
+        let start = self.mop_keys.len() - mops.len();
+        for &place in &self.list_reads {
+            if let Mop::Read {
+                observed: Observed::List(elements),
+                ..
+            } = &mops[place as usize]
+            {
+                let row = start + place as usize;
+                let seen = self.names.lists.see(self.mop_keys[row], elements);
+                if let Seen::Branch(reference) = seen {
+                    self.mop_tags[row] = mop::READ_BRANCH;
+                    self.mop_arguments[row] = i64::from(reference);
+                }
+            }
+        }
     }
 
     /// Appends the chunk of all operations pushed since the last [`Encoder::clear`], and clears. The first stands at
@@ -599,6 +706,18 @@ impl Encoder {
         columns.put(column::PROCESS_NUMBER, numbers);
         self.names.put(&mut columns);
         columns
+    }
+}
+
+/// The micro-operations of an operation with this value, which are stored in columns of their own.
+fn transaction(value: &Value) -> Option<&[Mop]> {
+    let value = match value {
+        Value::Keyed(_, value) => value,
+        value => value,
+    };
+    match value {
+        Value::Txn(mops) => Some(mops),
+        _ => None,
     }
 }
 

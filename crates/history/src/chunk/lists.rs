@@ -116,7 +116,10 @@ fn fit(list: &mut Vec<i64>, elements: &[i64]) -> Option<usize> {
     if shared > 0 && list[..shared] != elements[..shared] {
         return None;
     }
-    list.extend_from_slice(&elements[shared..]);
+    // Most lists bring nothing new.
+    if elements.len() > shared {
+        list.extend_from_slice(&elements[shared..]);
+    }
     Some(elements.len() - shared)
 }
 

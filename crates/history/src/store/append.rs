@@ -104,13 +104,19 @@ impl Appender {
     }
 
     /// Fails if an earlier write or sync did: nobody knows what the medium holds.
+    #[inline]
     pub(super) fn check(&self) -> Result<(), FileError> {
         match &self.failure {
             None => Ok(()),
-            Some(reason) => Err(FileError::Poisoned {
-                path: self.log.path().to_owned(),
-                reason: reason.clone(),
-            }),
+            Some(reason) => Err(self.poisoned(reason)),
+        }
+    }
+
+    #[cold]
+    fn poisoned(&self, reason: &str) -> FileError {
+        FileError::Poisoned {
+            path: self.log.path().to_owned(),
+            reason: reason.to_owned(),
         }
     }
 

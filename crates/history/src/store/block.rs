@@ -1,5 +1,6 @@
 //! Blocks of a test file: kinds, codecs, documents.
 
+use super::lz4;
 use seatrial_archive::block::flags;
 use seatrial_archive::{BlockHeader, BlockKind, HEADER_LENGTH, PAYLOAD_LENGTH_MAX, block};
 
@@ -76,9 +77,8 @@ fn compress(out: &mut Vec<u8>, payload: &[u8], codec: Codec) -> Option<u16> {
     match codec {
         Codec::None => None,
         Codec::Lz4 => {
-            let length_max = lz4_flex::block::get_maximum_output_size(payload.len());
-            out.resize(start + length_max, 0);
-            let length = lz4_flex::block::compress_into(payload, &mut out[start..]).ok()?;
+            out.resize(start + lz4::output_length_max(payload.len()), 0);
+            let length = lz4::compress_into(payload, &mut out[start..])?;
             out.truncate(start + length);
             Some(flags::CODEC_LZ4)
         }

@@ -1,12 +1,12 @@
 //! Test files against the operations that went in: whole, cut at every byte, with flipped bits, while written, and
 //! with results.
 
-use super::block::{CHUNK, Codec, DIRECTORY};
+use super::block::{CHUNK, Codec, DIRECTORY, JOURNAL};
 use super::{
     ChunkBuffer, HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions, repack,
 };
 use crate::fold::{Fold, FoldError, Folder, fold_linear};
-use crate::{Chunk, History, Key, Mop, Observed, Op, OpType, Process, Value};
+use crate::{Chunk, History, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
 use seatrial_archive::Walker;
 use seatrial_archive::root::PAGE_LENGTH;
 use seatrial_machine::{Disk, Rng};
@@ -518,6 +518,44 @@ fn a_killed_run_can_be_read_and_judged_and_keeps_its_results() {
     assert_eq!(file.validity().unwrap(), Some(json!(true)));
 }
 
+/// Of 4,096 operations or more since the last flush none is kept for a journal, chunks in between or not.
+#[test]
+fn a_flush_after_many_operations_ends_the_chunk_and_after_few_journals() {
+    let scratch = Scratch::new("many");
+    let mut writer = HistoryWriter::create(&scratch.0, &json!({})).unwrap();
+    let mut index = 0;
+    for (pushed, chunks, journals) in [
+        (10, 0, 1),
+        (16_384 + 10, 2, 1),
+        (0, 2, 1),
+        (5, 2, 2),
+        (7, 2, 3),
+        (4_095, 2, 4),
+        (4_096, 3, 4),
+        (3, 3, 5),
+        (2 * 16_384 - 3, 5, 5),
+        (1, 5, 6),
+    ] {
+        for _ in 0..pushed {
+            let op = Op::invoke(Process::Client(index % 9), "read", Value::Nil);
+            writer.push(&Op { index, ..op }).unwrap();
+            index += 1;
+        }
+        writer.flush().unwrap();
+        let file = TestFile::open(&scratch.0).unwrap();
+        assert_eq!(file.len(), index, "after {pushed}");
+        let bytes = fs::read(&scratch.0).unwrap();
+        let mut walker = Walker::new(&bytes, PAGE_LENGTH as u64);
+        let mut kinds = Vec::new();
+        while let Some((_, header)) = walker.next_header().unwrap() {
+            kinds.push(header.kind);
+        }
+        let count = |kind| kinds.iter().filter(|&&found| found == kind).count();
+        let counts = (count(CHUNK), count(JOURNAL));
+        assert_eq!(counts, (chunks, journals), "after {pushed}");
+    }
+}
+
 #[test]
 fn what_cannot_be_stored_is_refused_and_harms_nothing() {
     let scratch = Scratch::new("refused");
@@ -539,10 +577,31 @@ fn what_cannot_be_stored_is_refused_and_harms_nothing() {
         writer.push(&huge),
         Err(WriteError::Operation { index: 4, .. })
     ));
-    writer.push(&op(5)).unwrap();
+    // Transactions that are refused for a key, for their length and for the key around them.
+    let read = |key| Mop::Read {
+        key,
+        observed: Observed::List((0..20).collect()),
+    };
+    let long = Key::Word(Symbol::new("w".repeat(300).leak()));
+    let txn = |mops: &[Mop]| Value::Txn(mops.into());
+    for value in [
+        txn(&[read(Key::Int(1)), read(long.clone()), read(Key::Int(1))]),
+        txn(&vec![read(Key::Int(2)); 100_000]),
+        Value::Keyed(long, Arc::new(txn(&[read(Key::Int(3))]))),
+    ] {
+        let refused = writer.push(&Op { value, ..op(4) });
+        assert!(matches!(refused, Err(WriteError::Operation { .. })));
+    }
+    let sound = Op {
+        value: txn(&[read(Key::Int(4)), read(Key::Text("k".into()))]),
+        ..op(5)
+    };
+    writer.push(&sound).unwrap();
     writer.seal().unwrap();
     let file = TestFile::open(&scratch.0).unwrap();
-    assert_eq!(file.history().unwrap().ops(), [op(3), op(5)]);
+    let chunk = file.chunks().next().unwrap().unwrap();
+    assert_eq!(chunk.key_count(), 2, "no keys of refused operations");
+    assert_eq!(file.history().unwrap().ops(), [op(3), sound]);
     assert_eq!(file.operation(4).unwrap(), None);
 }
 

@@ -6,7 +6,7 @@ use super::directory::Entry;
 use super::file::{OpenError, survey};
 use super::storage::{Files, Medium, Storage};
 use crate::Op;
-use crate::chunk::{CHUNK_BYTES_MAX, ChunkHeader, Encoder, Unstorable, measure};
+use crate::chunk::{CHUNK_BYTES_MAX, ChunkHeader, Encoder, Unstorable};
 use crate::pair::OpenInvocations;
 use seatrial_archive::{FileError, LogFile};
 use serde_json::Value as Json;
@@ -80,6 +80,8 @@ pub struct HistoryWriter {
     /// Operations since the last flush.
     unflushed: usize,
     journal: Encoder,
+    /// At most the bytes of the open chunk; what it has exactly is counted when this reaches the limit.
+    bytes_max: usize,
     /// Operations so far.
     position: u64,
     last_index: Option<u64>,
@@ -120,6 +122,7 @@ impl HistoryWriter {
             recent: Vec::new(),
             unflushed: 0,
             journal: Encoder::default(),
+            bytes_max: 0,
             position: 0,
             last_index: None,
             open: OpenInvocations::default(),
@@ -147,41 +150,53 @@ impl HistoryWriter {
             });
         }
         self.file.check()?;
-        measure(op).map_err(|reason| WriteError::Operation {
+        let (open, position, mut pair) = (&mut self.open, self.position, 0);
+        let pushed = self.encoder.measure_and_push(op, || {
+            let invocation = open.follow(position, op);
+            pair = invocation.map_or(0, |invocation| position - invocation);
+            pair
+        });
+        let bytes = pushed.map_err(|reason| WriteError::Operation {
             index: op.index,
             reason,
         })?;
-        let invocation = self.open.follow(self.position, op);
-        let pair = invocation.map_or(0, |invocation| self.position - invocation);
-        self.encoder.push(op, pair);
+        self.bytes_max += 2 * bytes + 16;
         self.unflushed += 1;
         if self.unflushed <= JOURNAL_LENGTH_MAX {
             self.recent.push((op.clone(), pair));
         }
         self.position += 1;
         self.last_index = Some(op.index);
-        let full = self.encoder.len() >= self.options.chunk_length;
-        if full || self.encoder.bytes() >= CHUNK_BYTES_MAX {
+        if self.is_full() {
             self.write_chunk()?;
         }
         Ok(())
     }
 
+    /// Does the open chunk take no further operation?
+    fn is_full(&mut self) -> bool {
+        debug_assert!(self.encoder.bytes() <= self.bytes_max);
+        if self.bytes_max >= CHUNK_BYTES_MAX {
+            self.bytes_max = self.encoder.bytes();
+        }
+        self.encoder.len() >= self.options.chunk_length || self.bytes_max >= CHUNK_BYTES_MAX
+    }
+
     /// Hands everything so far to the operating system, so that a kill of this process loses none of it.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         self.file.check()?;
-        if self.unflushed == 0 {
-            return Ok(());
-        }
-        if self.unflushed >= JOURNAL_LENGTH_MAX {
+        // Whatever becomes of the write, these operations have had theirs.
+        let unflushed = std::mem::take(&mut self.unflushed);
+        if unflushed >= JOURNAL_LENGTH_MAX {
             return self.write_chunk();
         }
-        let first = self.position - self.unflushed as u64;
+        if self.recent.is_empty() {
+            return Ok(());
+        }
+        let first = self.position - self.recent.len() as u64;
         for (op, pair) in self.recent.drain(..) {
             self.journal.push(&op, pair);
         }
-        // Whatever becomes of the write, these operations have had theirs.
-        self.unflushed = 0;
         self.payload.clear();
         self.journal.write(first, &mut self.payload);
         self.file
@@ -207,7 +222,7 @@ impl HistoryWriter {
     fn write_chunk(&mut self) -> Result<(), WriteError> {
         let count = self.encoder.len() as u64;
         self.recent.clear();
-        self.unflushed = 0;
+        self.bytes_max = 0;
         let Some(last_index) = self.last_index.filter(|_| count > 0) else {
             return Ok(());
         };
