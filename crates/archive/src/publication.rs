@@ -27,6 +27,7 @@ use crate::batch::{
     BATCH_FRAMES_OFFSET, BATCH_LENGTH, BATCH_LENGTH_MAX, Batch, MESSAGE_LENGTH_MAX,
 };
 use crate::position::Position;
+use crate::recording::Writer;
 use inbox::{Bell, Work};
 use lane::{Lane, Wanted};
 use std::error::Error;
@@ -61,6 +62,32 @@ pub trait Sink: Debug + Send {
     fn tick(&mut self, now: u64) -> Result<(), SinkError> {
         let _ = now;
         Ok(())
+    }
+}
+
+impl Sink for Writer {
+    fn append(&mut self, batch: &mut Batch, now: u64) -> Result<Position, SinkError> {
+        Ok(self.append_block(batch, now)?.first)
+    }
+
+    fn sync(&mut self) -> Result<(), SinkError> {
+        Ok(Writer::sync(self)?)
+    }
+
+    fn end(&self) -> Position {
+        Writer::end(self)
+    }
+
+    fn durable(&self) -> Position {
+        Writer::durable(self)
+    }
+
+    fn sync_at(&self) -> Option<u64> {
+        Writer::sync_at(self)
+    }
+
+    fn tick(&mut self, now: u64) -> Result<(), SinkError> {
+        Ok(Writer::tick(self, now)?)
     }
 }
 
