@@ -11,11 +11,12 @@ mod map;
 pub use files::Files;
 
 use crate::recover::{RecoverError, Recovery, recover};
-use seatrial_machine::Disk;
-use std::fs::{File, OpenOptions, TryLockError};
+use seatrial_machine::{Disk, Medium, Storage};
+use std::any::Any;
+use std::fmt;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Why a log's file did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,30 @@ pub enum FileError {
         action: &'static str,
         /// The file.
         path: PathBuf,
+        /// What it said.
+        #[source]
+        source: io::Error,
+    },
+    /// The operating system did not take some bytes.
+    #[error("cannot {action} {path} at {offset}")]
+    Write {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Where the first byte was to go.
+        offset: u64,
+        /// What it said.
+        #[source]
+        source: io::Error,
+    },
+    /// The operating system did not rename a file.
+    #[error("cannot rename {from} to {to}")]
+    Rename {
+        /// The name that it has.
+        from: PathBuf,
+        /// The name that it was to have.
+        to: PathBuf,
         /// What it said.
         #[source]
         source: io::Error,
@@ -68,29 +93,55 @@ pub enum FileError {
 /// A log's file, open for writing at its end by one owner (an advisory lock keeps other processes out). An append is
 /// one write call; nothing is durable before [`LogFile::sync`]. After a failed write or sync nobody knows what the
 /// medium holds, so every later call fails too: the owner has to open the file again and recover.
+///
+/// It is on any [`Storage`]; the functions without one are about real files.
 #[derive(Debug)]
 pub struct LogFile {
-    file: File,
+    medium: Arc<dyn Medium>,
     path: PathBuf,
     end: u64,
     poison: Option<String>,
+    /// Keeps others out until this is dropped.
+    _lock: Lock,
+}
+
+/// A lock that is held.
+struct Lock(#[expect(dead_code, reason = "only to be dropped")] Box<dyn Any + Send + Sync>);
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lock")
+    }
 }
 
 impl LogFile {
     /// Creates `path`, which must not exist, and makes its directory entry durable.
     pub fn create(path: &Path) -> Result<LogFile, FileError> {
-        let log = LogFile::open_with(path, OpenOptions::new().create_new(true), "create")?;
-        log.file
-            .sync_all()
+        LogFile::create_on(&Files, path)
+    }
+
+    /// [`LogFile::create`] on any storage.
+    pub fn create_on(storage: &dyn Storage, path: &Path) -> Result<LogFile, FileError> {
+        let medium = storage.create(path);
+        let medium = medium.map_err(|source| system("create", path, source))?;
+        let log = LogFile::over(storage, medium, path)?;
+        log.medium
+            .sync()
             .map_err(|source| system("sync", path, source))?;
-        let directory = path.parent().filter(|parent| *parent != Path::new(""));
-        sync_directory(directory.unwrap_or(Path::new(".")))?;
+        sync_folder_of(storage, path)?;
         Ok(log)
     }
 
     /// Opens `path` with everything in it as its end; see [`LogFile::cut`].
     pub fn open(path: &Path) -> Result<LogFile, FileError> {
-        LogFile::open_with(path, &mut OpenOptions::new(), "open")
+        LogFile::open_on(&Files, path)
+    }
+
+    /// [`LogFile::open`] on any storage.
+    pub fn open_on(storage: &dyn Storage, path: &Path) -> Result<LogFile, FileError> {
+        let medium = storage.open_write(path);
+        let medium = medium.map_err(|source| system("open", path, source))?;
+        LogFile::over(storage, medium, path)
     }
 
     /// [`LogFile::open`], or [`LogFile::create`] if there is no such file.
@@ -121,35 +172,27 @@ impl LogFile {
         Ok((log, recovery))
     }
 
-    /// Opens for reading and writing, and locks.
-    fn open_with(
+    /// Locks an open file.
+    fn over(
+        storage: &dyn Storage,
+        medium: Arc<dyn Medium>,
         path: &Path,
-        options: &mut OpenOptions,
-        action: &'static str,
     ) -> Result<LogFile, FileError> {
-        let file = options
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(|source| system(action, path, source))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+        let lock = match storage.lock(path) {
+            Ok(lock) => Lock(lock),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(FileError::Locked {
                     path: path.to_owned(),
                 });
             }
-            Err(TryLockError::Error(source)) => return Err(system("lock", path, source)),
-        }
-        let metadata = file.metadata();
-        let end = metadata
-            .map_err(|source| system("measure", path, source))?
-            .len();
+            Err(source) => return Err(system("lock", path, source)),
+        };
         Ok(LogFile {
-            file,
+            end: medium.len(),
+            medium,
             path: path.to_owned(),
-            end,
             poison: None,
+            _lock: lock,
         })
     }
 
@@ -165,21 +208,20 @@ impl LogFile {
             });
         }
         let cut = if end < self.end {
-            self.file.set_len(end)
+            self.medium.set_len(end)
         } else {
             Ok(())
         };
         self.carry_out("cut", cut)?;
         self.end = end;
-        let synced = self.file.sync_all();
+        let synced = self.medium.sync();
         self.carry_out("sync", synced)
     }
 
     /// Appends whole blocks with one write. Not durable before [`LogFile::sync`].
     pub fn append(&mut self, blocks: &[u8]) -> Result<(), FileError> {
         self.check()?;
-        let written = self.file.write_all_at(blocks, self.end);
-        self.carry_out("append to", written)?;
+        self.write_at("append to", self.end, blocks)?;
         self.end += blocks.len() as u64;
         Ok(())
     }
@@ -187,14 +229,13 @@ impl LogFile {
     /// Overwrites a slot of the first page ([`crate::root::RootSlots`]), the only bytes that ever change in place.
     pub fn write_slot(&mut self, slot: &crate::root::Slot) -> Result<(), FileError> {
         self.check()?;
-        let written = self.file.write_all_at(&slot.bytes, slot.offset);
-        self.carry_out("write to", written)
+        self.write_at("write to", slot.offset, &slot.bytes)
     }
 
     /// Makes every append so far durable (fdatasync). A failure is final.
     pub fn sync(&mut self) -> Result<(), FileError> {
         self.check()?;
-        let synced = self.file.sync_data();
+        let synced = self.medium.sync();
         self.carry_out("sync", synced)
     }
 
@@ -214,21 +255,29 @@ impl LogFile {
         }
     }
 
+    fn write_at(
+        &mut self,
+        action: &'static str,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), FileError> {
+        self.medium.write_at(offset, bytes).map_err(|source| {
+            self.poison = Some(format!("an earlier write at {offset} failed: {source}"));
+            FileError::Write {
+                action,
+                path: self.path.clone(),
+                offset,
+                source,
+            }
+        })
+    }
+
     /// Remembers a failure for ever.
     fn carry_out(&mut self, action: &'static str, result: io::Result<()>) -> Result<(), FileError> {
         result.map_err(|source| {
             self.poison = Some(format!("an earlier {action} failed: {source}"));
             system(action, &self.path, source)
         })
-    }
-}
-
-/// A process that is just being started by another thread holds a copy of the file for a moment; closing ours alone would
-/// leave it locked.
-impl Drop for LogFile {
-    fn drop(&mut self) {
-        // Closing unlocks as well, a little later.
-        let _ = self.file.unlock();
     }
 }
 
@@ -244,7 +293,7 @@ impl Disk for LogFile {
         if !fits {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.file.read_exact_at(buffer, offset)
+        self.medium.read_at(offset, buffer)
     }
 }
 
@@ -252,19 +301,24 @@ impl Disk for LogFile {
 /// it is written.
 #[derive(Debug)]
 pub struct ReadFile {
-    file: File,
+    medium: Arc<dyn Medium>,
     length: u64,
 }
 
 impl ReadFile {
     /// Opens `path`.
     pub fn open(path: &Path) -> Result<ReadFile, FileError> {
-        let file = File::open(path).map_err(|source| system("open", path, source))?;
-        let metadata = file.metadata();
-        let length = metadata
-            .map_err(|source| system("measure", path, source))?
-            .len();
-        Ok(ReadFile { file, length })
+        ReadFile::open_on(&Files, path)
+    }
+
+    /// [`ReadFile::open`] on any storage.
+    pub fn open_on(storage: &dyn Storage, path: &Path) -> Result<ReadFile, FileError> {
+        let medium = storage.open(path);
+        let medium = medium.map_err(|source| system("open", path, source))?;
+        Ok(ReadFile {
+            length: medium.len(),
+            medium,
+        })
     }
 }
 
@@ -274,15 +328,31 @@ impl Disk for ReadFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        self.medium.read_at(offset, buffer)
     }
 }
 
-/// Makes the names in `directory` durable: to be called after a file in it was created, renamed or removed.
-pub fn sync_directory(directory: &Path) -> Result<(), FileError> {
-    File::open(directory)
-        .and_then(|handle| handle.sync_all())
-        .map_err(|source| system("sync directory", directory, source))
+/// Gives a file another name, in place of the file that has it; durable once its folder is synced ([`sync_folder_of`]).
+pub fn rename(storage: &dyn Storage, from: &Path, to: &Path) -> Result<(), FileError> {
+    let renamed = storage.rename(from, to);
+    renamed.map_err(|source| FileError::Rename {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        source,
+    })
+}
+
+/// Removes a file.
+pub fn remove(storage: &dyn Storage, path: &Path) -> Result<(), FileError> {
+    let removed = storage.remove(path);
+    removed.map_err(|source| system("remove", path, source))
+}
+
+/// Makes the names in the folder of `path` durable: to be called after the file was created, renamed or removed.
+pub fn sync_folder_of(storage: &dyn Storage, path: &Path) -> Result<(), FileError> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let synced = storage.sync_folder(folder);
+    synced.map_err(|source| system("sync the folder of", path, source))
 }
 
 /// A failure of the operating system.

@@ -31,7 +31,6 @@ mod pack;
 mod reader;
 mod salvage;
 mod scan;
-mod storage;
 mod writer;
 
 pub use block::Codec;
@@ -49,6 +48,8 @@ const PURPOSE: [u8; 4] = *b"hist";
 
 #[cfg(test)]
 mod damage_tests;
+#[cfg(test)]
+mod fault_tests;
 #[cfg(test)]
 mod live_tests;
 #[cfg(test)]

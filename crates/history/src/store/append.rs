@@ -6,45 +6,16 @@ use super::block::{
 };
 use super::directory::{Contents, Document, ENTRIES_MAX, Entry, write_level};
 use super::file::Found;
-use super::storage::Medium;
 use seatrial_archive::block::flags;
 use seatrial_archive::root::{RootSlots, first_page};
-use seatrial_archive::{BlockKind, FileError};
+use seatrial_archive::{BlockKind, FileError, LogFile};
+use seatrial_machine::Disk;
 use serde_json::Value as Json;
-
-/// A step that a crash test may leave out, to see that it is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Syncing what a root names before the root is written.
-    SyncData,
-    /// Syncing the root.
-    SyncRoot,
-    /// Syncing the folder after a file got its name.
-    SyncFolder,
-    /// Flagging blocks in front of which not all is durable.
-    FlagOrder,
-}
-
-#[cfg(test)]
-thread_local! {
-    /// What this thread leaves out.
-    pub(super) static OMITTED: std::cell::Cell<Option<Step>> = const { std::cell::Cell::new(None) };
-}
-
-#[cfg(test)]
-pub(super) fn omitted(step: Step) -> bool {
-    OMITTED.get() == Some(step)
-}
-
-#[cfg(not(test))]
-pub(super) const fn omitted(_: Step) -> bool {
-    false
-}
 
 /// Appends blocks and roots to a file.
 #[derive(Debug)]
 pub(super) struct Appender {
-    log: Box<dyn Medium>,
+    log: LogFile,
     pub(super) contents: Contents,
     sequence: u64,
     slots: RootSlots,
@@ -56,11 +27,8 @@ pub(super) struct Appender {
 }
 
 impl Appender {
-    /// Begins a file on an empty medium with a root that names its attributes.
-    pub(super) fn create(
-        mut log: Box<dyn Medium>,
-        attributes: &Json,
-    ) -> Result<Appender, FileError> {
+    /// Begins a file in an empty log with a root that names its attributes.
+    pub(super) fn create(mut log: LogFile, attributes: &Json) -> Result<Appender, FileError> {
         log.append(&first_page(PURPOSE))?;
         let mut file = Appender {
             log,
@@ -78,7 +46,7 @@ impl Appender {
 
     /// Goes on where a file ends. Whatever is behind that is cut off; what a killed writer had left unsynced becomes
     /// durable.
-    pub(super) fn resume(mut log: Box<dyn Medium>, found: Found) -> Result<Appender, FileError> {
+    pub(super) fn resume(mut log: LogFile, found: Found) -> Result<Appender, FileError> {
         log.cut(found.end)?;
         let mut file = Appender {
             log,
@@ -137,8 +105,7 @@ impl Appender {
         codec: Codec,
     ) -> Result<(u64, u32), FileError> {
         self.check()?;
-        let is_ordered = self.synced || omitted(Step::FlagOrder);
-        let order = if is_ordered { 0 } else { flags::UNORDERED };
+        let order = if self.synced { 0 } else { flags::UNORDERED };
         self.out.clear();
         block::write(
             &mut self.out,
@@ -232,16 +199,12 @@ impl Appender {
 
     /// Makes everything durable and names it in a root.
     pub(super) fn root(&mut self) -> Result<(), FileError> {
-        if !omitted(Step::SyncData) {
-            self.sync()?;
-        }
+        self.sync()?;
         let mut payload = Vec::new();
         self.contents.write(&mut payload);
         let sequence = self.sequence;
         let (offset, _) = self.block(BlockKind::ROOT, 0, &payload, Codec::None)?;
-        if !omitted(Step::SyncRoot) {
-            self.sync()?;
-        }
+        self.sync()?;
         let slot = self.slots.next(offset, sequence);
         let written = self.log.write_slot(&slot);
         self.keep(written)

@@ -1,14 +1,15 @@
 //! Compact copies of test files.
 
-use super::append::{Appender, Step, omitted};
+use super::append::Appender;
 use super::block::{CHUNK, Codec};
 use super::directory::Entry;
 use super::file::OpenError;
 use super::reader::{ChunkBuffer, TestFile};
-use super::storage::{Files, Storage};
 use super::writer::{CHUNK_LENGTH, WriteError};
 use crate::chunk::{CHUNK_BYTES_MAX, Chunk, ChunkHeader, Encoder};
+use seatrial_archive::file::{self, Files};
 use seatrial_archive::{FileError, LogFile};
+use seatrial_machine::Storage;
 use serde_json::Value as Json;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -64,7 +65,7 @@ pub(super) fn repack_on(
     new_path: &Path,
     codec: Codec,
 ) -> Result<Packed, WriteError> {
-    let file = TestFile::open(path)?;
+    let file = TestFile::open_on(storage, path)?;
     let attributes = file.attributes()?;
     write_beside(storage, path, new_path, &attributes, |packer| {
         packer.set_codec(codec);
@@ -94,7 +95,13 @@ pub(super) fn repack_on(
 /// Do both names mean the same file?
 fn is_same(path: &Path, other: &Path) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
-    real(path).is_some_and(|path| real(other) == Some(path))
+    path == other || real(path).is_some_and(|path| real(other) == Some(path))
+}
+
+/// Has something this name, even if it cannot be opened?
+fn is_there(storage: &dyn Storage, path: &Path) -> bool {
+    let opened = storage.open(path).map_err(|error| error.kind());
+    !matches!(opened, Err(io::ErrorKind::NotFound))
 }
 
 /// Writes a whole new test file under another name and renames it to `new_path`; its bytes and operations.
@@ -105,7 +112,7 @@ pub(super) fn write_beside(
     attributes: &Json,
     fill: impl FnOnce(&mut Packer) -> Result<(), WriteError>,
 ) -> Result<(u64, u64), WriteError> {
-    if new_path.exists() && !is_same(path, new_path) {
+    if is_there(storage, new_path) && !is_same(path, new_path) {
         return Err(WriteError::File(FileError::System {
             action: "create",
             path: new_path.to_owned(),
@@ -115,9 +122,9 @@ pub(super) fn write_beside(
     let mut name = new_path.as_os_str().to_owned();
     name.push(".partial");
     let beside = PathBuf::from(name);
-    if LogFile::open(&beside).is_ok() {
+    if LogFile::open_on(storage, &beside).is_ok() {
         // Left over: whoever writes one holds its lock.
-        storage.remove(&beside)?;
+        file::remove(storage, &beside)?;
     }
     let written = Packer::create(storage, &beside, attributes).and_then(|mut packer| {
         fill(&mut packer)?;
@@ -129,14 +136,12 @@ pub(super) fn write_beside(
         Ok(written) => written,
         Err(error) => {
             // The copy is of no use; why it failed says more than why it stays.
-            let _ = storage.remove(&beside);
+            let _ = file::remove(storage, &beside);
             return Err(error);
         }
     };
-    storage.rename(&beside, new_path)?;
-    if !omitted(Step::SyncFolder) {
-        storage.sync_folder(new_path)?;
-    }
+    file::rename(storage, &beside, new_path)?;
+    file::sync_folder_of(storage, new_path)?;
     Ok(written)
 }
 
@@ -155,7 +160,7 @@ pub(super) struct Packer {
 impl Packer {
     fn create(storage: &dyn Storage, path: &Path, attributes: &Json) -> Result<Packer, WriteError> {
         Ok(Packer {
-            file: Appender::create(storage.create(path)?, attributes)?,
+            file: Appender::create(LogFile::create_on(storage, path)?, attributes)?,
             codec: Codec::default(),
             position: 0,
             gathered: Encoder::default(),

@@ -1,41 +1,26 @@
-//! Loss of power at every point of what a writer does: a recording disk keeps the trace, and every state that a medium may
-//! be in after a crash there (`docs/formats/block.md`, "What is assumed of media") is opened.
+//! Loss of power at every point of what a writer does: every state that a medium may be in after a crash there
+//! (`docs/formats/block.md`, "What is assumed of media") is opened.
 
 use super::Codec;
 use super::TestFile;
-use super::append::{OMITTED, Step};
 use super::pack::repack_on;
-use super::storage::{Medium, Storage};
-use super::tests::{Scratch, ops, small, written};
+use super::tests::{ops, small};
 use super::writer::{HistoryWriter, append_results_on};
 use crate::Op;
 use crate::chunk::ChunkHeader;
-use seatrial_archive::root::{PAGE_LENGTH, Slot};
-use seatrial_archive::{FileError, Walker};
-use seatrial_machine::{Disk, Rng};
+use seatrial_archive::block::{HEADER_LENGTH, flags};
+use seatrial_archive::root::PAGE_LENGTH;
+use seatrial_archive::{Walker, crc32c};
+use seatrial_machine::Rng;
+use seatrial_sim::FileTree;
+use seatrial_sim::crash::{
+    Choice, Crash, CrashFailure, CrashReport, Explorer, Limits, Operation, Recorder, Trace,
+};
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::io;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::Path;
 
-const SECTOR_LENGTH: usize = 512;
-const PAGE: usize = 4_096;
-
-/// What a writer asked of the disk, or was told.
-#[derive(Clone, Debug)]
-enum Event {
-    /// A file got its name.
-    Create(PathBuf),
-    /// Bytes went to a place.
-    Write(PathBuf, u64, Vec<u8>),
-    Sync(PathBuf),
-    Rename(PathBuf, PathBuf),
-    SyncFolder,
-    /// A call returned: this is durable from here on.
-    Promise(Promise),
-}
+const FILE: &str = "history.sea";
+const COPY: &str = "copy.sea";
 
 /// What a file must hold.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,284 +32,63 @@ struct Promise {
     named: bool,
 }
 
-type Trace = Arc<Mutex<Vec<Event>>>;
-
-/// A file in memory whose changes are recorded.
-#[derive(Debug)]
-struct Recorded {
-    path: PathBuf,
-    bytes: Vec<u8>,
-    trace: Trace,
+/// Everything that was promised, together.
+fn sum(promises: &[Promise]) -> Promise {
+    let mut sum = Promise::default();
+    for promise in promises {
+        sum.operations = sum.operations.max(promise.operations);
+        sum.analyses = sum.analyses.max(promise.analyses);
+        sum.complete |= promise.complete;
+        sum.named |= promise.named;
+    }
+    sum
 }
 
-impl Recorded {
-    fn note(&self, event: Event) {
-        self.trace.lock().unwrap().push(event);
-    }
-
-    fn write(&mut self, offset: usize, bytes: &[u8]) {
-        let end = offset + bytes.len();
-        self.bytes.resize(self.bytes.len().max(end), 0);
-        self.bytes[offset..end].copy_from_slice(bytes);
-        self.note(Event::Write(
-            self.path.clone(),
-            offset as u64,
-            bytes.to_vec(),
-        ));
-    }
+/// Opens what a crash left and holds it to what was promised.
+fn check(crash: &Crash<'_, Promise>, path: &str, ops: &[Op]) -> Result<(), String> {
+    hold(crash.files(), path, sum(crash.promises()), ops)
 }
 
-impl Disk for Recorded {
-    fn len(&self) -> u64 {
-        self.bytes.len() as u64
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.bytes.read_at(offset, buffer)
-    }
-}
-
-impl Medium for Recorded {
-    fn append(&mut self, blocks: &[u8]) -> Result<(), FileError> {
-        self.write(self.bytes.len(), blocks);
-        Ok(())
-    }
-
-    fn write_slot(&mut self, slot: &Slot) -> Result<(), FileError> {
-        self.write(slot.offset as usize, &slot.bytes);
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<(), FileError> {
-        self.note(Event::Sync(self.path.clone()));
-        Ok(())
-    }
-
-    /// The trace of a file that is cut begins behind the cut, which is synced.
-    fn cut(&mut self, end: u64) -> Result<(), FileError> {
-        self.bytes.truncate(end as usize);
-        self.trace.lock().unwrap().clear();
-        self.note(Event::Create(self.path.clone()));
-        let bytes = self.bytes.clone();
-        self.note(Event::Write(self.path.clone(), 0, bytes));
-        self.sync()
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-/// Makes recorded files.
-struct World(Trace);
-
-impl Storage for World {
-    fn create(&self, path: &Path) -> Result<Box<dyn Medium>, FileError> {
-        let mut trace = self.0.lock().unwrap();
-        // As the real one does.
-        trace.extend([Event::Create(path.to_owned()), Event::SyncFolder]);
-        Ok(Box::new(Recorded {
-            path: path.to_owned(),
-            bytes: Vec::new(),
-            trace: Arc::clone(&self.0),
-        }))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), FileError> {
-        let event = Event::Rename(from.to_owned(), to.to_owned());
-        self.0.lock().unwrap().push(event);
-        Ok(())
-    }
-
-    fn sync_folder(&self, _: &Path) -> Result<(), FileError> {
-        self.0.lock().unwrap().push(Event::SyncFolder);
-        Ok(())
-    }
-
-    fn remove(&self, _: &Path) -> Result<(), FileError> {
-        Ok(())
-    }
-}
-
-/// A file while the trace is played.
-#[derive(Clone, Debug, Default)]
-struct Played {
-    durable: Vec<u8>,
-    /// Writes since the last sync.
-    pending: Vec<(usize, Vec<u8>)>,
-}
-
-impl Played {
-    fn sync(&mut self) {
-        for (offset, bytes) in self.pending.drain(..) {
-            put(&mut self.durable, offset, &bytes);
-        }
-    }
-
-    /// What the medium may hold after a crash. `choice` picks which unsynced writes are lost (its lowest bits) and, if
-    /// it is drawn, tears some of the others.
-    fn crashed(&self, whole: Option<u64>, rng: &mut Rng) -> Vec<u8> {
-        let mut bytes = self.durable.clone();
-        // Writes may reach the medium in any order, so each has its own fate.
-        let favour = rng.below(4);
-        for (number, (offset, new)) in self.pending.iter().enumerate() {
-            let fate = match whole {
-                Some(mask) => 4 * (mask >> number & 1),
-                None if rng.below(4) < favour => 4,
-                None => rng.below(6),
-            };
-            match fate {
-                0 => {}
-                1..=3 => tear(&mut bytes, *offset, new, fate, rng),
-                _ => put(&mut bytes, *offset, new),
-            }
-        }
-        // The file's length may have been lost as well.
-        if whole.is_none() && rng.chance(0.1) {
-            let lost = bytes.len() - self.durable.len().min(bytes.len());
-            let cut = rng.index(lost + 1);
-            bytes.truncate(bytes.len() - cut);
-        }
-        bytes
-    }
-}
-
-fn put(bytes: &mut Vec<u8>, offset: usize, new: &[u8]) {
-    let end = offset + new.len();
-    bytes.resize(bytes.len().max(end), 0);
-    bytes[offset..end].copy_from_slice(new);
-}
-
-/// Writes a part: some sectors, some pages, or a prefix; the rest is old, zero or random.
-fn tear(bytes: &mut Vec<u8>, offset: usize, new: &[u8], how: u64, rng: &mut Rng) {
-    let end = offset + new.len();
-    bytes.resize(bytes.len().max(end), 0);
-    let unit = if how == 1 { SECTOR_LENGTH } else { PAGE };
-    let rest = rng.below(3);
-    let prefix = rng.index(new.len() + 1);
-    let mut at = offset;
-    while at < end {
-        let next = (at / unit * unit + unit).min(end);
-        let arrives = if how == 3 {
-            at - offset < prefix
+fn hold(files: &FileTree, path: &str, promise: Promise, ops: &[Op]) -> Result<(), String> {
+    // Before the first call returned there may be nothing at all.
+    let is_begun = promise.operations > 0 || promise.analyses > 0 || promise.named;
+    let Some(bytes) = files.get(path) else {
+        return if is_begun {
+            Err(format!("{path} has lost its name"))
         } else {
-            rng.chance(0.5)
+            Ok(())
         };
-        let part: Range<usize> = at..next;
-        if arrives {
-            bytes[part.clone()].copy_from_slice(&new[at - offset..next - offset]);
-        } else if rest == 1 {
-            bytes[part].fill(0);
-        } else if rest == 2 {
-            bytes[part].fill_with(|| rng.word() as u8);
-        }
-        at = next;
+    };
+    let file = match TestFile::on(Box::new(bytes.to_vec()), Path::new("crashed")) {
+        Ok(file) => file,
+        Err(_) if !is_begun => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let history = file.history().map_err(|error| error.to_string())?;
+    let found = history.len();
+    if (found as u64) < promise.operations {
+        return Err(format!("{found} of {} operations", promise.operations));
     }
-}
-
-/// Plays a trace and opens what may be left at each point of it.
-struct Explorer<'a> {
-    ops: &'a [Op],
-    /// Where the file is looked for.
-    path: &'a Path,
-    /// The points at which the power is lost.
-    points: Range<usize>,
-    /// States per point.
-    samples: u64,
-    rng: Rng,
-    opened: u64,
-}
-
-impl Explorer<'_> {
-    fn explore(&mut self, trace: &[Event]) -> Result<(), String> {
-        let mut files: BTreeMap<PathBuf, Played> = BTreeMap::new();
-        // Renames that are not durable yet.
-        let mut renames: Vec<(PathBuf, PathBuf)> = Vec::new();
-        let mut promise = Promise::default();
-        for (point, event) in trace.iter().enumerate() {
-            match event {
-                Event::Create(path) => drop(files.insert(path.clone(), Played::default())),
-                Event::Write(path, offset, bytes) => {
-                    let write = (*offset as usize, bytes.clone());
-                    files.get_mut(path).unwrap().pending.push(write);
-                }
-                Event::Sync(path) => {
-                    let file = files.get_mut(path).unwrap();
-                    file.sync();
-                    promise.operations = promise.operations.max(operations(&file.durable));
-                }
-                Event::Rename(from, to) => renames.push((from.clone(), to.clone())),
-                Event::SyncFolder => {
-                    for (from, to) in renames.drain(..) {
-                        let file = files.remove(&from).unwrap();
-                        files.insert(to, file);
-                    }
-                }
-                Event::Promise(told) => {
-                    promise.analyses = promise.analyses.max(told.analyses);
-                    promise.operations = promise.operations.max(told.operations);
-                    promise.complete |= told.complete;
-                    promise.named |= told.named;
-                }
-            }
-            let is_lost_here = self.points.contains(&point);
-            let samples = if is_lost_here { self.samples } else { 0 };
-            for sample in 0..samples {
-                let renamed = sample % 2 == 0;
-                let moved = renames.iter().find(|(_, to)| renamed && to == self.path);
-                let path = moved.map_or(self.path, |(from, _)| from);
-                let Some(file) = files.get(path) else {
-                    if promise.named {
-                        return Err(format!("event {point}: the copy has lost its name"));
-                    }
-                    continue;
-                };
-                let whole = (file.pending.len() < 2).then_some(sample);
-                let whole = whole.filter(|&mask| mask >> file.pending.len() == 0);
-                let state = file.crashed(whole, &mut self.rng);
-                let opened = self.open(state, promise);
-                opened.map_err(|reason| format!("event {point}: {reason}"))?;
-            }
-        }
-        Ok(())
+    if history.ops() != &ops[..found] {
+        return Err("wrong operations".into());
     }
-
-    /// Opens a state and holds it to what was promised.
-    fn open(&mut self, state: Vec<u8>, promise: Promise) -> Result<(), String> {
-        self.opened += 1;
-        // Before the first call returned there may be nothing at all.
-        let is_begun = promise.operations > 0 || promise.analyses > 0 || promise.named;
-        let file = match TestFile::on(Box::new(state), Path::new("crashed")) {
-            Ok(file) => file,
-            Err(_) if !is_begun => return Ok(()),
-            Err(error) => return Err(error.to_string()),
-        };
-        let history = file.history().map_err(|error| error.to_string())?;
-        let found = history.len();
-        if (found as u64) < promise.operations {
-            return Err(format!("{found} of {} operations", promise.operations));
-        }
-        if history.ops() != &self.ops[..found] {
-            return Err("wrong operations".into());
-        }
-        if promise.complete && !file.is_complete() {
-            return Err("the seal is lost".into());
-        }
-        if file.is_complete() && found != self.ops.len() {
-            return Err("sealed without all operations".into());
-        }
-        if file.analyses() < promise.analyses {
-            let found = file.analyses();
-            return Err(format!("{found} of {} analyses", promise.analyses));
-        }
-        for number in 1..=file.analyses() {
-            let results = file.results_of(number).map_err(|error| error.to_string())?;
-            if results != Some(results_of(number)) {
-                return Err(format!("results of analysis {number} are {results:?}"));
-            }
-        }
-        Ok(())
+    if promise.complete && !file.is_complete() {
+        return Err("the seal is lost".into());
     }
+    if file.is_complete() && found != ops.len() {
+        return Err("sealed without all operations".into());
+    }
+    if file.analyses() < promise.analyses {
+        let found = file.analyses();
+        return Err(format!("{found} of {} analyses", promise.analyses));
+    }
+    for number in 1..=file.analyses() {
+        let results = file.results_of(number).map_err(|error| error.to_string())?;
+        if results != Some(results_of(number)) {
+            return Err(format!("results of analysis {number} are {results:?}"));
+        }
+    }
+    Ok(())
 }
 
 fn results_of(number: u64) -> serde_json::Value {
@@ -348,16 +112,15 @@ fn operations(bytes: &[u8]) -> u64 {
     most
 }
 
-/// The trace of a whole test: operations, flushes, now and then a sync, a seal, results.
-fn test(ops: &[Op], seed: u64) -> Vec<Event> {
-    let trace = Trace::default();
-    let path = Path::new("history.sea");
-    let note = |promise| trace.lock().unwrap().push(Event::Promise(promise));
-    let world = World(Arc::clone(&trace));
+/// The trace of a whole test: operations, flushes, now and then a sync, a seal. What was in the file at any sync, asked for or
+/// not, is promised from there on.
+fn test(ops: &[Op], seed: u64) -> Trace<Promise> {
+    let recorder = Recorder::new();
+    let storage = recorder.storage();
     let mut rng = Rng::from_seed(seed);
-    let options = small(Codec::Lz4);
-    let mut writer =
-        HistoryWriter::create_on(&world, path, &json!({"name": "x"}), options).unwrap();
+    let (attributes, options) = (json!({"name": "x"}), small(Codec::Lz4));
+    let path = Path::new(FILE);
+    let mut writer = HistoryWriter::create_on(&*storage, path, &attributes, options).unwrap();
     for (place, op) in ops.iter().enumerate() {
         writer.push(op).unwrap();
         if rng.chance(0.2) {
@@ -366,7 +129,7 @@ fn test(ops: &[Op], seed: u64) -> Vec<Event> {
         if rng.chance(0.01) {
             writer.sync().unwrap();
             let operations = place as u64 + 1;
-            note(Promise {
+            recorder.promise(Promise {
                 operations,
                 ..Promise::default()
             });
@@ -374,195 +137,285 @@ fn test(ops: &[Op], seed: u64) -> Vec<Event> {
     }
     writer.seal().unwrap();
     let operations = ops.len() as u64;
-    note(Promise {
+    recorder.promise(Promise {
         operations,
         complete: true,
         ..Promise::default()
     });
-    take(&trace)
-}
-
-fn take(trace: &Trace) -> Vec<Event> {
-    std::mem::take(&mut *trace.lock().unwrap())
-}
-
-/// The trace of two analyses that are appended to these bytes.
-fn analyses(bytes: Vec<u8>, complete: bool) -> Vec<Event> {
-    let mut all = Vec::new();
-    let mut bytes = bytes;
-    for number in 1..=2 {
-        let trace = Trace::default();
-        let path = PathBuf::from("history.sea");
-        let recorded = Recorded {
-            path,
-            bytes: bytes.clone(),
-            trace: Arc::clone(&trace),
-        };
-        append_results_on(Box::new(recorded), &results_of(number)).unwrap();
-        let events = take(&trace);
-        let mut played = Played::default();
-        for event in &events {
-            if let Event::Write(_, offset, new) = event {
-                played.pending.push((*offset as usize, new.clone()));
-            }
+    let mut trace = recorder.trace();
+    for point in 1..=trace.operations().len() {
+        if matches!(trace.operations()[point - 1], Operation::Sync { .. }) {
+            promise_all(&mut trace, point);
         }
-        played.sync();
-        bytes = played.durable;
-        // The second one goes on where the first ended.
-        let known = if number == 1 { 0 } else { 3 };
-        all.extend(events.into_iter().skip(known));
-        let analyses = number;
-        all.push(Event::Promise(Promise {
+    }
+    trace
+}
+
+/// Promises the operations that are in the file at a point.
+fn promise_all(trace: &mut Trace<Promise>, point: usize) {
+    let crash = trace.crash(point, &Choice::default());
+    let operations = operations(crash.files().get(FILE).unwrap_or_default());
+    trace.promise(
+        point,
+        Promise {
+            operations,
+            ..Promise::default()
+        },
+    );
+}
+
+/// Two analyses that are appended to what a crash left, each under loss of power.
+fn explore_analyses_of<P>(crash: &Crash<'_, P>, ops: &[Op]) -> CrashReport {
+    let bytes = crash.files().get(FILE).unwrap().to_vec();
+    let file = TestFile::on(Box::new(bytes), Path::new("crashed")).unwrap();
+    let complete = file.is_complete();
+    let recorder = crash.recorder();
+    for analyses in 1..=2 {
+        append_results_on(&*recorder.storage(), Path::new(FILE), &results_of(analyses)).unwrap();
+        recorder.promise(Promise {
             analyses,
             complete,
             ..Promise::default()
-        }));
+        });
     }
-    all
+    explore(&recorder.trace(), ops, FILE)
 }
 
-fn explorer(ops: &[Op], seed: u64, samples: u64) -> Explorer<'_> {
-    Explorer {
-        ops,
-        path: Path::new("history.sea"),
-        points: 0..usize::MAX,
-        samples,
-        rng: Rng::from_seed(seed),
-        opened: 0,
-    }
-}
+/// States per point: each costs a history.
+const LIMITS: Limits = Limits {
+    combinations_max: 16,
+    singles_max: 2,
+    torn_max: 1,
+    samples: 8,
+};
 
-/// All that a test does with its file, under loss of power.
-fn explore_test(seed: u64, count: u64, samples: u64) -> Result<u64, String> {
-    let ops = ops(seed, count);
-    let mut explorer = explorer(&ops, seed, samples);
-    explorer.explore(&test(&ops, seed))?;
-    Ok(explorer.opened)
-}
-
-/// The last steps of a test.
-fn explore_seal(seed: u64) -> Result<u64, String> {
-    let ops = ops(seed, 40);
-    let mut explorer = explorer(&ops, seed, 50);
-    let events = test(&ops, seed);
-    explorer.points = events.len() - 12..events.len();
-    explorer.explore(&events)?;
-    Ok(explorer.opened)
-}
-
-/// The end of a test of more than 256 chunks: a directory block, a root on the way.
-fn explore_long_test() -> Result<u64, String> {
-    let ops = ops(6, 7 * 260);
-    let mut explorer = explorer(&ops, 6, 20);
-    let events = test(&ops, 6);
-    let is_slot = |event: &Event| matches!(event, Event::Write(.., bytes) if bytes.len() == 40);
-    let mut slots = (0..events.len()).filter(|&point| is_slot(&events[point]));
-    // The first one is of the file's creation.
-    let slot = slots.nth(1).unwrap();
-    explorer.points = slot - 6..slot + 4;
-    explorer.explore(&events)?;
-    Ok(explorer.opened)
+fn explore(trace: &Trace<Promise>, ops: &[Op], path: &str) -> CrashReport {
+    let explorer = Explorer::new(trace).limits(LIMITS);
+    explorer.explore(|crash| check(crash, path, ops))
 }
 
 /// Analyses of sealed and of crashed files, under loss of power.
-fn explore_analyses(seed: u64) -> Result<u64, String> {
+fn explore_analyses(seed: u64) -> CrashReport {
     let ops = ops(seed, 120);
-    let mut explorer = explorer(&ops, seed, 6);
-    // The bytes that are there in the beginning are durable.
-    explorer.points.start = 3;
-    let events = test(&ops, seed);
-    let mut played = Played::default();
-    for (point, event) in events.iter().enumerate() {
-        match event {
-            Event::Write(_, offset, bytes) => {
-                played.pending.push((*offset as usize, bytes.clone()));
+    let trace = test(&ops, seed);
+    let end = trace.operations().len();
+    let mut total: Option<CrashReport> = None;
+    for point in (21..end).step_by(9).chain([end]) {
+        // A state of this point, another for each.
+        let mut number = 0;
+        let explorer = Explorer::new(&trace).limits(LIMITS).seed(seed);
+        explorer.points(point..point + 1).explore(|crash| {
+            number += 1;
+            if number % 8 == point % 8 {
+                let report = explore_analyses_of(crash, &ops);
+                match &mut total {
+                    Some(total) => total.add(report),
+                    None => total = Some(report),
+                }
             }
-            Event::Sync(_) => played.sync(),
-            _ => {}
-        }
-        let is_last = point + 1 == events.len();
-        if is_last || (point > 12 && point % 9 == 0) {
-            let state = played.crashed(None, &mut explorer.rng);
-            let file = TestFile::on(Box::new(state.clone()), Path::new("crashed"));
-            let complete = file.map_err(|error| error.to_string())?.is_complete();
-            explorer.explore(&analyses(state, complete))?;
-        }
+            Ok::<(), String>(())
+        });
     }
-    Ok(explorer.opened)
+    total.expect("some points")
 }
 
-/// A compact copy that takes its place under loss of power.
-fn explore_repack(seed: u64) -> Result<u64, String> {
-    let (old, new) = (
-        Scratch::new(&format!("power-{seed}")),
-        Scratch::new(&format!("power-copy-{seed}")),
-    );
+/// The storage with a sealed test file of these operations.
+fn sealed(ops: &[Op]) -> FileTree {
+    let recorder = Recorder::<()>::new();
+    let (storage, path) = (recorder.storage(), Path::new(FILE));
+    let options = small(Codec::None);
+    let mut writer = HistoryWriter::create_on(&*storage, path, &json!({}), options).unwrap();
+    for op in ops {
+        writer.push(op).unwrap();
+    }
+    writer.seal().unwrap();
+    recorder
+        .trace()
+        .crash(usize::MAX, &Choice::default())
+        .files()
+        .clone()
+}
+
+/// A compact copy that takes its name, which may be that of the file itself.
+fn repacked(seed: u64, name: &str) -> (Vec<Op>, Trace<Promise>) {
     let ops = ops(seed, 7 * 20);
-    written(&old.0, &ops, small(Codec::None));
-    let trace = Trace::default();
-    repack_on(&World(Arc::clone(&trace)), &old.0, &new.0, Codec::Lz4).unwrap();
-    let promise = Promise {
+    let recorder = Recorder::over(&sealed(&ops));
+    let storage = recorder.storage();
+    repack_on(&*storage, Path::new(FILE), Path::new(name), Codec::Lz4).unwrap();
+    recorder.promise(Promise {
         operations: ops.len() as u64,
         complete: true,
         named: true,
         ..Promise::default()
-    };
-    let mut events = take(&trace);
-    events.push(Event::Promise(promise));
-    let mut explorer = explorer(&ops, seed, 12);
-    explorer.path = &new.0;
-    explorer.explore(&events)?;
-    Ok(explorer.opened)
+    });
+    (ops, recorder.trace())
+}
+
+/// The copy is there if that was promised, and the old file or all of the copy is there in any case.
+fn explore_copy(trace: &Trace<Promise>, ops: &[Op], name: &str) -> CrashReport {
+    Explorer::new(trace).limits(LIMITS).explore(|crash| {
+        check(crash, name, ops)?;
+        let old = Promise {
+            operations: ops.len() as u64,
+            complete: true,
+            ..Promise::default()
+        };
+        hold(crash.files(), FILE, old, ops)
+    })
 }
 
 #[test]
 fn after_a_loss_of_power_a_file_opens_with_all_that_was_synced() {
-    let mut opened = 0;
+    let mut states = 0;
     for seed in 0..6 {
-        opened += explore_test(seed, 150, 14).unwrap_or_else(|it| panic!("seed {seed}: {it}"));
+        let ops = ops(seed, 150);
+        let report = explore(&test(&ops, seed), &ops, FILE).assert_holds();
+        println!("a test, seed {seed}: {report}");
+        states += report.distinct;
     }
-    opened += explore_long_test().unwrap_or_else(|it| panic!("{it}"));
-    assert!(opened > 5_000, "{opened} states");
+    assert!(states > 5_000, "{states} states");
+}
+
+#[test]
+fn after_a_loss_of_power_a_long_file_opens_with_all_that_was_synced() {
+    // More than 256 chunks: a directory block, a root on the way.
+    let ops = ops(6, 7 * 260);
+    let trace = test(&ops, 6);
+    let is_slot =
+        |it: &Operation| matches!(it, Operation::Write { bytes, .. } if bytes.len() == 40);
+    let mut slots = (0..trace.operations().len()).filter(|&it| is_slot(&trace.operations()[it]));
+    // The first one is of the file's creation.
+    let slot = slots.nth(1).unwrap();
+    let explorer = Explorer::new(&trace).points(slot - 6..slot + 4);
+    let report = explorer
+        .limits(LIMITS)
+        .explore(|crash| check(crash, FILE, &ops));
+    println!("a long test: {}", report.assert_holds());
 }
 
 #[test]
 fn after_a_loss_of_power_older_results_are_there() {
-    let mut opened = 0;
+    let mut states = 0;
     for seed in 20..25 {
-        opened += explore_analyses(seed).unwrap_or_else(|it| panic!("seed {seed}: {it}"));
+        let report = explore_analyses(seed).assert_holds();
+        println!("analyses, seed {seed}: {report}");
+        states += report.distinct;
     }
-    assert!(opened > 2_000, "{opened} states");
+    assert!(states > 2_000, "{states} states");
 }
 
 #[test]
 fn after_a_loss_of_power_a_copy_is_whole_or_not_there() {
-    for seed in 30..34 {
-        let opened = explore_repack(seed).unwrap_or_else(|it| panic!("seed {seed}: {it}"));
-        assert!(opened > 10, "{opened} states");
+    for (seed, name) in [(30, COPY), (31, COPY), (32, FILE), (33, FILE)] {
+        let (ops, trace) = repacked(seed, name);
+        let report = explore_copy(&trace, &ops, name).assert_holds();
+        println!("a copy as {name}: {report}");
+        assert!(report.distinct > 50, "{report}");
     }
 }
 
-/// Leaves a step out while `explore` runs.
-fn without(step: Step, explore: impl FnOnce() -> Result<u64, String>) -> String {
-    OMITTED.set(Some(step));
-    let found = explore();
-    OMITTED.set(None);
-    found.expect_err("a step was left out, and nothing was lost")
+fn is_sync(operation: &Operation) -> bool {
+    matches!(operation, Operation::Sync { .. })
+}
+
+/// The failure that is found when the syncs that `omits` says are left out of a test.
+fn without(omits: impl Fn(&[Operation], usize) -> bool) -> CrashFailure {
+    let seeds = (0..10).map(|seed| {
+        let ops = ops(seed, 40);
+        let trace = test(&ops, seed);
+        let all = trace.operations().to_vec();
+        let trace = trace.retain(|number, _| !omits(&all, number));
+        explore(&trace, &ops, FILE)
+    });
+    let mut found = seeds.filter_map(|report| report.failure);
+    found
+        .next()
+        .expect("a sync was left out, and nothing was lost")
 }
 
 #[test]
-fn steps_that_are_left_out_are_found() {
-    let found = without(Step::SyncData, || {
-        (0..10).try_fold(0, |_, seed| explore_seal(seed))
-    });
-    assert!(found.contains("chunk"), "{found}");
-    let found = without(Step::SyncRoot, || explore_analyses(20));
+fn a_missing_sync_is_found() {
+    // Of what a root names, which is before the root.
+    let is_root = |it: &Operation| match it {
+        Operation::Write { bytes, .. } => bytes.len() > 6 && bytes[4..6] == [1, 0],
+        _ => false,
+    };
+    let data = without(|all, it| is_sync(&all[it]) && all.get(it + 1).is_some_and(is_root));
+    println!("{data}\n");
+    // Of the root, before the slot that names it.
+    let root = without(|all, it| is_sync(&all[it]) && it > 0 && is_root(&all[it - 1]));
+    println!("{root}\n");
     assert!(
-        found.contains("root") || found.contains("analyses"),
-        "{found}"
+        root.vulnerability
+            .to_string()
+            .contains("has to be durable before")
     );
-    let found = without(Step::SyncFolder, || explore_repack(30));
-    assert!(found.contains("lost its name"), "{found}");
-    let found = without(Step::FlagOrder, || explore_test(1, 150, 8));
-    assert!(found.contains("damage"), "{found}");
+    // Of the folder, after the file was created.
+    let folder = without(|all, it| matches!(all[it], Operation::SyncFolder { .. }));
+    println!("{folder}\n");
+    assert!(
+        folder
+            .vulnerability
+            .to_string()
+            .starts_with("create of history.sea")
+    );
+}
+
+#[test]
+fn a_missing_sync_of_the_folder_of_a_copy_is_found() {
+    let (ops, trace) = repacked(30, COPY);
+    let mut folders = 0;
+    let trace = trace.retain(|_, it| {
+        folders += u32::from(matches!(it, Operation::SyncFolder { .. }));
+        !matches!(it, Operation::SyncFolder { .. }) || folders < 2
+    });
+    let failure = explore(&trace, &ops, COPY).expect_failure();
+    println!("{failure}");
+    assert!(failure.reason.contains("lost its name"));
+}
+
+#[test]
+fn a_copy_that_is_renamed_before_it_is_synced_is_found() {
+    let (ops, trace) = repacked(32, FILE);
+    let rename = trace.operations().iter();
+    let rename = rename
+        .clone()
+        .position(|it| matches!(it, Operation::Rename { .. }))
+        .unwrap();
+    let trace = trace.retain(|number, it| !is_sync(it) || number > rename);
+    let failure = explore_copy(&trace, &ops, FILE).expect_failure();
+    println!("{failure}");
+    let told = failure.vulnerability.to_string();
+    assert!(
+        told.ends_with(&format!(
+            "rename of history.sea.partial to history.sea (operation {})",
+            failure.point - 1
+        )),
+        "{told}"
+    );
+}
+
+#[test]
+fn blocks_that_do_not_say_what_was_not_synced_before_them_are_found() {
+    let ops = ops(1, 150);
+    let trace = test(&ops, 1).change(|_, operation| {
+        if let Operation::Write { bytes, .. } = operation
+            && bytes.len() >= HEADER_LENGTH
+            && bytes[..3] == [0x5e, 0xa1, 0xb1]
+        {
+            let mut changed = bytes.to_vec();
+            changed[6] &= !(flags::UNORDERED as u8);
+            let sum = crc32c(&changed[..28]);
+            changed[28..32].copy_from_slice(&sum.to_le_bytes());
+            *bytes = changed.into();
+        }
+    });
+    let failure = explore(&trace, &ops, FILE).expect_failure();
+    println!("{failure}");
+    assert!(failure.reason.contains("damage"), "{failure}");
+    let told = failure.vulnerability.to_string();
+    assert!(
+        told.contains(" has to be durable before write of "),
+        "{told}"
+    );
 }

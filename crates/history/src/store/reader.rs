@@ -10,7 +10,7 @@ use crate::history::UNPAIRED;
 use crate::{History, Op};
 use seatrial_archive::file::ReadFile;
 use seatrial_archive::root::PAGE_LENGTH;
-use seatrial_machine::Disk;
+use seatrial_machine::{Disk, Storage};
 use serde_json::Value as Json;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -273,6 +273,11 @@ impl TestFile {
                 result => return result,
             }
         }
+    }
+
+    /// [`TestFile::open`] on any storage, where nobody is writing.
+    pub(super) fn open_on(storage: &dyn Storage, path: &Path) -> Result<TestFile, OpenError> {
+        TestFile::on(Box::new(ReadFile::open_on(storage, path)?), path)
     }
 
     /// Opens what is on `disk`; `path` is its name in errors.

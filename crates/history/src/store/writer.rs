@@ -4,11 +4,12 @@ use super::append::Appender;
 use super::block::{CHUNK, Codec, JOURNAL};
 use super::directory::Entry;
 use super::file::{OpenError, survey};
-use super::storage::{Files, Medium, Storage};
 use crate::Op;
 use crate::chunk::{CHUNK_BYTES_MAX, ChunkHeader, Encoder, Unstorable};
 use crate::pair::OpenInvocations;
+use seatrial_archive::file::Files;
 use seatrial_archive::{FileError, LogFile};
+use seatrial_machine::Storage;
 use serde_json::Value as Json;
 use std::path::Path;
 
@@ -114,7 +115,7 @@ impl HistoryWriter {
         options: WriterOptions,
     ) -> Result<HistoryWriter, WriteError> {
         assert!((1..=crate::chunk::OPERATIONS_MAX).contains(&options.chunk_length));
-        let file = Appender::create(storage.create(path)?, attributes)?;
+        let file = Appender::create(LogFile::create_on(storage, path)?, attributes)?;
         Ok(HistoryWriter {
             file,
             options,
@@ -259,12 +260,17 @@ impl Drop for HistoryWriter {
 
 /// Appends the results of one more analysis to a file that nobody is writing.
 pub(super) fn append_results(path: &Path, results: &Json) -> Result<(), WriteError> {
-    append_results_on(Box::new(LogFile::open(path)?), results)
+    append_results_on(&Files, path, results)
 }
 
-/// The same on any medium.
-pub(super) fn append_results_on(log: Box<dyn Medium>, results: &Json) -> Result<(), WriteError> {
-    let found = survey(&*log, log.path())?;
+/// The same on any storage.
+pub(super) fn append_results_on(
+    storage: &dyn Storage,
+    path: &Path,
+    results: &Json,
+) -> Result<(), WriteError> {
+    let log = LogFile::open_on(storage, path)?;
+    let found = survey(&log, path)?;
     let mut file = Appender::resume(log, found)?;
     file.results(&results.to_string(), &results["valid"].to_string())?;
     Ok(file.root()?)

@@ -203,31 +203,24 @@ impl<P, F: FnMut(&Crash<'_, P>) -> Option<String>> Minimiser<'_, '_, P, F> {
         // What must be there for it to fail?
         let pending = self.replay.pending();
         let mut less = choice.clone();
-        for (file, lengths) in &pending.lengths {
-            less.lengths.entry(*file).or_insert(lengths[0]);
-        }
-        if self.fails(&less, self.promised).is_none() {
-            // It takes the length that came without the bytes.
-            if lost.len() == 1 {
-                return Vulnerability::Atomic { operation: first };
-            }
-            less = choice.clone();
-        }
         let mut kept: Vec<usize> = pending.data.iter().chain(&pending.names).copied().collect();
         kept.retain(|number| !choice.fates.contains_key(number));
         kept.sort_unstable();
         for number in kept.into_iter().rev() {
-            let before = less.fates.insert(number, Fate::Lost);
+            less.fates.insert(number, Fate::Lost);
             if self.fails(&less, self.promised).is_none() {
                 return Vulnerability::Order {
                     first,
-                    then: name(number)
-                        .unwrap_or_default()
-                        .trim_end_matches(',')
-                        .into(),
+                    then: name(number).unwrap_or_default(),
                 };
             }
-            debug_assert!(before.is_none(), "kept operations have no fate");
+        }
+        for (file, lengths) in &pending.lengths {
+            less.lengths.entry(*file).or_insert(lengths[0]);
+        }
+        if lost.len() == 1 && self.fails(&less, self.promised).is_none() {
+            // It takes the length that came without the bytes.
+            return Vulnerability::Atomic { operation: first };
         }
         match self.first_promise(&less) {
             Some(promise) => Vulnerability::Promised {

@@ -158,6 +158,22 @@ impl<P> Trace<P> {
         self
     }
 
+    /// The same trace with every operation as `change` makes it, told its number: as if the program had written other bytes.
+    #[must_use]
+    pub fn change(mut self, mut change: impl FnMut(usize, &mut Operation)) -> Trace<P> {
+        for (number, operation) in self.operations.iter_mut().enumerate() {
+            change(number, operation);
+        }
+        self
+    }
+
+    /// Adds a promise that is in force after so many operations, behind those that are there.
+    pub fn promise(&mut self, after: usize, promise: P) {
+        let place = self.promised_by(after);
+        self.promises.insert(place, promise);
+        self.promised_after.insert(place, after);
+    }
+
     /// The same trace with the operations in `range` moved behind the `count` operations that follow them, and behind the
     /// promises that follow those: as if the program had made these calls in another order.
     #[must_use]
