@@ -134,13 +134,10 @@ impl Archive {
             state.log.catalog.pass_over(name.recording);
         }
         let is_open = |recording: &&Recording| recording.stopped.is_none();
-        let open: Vec<Recording> = state
-            .log
-            .catalog
-            .recordings()
-            .filter(is_open)
-            .cloned()
-            .collect();
+        let open = state.log.catalog.recordings().filter(is_open);
+        let mut open: Vec<Recording> = open.cloned().collect();
+        // One that may have no file yet is known by its event being the last: before any other is added.
+        open.sort_by_key(|recording| last.is_none_or(|last| last.recording != recording.id));
         for recording in open {
             let id = recording.id;
             let may_be_new = last.is_some_and(|last| {

@@ -1,0 +1,6 @@
+//! The archive under loss of power at every point, and with one fault in every block.
+
+#[cfg(test)]
+mod crash;
+#[cfg(test)]
+mod model;

@@ -1,0 +1,459 @@
+//! What an archive must hold, and may hold: a dumb list of messages beside every recording. It is kept in step with an
+//! archive, and an archive that was opened again is held to it.
+
+use seatrial_archive::{
+    Archive, Bound, Catalog, Cursor, Durability, Filter, Origin, Position, Recording, RecordingId,
+    RecordingOptions, Writer,
+};
+use seatrial_machine::{Rng, Storage};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) const FOLDER: &str = "data/recordings";
+
+/// An error with its causes.
+pub(crate) fn told(error: impl Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+/// What is known of one recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Expected {
+    /// It may be gone, or not there yet.
+    pub(crate) may_be_absent: bool,
+    /// All messages that were ever appended and not truncated.
+    pub(crate) messages: Vec<Vec<u8>>,
+    /// So many of them must be there.
+    pub(crate) durable: usize,
+    /// The first one that is there is one of these numbers.
+    pub(crate) firsts: Vec<u64>,
+    /// It has one of these names.
+    pub(crate) labels: Vec<String>,
+    /// Was it stopped, and nothing begun since?
+    pub(crate) is_stopped: bool,
+}
+
+/// What is known of an archive: by number, recordings; those that were deleted are not in it.
+pub(crate) type Model = BTreeMap<RecordingId, Expected>;
+
+/// What was found in a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Contents {
+    pub(crate) label: String,
+    pub(crate) first: u64,
+    pub(crate) messages: Vec<Vec<u8>>,
+    pub(crate) is_stopped: bool,
+}
+
+/// Reads a recording from its start to its end, and again from a place in the middle.
+pub(crate) fn read(storage: &Arc<dyn Storage>, recording: &Recording) -> Result<Contents, String> {
+    let folder = Path::new(FOLDER);
+    let id = recording.id;
+    let open = |origin| Cursor::open(Arc::clone(storage), folder, id, origin, Bound::End);
+    let mut cursor = open(Origin::Start).map_err(told)?;
+    let mut messages: Vec<(Position, Vec<u8>)> = Vec::new();
+    while let Some(block) = cursor.next_block().map_err(told)? {
+        messages.extend(
+            block
+                .messages()
+                .map(|it| (it.position, it.payload.to_vec())),
+        );
+    }
+    if let Some((position, payload)) = messages.get(messages.len() / 2) {
+        let mut cursor = open(Origin::Position(*position)).map_err(told)?;
+        let block = cursor.next_block().map_err(told)?;
+        let again = block.and_then(|block| Some(block.messages().next()?.payload.to_vec()));
+        if again.as_ref() != Some(payload) {
+            return Err(format!(
+                "recording {id} has another message at {position}: {again:?}"
+            ));
+        }
+    }
+    Ok(Contents {
+        label: recording.label.clone(),
+        first: recording.start.message,
+        messages: messages.into_iter().map(|it| it.1).collect(),
+        is_stopped: recording.stopped.is_some(),
+    })
+}
+
+/// Reads all recordings.
+pub(crate) fn read_all(
+    storage: &Arc<dyn Storage>,
+    catalog: &Catalog,
+) -> Result<BTreeMap<RecordingId, Contents>, String> {
+    let all = catalog.recordings();
+    all.map(|recording| Ok((recording.id, read(storage, recording)?)))
+        .collect()
+}
+
+/// Holds what was found to what must be there.
+pub(crate) fn compare(
+    model: &Model,
+    found: &BTreeMap<RecordingId, Contents>,
+) -> Result<(), String> {
+    for id in found.keys() {
+        if !model.contains_key(id) {
+            return Err(format!(
+                "recording {id} was deleted, or never made, and is there"
+            ));
+        }
+    }
+    for (id, expected) in model {
+        let Some(found) = found.get(id) else {
+            if expected.may_be_absent {
+                continue;
+            }
+            return Err(format!("recording {id} is lost"));
+        };
+        let end = found.first as usize + found.messages.len();
+        if !expected.labels.contains(&found.label) {
+            return Err(format!("recording {id} is called {}", found.label));
+        }
+        if !expected.firsts.contains(&found.first) {
+            return Err(format!(
+                "recording {id} begins with message {}",
+                found.first
+            ));
+        }
+        if end < expected.durable {
+            let durable = expected.durable;
+            return Err(format!(
+                "recording {id}: {end} of {durable} durable messages"
+            ));
+        }
+        let all = expected.messages.get(found.first as usize..end);
+        if all != Some(&found.messages[..]) {
+            return Err(format!("recording {id} has messages that nobody appended"));
+        }
+    }
+    Ok(())
+}
+
+/// Opens an archive after a crash and holds it to the model; then again, and goes on with it.
+pub(crate) fn recover(storage: &Arc<dyn Storage>, model: &Model) -> Result<(), String> {
+    let folder = Path::new(FOLDER);
+    let open = || Archive::open(Arc::clone(storage), folder, 1_000_000).map_err(told);
+    let (archive, recovered) = open()?;
+    if let Some((id, problem)) = recovered.problems.into_iter().next() {
+        return Err(format!("recording {id}: {}", told(problem)));
+    }
+    let found = read_all(storage, &archive.catalog())?;
+    compare(model, &found)?;
+    if let Some((id, _)) = found.iter().find(|(_, it)| !it.is_stopped) {
+        return Err(format!("recording {id} is still open"));
+    }
+    let catalog = archive.catalog();
+    drop(archive);
+    let (mut archive, recovered) = open()?;
+    if !recovered.is_clean() {
+        return Err(format!("the second recovery finds {recovered:?}"));
+    }
+    if archive.catalog() != catalog {
+        return Err("the second recovery changes the catalog".into());
+    }
+    for (id, before) in &found {
+        let mut writer = archive.extend(*id, 1_000_001).map_err(told)?;
+        writer
+            .append_batch([&b"more"[..]], 1_000_002)
+            .map_err(told)?;
+        writer.stop(1_000_003).map_err(told)?;
+        let recording = archive.describe(*id).map_err(told)?.recording;
+        let mut after = read(storage, &recording)?;
+        if after.messages.pop().as_deref() != Some(b"more") || after != *before {
+            return Err(format!("recording {id} does not go on as it was"));
+        }
+    }
+    Ok(())
+}
+
+/// An archive, its model, and whoever wants to know when the model changes.
+pub(crate) struct Driver<'a> {
+    pub(crate) archive: Archive,
+    pub(crate) model: Model,
+    /// Told the model: before a change what may become of it, afterwards what it is.
+    pub(crate) tell: &'a mut dyn FnMut(&Model),
+    now: u64,
+}
+
+impl<'a> Driver<'a> {
+    pub(crate) fn open(
+        storage: Arc<dyn Storage>,
+        tell: &'a mut dyn FnMut(&Model),
+    ) -> Result<Driver<'a>, String> {
+        tell(&Model::new());
+        let (archive, _) = Archive::open(storage, Path::new(FOLDER), 1).map_err(told)?;
+        Ok(Driver {
+            archive,
+            model: Model::new(),
+            tell,
+            now: 1,
+        })
+    }
+
+    fn now(&mut self) -> u64 {
+        self.now += 1_000;
+        self.now
+    }
+
+    /// Says what may be, does it, says what is.
+    fn step<T>(
+        &mut self,
+        id: RecordingId,
+        may: impl FnOnce(&mut Expected),
+        act: impl FnOnce(&mut Archive, u64) -> Result<T, String>,
+        is: impl FnOnce(&mut Expected, &T),
+    ) -> Result<T, String> {
+        may(self.model.get_mut(&id).unwrap());
+        (self.tell)(&self.model);
+        let now = self.now();
+        let done = act(&mut self.archive, now)?;
+        is(self.model.get_mut(&id).unwrap(), &done);
+        (self.tell)(&self.model);
+        Ok(done)
+    }
+
+    pub(crate) fn start(&mut self, label: &str, durability: Durability) -> Result<Writer, String> {
+        let id = self.archive.catalog().next();
+        let expected = Expected {
+            may_be_absent: true,
+            messages: Vec::new(),
+            durable: 0,
+            firsts: vec![0],
+            labels: vec![label.into()],
+            is_stopped: false,
+        };
+        self.model.insert(id, expected);
+        let options = RecordingOptions {
+            label: label.into(),
+            segment_length: 2_048,
+            durability,
+        };
+        self.step(
+            id,
+            |_| {},
+            |archive, now| archive.start(&options, now).map_err(told),
+            |it, _| it.may_be_absent = false,
+        )
+    }
+
+    /// Appends some messages in one call.
+    pub(crate) fn append(
+        &mut self,
+        writer: &mut Writer,
+        count: usize,
+        rng: &mut Rng,
+    ) -> Result<(), String> {
+        let id = writer.recording();
+        let messages: Vec<Vec<u8>> = (0..count)
+            .map(|_| {
+                let bound = if rng.chance(0.2) { 900 } else { 60 };
+                let length = rng.index(bound);
+                (0..length).map(|_| rng.word() as u8).collect()
+            })
+            .collect();
+        let all = messages.clone();
+        self.step(
+            id,
+            |it| it.messages.extend(messages),
+            |_, now| {
+                let appended = writer.append_batch(all.iter().map(Vec::as_slice), now);
+                let appended = appended.map_err(told)?;
+                Ok(appended.durable == appended.end)
+            },
+            |it, is_durable| {
+                if *is_durable {
+                    it.durable = it.messages.len();
+                }
+            },
+        )?;
+        Ok(())
+    }
+
+    pub(crate) fn sync(&mut self, writer: &mut Writer) -> Result<(), String> {
+        let synced = |it: &mut Expected, (): &()| it.durable = it.messages.len();
+        let id = writer.recording();
+        self.step(id, |_| {}, |_, _| writer.sync().map_err(told), synced)
+    }
+
+    pub(crate) fn stop(&mut self, writer: Writer) -> Result<(), String> {
+        let id = writer.recording();
+        let act = |_: &mut Archive, now| writer.stop(now).map(drop).map_err(told);
+        let is = |it: &mut Expected, (): &()| {
+            it.durable = it.messages.len();
+            it.is_stopped = true;
+        };
+        self.step(id, |_| {}, act, is)
+    }
+
+    pub(crate) fn extend(&mut self, id: RecordingId) -> Result<Writer, String> {
+        self.step(
+            id,
+            |it| it.is_stopped = false,
+            |archive, now| archive.extend(id, now).map_err(told),
+            |_, _| {},
+        )
+    }
+
+    /// The position of a message; the end, if there is no such.
+    pub(crate) fn position(
+        &self,
+        storage: &Arc<dyn Storage>,
+        id: RecordingId,
+        message: u64,
+    ) -> Result<Position, String> {
+        let recording = self.archive.describe(id).map_err(told)?.recording;
+        let (folder, origin) = (Path::new(FOLDER), Origin::Message(message));
+        let cursor = Cursor::open(Arc::clone(storage), folder, id, origin, Bound::End);
+        let mut cursor = cursor.map_err(told)?;
+        let block = cursor.next_block().map_err(told)?;
+        let first = block.and_then(|block| Some(block.messages().next()?.position));
+        Ok(first.unwrap_or(recording.end.position))
+    }
+
+    pub(crate) fn truncate(
+        &mut self,
+        storage: &Arc<dyn Storage>,
+        id: RecordingId,
+        message: usize,
+    ) -> Result<(), String> {
+        let position = self.position(storage, id, message as u64)?;
+        self.step(
+            id,
+            |it| it.durable = it.durable.min(message),
+            |archive, now| archive.truncate(id, position, now).map_err(told),
+            |it, _| {
+                it.messages.truncate(message);
+                it.durable = message;
+            },
+        )?;
+        Ok(())
+    }
+
+    /// Moves the start to the segment that holds a message.
+    pub(crate) fn move_start(
+        &mut self,
+        storage: &Arc<dyn Storage>,
+        id: RecordingId,
+        message: u64,
+        is_purge: bool,
+    ) -> Result<(), String> {
+        let before = self.position(storage, id, message)?;
+        let first = *self.model[&id].firsts.last().unwrap();
+        self.step(
+            id,
+            // Which message the segment begins with is not known beforehand.
+            |it| it.firsts = (first..=message).collect(),
+            |archive, now| {
+                let moved = if is_purge {
+                    archive.purge(id, before, now)
+                } else {
+                    archive.detach(id, before, now)
+                };
+                moved.map_err(told)?;
+                Ok(archive.describe(id).map_err(told)?.recording.start.message)
+            },
+            |it, first| it.firsts = vec![*first],
+        )?;
+        Ok(())
+    }
+
+    pub(crate) fn attach(&mut self, id: RecordingId) -> Result<(), String> {
+        let first = *self.model[&id].firsts.last().unwrap();
+        self.step(
+            id,
+            |it| it.firsts = (0..=first).collect(),
+            |archive, now| {
+                archive.attach(id, now).map_err(told)?;
+                Ok(archive.describe(id).map_err(told)?.recording.start.message)
+            },
+            |it, first| it.firsts = vec![*first],
+        )?;
+        Ok(())
+    }
+
+    pub(crate) fn relabel(&mut self, id: RecordingId, label: &str) -> Result<(), String> {
+        self.step(
+            id,
+            |it| it.labels.push(label.into()),
+            |archive, now| archive.relabel(id, label, now).map_err(told),
+            |it, ()| it.labels = vec![label.into()],
+        )
+    }
+
+    pub(crate) fn delete(&mut self, id: RecordingId) -> Result<(), String> {
+        self.model.get_mut(&id).unwrap().may_be_absent = true;
+        (self.tell)(&self.model);
+        let now = self.now();
+        self.archive.delete(id, now).map_err(told)?;
+        self.model.remove(&id);
+        (self.tell)(&self.model);
+        Ok(())
+    }
+
+    pub(crate) fn compact(&mut self) -> Result<(), String> {
+        self.archive.compact().map(drop).map_err(told)
+    }
+
+    /// The recordings that there are now, as far as the archive says.
+    pub(crate) fn count(&self) -> usize {
+        self.archive.list(&Filter::default()).len()
+    }
+}
+
+/// A life of an archive with everything in it that can be done to one.
+pub(crate) fn live(
+    storage: &Arc<dyn Storage>,
+    durability: Durability,
+    seed: u64,
+    tell: &mut dyn FnMut(&Model),
+) -> Result<Model, String> {
+    let mut rng = Rng::from_seed(seed);
+    let mut driver = Driver::open(Arc::clone(storage), tell)?;
+    let mut writer = driver.start("first", durability)?;
+    let id = writer.recording();
+    for _ in 0..6 {
+        driver.append(&mut writer, 3, &mut rng)?;
+    }
+    driver.sync(&mut writer)?;
+    driver.append(&mut writer, 2, &mut rng)?;
+    // Another one beside it.
+    let mut other = driver.start("second", durability)?;
+    let second = other.recording();
+    driver.append(&mut other, 1, &mut rng)?;
+    for _ in 0..4 {
+        driver.append(&mut writer, 3, &mut rng)?;
+    }
+    driver.stop(writer)?;
+    driver.append(&mut other, 2, &mut rng)?;
+    driver.truncate(storage, id, 20)?;
+    let mut writer = driver.extend(id)?;
+    for _ in 0..3 {
+        driver.append(&mut writer, 3, &mut rng)?;
+    }
+    driver.stop(writer)?;
+    driver.relabel(id, "renamed")?;
+    driver.move_start(storage, id, 12, false)?;
+    driver.attach(id)?;
+    driver.move_start(storage, id, 8, true)?;
+    driver.truncate(storage, id, 15)?;
+    driver.stop(other)?;
+    driver.delete(second)?;
+    driver.compact()?;
+    assert_eq!(driver.count(), 1);
+    // A third one, left open.
+    let mut third = driver.start("third", durability)?;
+    driver.append(&mut third, 2, &mut rng)?;
+    Ok(driver.model)
+}
