@@ -5,18 +5,16 @@
 
 #![expect(clippy::disallowed_types, reason = "a bench asks the clock")]
 
+use seatrial_archive::file::Files;
 use seatrial_archive::{
-    Batch, Bound, Boundary, Cursor, Origin, Position, Progress, RecordingId, SegmentHeader,
-    SegmentName, file::Files,
+    Archive, Batch, Bound, Cursor, Durability, Origin, Position, RecordingId, RecordingOptions,
+    VerifyOptions, verify,
 };
 use seatrial_machine::{Rng, Storage};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Bytes of a segment.
-const SEGMENT_LENGTH: u64 = 128 << 20;
 
 /// How much to measure.
 #[derive(Clone, Copy)]
@@ -27,7 +25,7 @@ struct Effort {
 }
 
 /// A recording in a folder.
-struct Recording {
+struct Recorded {
     folder: PathBuf,
     id: RecordingId,
     end: Position,
@@ -36,66 +34,46 @@ struct Recording {
 }
 
 /// Records `effort.bytes` in messages of one length.
-fn record(folder: &Path, id: u64, length: usize, checksums: bool, effort: Effort) -> Recording {
-    let mut recording = Recording {
-        folder: folder.to_owned(),
-        id: RecordingId(id),
-        end: Position(0),
-        messages: 0,
-        files: Vec::new(),
-    };
+fn record(folder: &Path, length: usize, checksums: bool, effort: Effort) -> Recorded {
     let mut rng = Rng::from_seed(1);
     let message: Vec<u8> = (0..length).map(|_| rng.word() as u8).collect();
-    let mut batch = Batch::default();
-    let mut sequence = 0;
-    while recording.end.0 < effort.bytes {
-        let name = SegmentName {
-            recording: recording.id,
-            start: recording.end,
-        };
-        let path = folder.join(name.file());
-        let file = Files.create(&path).expect("a new file");
-        recording.files.push(path);
-        let header = SegmentHeader {
-            recording: recording.id,
-            start: recording.end,
-            first_message: recording.messages,
-            segment_length: SEGMENT_LENGTH,
-            time: 0,
-        };
-        let mut bytes = header.block(sequence);
-        let mut at = 0;
-        while at < SEGMENT_LENGTH.min(effort.bytes) {
-            sequence += 1;
-            batch.clear();
-            while if checksums {
-                batch.push_checksummed(0, &message)
-            } else {
-                batch.push(0, &message)
-            } {}
-            bytes.extend_from_slice(batch.seal(sequence, 0, 0, recording.messages));
-            recording.messages += u64::from(batch.messages());
-            file.write_at(at, &bytes).expect("space for it");
-            at += bytes.len() as u64;
-            bytes.clear();
-        }
-        sequence += 1;
-        recording.end = recording.end.plus(at);
+    let opened = Archive::open(Arc::new(Files), folder, 0);
+    let (mut archive, _) = opened.expect("a folder of ours");
+    let options = RecordingOptions {
+        durability: Durability::None,
+        ..RecordingOptions::default()
+    };
+    let mut writer = archive.start(&options, 0).expect("space for it");
+    let (mut batch, mut messages) = (Batch::default(), 0);
+    while writer.end().0 < effort.bytes {
+        batch.clear();
+        while if checksums {
+            batch.push_checksummed(0, &message)
+        } else {
+            batch.push(0, &message)
+        } {}
+        messages += u64::from(batch.messages());
+        writer.append_block(&mut batch, 0).expect("space for it");
     }
-    recording
+    let (id, end) = (writer.recording(), writer.end());
+    writer.stop(0).expect("space for it");
+    let description = archive.describe(id).expect("it is there");
+    Recorded {
+        folder: folder.to_owned(),
+        id,
+        end,
+        messages,
+        files: (description.segments.into_iter())
+            .map(|segment| segment.file)
+            .collect(),
+    }
 }
 
 /// Hands every message to a consumer; answers how many there were.
-fn replay(recording: &Recording, checksums: bool) -> u64 {
-    let progress = Progress::new(Boundary {
-        position: recording.end,
-        ..Boundary::default()
-    });
-    progress.stop();
-    let bound = Bound::Live(Arc::new(progress));
+fn replay(recording: &Recorded, checksums: bool) -> u64 {
     let storage: Arc<dyn Storage> = Arc::new(Files);
     let folder = &recording.folder;
-    let cursor = Cursor::open(storage, folder, recording.id, Origin::Start, bound);
+    let cursor = Cursor::open(storage, folder, recording.id, Origin::Start, Bound::End);
     let mut cursor = cursor.expect("it is there");
     if !checksums {
         cursor = cursor.without_frame_checksums();
@@ -113,7 +91,7 @@ fn replay(recording: &Recording, checksums: bool) -> u64 {
 }
 
 /// Reads every byte into a buffer of 1 MiB.
-fn read(recording: &Recording) -> u64 {
+fn read(recording: &Recorded) -> u64 {
     let mut buffer = vec![0; 1 << 20];
     for path in &recording.files {
         let file = Files.open(path).expect("it is there");
@@ -127,6 +105,19 @@ fn read(recording: &Recording) -> u64 {
         black_box(&buffer);
     }
     recording.messages
+}
+
+/// Verifies everything.
+fn check(recording: &Recorded, threads: usize) -> u64 {
+    let options = VerifyOptions {
+        threads,
+        checksums: true,
+    };
+    let ids = [recording.id];
+    let reports = verify(&Files, &recording.folder, &ids, options, &|_| ());
+    let report = reports.expect("it is there").remove(0);
+    assert_eq!(report.damages, []);
+    report.messages
 }
 
 /// Seconds that this thread has run for, as the scheduler counts.
@@ -149,7 +140,7 @@ impl Seconds {
         wall: f64::INFINITY,
     };
 
-    fn measure(&mut self, recording: &Recording, work: impl FnOnce(&Recording) -> u64) {
+    fn measure(&mut self, recording: &Recorded, work: impl FnOnce(&Recorded) -> u64) {
         let (began, clock) = (processor_seconds(), Instant::now());
         assert_eq!(work(recording), recording.messages);
         self.processor = self.processor.min(processor_seconds() - began);
@@ -157,7 +148,7 @@ impl Seconds {
     }
 }
 
-fn print(name: &str, length: usize, recording: &Recording, seconds: Seconds) {
+fn print(name: &str, length: usize, recording: &Recorded, seconds: Seconds) {
     let gigabytes = |seconds: f64| recording.end.0 as f64 / f64::from(1 << 30) / seconds;
     let millions = |seconds: f64| recording.messages as f64 / 1e6 / seconds;
     println!(
@@ -170,26 +161,29 @@ fn print(name: &str, length: usize, recording: &Recording, seconds: Seconds) {
 }
 
 fn measure(folder: &Path, length: usize, effort: Effort) {
-    let plain = record(folder, 1, length, false, effort);
-    let checked = record(folder, 2, length, true, effort);
-    let mut best = [Seconds::NONE; 4];
+    let plain = record(folder, length, false, effort);
+    let checked = record(folder, length, true, effort);
+    let mut best = [Seconds::NONE; 7];
     for _ in 0..effort.rounds {
         best[0].measure(&plain, |it| replay(it, true));
         best[1].measure(&checked, |it| replay(it, false));
         best[2].measure(&checked, |it| replay(it, true));
         best[3].measure(&plain, read);
+        best[4].measure(&plain, |it| check(it, 1));
+        best[5].measure(&checked, |it| check(it, 1));
+        best[6].measure(&checked, |it| check(it, 2));
     }
     let names = [
         "replay, frames without checksum",
         "replay, frames' checksums left out",
         "replay, frames' checksums verified",
         "read into a buffer",
+        "verify",
+        "verify, frames with checksum",
+        "the same, two threads (see wall)",
     ];
     for (name, best) in names.into_iter().zip(best) {
         print(name, length, &plain, best);
-    }
-    for path in plain.files.iter().chain(&checked.files) {
-        std::fs::remove_file(path).expect("it is there");
     }
 }
 
@@ -200,8 +194,8 @@ fn main() {
     let is_bench = std::env::args().any(|word| word == "--bench");
     let effort = if is_bench {
         Effort {
-            rounds: 7,
-            bytes: 512 << 20,
+            rounds: 15,
+            bytes: 256 << 20,
         }
     } else {
         Effort {
@@ -213,10 +207,9 @@ fn main() {
         .next()
         .map_or_else(std::env::temp_dir, PathBuf::from);
     let folder = folder.join(format!("seatrial-replay-{}", std::process::id()));
-    std::fs::create_dir(&folder).expect("a new folder");
     println!(" bytes                                      GiB/s     wall  million/s       wall");
     for length in [32, 128, 1024, 4096] {
         measure(&folder, length, effort);
+        std::fs::remove_dir_all(&folder).expect("ours");
     }
-    std::fs::remove_dir(&folder).expect("empty");
 }
