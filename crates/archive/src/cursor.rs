@@ -441,7 +441,18 @@ impl Cursor {
                 batch,
             }))
         });
-        checked.map_err(|error| system("read", &source.path, offset, error))
+        match checked {
+            // The file was cut off after it was measured.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.length = source.view.length().min(self.length);
+                let there = self.length.saturating_sub(offset);
+                Ok(Err(Fault::Block(Defect::Short {
+                    needed: there + 1,
+                    there,
+                })))
+            }
+            checked => checked.map_err(|error| system("read", &source.path, offset, error)),
+        }
     }
 
     /// Damage, or only a block that is being written? `fault` is what is wrong at `offset`.

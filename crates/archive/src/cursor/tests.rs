@@ -1,3 +1,5 @@
+mod live;
+
 use super::*;
 use crate::tape::{FOLDER, RECORDING, Seen, Tape, name, small};
 use seatrial_machine::Rng;
