@@ -1,7 +1,13 @@
 //! What can be typed: one table of verbs and options, from which clap makes parser and help.
 
+mod archive;
 mod bench;
 
+pub(crate) use archive::{
+    ArchiveArguments, ArchiveVerb, BeforeArguments, ChecksumArguments, CopyArguments,
+    LabelArguments, ListArguments, PlaceArguments, RecordArguments, RecordingArguments,
+    ReplayArguments, TruncateArguments, VerifyArguments,
+};
 pub(crate) use bench::{
     BenchArchiveArguments, BenchArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic,
 };
@@ -47,6 +53,8 @@ pub(crate) enum Command {
     Generate(GenerateArguments),
     /// Run one node of a bundled system.
     Node(NodeArguments),
+    /// Record messages and replay them; look after recordings.
+    Archive(ArchiveArguments),
     /// Measure seatrial itself.
     Bench(BenchArguments),
 }

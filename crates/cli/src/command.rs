@@ -1,5 +1,6 @@
 //! One file a verb.
 
+pub(crate) mod archive;
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod export;

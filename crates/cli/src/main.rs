@@ -57,6 +57,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Export(arguments) => command::export::run(&arguments),
         Command::Generate(arguments) => command::generate::run(&arguments),
         Command::Node(arguments) => command::node::run(&arguments),
+        Command::Archive(arguments) => command::archive::run(&arguments),
         Command::Bench(arguments) => command::bench::run(&arguments),
     }
 }

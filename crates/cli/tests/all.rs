@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what went wrong by failing")]
 
+#[path = "all/archive.rs"]
+mod archive;
 #[path = "all/generate.rs"]
 mod generate;
 #[path = "all/interchange.rs"]

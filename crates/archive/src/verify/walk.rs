@@ -1,7 +1,7 @@
 //! Stepping over the headers of files, and over what is damaged, so that threads can check what is between.
 
 use super::piece::{Found, Piece, Range, Segment};
-use super::{RecordingReport, VerifyFault};
+use super::{RecordingReport, VerifyDamage, VerifyFault};
 use crate::block::{ALIGNMENT, BlockHeader, Defect, MAGIC};
 use crate::cursor::{Extent, First, Source, Steps, segments};
 use crate::segment::SegmentName;
@@ -76,7 +76,11 @@ impl<'a> Walk<'a> {
                 }
             }
             walk.files.extend(names.iter().map(|&name| (index, name)));
-            walk.recordings.push(Walked::new(extent, recording));
+            let mut walked = Walked::new(extent, recording);
+            if names.is_empty() {
+                walked.miss_all(folder);
+            }
+            walk.recordings.push(walked);
         }
         Ok(walk)
     }
@@ -138,6 +142,21 @@ impl<'a> Walk<'a> {
 }
 
 impl Walked {
+    /// Not one file of a recording that was stopped is there.
+    fn miss_all(&mut self, folder: &Path) {
+        if let Some(expected) = self.extent.stop() {
+            let (recording, start) = (self.report.recording, self.extent.start);
+            let found = start;
+            self.report.damages.push(VerifyDamage {
+                path: folder.join(SegmentName { recording, start }.file()),
+                offset: 0,
+                position: start,
+                length: 0,
+                fault: VerifyFault::End { expected, found },
+            });
+        }
+    }
+
     fn new(extent: Extent, recording: RecordingId) -> Walked {
         Walked {
             report: RecordingReport {

@@ -4,6 +4,7 @@
 //! repeated. Its downside: on a busy machine single iterations still differ by a factor; medians of many tell more.
 
 mod aeron;
+mod ours;
 mod plain;
 mod table;
 
@@ -71,30 +72,31 @@ impl fmt::Display for Case {
 /// Who was measured, doing what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
+    /// A publisher offers messages to ours one by one; another thread records them.
+    OursRecord,
+    /// Ours brings every message to a consumer.
+    OursReplay,
+    /// Ours checks every byte.
+    OursVerify,
     /// Aeron Archive records.
     AeronRecord,
     /// Aeron Archive replays.
     AeronReplay,
-    /// One thread writes as many bytes as our recording has, 256 KiB a call.
+    /// One thread writes as many bytes as our recording has, a block's length a call.
     PlainWrite,
-    /// One thread reads our recording, 256 KiB a call.
+    /// One thread reads our recording, a block's length a call.
     PlainRead,
 }
 
 impl Subject {
-    /// All, in the order of the table.
-    pub(super) const ALL: [Subject; 4] = [
-        Subject::AeronRecord,
-        Subject::AeronReplay,
-        Subject::PlainWrite,
-        Subject::PlainRead,
-    ];
-
     /// Its name in tables and files.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Subject::AeronRecord => "aeron record",
-            Subject::AeronReplay => "aeron replay",
+            Subject::OursRecord => "our record",
+            Subject::OursReplay => "our replay",
+            Subject::OursVerify => "our verify",
+            Subject::AeronRecord => "Aeron's record",
+            Subject::AeronReplay => "Aeron's replay",
             Subject::PlainWrite => "plain write",
             Subject::PlainRead => "plain read",
         }
@@ -218,13 +220,30 @@ fn measure(
         let rates = jar.run(aeron::Sample::Record, case, setting)?;
         add(Subject::AeronRecord, aeron::WARM_UPS, rates);
     }
-    let length = case.messages * (case.payload as u64 + 8).next_multiple_of(8);
-    let (written, read) = plain::run(case, length, setting)?;
-    add(Subject::PlainWrite, 1, written);
+    let mut recorded = None;
+    let mut rates = Vec::new();
+    for _ in 0..=setting.iterations {
+        drop(recorded.take());
+        let (made, rate) = ours::Recorded::new(case, setting)?;
+        rates.push(rate);
+        recorded = Some(made);
+    }
+    add(Subject::OursRecord, 1, rates);
+    let recorded = recorded.context("no iteration")?;
+    let repeat = |measured: &dyn Fn() -> Result<f64>| -> Result<Vec<f64>> {
+        (0..=setting.iterations).map(|_| measured()).collect()
+    };
+    add(
+        Subject::PlainWrite,
+        1,
+        plain::run(case, recorded.length()?, setting)?,
+    );
     if let Some(jar) = jar {
         let rates = jar.run(aeron::Sample::Replay, case, setting)?;
         add(Subject::AeronReplay, aeron::WARM_UPS, rates);
     }
-    add(Subject::PlainRead, 1, read);
+    add(Subject::OursReplay, 1, repeat(&|| recorded.replay())?);
+    add(Subject::OursVerify, 1, repeat(&|| recorded.verify())?);
+    add(Subject::PlainRead, 1, repeat(&|| recorded.read())?);
     Ok(())
 }

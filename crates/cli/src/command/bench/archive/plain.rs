@@ -1,22 +1,21 @@
-//! What the machine can do at most: one thread that writes a file, and reads it.
+//! What the machine can do at most: one thread that writes a file.
 
 use super::{Case, Setting};
 use anyhow::{Context as _, Result};
 use std::fs::File;
-use std::hint::black_box;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::time::Instant;
 
 /// Bytes a call, as many as a block of ours has.
 const CALL_LENGTH: usize = 256 * 1024;
 
-/// Rates of writing and reading a file of this length, in messages of the case a second; the first of each is a warm-up.
-pub(super) fn run(case: Case, length: u64, setting: &Setting) -> Result<(Vec<f64>, Vec<f64>)> {
+/// Rates of writing a file of this length, in messages of the case a second; the first is a warm-up.
+pub(super) fn run(case: Case, length: u64, setting: &Setting) -> Result<Vec<f64>> {
     let path = setting.folder.join("plain");
     let shown = || path.display().to_string();
     // Not zeros, and the same buffer for every call: it stays in the cache, which is the best case.
-    let mut buffer: Vec<u8> = (0..CALL_LENGTH).map(|byte| (byte % 251) as u8).collect();
-    let (mut written, mut read) = (Vec::new(), Vec::new());
+    let buffer: Vec<u8> = (0..CALL_LENGTH).map(|byte| (byte % 251) as u8).collect();
+    let mut written = Vec::new();
     for _ in 0..=setting.iterations {
         let _ = std::fs::remove_file(&path);
         let began = Instant::now();
@@ -30,14 +29,6 @@ pub(super) fn run(case: Case, length: u64, setting: &Setting) -> Result<(Vec<f64
         }
         written.push(case.messages as f64 / began.elapsed().as_secs_f64());
     }
-    for _ in 0..=setting.iterations {
-        let began = Instant::now();
-        let mut file = File::open(&path).with_context(shown)?;
-        while file.read(&mut buffer).with_context(shown)? > 0 {
-            black_box(&buffer);
-        }
-        read.push(case.messages as f64 / began.elapsed().as_secs_f64());
-    }
     let _ = std::fs::remove_file(&path);
-    Ok((written, read))
+    Ok(written)
 }

@@ -1,0 +1,219 @@
+//! What is told of one recording, wherever it is: as a line of a table, as text, as JSON
+//! (`docs/formats/archive-json.md`).
+
+use super::moment;
+use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_archive::{Durability, Recording};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// A group that is not told otherwise waits no longer than this, in milliseconds …
+const GROUP_MILLISECONDS: u32 = 20;
+/// … and is no longer than this, in bytes.
+const GROUP_BYTES: u64 = 8 << 20;
+
+/// One recording.
+#[derive(Clone, Debug)]
+pub(super) struct Entry(pub(super) Recording);
+
+impl Entry {
+    /// As JSON.
+    pub(super) fn json(&self) -> Value {
+        let Recording {
+            id,
+            label,
+            segment_length,
+            durability,
+            start,
+            end,
+            started,
+            stopped,
+            source,
+        } = &self.0;
+        json!({
+            "recording": id.0,
+            "label": label,
+            "state": self.state(),
+            "started": moment::show(*started),
+            "stopped": stopped.map(moment::show),
+            "start": start.position.0,
+            "end": end.position.0,
+            "bytes": self.0.bytes(),
+            "first_message": start.message,
+            "next_message": end.message,
+            "messages": self.0.messages(),
+            "segment_length": segment_length,
+            "durability": durability_json(*durability),
+            "source": source.as_ref().map(|source| json!({
+                "archive": source.archive,
+                "recording": source.recording.0,
+            })),
+        })
+    }
+
+    /// Is it being recorded (or was when its process ended), or not?
+    pub(super) fn state(&self) -> &'static str {
+        if self.0.stopped.is_some() {
+            "stopped"
+        } else {
+            "recording"
+        }
+    }
+
+    /// Over several lines.
+    pub(super) fn text(&self) -> String {
+        let recording = &self.0;
+        let mut text = format!("recording {}", recording.id);
+        let mut line = |name: &str, value: String| {
+            let _ = write!(text, "\n  {name:<15} {value}");
+        };
+        line("label", recording.label.clone());
+        line("state", self.state().to_owned());
+        line("started", moment::show(recording.started));
+        if let Some(stopped) = recording.stopped {
+            line("stopped", moment::show(stopped));
+        }
+        let (start, end) = (&recording.start, &recording.end);
+        line(
+            "positions",
+            format!("{} to {}", start.position, end.position),
+        );
+        line("bytes", thousands(recording.bytes()));
+        line(
+            "messages",
+            format!(
+                "{} (numbers {} to {})",
+                thousands(recording.messages()),
+                start.message,
+                end.message
+            ),
+        );
+        line("segment length", thousands(recording.segment_length));
+        line("durability", durability_text(recording.durability));
+        if let Some(source) = &recording.source {
+            line(
+                "copied from",
+                format!("recording {} of {}", source.recording, source.archive),
+            );
+        }
+        text
+    }
+}
+
+/// Recordings as a table.
+pub(super) fn table(entries: &[Entry]) -> String {
+    let head = [
+        "ID", "LABEL", "STATE", "STARTED", "MESSAGES", "BYTES", "START", "END",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    for entry in entries {
+        let recording = &entry.0;
+        rows.push([
+            recording.id.to_string(),
+            recording.label.replace(char::is_control, "?"),
+            entry.state().to_owned(),
+            moment::show_seconds(recording.started),
+            thousands(recording.messages()),
+            thousands(recording.bytes()),
+            recording.start.position.to_string(),
+            recording.end.position.to_string(),
+        ]);
+    }
+    columns(&rows, |column| !(1..=3).contains(&column))
+}
+
+/// Cells under each other; those of some columns end at the right.
+pub(super) fn columns<const N: usize>(
+    rows: &[[String; N]],
+    right: impl Fn(usize) -> bool,
+) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let mut lines = Vec::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            let _ = if right(column) {
+                write!(line, "{cell:>width$}  ")
+            } else {
+                write!(line, "{cell:<width$}  ")
+            };
+        }
+        lines.push(line.trim_end().to_owned());
+    }
+    lines.join("\n")
+}
+
+/// Digits in groups of three.
+pub(super) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What a user types: `none`, `batch`, `group`, `group:MS` or `group:MS:BYTES`.
+pub(super) fn parse_durability(text: &str) -> Result<Durability> {
+    let wrong = || {
+        format!(
+            "{text:?} is no durability; there are: none, group, group:MS, group:MS:BYTES, batch"
+        )
+    };
+    let mut parts = text.split(':');
+    let level = parts.next().unwrap_or_default();
+    let numbers: Vec<u64> = parts
+        .map(|part| part.parse().with_context(wrong))
+        .collect::<Result<_>>()?;
+    Ok(match (level, &numbers[..]) {
+        ("none", []) => Durability::None,
+        ("batch", []) => Durability::Batch,
+        ("group", []) => Durability::Group {
+            milliseconds: GROUP_MILLISECONDS,
+            bytes: GROUP_BYTES,
+        },
+        ("group", [milliseconds, rest @ ..]) if rest.len() <= 1 => {
+            let milliseconds = u32::try_from(*milliseconds).with_context(wrong)?;
+            ensure!(
+                milliseconds > 0,
+                "{}: a group takes at least one millisecond",
+                wrong()
+            );
+            Durability::Group {
+                milliseconds,
+                bytes: rest.first().copied().unwrap_or(GROUP_BYTES),
+            }
+        }
+        _ => bail!(wrong()),
+    })
+}
+
+/// As it is typed.
+pub(super) fn durability_text(durability: Durability) -> String {
+    match durability {
+        Durability::None => "none".to_owned(),
+        Durability::Batch => "batch".to_owned(),
+        Durability::Group {
+            milliseconds,
+            bytes,
+        } => format!("group:{milliseconds}:{bytes}"),
+    }
+}
+
+fn durability_json(durability: Durability) -> Value {
+    match durability {
+        Durability::None => json!({"level": "none"}),
+        Durability::Batch => json!({"level": "batch"}),
+        Durability::Group {
+            milliseconds,
+            bytes,
+        } => {
+            json!({"level": "group", "milliseconds": milliseconds, "bytes": bytes})
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! An archive in a folder of this machine.
+
+use super::moment;
+use super::record::{Reached, Recorder};
+use crate::args::RecordArguments;
+use anyhow::{Context as _, Result, ensure};
+use seatrial_archive::Archive;
+use seatrial_archive::file::Files;
+use seatrial_archive::{
+    Batch, Catalog, Durability, Position, Recording, RecordingId, RecordingOptions, Recovered,
+    Writer,
+};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Writes that are remembered until they are durable.
+const WAITING_MAX: usize = 4_095;
+
+/// Its recordings, also while another process writes.
+pub(super) fn view(folder: &Path) -> Result<Catalog> {
+    ensure!(
+        folder.join("catalog").exists(),
+        "{}: there is no archive",
+        folder.display()
+    );
+    Archive::view(Arc::new(Files), folder).with_context(|| folder.display().to_string())
+}
+
+/// Opens it for writing and says what a crash had left that is cut off now.
+pub(super) fn open(folder: &Path) -> Result<Archive> {
+    let (archive, recovered) = Archive::open(Arc::new(Files), folder, moment::now())
+        .with_context(|| folder.display().to_string())?;
+    tell(&recovered);
+    Ok(archive)
+}
+
+/// What opening had to do, on standard error.
+fn tell(recovered: &Recovered) {
+    if let Some(torn) = &recovered.catalog {
+        eprintln!("catalog: cut off: {torn}");
+    }
+    for recording in &recovered.recordings {
+        let (id, end) = (recording.recording, recording.end);
+        eprintln!("recording {id} had not been stopped; it ends at {end}");
+        for cut in &recording.cuts {
+            let (file, torn) = (cut.file.display(), cut.torn.as_ref());
+            let why = torn.map_or("nothing was in it".to_owned(), ToString::to_string);
+            eprintln!(
+                "{file}: cut off {} bytes at {}: {why}",
+                cut.length, cut.offset
+            );
+        }
+    }
+    for (id, problem) in &recovered.problems {
+        eprintln!("recording {id}: {problem}");
+    }
+    for file in &recovered.removed {
+        eprintln!("{}: removed, it was not finished", file.display());
+    }
+    for file in &recovered.orphans {
+        eprintln!("{}: belongs to no recording", file.display());
+    }
+}
+
+/// Opens one that is there already.
+pub(super) fn open_existing(folder: &Path) -> Result<Archive> {
+    view(folder)?;
+    open(folder)
+}
+
+/// The recording that a number or label names.
+pub(super) fn find<'a>(catalog: &'a Catalog, wanted: &str, folder: &Path) -> Result<&'a Recording> {
+    let by_number = wanted
+        .parse()
+        .ok()
+        .and_then(|number| catalog.recording(RecordingId(number)));
+    let by_label = || {
+        catalog
+            .recordings()
+            .filter(|recording| recording.label == wanted)
+            .last()
+    };
+    by_number.or_else(by_label).with_context(|| {
+        let folder = folder.display();
+        format!("{folder}: no recording has the number or label {wanted:?}")
+    })
+}
+
+/// Messages of a recording on their way into a folder: they gather in one block, which is written when it is full or
+/// when the input makes a pause.
+#[derive(Debug)]
+pub(super) struct FolderRecorder {
+    writer: Writer,
+    batch: Batch,
+    frame_checksum: bool,
+    /// The number of the first message that this command records.
+    first: u64,
+    /// Where the recording ended after so many messages, for those writes that are not durable yet.
+    waiting: Vec<(Position, u64)>,
+    reached: Reached,
+}
+
+impl FolderRecorder {
+    /// Starts or extends a recording.
+    pub(super) fn new(
+        folder: &Path,
+        arguments: &RecordArguments,
+        durability: Durability,
+    ) -> Result<FolderRecorder> {
+        let now = moment::now();
+        let writer = if let Some(wanted) = &arguments.extend {
+            let mut archive = open_existing(folder)?;
+            let id = find(&archive.catalog(), wanted, folder)?.id;
+            archive.extend(id, now)
+        } else {
+            let mut archive = open(folder)?;
+            let mut options = RecordingOptions {
+                label: arguments.label.clone(),
+                durability,
+                ..RecordingOptions::default()
+            };
+            if let Some(length) = arguments.segment_length {
+                options.segment_length = length;
+            }
+            archive.start(&options, now)
+        };
+        let writer = writer.with_context(|| folder.display().to_string())?;
+        Ok(FolderRecorder {
+            batch: Batch::default(),
+            frame_checksum: arguments.frame_checksum,
+            first: writer.next_message(),
+            waiting: Vec::new(),
+            reached: Reached {
+                position: writer.end().0,
+                ..Reached::default()
+            },
+            writer,
+        })
+    }
+
+    /// Remembers how far the writer has come.
+    fn note(&mut self) {
+        self.reached.written = self.writer.next_message() - self.first;
+        self.reached.position = self.writer.end().0;
+        let durable = self.writer.durable();
+        if self
+            .waiting
+            .last()
+            .is_none_or(|(position, _)| *position < self.writer.end())
+        {
+            self.waiting.push((self.writer.end(), self.reached.written));
+        }
+        if self.waiting.len() > WAITING_MAX {
+            // Acknowledgements become coarser, not later.
+            let mut number = 0;
+            self.waiting.retain(|_| {
+                number += 1;
+                number % 2 == 0
+            });
+        }
+        let done = self
+            .waiting
+            .partition_point(|(position, _)| *position <= durable);
+        if let Some((_, messages)) = self.waiting.drain(..done).next_back() {
+            self.reached.durable = messages;
+        }
+    }
+}
+
+impl FolderRecorder {
+    /// Writes the block.
+    fn write(&mut self) -> Result<()> {
+        if !self.batch.is_empty() {
+            self.writer.append_block(&mut self.batch, moment::now())?;
+            self.note();
+        }
+        Ok(())
+    }
+}
+
+impl Recorder for FolderRecorder {
+    fn id(&self) -> u64 {
+        self.writer.recording().0
+    }
+
+    fn push(&mut self, message: &[u8]) -> Result<()> {
+        if push_into(&mut self.batch, self.frame_checksum, message) {
+            return Ok(());
+        }
+        self.write()?;
+        if !push_into(&mut self.batch, self.frame_checksum, message) {
+            let mut long = Batch::for_message(message.len());
+            push_into(&mut long, self.frame_checksum, message);
+            self.writer.append_block(&mut long, moment::now())?;
+            self.note();
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.write()
+    }
+
+    fn due(&self) -> Option<Duration> {
+        let at = self.writer.sync_at()?;
+        Some(Duration::from_nanos(at.saturating_sub(moment::now())))
+    }
+
+    fn tick(&mut self) -> Result<()> {
+        self.writer.tick(moment::now())?;
+        self.note();
+        Ok(())
+    }
+
+    fn reached(&self) -> Reached {
+        self.reached
+    }
+
+    fn stop(mut self: Box<Self>) -> Result<Reached> {
+        self.write()?;
+        let stopped = self.writer.stop(moment::now())?;
+        Ok(Reached {
+            durable: self.reached.written,
+            position: stopped.end.0,
+            ..self.reached
+        })
+    }
+}
+
+fn push_into(batch: &mut Batch, checksum: bool, message: &[u8]) -> bool {
+    if checksum {
+        batch.push_checksummed(0, message)
+    } else {
+        batch.push(0, message)
+    }
+}

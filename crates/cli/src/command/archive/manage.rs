@@ -1,0 +1,130 @@
+//! `seatrial archive truncate`, `purge`, `detach`, `attach`, `delete`, `label` and `compact`.
+
+use super::entry::Entry;
+use super::folder;
+use super::moment;
+use super::place::Place;
+use crate::args::{
+    BeforeArguments, LabelArguments, PlaceArguments, RecordingArguments, TruncateArguments,
+};
+use crate::exit::Exit;
+use crate::output::say;
+use anyhow::{Context as _, Result};
+use seatrial_archive::{Archive, ArchiveError};
+use seatrial_archive::{Position, RecordingId};
+use serde_json::json;
+
+/// Something done to a recording.
+enum Change<'a> {
+    Truncate(Position),
+    Purge(Position),
+    Detach(Position),
+    Attach,
+    Delete,
+    Label(&'a str),
+}
+
+impl Change<'_> {
+    /// For the line that says it is done.
+    fn done(&self) -> &'static str {
+        match self {
+            Change::Truncate(_) => "truncated",
+            Change::Purge(_) => "purged",
+            Change::Detach(_) => "detached",
+            Change::Attach => "attached",
+            Change::Delete => "deleted",
+            Change::Label(_) => "labelled",
+        }
+    }
+
+    fn carry_out(&self, archive: &mut Archive, id: RecordingId) -> Result<(), ArchiveError> {
+        let now = moment::now();
+        match self {
+            Change::Truncate(position) => archive.truncate(id, *position, now).map(drop),
+            Change::Purge(before) => archive.purge(id, *before, now).map(drop),
+            Change::Detach(before) => archive.detach(id, *before, now).map(drop),
+            Change::Attach => archive.attach(id, now).map(drop),
+            Change::Delete => archive.delete(id, now).map(drop),
+            Change::Label(label) => archive.relabel(id, label, now).map(drop),
+        }
+    }
+}
+
+/// Carries `truncate` out.
+pub(super) fn truncate(arguments: &TruncateArguments) -> Result<Exit> {
+    change(
+        &arguments.recording,
+        &Change::Truncate(Position(arguments.to)),
+    )
+}
+
+/// Carries `purge` out.
+pub(super) fn purge(arguments: &BeforeArguments) -> Result<Exit> {
+    change(
+        &arguments.recording,
+        &Change::Purge(Position(arguments.before)),
+    )
+}
+
+/// Carries `detach` out.
+pub(super) fn detach(arguments: &BeforeArguments) -> Result<Exit> {
+    change(
+        &arguments.recording,
+        &Change::Detach(Position(arguments.before)),
+    )
+}
+
+/// Carries `attach` out.
+pub(super) fn attach(arguments: &RecordingArguments) -> Result<Exit> {
+    change(arguments, &Change::Attach)
+}
+
+/// Carries `delete` out.
+pub(super) fn delete(arguments: &RecordingArguments) -> Result<Exit> {
+    change(arguments, &Change::Delete)
+}
+
+/// Carries `label` out.
+pub(super) fn label(arguments: &LabelArguments) -> Result<Exit> {
+    change(&arguments.recording, &Change::Label(&arguments.label))
+}
+
+fn change(arguments: &RecordingArguments, change: &Change<'_>) -> Result<Exit> {
+    let place = Place::parse(&arguments.place.archive)?;
+    let path = place.folder()?;
+    let mut archive = folder::open_existing(path)?;
+    let id = folder::find(&archive.catalog(), &arguments.recording, path)?.id;
+    change
+        .carry_out(&mut archive, id)
+        .with_context(|| place.to_string())?;
+    let after = archive.catalog().recording(id).cloned().map(Entry);
+    match (after, arguments.place.json) {
+        (Some(entry), true) => say!("{:#}", entry.json()),
+        (None, true) => say!("{}", json!({"recording": id.0, "deleted": true})),
+        (Some(entry), false) => say!(
+            "recording {id}: {}; positions {} to {}, label {:?}",
+            change.done(),
+            entry.0.start.position,
+            entry.0.end.position,
+            entry.0.label
+        ),
+        (None, false) => say!("recording {id}: {}", change.done()),
+    }
+    Ok(Exit::Valid)
+}
+
+/// Carries `compact` out.
+pub(super) fn compact(arguments: &PlaceArguments) -> Result<Exit> {
+    let place = Place::parse(&arguments.archive)?;
+    let mut archive = folder::open_existing(place.folder()?)?;
+    let (before, after) = archive.compact().with_context(|| place.to_string())?;
+    if arguments.json {
+        say!(
+            "{}",
+            json!({"archive": place.to_string(), "before": before, "after": after})
+        );
+    } else {
+        say!("{place}: the catalog has {after} bytes now, {before} before");
+    }
+    Ok(Exit::Valid)
+}

@@ -1,0 +1,136 @@
+//! Messages on their way out.
+
+use super::moment;
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// How messages are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A line feed behind each.
+    Lines,
+    /// Its length before each: 4 bytes, little-endian.
+    Framed,
+    /// A JSON object a line.
+    Json,
+    /// Back to back.
+    Raw,
+}
+
+impl Form {
+    /// The one with this name.
+    pub(super) fn parse(name: &str) -> Result<Form> {
+        Ok(match name {
+            "lines" => Form::Lines,
+            "framed" => Form::Framed,
+            "json" => Form::Json,
+            "raw" => Form::Raw,
+            other => bail!("there is no form {other:?}; the forms are: lines, framed, json, raw"),
+        })
+    }
+}
+
+/// A message and where it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown<'a> {
+    /// Where its frame starts.
+    pub(super) position: u64,
+    /// Its number within the recording.
+    pub(super) number: u64,
+    /// When its batch was written.
+    pub(super) time: u64,
+    /// The application's flags.
+    pub(super) flags: u8,
+    pub(super) message: &'a [u8],
+}
+
+impl Shown<'_> {
+    /// As text where it is text, otherwise in hexadecimal.
+    fn json(&self) -> Value {
+        let mut value = json!({
+            "message": self.number,
+            "position": self.position,
+            "time": moment::show(self.time),
+            "flags": self.flags,
+        });
+        match std::str::from_utf8(self.message) {
+            Ok(text) => value["text"] = json!(text),
+            Err(_) => value["hex"] = json!(hexadecimal(self.message)),
+        }
+        value
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Prints messages; buffered, so whoever waits for more flushes first.
+#[derive(Debug)]
+pub(super) struct Printer<W> {
+    form: Form,
+    out: W,
+}
+
+impl<W: Write> Printer<W> {
+    pub(super) fn new(form: Form, out: W) -> Printer<W> {
+        Printer { form, out }
+    }
+
+    /// One message.
+    pub(super) fn print(&mut self, shown: &Shown<'_>) -> io::Result<()> {
+        match self.form {
+            Form::Lines => {
+                self.out.write_all(shown.message)?;
+                self.out.write_all(b"\n")
+            }
+            Form::Framed => {
+                let length = shown.message.len() as u32;
+                self.out.write_all(&length.to_le_bytes())?;
+                self.out.write_all(shown.message)
+            }
+            Form::Json => writeln!(self.out, "{}", shown.json()),
+            Form::Raw => self.out.write_all(shown.message),
+        }
+    }
+
+    /// Everything printed so far is seen.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form() {
+        let shown = |message| Shown {
+            position: 88,
+            number: 1,
+            time: 0,
+            flags: 2,
+            message,
+        };
+        let printed = |form, message| {
+            let mut out = Vec::new();
+            Printer::new(form, &mut out).print(&shown(message)).unwrap();
+            out
+        };
+        assert_eq!(printed(Form::Lines, b"ab"), b"ab\n");
+        assert_eq!(printed(Form::Raw, b"ab"), b"ab");
+        assert_eq!(printed(Form::Framed, b"ab"), b"\x02\0\0\0ab");
+        let start = r#"{"message":1,"position":88,"time":"1970-01-01T00:00:00.000000Z","flags":2,"#;
+        let text = String::from_utf8(printed(Form::Json, b"a\"b")).unwrap();
+        assert_eq!(text, format!("{start}\"text\":\"a\\\"b\"}}\n"));
+        let bytes = String::from_utf8(printed(Form::Json, b"\xff\x00")).unwrap();
+        assert_eq!(bytes, format!("{start}\"hex\":\"ff00\"}}\n"));
+    }
+}

@@ -1,0 +1,151 @@
+//! `seatrial archive record`: standard input or a file into a recording.
+
+use super::entry;
+use super::folder::FolderRecorder;
+use super::interrupt::Interrupt;
+use super::messages::{self, Event, Splitter};
+use super::place::Place;
+use crate::args::RecordArguments;
+use crate::exit::Exit;
+use crate::output::say;
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::Duration;
+
+/// How far a recording has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reached {
+    /// Messages written by this command.
+    pub(super) written: u64,
+    /// Those of them that its durability level has made durable.
+    pub(super) durable: u64,
+    /// Where the recording ends.
+    pub(super) position: u64,
+}
+
+/// What messages are recorded into.
+pub(super) trait Recorder {
+    /// The number of the recording.
+    fn id(&self) -> u64;
+    /// Takes a message in; it may wait for others.
+    fn push(&mut self, message: &[u8]) -> Result<()>;
+    /// Writes what waits.
+    fn flush(&mut self) -> Result<()>;
+    /// When [`Recorder::tick`] is due, if it is.
+    fn due(&self) -> Option<Duration>;
+    /// Makes durable what is due.
+    fn tick(&mut self) -> Result<()>;
+    /// How far it has come.
+    fn reached(&self) -> Reached;
+    /// Writes what waits, makes all durable, ends the recording.
+    fn stop(self: Box<Self>) -> Result<Reached>;
+}
+
+/// Carries the verb out.
+pub(super) fn run(arguments: &RecordArguments) -> Result<Exit> {
+    let durability = entry::parse_durability(arguments.durability.as_deref().unwrap_or("group"))?;
+    let place = Place::parse(&arguments.archive)?;
+    let (events, sender) = messages::read(arguments.file.as_deref())?;
+    let _interrupt = Interrupt::listen(move || {
+        let _ = sender.send(Event::Interrupted); // when nobody receives, the recording has ended
+    })?;
+    let mut recorder: Box<dyn Recorder> =
+        Box::new(FolderRecorder::new(place.folder()?, arguments, durability)?);
+    let id = recorder.id();
+    eprintln!("recording {id} of {place}");
+    let mut acknowledged = Reached::default();
+    let outcome = record(arguments, &events, &mut *recorder, &mut acknowledged);
+    // Also after an error: what came before it is recorded.
+    let stopped = recorder
+        .stop()
+        .with_context(|| format!("recording {id} of {place}"));
+    outcome?;
+    let reached = stopped?;
+    acknowledge(arguments, reached, &mut acknowledged);
+    if arguments.json && !arguments.acknowledge {
+        say!(
+            "{}",
+            json!({
+                "recording": id,
+                "messages": reached.written,
+                "position": reached.position,
+            })
+        );
+    } else if !arguments.acknowledge {
+        say!(
+            "recording {id}: {} messages, ends at {}",
+            entry::thousands(reached.written),
+            reached.position
+        );
+    }
+    Ok(Exit::Valid)
+}
+
+/// Until the input ends or the user says so.
+fn record(
+    arguments: &RecordArguments,
+    events: &Receiver<Event>,
+    recorder: &mut dyn Recorder,
+    acknowledged: &mut Reached,
+) -> Result<()> {
+    let mut splitter = Splitter::new(arguments.framed);
+    loop {
+        let event = match events.try_recv() {
+            Ok(event) => event,
+            Err(TryRecvError::Disconnected) => Event::End,
+            Err(TryRecvError::Empty) => {
+                // The input makes a pause: nothing that was read waits longer.
+                recorder.flush()?;
+                acknowledge(arguments, recorder.reached(), acknowledged);
+                let Some(event) = next(events, recorder.due()) else {
+                    recorder.tick()?;
+                    acknowledge(arguments, recorder.reached(), acknowledged);
+                    continue;
+                };
+                event
+            }
+        };
+        match event {
+            Event::Bytes(bytes) => splitter.feed(&bytes, |message| recorder.push(message))?,
+            Event::End => return splitter.end(|message| recorder.push(message)),
+            // A line whose end was not read is not recorded: nobody knows whether it is whole.
+            Event::Interrupted => return Ok(()),
+            Event::Failed(error) => return Err(error).context("the input cannot be read"),
+        }
+        acknowledge(arguments, recorder.reached(), acknowledged);
+    }
+}
+
+/// The next event; nothing when it does not come in time.
+fn next(events: &Receiver<Event>, due: Option<Duration>) -> Option<Event> {
+    let Some(due) = due else {
+        return Some(events.recv().unwrap_or(Event::End));
+    };
+    match events.recv_timeout(due) {
+        Ok(event) => Some(event),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(RecvTimeoutError::Disconnected) => Some(Event::End),
+    }
+}
+
+/// Tells how far the recording has come, if that is wanted and news.
+fn acknowledge(arguments: &RecordArguments, reached: Reached, told: &mut Reached) {
+    if !arguments.acknowledge || reached == *told {
+        return;
+    }
+    *told = reached;
+    let Reached {
+        written,
+        durable,
+        position,
+    } = reached;
+    if arguments.json {
+        say!(
+            "{}",
+            json!({"written": written, "durable": durable, "position": position})
+        );
+    } else {
+        say!("written {written} durable {durable} position {position}");
+    }
+}

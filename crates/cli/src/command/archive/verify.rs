@@ -1,0 +1,186 @@
+//! `seatrial archive verify`: every byte of recordings, and cutting damaged ones when told to.
+
+use super::entry::thousands;
+use super::folder;
+use super::moment;
+use super::place::Place;
+use crate::args::VerifyArguments;
+use crate::exit::Exit;
+use crate::output::say;
+use anyhow::{Context as _, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use seatrial_archive::file::Files;
+use seatrial_archive::{
+    Archive, Recording, RecordingId, RecordingReport, VerifyDamage, VerifyOptions, verify,
+};
+use serde_json::{Value, json};
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::time::Instant;
+
+/// A recording, what was found in it, and where it was cut.
+struct Checked {
+    recording: Recording,
+    report: RecordingReport,
+    repaired: Option<u64>,
+}
+
+/// Carries the verb out.
+pub(super) fn run(arguments: &VerifyArguments) -> Result<Exit> {
+    let place = Place::parse(&arguments.place.archive)?;
+    let path = place.folder()?;
+    let catalog = folder::view(path)?;
+    let recordings: Vec<Recording> = match &arguments.recording {
+        Some(wanted) => vec![folder::find(&catalog, wanted, path)?.clone()],
+        None => catalog.recordings().cloned().collect(),
+    };
+    let ids: Vec<RecordingId> = recordings.iter().map(|recording| recording.id).collect();
+    let began = Instant::now();
+    let reports = check(path, &ids, arguments).with_context(|| place.to_string())?;
+    let seconds = began.elapsed().as_secs_f64();
+    let mut checked: Vec<Checked> = recordings
+        .into_iter()
+        .zip(reports)
+        .map(|(recording, report)| Checked {
+            recording,
+            report,
+            repaired: None,
+        })
+        .collect();
+    if arguments.repair && checked.iter().any(|one| !one.report.damages.is_empty()) {
+        let mut archive = folder::open_existing(path)?;
+        for one in checked
+            .iter_mut()
+            .filter(|one| !one.report.damages.is_empty())
+        {
+            one.repair(&mut archive)
+                .with_context(|| place.to_string())?;
+        }
+    }
+    let bytes: u64 = checked.iter().map(|one| one.report.bytes).sum();
+    let is_clean = checked.iter().all(|one| one.report.damages.is_empty());
+    if arguments.place.json {
+        let recordings: Vec<Value> = checked.iter().map(Checked::json).collect();
+        let archive = place.to_string();
+        say!(
+            "{:#}",
+            json!({
+                "archive": archive, "clean": is_clean, "bytes": bytes, "seconds": seconds, "recordings": recordings,
+            })
+        );
+    } else {
+        checked.iter().for_each(Checked::say);
+        let rate = bytes as f64 / 1e9 / seconds.max(1e-9);
+        let clean = if is_clean { "no damage" } else { "DAMAGED" };
+        say!(
+            "{clean}: {} recordings, {} bytes, {rate:.2} GB/s",
+            checked.len(),
+            thousands(bytes)
+        );
+    }
+    Ok(if is_clean { Exit::Valid } else { Exit::Invalid })
+}
+
+fn check(
+    path: &Path,
+    ids: &[RecordingId],
+    arguments: &VerifyArguments,
+) -> Result<Vec<RecordingReport>> {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let options = VerifyOptions {
+        threads: arguments.threads.unwrap_or_else(cores).max(1),
+        checksums: true,
+    };
+    let bar = bar(arguments.quiet);
+    let reports = verify(&Files, path, ids, options, &|progress| {
+        if let Some(bar) = &bar {
+            bar.set_length(progress.total);
+            bar.set_position(progress.done);
+        }
+    })?;
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok(reports)
+}
+
+/// On a terminal, if wanted.
+fn bar(quiet: bool) -> Option<ProgressBar> {
+    (!quiet && std::io::stderr().is_terminal()).then(|| {
+        let bar = ProgressBar::new(0);
+        let template = " {bar:24.cyan/blue} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("━━─"));
+        }
+        bar
+    })
+}
+
+impl Checked {
+    /// Cuts the recording where its damage begins.
+    fn repair(&mut self, archive: &mut Archive) -> Result<()> {
+        if let Some(first) = self.report.damages.first() {
+            let end = archive.truncate(self.recording.id, first.position, moment::now())?;
+            self.repaired = Some(end.0);
+        }
+        Ok(())
+    }
+
+    fn damage_json(damage: &VerifyDamage) -> Value {
+        json!({
+            "file": damage.path.display().to_string(),
+            "offset": damage.offset,
+            "position": damage.position.0,
+            "length": damage.length,
+            "reason": damage.fault.to_string(),
+        })
+    }
+
+    fn json(&self) -> Value {
+        let Checked {
+            recording,
+            report,
+            repaired,
+        } = self;
+        json!({
+            "recording": recording.id.0,
+            "label": recording.label,
+            "clean": report.damages.is_empty(),
+            "messages": report.messages,
+            "bytes": report.bytes,
+            "damage": report.damages.iter().map(Checked::damage_json).collect::<Vec<_>>(),
+            "torn": report.torn.as_ref().map(Checked::damage_json),
+            "repaired": repaired,
+        })
+    }
+
+    fn say(&self) {
+        let Checked {
+            recording,
+            report,
+            repaired,
+        } = self;
+        let sound = if report.damages.is_empty() {
+            "sound"
+        } else {
+            "DAMAGED"
+        };
+        say!(
+            "recording {} ({:?}): {sound}, {} messages, {} bytes in {} files",
+            recording.id,
+            recording.label,
+            thousands(report.messages),
+            thousands(report.bytes),
+            report.segments
+        );
+        for damage in &report.damages {
+            say!("  {damage}");
+        }
+        if let Some(torn) = &report.torn {
+            say!("  an interrupted write, no damage: {torn}");
+        }
+        if let Some(end) = repaired {
+            say!("  cut at position {end}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The medium changes what was recorded.
+
+use super::{alike, archive, feed, lines, replays};
+use crate::{Scratch, error, json, run, stdout};
+use seatrial_machine::Rng;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files of segments, in order.
+fn segments(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> = entries
+        .filter(|path| path.extension().is_some_and(|end| end == "segment"))
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn flip(path: &Path, at: usize, bit: u32) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 1 << bit;
+    fs::write(path, bytes).unwrap();
+}
+
+fn recorded(scratch: &Scratch) -> String {
+    let folder = scratch.path("a");
+    for part in 0..10 {
+        let to = if part == 0 {
+            ["--label", "log"]
+        } else {
+            ["--extend", "log"]
+        };
+        feed(
+            0,
+            &[&["record", &folder][..], &to].concat(),
+            &lines(part * 100, 100),
+        );
+    }
+    folder
+}
+
+#[test]
+fn a_flipped_bit_is_found_told_and_cut_only_when_asked() {
+    let scratch = Scratch::new("archive-flip");
+    let folder = recorded(&scratch);
+    let clean = json(&archive(0, &["verify", &folder, "--json"]));
+    assert_eq!(clean["clean"], true, "{clean:#}");
+    let path = segments(&folder).remove(0);
+    let at = fs::metadata(&path).unwrap().len() as usize / 2;
+    flip(&path, at, 3);
+    let file = path.file_name().unwrap().to_str().unwrap();
+    let text = stdout(&archive(1, &["verify", &folder]));
+    for part in [file, "position", "checksum is", "the header says"] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    let report = json(&archive(1, &["verify", &folder, "log", "--json"]));
+    assert_eq!(report["clean"], false);
+    let damage = &report["recordings"][0]["damage"][0];
+    assert!(
+        damage["file"].as_str().unwrap().contains(file),
+        "{report:#}"
+    );
+    let (offset, position) = (
+        damage["offset"].as_u64().unwrap(),
+        damage["position"].as_u64().unwrap(),
+    );
+    assert!(offset <= at as u64 && position <= at as u64, "{report:#}");
+    // Replay prints what is before, and says where it ends and why.
+    let replay = run(254, &["archive", "replay", &folder, "log"]);
+    assert!(lines(0, 1000).starts_with(&replay.stdout));
+    error(&["archive", "replay", &folder, "log"], &[file, "position"]);
+    // Nothing was changed so far.
+    archive(1, &["verify", &folder]);
+    archive(1, &["verify", &folder, "--repair"]);
+    archive(0, &["verify", &folder]);
+    let rest = archive(0, &["replay", &folder, "log"]).stdout;
+    alike(&rest, &replay.stdout);
+    let count = stdout(&archive(0, &["replay", &folder, "log"]))
+        .lines()
+        .count();
+    assert!((1..1000).contains(&count), "{count}");
+    feed(0, &["record", &folder, "--extend", "log"], b"goes on\n");
+    replays(&[&folder, "log"], &[&rest[..], b"goes on\n"].concat());
+}
+
+#[test]
+fn every_single_bit_is_covered() {
+    let scratch = Scratch::new("archive-bits");
+    let folder = recorded(&scratch);
+    let path = segments(&folder).remove(0);
+    let length = fs::metadata(&path).unwrap().len() as usize;
+    let mut rng = Rng::from_seed(3);
+    for _ in 0..24 {
+        let (at, bit) = (rng.index(length), rng.index(8) as u32);
+        flip(&path, at, bit);
+        let report = json(&archive(1, &["verify", &folder, "--json"]));
+        assert_eq!(report["clean"], false, "bit {bit} of byte {at}");
+        flip(&path, at, bit);
+    }
+    archive(0, &["verify", &folder]);
+}
+
+#[test]
+fn a_missing_or_shortened_file_is_damage_too() {
+    let scratch = Scratch::new("archive-missing");
+    let folder = recorded(&scratch);
+    let path = segments(&folder).remove(0);
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
+    archive(1, &["verify", &folder]);
+    fs::remove_file(&path).unwrap();
+    let text = stdout(&archive(1, &["verify", &folder]));
+    assert!(
+        text.contains(path.file_name().unwrap().to_str().unwrap()),
+        "{text}"
+    );
+}
+
+#[test]
+fn checksums_tell_equal_recordings_from_different_ones() {
+    let scratch = Scratch::new("archive-checksum");
+    let (one, two) = (scratch.path("one"), scratch.path("two"));
+    for folder in [&one, &two] {
+        feed(0, &["record", folder, "--label", "log"], &lines(0, 1000));
+    }
+    let sum =
+        |folder: &str| json(&archive(0, &["checksum", folder, "--json"]))["recordings"][0].clone();
+    assert_eq!(
+        sum(&one)["checksum"],
+        sum(&two)["checksum"],
+        "the same messages, however cut into blocks"
+    );
+    archive(0, &["checksum", &one, "--against", &two]);
+    feed(0, &["record", &two, "--extend", "log"], b"one more\n");
+    let text = stdout(&archive(1, &["checksum", &one, "--against", &two]));
+    assert!(text.contains("differ"), "{text}");
+}
