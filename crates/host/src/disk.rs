@@ -65,16 +65,21 @@ impl LogFile {
         })
     }
 
-    /// Cuts off what is behind `end`, durably.
+    /// Cuts off what is behind `end`, and makes all that stays durable: a process that was killed may have written and not
+    /// synced the last blocks, and the next one says that everything before it was durable.
     pub(crate) fn truncate(&mut self, end: u64) -> Result<(), HostError> {
-        if end < self.length {
-            let cut = self.file.set_len(end).and_then(|()| self.file.sync_all());
-            cut.map_err(|error| HostError::File {
-                path: self.path.clone(),
-                error,
-            })?;
-            self.length = end;
-        }
+        let is_cut = end < self.length;
+        let cut = if is_cut {
+            self.file.set_len(end)
+        } else {
+            Ok(())
+        };
+        let cut = cut.and_then(|()| self.file.sync_all());
+        cut.map_err(|error| HostError::File {
+            path: self.path.clone(),
+            error,
+        })?;
+        self.length = self.length.min(end);
         Ok(())
     }
 

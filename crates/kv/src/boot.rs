@@ -13,7 +13,8 @@ const VERSION: u32 = 1;
 /// What was found in the log at a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootReport {
-    /// Where the log ends; the driver cuts off what is behind, and makes the cut durable, before the first turn.
+    /// Where the log ends; the driver cuts off what is behind, and makes the cut and all that stays durable, before the first
+    /// turn: a process that was killed may have left bytes that are readable and not synced.
     pub recovery: Recovery,
     /// Commands that were executed again.
     pub commands: u64,

@@ -1,6 +1,8 @@
 //! The store as a whole: on a real file, and in the simulated world.
 
 #[cfg(test)]
+mod crash;
+#[cfg(test)]
 mod file;
 #[cfg(test)]
 mod oracle;

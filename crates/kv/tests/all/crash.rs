@@ -1,0 +1,375 @@
+//! The store's log, written and synced as a host does, under loss of power at every point and with one fault in every block:
+//! what was acknowledged is there, and nothing is there that nobody asked for.
+
+use seatrial_kv::{Answer, Bug, Outcome, Store, StoreOptions, Transaction};
+use seatrial_machine::{Input, Machine, Medium, Output, Storage, Ticket, Time};
+use seatrial_sim::crash::{Crash, CrashReport, Explorer, Limits, Operation, Recorder, Trace};
+use seatrial_sim::single_fault::SingleFaults;
+use seatrial_sim::{FileTree, MemoryStorage};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const FOLDER: &str = "data";
+const LOG: &str = "data/log";
+
+/// A store and its log. Appends are written at once, and synced when the test says so: what comes in between gathers.
+struct Node {
+    store: Store,
+    medium: Arc<dyn Medium>,
+    end: u64,
+    now: Time,
+    /// Written, not yet synced.
+    written: Vec<Ticket>,
+    outcomes: Vec<(Ticket, Outcome)>,
+}
+
+fn at<E: std::fmt::Display>(offset: u64) -> impl FnOnce(E) -> String {
+    move |error| format!("{LOG} at {offset}: {error}")
+}
+
+impl Node {
+    /// What a host does at a start.
+    fn start(storage: &dyn Storage, bug: Option<Bug>) -> Result<Node, String> {
+        let (folder, path) = (Path::new(FOLDER), Path::new(LOG));
+        if storage.list(folder).is_err() {
+            storage.create_folder(folder).map_err(at(0))?;
+            storage.sync_folder(Path::new("")).map_err(at(0))?;
+        }
+        let medium = match storage.open_write(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => storage.create(path),
+            other => other,
+        };
+        let medium = medium.map_err(at(0))?;
+        storage.sync_folder(folder).map_err(at(0))?;
+        let options = StoreOptions {
+            bug,
+            ..StoreOptions::default()
+        };
+        let length = medium.len();
+        let (store, report) = Store::boot(&*medium, options).map_err(at(length))?;
+        let end = report.recovery.end;
+        if end < length {
+            medium.set_len(end).map_err(at(end))?;
+        }
+        medium.sync().map_err(at(end))?;
+        let mut node = Node {
+            store,
+            medium,
+            end,
+            now: Time::ZERO,
+            written: Vec::new(),
+            outcomes: Vec::new(),
+        };
+        node.turn(Input::Wake)?;
+        node.sync()?;
+        Ok(node)
+    }
+
+    fn turn(&mut self, input: Input<Transaction>) -> Result<(), String> {
+        let mut out = Vec::new();
+        self.store.turn(self.now, input, &mut out);
+        self.store.check_invariants();
+        for output in out {
+            match output {
+                Output::Append(bytes, ticket) => {
+                    self.medium
+                        .write_at(self.end, &bytes)
+                        .map_err(at(self.end))?;
+                    self.end += bytes.len() as u64;
+                    self.written.push(ticket);
+                }
+                Output::Reply(ticket, outcome) => self.outcomes.push((ticket, outcome)),
+                other => panic!("{other:?}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Syncs until nothing waits.
+    fn sync(&mut self) -> Result<(), String> {
+        while !self.written.is_empty() {
+            self.medium.sync().map_err(at(self.end))?;
+            for ticket in std::mem::take(&mut self.written) {
+                self.turn(Input::Appended(ticket))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for an element to be appended.
+    fn append(&mut self, element: u64) -> Result<(), String> {
+        let mut transaction = Transaction::new();
+        let length = 8 + element as usize % 5 * 300;
+        let mut value = vec![element as u8; length];
+        value[..8].copy_from_slice(&element.to_le_bytes());
+        transaction.append(b"list", &value).unwrap();
+        self.turn(Input::Request(Ticket(element), transaction))
+    }
+
+    /// The elements that are there.
+    fn read(&mut self) -> Result<Vec<u64>, String> {
+        let mut transaction = Transaction::new();
+        transaction.read(b"list").unwrap();
+        self.turn(Input::Request(Ticket(u64::MAX), transaction))?;
+        self.sync()?;
+        let (_, outcome) = self.outcomes.pop().ok_or("no answer")?;
+        let Outcome::Ok(answers) = outcome else {
+            return Err(format!("{outcome:?}"));
+        };
+        let Some(Answer::List(list)) = answers.iter().next() else {
+            return Ok(Vec::new());
+        };
+        list.iter().map(element_of).collect()
+    }
+}
+
+/// Which element it is, if it is one.
+fn element_of(value: &[u8]) -> Result<u64, String> {
+    let head = value.first_chunk().ok_or("an element of a few bytes")?;
+    let element = u64::from_le_bytes(*head);
+    let is_whole = value.len() == 8 + element as usize % 5 * 300;
+    if is_whole && value[8..].iter().all(|&byte| byte == element as u8) {
+        Ok(element)
+    } else {
+        Err(format!("{value:?} was never appended"))
+    }
+}
+
+/// Three lives of a store, each killed in the middle of a write; acknowledged elements are promised. The elements are numbered
+/// from `first` on; how many were asked for.
+fn live(
+    storage: &dyn Storage,
+    bug: Option<Bug>,
+    first: u64,
+    mut promise: impl FnMut(u64),
+) -> Result<u64, String> {
+    let mut next = first;
+    for life in 0..3 {
+        let mut node = Node::start(storage, bug)?;
+        for round in 0..4 {
+            for _ in 0..=round {
+                node.append(next)?;
+                next += 1;
+            }
+            node.now += Duration::from_secs(1);
+            node.turn(Input::Wake)?;
+            for (ticket, outcome) in node.outcomes.drain(..) {
+                assert!(matches!(outcome, Outcome::Ok(_)), "{outcome:?}");
+                promise(ticket.0);
+            }
+            // The last life ends with a write under way.
+            if (life, round) != (2, 3) {
+                node.sync()?;
+            }
+            for (ticket, outcome) in node.outcomes.drain(..) {
+                assert!(matches!(outcome, Outcome::Ok(_)), "{outcome:?}");
+                promise(ticket.0);
+            }
+        }
+        node.append(next)?;
+        next += 1;
+    }
+    Ok(next)
+}
+
+fn trace(bug: Option<Bug>) -> Trace<u64> {
+    let recorder = Recorder::new();
+    live(&*recorder.storage(), bug, 0, |element| {
+        recorder.promise(element);
+    })
+    .unwrap();
+    recorder.trace()
+}
+
+/// Starts a store from what a crash left, twice, and goes on with it.
+fn recover(storage: &dyn Storage, acknowledged: Option<u64>) -> Result<(), String> {
+    let mut node = Node::start(storage, None)?;
+    let found = node.read()?;
+    // Elements whose write was lost with a life are not asked for again, so there may be gaps behind the acknowledged ones.
+    let is_rising = found.is_sorted_by(|a, b| a < b);
+    if !is_rising {
+        return Err(format!("{found:?} was never asked for in this order"));
+    }
+    if let Some(newest) = acknowledged.filter(|newest| !found.contains(newest)) {
+        return Err(format!("{newest} was acknowledged, there is {found:?}"));
+    }
+    node.append(1_000_000)?;
+    node.sync()?;
+    drop(node);
+    let again = Node::start(storage, None)?.read()?;
+    let expected: Vec<u64> = found.into_iter().chain([1_000_000]).collect();
+    if again == expected {
+        Ok(())
+    } else {
+        Err(format!("{again:?} after {expected:?}"))
+    }
+}
+
+fn check(crash: &Crash<'_, u64>) -> Result<(), String> {
+    // Each of the acknowledged ones is told apart by its number: all of them have to be there.
+    let storage = crash.storage();
+    let mut node = Node::start(&crash.storage(), None)?;
+    let found = node.read()?;
+    if let Some(lost) = crash.promises().iter().find(|it| !found.contains(it)) {
+        return Err(format!("{lost} was acknowledged, there is {found:?}"));
+    }
+    recover(&storage, crash.promises().last().copied())
+}
+
+fn explore(trace: &Trace<u64>) -> CrashReport {
+    Explorer::new(trace).explore(check)
+}
+
+#[test]
+fn what_was_acknowledged_survives_every_loss_of_power() {
+    let report = explore(&trace(None)).assert_holds();
+    println!("{report}");
+    assert!(report.distinct > 300, "{report}");
+}
+
+#[test]
+fn a_start_that_is_interrupted_is_done_again() {
+    let trace = trace(None);
+    let limits = Limits {
+        samples: 4,
+        ..Limits::few()
+    };
+    let (mut states, mut cuts) = (0, 0);
+    let report = Explorer::new(&trace).limits(limits).explore(|crash| {
+        let second = crash.recorder();
+        for promise in crash.promises() {
+            second.promise(*promise);
+        }
+        // Goes on for two more lives, killed again, on top of what is torn.
+        let storage = second.storage();
+        live(&*storage, None, 500, |element| second.promise(element))?;
+        let trace = second.trace();
+        let is_cut = |it: &Operation| matches!(it, Operation::SetLength { .. });
+        cuts += u64::from(trace.operations().iter().any(is_cut));
+        let report = Explorer::new(&trace)
+            .limits(limits)
+            .points(0..9)
+            .explore(check);
+        states += report.distinct;
+        report.failure.map_or(Ok(()), |it| Err(it.to_string()))
+    });
+    println!("{report}; of the starts after it {states} states, {cuts} with a cut");
+    report.assert_holds();
+    assert!(states > 1_000 && cuts > 10, "{states} states, {cuts} cuts");
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    let is_log = |path: &Path| path == Path::new(LOG);
+    let no_sync =
+        trace(None).retain(|_, it| !matches!(it, Operation::Sync { path, .. } if is_log(path)));
+    let failure = explore(&no_sync).expect_failure();
+    println!("no sync: {failure}\n");
+    assert!(
+        failure
+            .vulnerability
+            .to_string()
+            .contains("has to be durable before")
+    );
+    let mut folders = 0;
+    let no_name = trace(None).retain(|_, it| {
+        let is_folder = matches!(it, Operation::SyncFolder { path } if path == Path::new(FOLDER));
+        folders += u32::from(is_folder);
+        !is_folder
+    });
+    let failure = explore(&no_name).expect_failure();
+    println!("no sync of the folder: {failure}\n");
+    assert!(
+        failure
+            .vulnerability
+            .to_string()
+            .starts_with("create of data/log")
+    );
+    assert_eq!(folders, 3);
+    let failure = explore(&trace(Some(Bug::AckBeforeAppend))).expect_failure();
+    println!("an answer before the append: {failure}\n");
+    assert!(failure.reason.contains("was acknowledged"));
+}
+
+/// A process that was killed leaves blocks that can be read and are not durable. The next one has to make them so before it
+/// appends: its first block says that everything before was durable.
+#[test]
+fn a_start_that_does_not_sync_what_it_found_is_found() {
+    let trace = trace(None);
+    let all = trace.operations().to_vec();
+    let is_start = |it: usize| matches!(all[it], Operation::SyncFolder { .. });
+    let mut starts = 0;
+    let without = trace.retain(|it, operation| {
+        let is_omitted = matches!(operation, Operation::Sync { .. }) && is_start(it - 1);
+        starts += u32::from(is_omitted);
+        !is_omitted
+    });
+    assert_eq!(starts, 3);
+    let failure = explore(&without).expect_failure();
+    println!("{failure}");
+    assert!(failure.reason.contains("damage"), "{failure}");
+}
+
+#[test]
+fn a_torn_log_is_cut_under_loss_of_power() {
+    let storage = MemoryStorage::new();
+    live(&storage, None, 0, |_| {}).unwrap();
+    let mut tree = storage.files();
+    let mut torn = tree.get(LOG).unwrap().to_vec();
+    torn.truncate(torn.len() - 100);
+    tree.insert(LOG, torn);
+    let recorder = Recorder::over(&tree);
+    let promise = |element| recorder.promise(element);
+    live(&*recorder.storage(), None, 100, promise).unwrap();
+    let trace = recorder.trace();
+    let is_cut = |it: &Operation| matches!(it, Operation::SetLength { .. });
+    assert!(trace.operations().iter().any(is_cut));
+    println!("{}", explore(&trace).assert_holds());
+}
+
+#[test]
+fn one_fault_gives_the_right_list_or_an_error() {
+    let before = MemoryStorage::new();
+    let mut known = 0;
+    live(&before, None, 0, |element| known = known.max(element)).unwrap();
+    let program = |storage: Arc<dyn Storage>| {
+        let mut acknowledged = Vec::new();
+        live(&*storage, None, 100, |element| acknowledged.push(element))?;
+        let found = Node::start(&*storage, None)?.read()?;
+        match acknowledged.iter().find(|it| !found.contains(it)) {
+            Some(lost) => Err(format!("{LOG}: {lost} was acknowledged and is lost")),
+            None => Ok(found),
+        }
+    };
+    for (name, start) in [
+        ("an old log", before.files()),
+        ("a new log", FileTree::default()),
+    ] {
+        let is_old = start.get(LOG).is_some();
+        let report = SingleFaults::new(start)
+            .block_length(512)
+            .run(program, |run| {
+                let is_silent = !run.fault.is_told();
+                match &run.answer {
+                    // Rot of the newest block is taken for a write that was interrupted: nobody can tell.
+                    Ok(found) if is_silent && found.iter().all(|it| run.expected.contains(it)) => {}
+                    Err(text) if is_silent && text.contains("is lost") => {}
+                    _ => run.is_honest()?,
+                }
+                if is_silent {
+                    return Ok(());
+                }
+                let mut node = Node::start(&MemoryStorage::from_files(&run.files), None)?;
+                let found = node.read()?;
+                match (0..=known).find(|it| is_old && !found.contains(it)) {
+                    Some(lost) => Err(format!("{lost} was there before, now {found:?}")),
+                    None => Ok(()),
+                }
+            });
+        println!("{name}: {report}");
+        let report = report.assert_holds();
+        assert!(report.told > 100, "{report}");
+    }
+}
