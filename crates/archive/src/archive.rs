@@ -1,11 +1,13 @@
 //! A folder of recordings, and the one who changes it.
 
 mod open;
+mod repair;
 mod shorten;
 mod start;
 mod view;
 
 pub use open::{Recovered, RecoveredRecording};
+pub use repair::{RepairError, Repaired};
 
 use crate::catalog::{
     Boundary, Catalog, CatalogError, Event, EventKind, Filter, LABEL_LENGTH_MAX, RECORDINGS_MAX,

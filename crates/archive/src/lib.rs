@@ -41,7 +41,10 @@ mod verify;
 mod walk;
 mod window;
 
-pub use archive::{Archive, ArchiveError, Description, Recovered, RecoveredRecording, Segment};
+pub use archive::{
+    Archive, ArchiveError, Description, Recovered, RecoveredRecording, RepairError, Repaired,
+    Segment,
+};
 pub use batch::{
     BATCH_FRAMES_OFFSET, BATCH_HEADER_LENGTH, BATCH_LENGTH, BATCH_LENGTH_MAX, Batch, BatchError,
     BatchHeader, MESSAGE_LENGTH_MAX,

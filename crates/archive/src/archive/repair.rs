@@ -1,0 +1,323 @@
+//! Cutting a damaged recording back to what is whole.
+
+use crate::archive::{Archive, ArchiveError};
+use crate::folder::StorageError;
+use crate::segment::SegmentName;
+use crate::{
+    CursorError, Position, RecordingId, VerifyDamage, VerifyFault, VerifyOptions, VerifyProgress,
+    verify,
+};
+use seatrial_machine::Medium;
+use std::path::PathBuf;
+
+/// What is appended to a segment's name where what was cut off from it is kept.
+const CUT: &str = ".cut";
+/// Bytes copied at a time.
+const COPY_LENGTH: usize = 1 << 20;
+/// Bytes left out, as zeros, where the medium gives none.
+const SECTOR_LENGTH: usize = 4096;
+
+/// What a repair did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    /// The first thing that was wrong.
+    pub damage: VerifyDamage,
+    /// Where the recording ends now.
+    pub end: Position,
+    /// The files in which what was cut off is kept, in order.
+    pub kept: Vec<PathBuf>,
+    /// Bytes in them.
+    pub cut: u64,
+    /// Bytes of these that the medium did not give; zeros stand for them.
+    pub unreadable: u64,
+}
+
+/// Why a recording was not repaired.
+#[derive(Debug, thiserror::Error)]
+pub enum RepairError {
+    /// It cannot be verified.
+    #[error(transparent)]
+    Verify(#[from] CursorError),
+    /// What was to be cut off cannot be kept, so nothing was cut.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// It cannot be truncated. What would have been cut off is there a second time.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// It is damaged from its very start.
+    #[error("nothing of recording {recording} is whole: {damage}")]
+    Nothing {
+        /// The recording.
+        recording: RecordingId,
+        /// What is wrong.
+        damage: VerifyDamage,
+    },
+}
+
+impl Archive {
+    /// Verifies a recording that is not being recorded, and if anything is wrong with it, cuts it off at the first such place:
+    /// everything behind is lost to readers, sound blocks too. What is cut off is kept in the same folder, in files that end
+    /// in `.segment.cut` (and a number, when there is one already); they are durable before anything is cut. Answers with
+    /// nothing when all is well.
+    pub fn repair(
+        &mut self,
+        id: RecordingId,
+        options: VerifyOptions,
+        now: u64,
+        told: &(dyn Fn(VerifyProgress) + Sync),
+    ) -> Result<Option<Repaired>, RepairError> {
+        let recording = self.describe(id)?;
+        if recording.is_live {
+            return Err(ArchiveError::BeingRecorded { recording: id }.into());
+        }
+        let folder = &self.shared.folder;
+        let reports = verify(&*folder.storage, &folder.path(""), &[id], options, told)?;
+        let damage = reports.into_iter().flat_map(|report| report.damages).next();
+        let Some(damage) = damage else {
+            return Ok(None);
+        };
+        let position = match damage.fault {
+            VerifyFault::Gap { expected, .. } => expected,
+            VerifyFault::End { expected, found } => expected.min(found),
+            VerifyFault::Fault(_) | VerifyFault::Unreadable(_) => damage.position,
+        };
+        if position <= recording.recording.start.position {
+            return Err(RepairError::Nothing {
+                recording: id,
+                damage,
+            });
+        }
+        let mut repaired = Repaired {
+            damage,
+            end: position,
+            kept: Vec::new(),
+            cut: 0,
+            unreadable: 0,
+        };
+        for segment in &recording.segments {
+            if segment.start.plus(segment.length) > position {
+                let name = SegmentName {
+                    recording: id,
+                    start: segment.start,
+                };
+                self.keep(name, position.since(segment.start), &mut repaired)?;
+            }
+        }
+        self.shared.folder.sync()?;
+        let end = recording.recording.end.position;
+        if recording.recording.stopped.is_some() && position == end {
+            self.cut_behind(&recording.segments, end)?;
+        } else {
+            repaired.end = self.truncate(id, position, now)?;
+        }
+        Ok(Some(repaired))
+    }
+
+    /// Copies what is behind `offset` of a segment to a file beside it.
+    fn keep(
+        &self,
+        name: SegmentName,
+        offset: u64,
+        repaired: &mut Repaired,
+    ) -> Result<(), StorageError> {
+        let folder = &self.shared.folder;
+        let medium = folder.open(&name.file())?;
+        let there = folder.list()?;
+        let base = name.file() + CUT;
+        let mut to = base.clone();
+        let mut number = 1;
+        while there.contains(&to) {
+            number += 1;
+            to = format!("{base}{number}");
+        }
+        let copy = folder.create(&to)?;
+        let length = medium.len();
+        let mut buffer = vec![0; COPY_LENGTH];
+        let mut at = offset;
+        while at < length {
+            let count = (length - at).min(COPY_LENGTH as u64) as usize;
+            let bytes = &mut buffer[..count];
+            if folder.read(&name.file(), &*medium, at, bytes).is_err() {
+                repaired.unreadable += salvage(&*medium, at, bytes);
+            }
+            folder.write(&to, &*copy, at - offset, bytes)?;
+            at += count as u64;
+        }
+        folder.sync_file(&to, &*copy)?;
+        repaired.cut += length - offset;
+        repaired.kept.push(folder.path(&to));
+        Ok(())
+    }
+
+    /// Cuts off what is behind the end of a stopped recording: nobody was promised that.
+    fn cut_behind(&self, segments: &[super::Segment], end: Position) -> Result<(), ArchiveError> {
+        let folder = &self.shared.folder;
+        for segment in segments {
+            let file = segment.file.file_name().and_then(|name| name.to_str());
+            let Some(file) = file.filter(|_| segment.start.plus(segment.length) > end) else {
+                continue;
+            };
+            if segment.start >= end {
+                folder.remove_if_there(file)?;
+                continue;
+            }
+            let medium = folder.open_write(file)?;
+            folder.cut(file, &*medium, end.since(segment.start))?;
+            folder.sync_file(file, &*medium)?;
+        }
+        folder.sync()?;
+        Ok(())
+    }
+}
+
+/// Reads what can be read, sector by sector; zeros for the rest, of which it tells the length.
+fn salvage(medium: &dyn Medium, at: u64, bytes: &mut [u8]) -> u64 {
+    let mut unreadable = 0;
+    for (index, sector) in bytes.chunks_mut(SECTOR_LENGTH).enumerate() {
+        let offset = at + (index * SECTOR_LENGTH) as u64;
+        if medium.read_at(offset, sector).is_err() {
+            sector.fill(0);
+            unreadable += sector.len() as u64;
+        }
+    }
+    unreadable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tape::{FOLDER, RECORDING, Tape, name, small};
+    use crate::{Bound, Cursor, Origin};
+    use seatrial_machine::{Rng, Storage};
+    use seatrial_sim::{FileTree, MemoryStorage};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    const OPTIONS: VerifyOptions = VerifyOptions {
+        threads: 2,
+        checksums: true,
+    };
+
+    fn count(storage: &MemoryStorage) -> Result<usize, CursorError> {
+        let storage: Arc<dyn Storage> = Arc::new(storage.clone());
+        let mut cursor = Cursor::open(
+            storage,
+            Path::new(FOLDER),
+            RECORDING,
+            Origin::Start,
+            Bound::End,
+        )?;
+        let mut count = 0;
+        while let Some(block) = cursor.next_block()? {
+            count += block.messages().count();
+        }
+        Ok(count)
+    }
+
+    /// Repairs these files and checks that what is left is the whole part before `place`, and what was cut off is kept.
+    fn check(tape: &Tape, tree: &FileTree, place: Position, what: &str) {
+        let storage = MemoryStorage::from_files(tree);
+        let opened = Archive::open(Arc::new(storage.clone()), Path::new(FOLDER), 2_000);
+        let (mut archive, _) = opened.expect(what);
+        match archive.repair(RECORDING, OPTIONS, 2_001, &|_| ()) {
+            // Recovery of a recording that was left open cut it before.
+            Ok(None) => assert!(!tape.is_stopped, "{what}"),
+            Ok(Some(repaired)) => {
+                assert!(repaired.end <= place, "{what}");
+                let files = storage.files();
+                let kept: usize = (repaired.kept.iter())
+                    .map(|path| files.get(path).expect(what).len())
+                    .sum();
+                assert_eq!(kept as u64, repaired.cut, "{what}");
+                assert_eq!(repaired.unreadable, 0);
+                let bytes = |tree: &FileTree| {
+                    let segments = tape.segments.iter();
+                    let paths =
+                        segments.map(|(start, _)| Path::new(FOLDER).join(name(*start).file()));
+                    paths
+                        .map(|path| tree.get(path).map_or(0, <[u8]>::len))
+                        .sum::<usize>()
+                };
+                assert_eq!(bytes(&files) + kept, bytes(tree), "{what}");
+            }
+            Err(RepairError::Nothing { .. }) => {
+                assert!(place < tape.blocks[0], "{what}");
+                return;
+            }
+            Err(error) => panic!("{what}: {error}"),
+        }
+        // Blocks that begin before the place and were not hit are there, and nothing else is.
+        let mut blocks = tape.blocks.iter().rev();
+        let hit = *blocks.find(|block| **block <= place).unwrap_or(&place);
+        let first_of_segment = tape
+            .segments
+            .iter()
+            .rev()
+            .find(|(start, _)| *start <= place);
+        let end = hit.max(first_of_segment.map_or(hit, |(start, _)| *start));
+        let end = if place < tape.end() { end } else { place };
+        let expected = tape
+            .messages
+            .iter()
+            .filter(|seen| seen.position < end)
+            .count();
+        assert_eq!(count(&storage).expect(what), expected, "{what}");
+        // It is sound, and can be gone on with.
+        assert_eq!(
+            archive
+                .repair(RECORDING, OPTIONS, 2_002, &|_| ())
+                .expect(what),
+            None
+        );
+        let mut writer = archive.extend(RECORDING, 2_003).expect(what);
+        writer.append_batch([&b"more"[..]], 2_004).expect(what);
+        writer.stop(2_005).expect(what);
+        assert_eq!(count(&storage).expect(what), expected + 1, "{what}");
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_leaves_what_is_before_it() {
+        for is_stopped in [true, false] {
+            let tape = Tape {
+                is_stopped,
+                ..small()
+            };
+            for (start, bytes) in &tape.segments {
+                for at in 0..bytes.len() {
+                    let mut tree = tape.tree();
+                    let mut flipped = bytes.clone();
+                    flipped[at] ^= 1 << (at % 8);
+                    tree.insert(Path::new(FOLDER).join(name(*start).file()), flipped);
+                    let what = format!("segment {start}, byte {at}, stopped {is_stopped}");
+                    check(&tape, &tree, start.plus(at as u64), &what);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_shorter_longer_or_missing_is_repaired() {
+        let tape = Tape {
+            is_stopped: true,
+            ..small()
+        };
+        let mut rng = Rng::from_seed(1);
+        let path = |start: Position| Path::new(FOLDER).join(name(start).file());
+        for (start, bytes) in &tape.segments {
+            for _ in 0..20 {
+                let length = 1 + rng.index(bytes.len() - 1);
+                let mut tree = tape.tree();
+                tree.insert(path(*start), bytes[..length].to_vec());
+                let what = format!("segment {start}, length {length}");
+                check(&tape, &tree, start.plus(length as u64), &what);
+            }
+        }
+        let (last, bytes) = tape.segments.last().unwrap();
+        let mut tree = tape.tree();
+        tree.insert(path(*last), [bytes, &[1; 50][..]].concat());
+        check(&tape, &tree, tape.end(), "longer");
+        let mut tree = tape.tree();
+        tree.remove(path(tape.segments[1].0));
+        check(&tape, &tree, tape.segments[1].0, "missing");
+    }
+}
