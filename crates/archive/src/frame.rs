@@ -70,6 +70,8 @@ pub struct Frame<'a> {
     pub flags: u32,
     /// Where the frame starts within the block's payload.
     pub offset: usize,
+    /// Does it have a checksum of its own?
+    pub is_checksummed: bool,
     /// The message.
     pub payload: &'a [u8],
 }
@@ -156,6 +158,7 @@ impl<'a> Frames<'a> {
         Ok(Frame {
             flags: first >> FLAGS_SHIFT & FLAGS,
             offset,
+            is_checksummed: first & CHECKSUM != 0,
             payload,
         })
     }

@@ -2,11 +2,23 @@
 //! `docs/formats/archive-protocol.md`.
 
 mod answer;
+mod bug;
+mod client;
 mod fields;
+mod limits;
 pub mod message;
 mod operation;
+mod server;
 
 pub use answer::{Answer, Claimed, Description, Health, Refusal, RefusalCode};
+pub use bug::ServiceBug;
+pub use client::{
+    Client, ClientOptions, ClientReply, ClientRequest, FrameBatch, ReplayEnd, ReplayHandle,
+    ReplayPiece, ReplayedBlock, ReplayedMessage,
+};
+pub use limits::ServiceLimits;
+pub use message::{BatchPlace, Reached, ReplayState};
 pub use operation::{
     LabelFilter, ListFilter, Operation, ReplayBound, ReplayFrom, ReplayRequest, SyncPolicy,
 };
+pub use server::{ArchiveService, ServiceOptions, ServiceReply, ServiceRequest};

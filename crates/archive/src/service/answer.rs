@@ -233,8 +233,10 @@ pub enum Answer {
     Position(u64),
     /// The replay has begun.
     ReplayBegun {
-        /// The position of its first block.
+        /// Where it goes on: the position to ask for when it has to be asked for again before the first block came.
         position: u64,
+        /// The position of its end; `None` when that is not known.
+        end: Option<u64>,
         /// The window that is granted.
         window_bytes: u32,
     },
@@ -280,10 +282,12 @@ impl Answer {
             }
             Answer::ReplayBegun {
                 position,
+                end,
                 window_bytes,
             } => {
                 out.push(5);
                 out.extend_from_slice(&position.to_le_bytes());
+                out.extend_from_slice(&end.unwrap_or(u64::MAX).to_le_bytes());
                 out.extend_from_slice(&window_bytes.to_le_bytes());
             }
             Answer::Health(health) => {
@@ -322,6 +326,7 @@ impl Answer {
             4 => Answer::Position(reader.long("position")?),
             5 => Answer::ReplayBegun {
                 position: reader.long("position")?,
+                end: Some(reader.long("end")?).filter(|&end| end != u64::MAX),
                 window_bytes: reader.word("window")?,
             },
             6 => {

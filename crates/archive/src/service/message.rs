@@ -244,6 +244,12 @@ impl<'a> ClientMessage<'a> {
         Ok(message)
     }
 
+    /// Session and number of a request whose body makes no sense.
+    pub(crate) fn request_header(bytes: &[u8]) -> Option<(u64, u64)> {
+        let header = Header::decode(&mut FieldReader::new(bytes)).ok()?;
+        (header.kind == kind::REQUEST).then_some((header.first, header.second))
+    }
+
     fn decode_record(
         header: Header,
         reader: &mut FieldReader<'a>,

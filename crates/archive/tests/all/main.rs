@@ -1,6 +1,10 @@
-//! The archive under loss of power at every point, and with one fault in every block.
+//! The archive under loss of power at every point, with one fault in every block, and as a service.
 
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod ledger;
+#[cfg(test)]
 mod model;
+#[cfg(test)]
+mod service;

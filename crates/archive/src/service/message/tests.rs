@@ -138,6 +138,7 @@ fn answer(rng: &mut Rng) -> Answer {
         4 => Answer::Position(rng.word()),
         5 => Answer::ReplayBegun {
             position: rng.word(),
+            end: Some(rng.below(9)).filter(|_| rng.chance(0.5)),
             window_bytes: rng.word() as u32,
         },
         _ => Answer::Health(Health {

@@ -1,0 +1,47 @@
+//! Answers.
+
+use super::{ArchiveService, Out};
+use crate::service::answer::{Answer, Refusal};
+use crate::service::message::ServerMessage;
+use crate::service::server::track::Asker;
+use seatrial_machine::Output;
+
+impl ArchiveService {
+    /// Sends a message to wherever a session was heard last.
+    pub(super) fn send(&self, id: u64, message: &ServerMessage<'_>, out: &mut Out) {
+        if let Some(session) = self.sessions.get(&id) {
+            let (to, message) = (session.endpoint, message.encode());
+            out.push(Output::Send { to, message });
+        }
+    }
+
+    /// Answers a request. When it comes again, the answer is repeated if it `is_kept`; otherwise it is carried out again.
+    pub(super) fn answer(
+        &mut self,
+        (session, request): Asker,
+        result: Result<Answer, Refusal>,
+        is_kept: bool,
+        out: &mut Out,
+    ) {
+        let message = ServerMessage::Reply {
+            session,
+            request,
+            result,
+        };
+        let message = message.encode();
+        if let Some(session) = self.sessions.get_mut(&session) {
+            if is_kept {
+                session.answer(request, &message);
+            } else {
+                session.forget(request);
+            }
+            let to = session.endpoint;
+            out.push(Output::Send { to, message });
+        }
+    }
+
+    /// Answers that it was not done.
+    pub(super) fn refuse(&mut self, asker: Asker, refusal: Refusal, out: &mut Out) {
+        self.answer(asker, Err(refusal), true, out);
+    }
+}
