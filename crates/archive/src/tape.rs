@@ -127,7 +127,9 @@ impl Tape {
         let stopped = EventKind::Stopped {
             end: Boundary {
                 position: self.end(),
-                ..Boundary::default()
+                message: self.messages.len() as u64,
+                sequence: self.sequence,
+                time: self.time,
             },
         };
         let count = if self.is_stopped { 2 } else { 1 };
