@@ -23,6 +23,15 @@ pub struct ServeOptions {
     pub message_length_max: usize,
 }
 
+/// What a server without a log needs to know.
+#[derive(Clone, Copy, Debug)]
+pub struct ListenOptions {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Longest message in bytes; whoever sends a longer one is disconnected.
+    pub message_length_max: usize,
+}
+
 /// What was made of a log.
 #[derive(Debug)]
 pub struct Booted<M> {
@@ -107,38 +116,84 @@ pub fn serve<M: Machine>(
         reason,
     })?;
     log.truncate(booted.log_end)?;
-    runtime.block_on(async {
-        let failed = |error| HostError::Listen {
-            address: options.listen,
-            error,
-        };
-        let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let (accepted, arrivals) = mpsc::channel(64);
-        tokio::spawn(listen(listener, accepted));
-        let (inbox, messages) = mpsc::channel(INBOX_MAX);
-        let (done, durable) = mpsc::unbounded_channel();
-        let disk = DiskThread::start(log, move |result| {
-            let _ = done.send(result); // the server has ended
-        })?;
-        let (finished, jobs) = mpsc::unbounded_channel();
-        let server = Server {
-            machine: booted.machine,
-            began: Instant::now(),
-            connections: Connections::new(inbox, options.message_length_max),
-            disk,
-            finished,
-            out: Vec::new(),
-        };
-        ready(address);
-        let sources = Sources {
-            arrivals,
-            messages,
-            durable,
-            jobs,
-        };
-        server.run(sources, stop).await
-    })
+    let listen = ListenOptions {
+        listen: options.listen,
+        message_length_max: options.message_length_max,
+    };
+    runtime.block_on(work(
+        listen,
+        booted.machine,
+        |done| DiskThread::start(log, done).map(Some),
+        None,
+        ready,
+        stop,
+    ))
+}
+
+/// Serves one machine that keeps its files by itself and never asks for [`Output::Append`]. When `stop` is done, the machine
+/// is given the request `closing` and served on until it has answered that, 10 s at most. Blocks the calling thread, which
+/// alone turns the machine; its jobs run on up to four others.
+///
+/// Panics when the machine asks for an append.
+pub fn serve_machine<M: Machine>(
+    options: ListenOptions,
+    machine: M,
+    closing: M::Request,
+    ready: impl FnOnce(SocketAddr),
+    stop: impl Future<Output = ()>,
+) -> Result<(), HostError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(JOB_THREADS_MAX)
+        .build();
+    let runtime = runtime.map_err(HostError::Runtime)?;
+    let no_disk = |_| Ok(None);
+    runtime.block_on(work(options, machine, no_disk, Some(closing), ready, stop))
+}
+
+/// Tells a server that appends are durable, or that they never will be.
+type Durable = Box<dyn FnMut(Result<Vec<Ticket>, HostError>) + Send>;
+
+/// Listens, and serves until `stop` is done.
+async fn work<M: Machine>(
+    options: ListenOptions,
+    machine: M,
+    disk: impl FnOnce(Durable) -> Result<Option<DiskThread>, HostError>,
+    closing: Option<M::Request>,
+    ready: impl FnOnce(SocketAddr),
+    stop: impl Future<Output = ()>,
+) -> Result<(), HostError> {
+    let failed = |error| HostError::Listen {
+        address: options.listen,
+        error,
+    };
+    let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let (accepted, arrivals) = mpsc::channel(64);
+    tokio::spawn(listen(listener, accepted));
+    let (inbox, messages) = mpsc::channel(INBOX_MAX);
+    let (done, durable) = mpsc::unbounded_channel();
+    let disk = disk(Box::new(move |result| {
+        let _ = done.send(result); // the server has ended
+    }))?;
+    let (finished, jobs) = mpsc::unbounded_channel();
+    let server = Server {
+        machine,
+        began: Instant::now(),
+        connections: Connections::new(inbox, options.message_length_max),
+        disk,
+        finished,
+        out: Vec::new(),
+        is_closed: false,
+    };
+    ready(address);
+    let sources = Sources {
+        arrivals,
+        messages,
+        durable,
+        jobs,
+    };
+    server.run(sources, closing, stop).await
 }
 
 /// Where inputs come from. What comes from the disk and from jobs is bounded by what the machine has under way.
@@ -157,26 +212,48 @@ struct Server<M: Machine> {
     machine: M,
     began: Instant,
     connections: Connections,
-    disk: DiskThread,
+    /// `None` for a machine without a log.
+    disk: Option<DiskThread>,
     finished: mpsc::UnboundedSender<(Ticket, JobResult)>,
     /// Reused by every turn.
     out: Vec<Output<M::Reply>>,
+    /// Has it answered the request to close?
+    is_closed: bool,
 }
+
+/// The only local request that a server makes: to close.
+const CLOSING: Ticket = Ticket(u64::MAX);
+/// How long a machine may take to close.
+const CLOSING_MAX: Duration = Duration::from_secs(10);
 
 impl<M: Machine> Server<M> {
     async fn run(
         mut self,
         mut sources: Sources,
+        mut closing: Option<M::Request>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), HostError> {
         let mut stop = std::pin::pin!(stop);
+        let mut is_stopping = false;
+        let mut deadline = std::pin::pin!(tokio::time::sleep(Duration::MAX));
         let mut batch = Vec::with_capacity(BATCH_MAX);
         self.turn(Input::Wake);
-        loop {
+        while !self.is_closed {
             self.connections.flush();
             let wake = self.machine.wake_at();
             tokio::select! {
-                () = &mut stop => return Ok(()),
+                () = &mut stop, if !is_stopping => {
+                    let Some(request) = closing.take() else {
+                        return Ok(());
+                    };
+                    is_stopping = true;
+                    deadline.set(tokio::time::sleep(CLOSING_MAX));
+                    self.turn(Input::Request(CLOSING, request));
+                }
+                () = &mut deadline, if is_stopping => {
+                    eprintln!("gave up closing after {CLOSING_MAX:?}");
+                    return Ok(());
+                }
                 Some(stream) = sources.arrivals.recv() => self.connections.accept(stream),
                 Some(result) = sources.durable.recv() => {
                     for ticket in result? {
@@ -197,6 +274,7 @@ impl<M: Machine> Server<M> {
                 () = self.sleep_until(wake) => self.turn(Input::Wake),
             }
         }
+        Ok(())
     }
 
     fn now(&self) -> Time {
@@ -215,7 +293,7 @@ impl<M: Machine> Server<M> {
 
     fn arrive(&mut self, arrival: Arrival) {
         match arrival {
-            Arrival::Message(from, bytes) => self.turn(Input::Message { from, bytes }),
+            Arrival::Message(from, bytes, _share) => self.turn(Input::Message { from, bytes }),
             Arrival::Closed(id, None) => self.connections.close(id),
             Arrival::Closed(id, Some(error)) => {
                 if error.kind() == io::ErrorKind::InvalidData {
@@ -238,7 +316,10 @@ impl<M: Machine> Server<M> {
                         eprintln!("{to} was disconnected: it does not read what it asked for");
                     }
                 }
-                Output::Append(bytes, ticket) => self.disk.append(bytes, ticket),
+                Output::Append(bytes, ticket) => match &self.disk {
+                    Some(disk) => disk.append(bytes, ticket),
+                    None => panic!("a machine without a log appends {} bytes", bytes.len()),
+                },
                 Output::Compute(job, ticket) => {
                     let finished = self.finished.clone();
                     tokio::task::spawn_blocking(move || {
@@ -246,8 +327,8 @@ impl<M: Machine> Server<M> {
                         let _ = finished.send((ticket, result)); // the server has ended
                     });
                 }
-                // A server has no local callers.
-                Output::Reply(..) => {}
+                // A server has no other local callers.
+                Output::Reply(ticket, _) => self.is_closed |= ticket == CLOSING,
             }
         }
     }

@@ -6,13 +6,16 @@
 
 mod disk;
 mod drive;
+mod link;
 mod net;
 mod session;
 pub mod wire;
 
 pub use disk::LogFile;
-pub use drive::{Booted, HostError, ServeOptions, serve};
-pub use session::{Peer, Session, SessionOptions};
+pub use drive::{Booted, HostError, ListenOptions, ServeOptions, serve, serve_machine};
+pub use link::{BlockingLink, Link, LinkOptions};
+pub use seatrial_machine::Peer;
+pub use session::{Session, SessionOptions};
 
 #[cfg(test)]
 mod tests;

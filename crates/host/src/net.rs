@@ -11,10 +11,13 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 /// Messages that wait for the machine; connections are not read meanwhile.
 pub(crate) const INBOX_MAX: usize = 4_096;
+/// Bytes of messages that wait for the machine, one message of any length aside.
+const INBOX_LENGTH_MAX: usize = 64 << 20;
 /// Bytes that wait for one connection; one that reads so slowly is closed.
 const OUTBOX_LENGTH_MAX: usize = 64 << 20;
 /// Connections at a time; further ones are closed at once.
@@ -24,8 +27,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// What comes from the network.
 pub(crate) enum Arrival {
-    /// One message.
-    Message(NodeId, Vec<u8>),
+    /// One message, and its share of the inbox.
+    Message(NodeId, Vec<u8>, OwnedSemaphorePermit),
     /// The connection is over, for this reason if it is not the usual one.
     Closed(NodeId, Option<io::Error>),
 }
@@ -38,6 +41,8 @@ pub(crate) struct Connections {
     open: BTreeMap<NodeId, Connection>,
     next: u32,
     inbox: mpsc::Sender<Arrival>,
+    /// Bytes that the inbox has room for.
+    room: Arc<Semaphore>,
     length_max: usize,
     /// Connections with something gathered.
     touched: Vec<NodeId>,
@@ -64,6 +69,7 @@ impl Connections {
             open: BTreeMap::new(),
             next: 0,
             inbox,
+            room: Arc::new(Semaphore::new(INBOX_LENGTH_MAX)),
             length_max,
             touched: Vec::new(),
         }
@@ -82,7 +88,13 @@ impl Connections {
         let waiting = Arc::new(AtomicUsize::new(0));
         let writer = tokio::spawn(write(writing, queue, Arc::clone(&waiting)));
         let writer = writer.abort_handle();
-        let reader = tokio::spawn(read(reading, id, self.inbox.clone(), self.length_max));
+        let reader = tokio::spawn(read(
+            reading,
+            id,
+            self.inbox.clone(),
+            Arc::clone(&self.room),
+            self.length_max,
+        ));
         let reader = reader.abort_handle();
         let gathered = Vec::new();
         self.open.insert(
@@ -163,12 +175,23 @@ pub(crate) async fn listen(listener: TcpListener, accepted: mpsc::Sender<TcpStre
     }
 }
 
-async fn read(stream: OwnedReadHalf, id: NodeId, inbox: mpsc::Sender<Arrival>, length_max: usize) {
+async fn read(
+    stream: OwnedReadHalf,
+    id: NodeId,
+    inbox: mpsc::Sender<Arrival>,
+    room: Arc<Semaphore>,
+    length_max: usize,
+) {
     let mut messages = Messages::new(stream, length_max);
     let reason = loop {
         match messages.next().await {
             Ok(Some(message)) => {
-                if inbox.send(Arrival::Message(id, message)).await.is_err() {
+                let share = message.len().min(INBOX_LENGTH_MAX) as u32;
+                let Ok(share) = Arc::clone(&room).acquire_many_owned(share).await else {
+                    return;
+                };
+                let arrival = Arrival::Message(id, message, share);
+                if inbox.send(arrival).await.is_err() {
                     return;
                 }
             }

@@ -1,7 +1,7 @@
 //! A client's machine over one real connection.
 
 use crate::wire::{self, Messages};
-use seatrial_machine::{Input, Machine, NodeId, Output, Ticket, Time};
+use seatrial_machine::{Input, Machine, NodeId, Output, Peer, Ticket, Time};
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
@@ -9,12 +9,6 @@ use std::time::Instant;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-
-/// A client's machine that wants to know about its connection.
-pub trait Peer: Machine {
-    /// The connection is gone; answers what cannot be known any more.
-    fn connection_closed(&mut self, out: &mut Vec<Output<Self::Reply>>);
-}
 
 /// What a session needs to know.
 #[derive(Clone, Copy, Debug)]

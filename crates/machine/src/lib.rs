@@ -43,4 +43,4 @@ pub use node::NodeId;
 pub use random::Rng;
 pub use storage::{Mapped, Medium, Storage};
 pub use time::Time;
-pub use turn::{Computed, Input, Job, Machine, Output, Ticket};
+pub use turn::{Computed, Conversation, Input, Job, Machine, Output, Peer, Ticket};

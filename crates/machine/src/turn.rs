@@ -80,3 +80,23 @@ pub trait Machine {
     /// Checked by both drivers after every turn; panics when the machine contradicts itself.
     fn check_invariants(&self) {}
 }
+
+/// A client's machine that wants to know about its connection.
+pub trait Peer: Machine {
+    /// The connection is gone; answers what cannot be known any more.
+    fn connection_closed(&mut self, out: &mut Vec<Output<Self::Reply>>);
+
+    /// The connection is there again.
+    fn connection_opened(&mut self, now: Time, out: &mut Vec<Output<Self::Reply>>) {
+        let _ = (now, out);
+    }
+}
+
+/// Someone who drives a machine for a caller: takes requests, and brings replies in the order in which they come.
+pub trait Conversation<M: Machine> {
+    /// Hands a request over; its reply carries the ticket.
+    fn submit(&mut self, request: M::Request) -> Ticket;
+
+    /// The next reply, waiting for it; nothing when there can be none any more.
+    fn next_reply(&mut self) -> Option<(Ticket, M::Reply)>;
+}

@@ -15,7 +15,7 @@ use crate::service::message::{
 use crate::service::operation::{Operation, ReplayRequest};
 use player::Player;
 use recorder::Recorder;
-use seatrial_machine::{Input, Machine, NodeId, Output, Rng, Ticket, Time};
+use seatrial_machine::{Input, Machine, NodeId, Output, Peer, Rng, Ticket, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ struct Session {
 /// not confirmed, and asks for the rest of its replays. Its callers notice nothing but the time that takes, except for
 /// requests that may have been carried out and must not be twice: they are [`ClientReply::Unknown`].
 ///
-/// A driver with real connections calls [`Client::connection_closed`] and [`Client::connection_opened`].
+/// A driver with real connections tells it about them ([`Peer`]).
 ///
 /// Its downside: what is replayed is handed over on demand, so a replay that nobody takes from keeps one window of memory.
 #[derive(Debug)]
@@ -171,18 +171,6 @@ impl Client {
             players: BTreeMap::new(),
             next_handle: 1,
         }
-    }
-
-    /// The connection to the server is there (again): what has no answer is sent again at once.
-    pub fn connection_opened(&mut self, now: Time, out: &mut Vec<Output<ClientReply>>) {
-        self.is_connected = true;
-        self.hurry(now);
-        self.proceed(now, out);
-    }
-
-    /// The connection is gone. Everything waits for [`Client::connection_opened`], until its time is up.
-    pub fn connection_closed(&mut self) {
-        self.is_connected = false;
     }
 
     /// Batches that are not confirmed.
@@ -802,6 +790,20 @@ impl Session {
             },
         );
         Some(request)
+    }
+}
+
+impl Peer for Client {
+    /// Everything waits for the connection to come back, until its time is up.
+    fn connection_closed(&mut self, _: &mut Vec<Output<ClientReply>>) {
+        self.is_connected = false;
+    }
+
+    /// What has no answer is sent again at once.
+    fn connection_opened(&mut self, now: Time, out: &mut Vec<Output<ClientReply>>) {
+        self.is_connected = true;
+        self.hurry(now);
+        self.proceed(now, out);
     }
 }
 

@@ -7,7 +7,7 @@ use seatrial_archive::service::{
     ServiceBug, ServiceLimits, ServiceOptions, SyncPolicy,
 };
 use seatrial_machine::{
-    Disk, Fault, FaultKind, Input, Link, Machine, NodeId, Output, Rng, Storage, Ticket, Time,
+    Disk, Fault, FaultKind, Input, Link, Machine, NodeId, Output, Peer, Rng, Storage, Ticket, Time,
 };
 use seatrial_sim::crash::{Choice, Fate, Recorder};
 use seatrial_sim::{Booted, World, WorldOptions, explore};
@@ -82,7 +82,7 @@ impl Machine for Node {
 /// A client takes a lost connection as it would take a real one, and has a new one at once.
 fn closed(node: &mut Node, now: Time, _: NodeId, out: &mut Vec<Output<ClientReply>>) {
     if let Node::Client(client) = node {
-        client.connection_closed();
+        client.connection_closed(out);
         client.connection_opened(now, out);
     }
 }

@@ -1,0 +1,273 @@
+//! A client's machine over a connection that comes back.
+
+use crate::wire::{self, Messages};
+use seatrial_machine::{Conversation, Input, NodeId, Output, Peer, Ticket, Time};
+use std::collections::VecDeque;
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+/// What a link needs to know.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkOptions {
+    /// Who is at the other end.
+    pub server: NodeId,
+    /// Longest message in bytes.
+    pub message_length_max: usize,
+    /// A lost connection is tried again after this long; never, if nothing.
+    pub reconnect_interval: Option<Duration>,
+}
+
+/// One machine and a connection that comes back, for a caller with many requests under way. There is no task and no lock
+/// behind it: whoever awaits [`Link::next`] does the work. Replies wait here until they are asked for, at most as many as
+/// requests were submitted.
+///
+/// Its downside: while nobody awaits, nobody reads.
+pub struct Link<M: Peer> {
+    machine: M,
+    address: SocketAddr,
+    options: LinkOptions,
+    stream: Option<(Messages<OwnedReadHalf>, OwnedWriteHalf)>,
+    began: Instant,
+    tickets: u64,
+    out: Vec<Output<M::Reply>>,
+    replies: VecDeque<(Ticket, M::Reply)>,
+    gathered: Vec<u8>,
+    /// Bytes of `gathered` that were written.
+    written: usize,
+}
+
+/// What happened first.
+enum Event {
+    Message(Vec<u8>),
+    Wake,
+    Lost,
+}
+
+impl<M: Peer> Link<M> {
+    /// Connects `machine` to a server. The first time it has to be there.
+    pub async fn connect(
+        address: SocketAddr,
+        machine: M,
+        options: LinkOptions,
+    ) -> io::Result<Link<M>> {
+        let mut link = Link {
+            machine,
+            address,
+            options,
+            stream: None,
+            began: Instant::now(),
+            tickets: 0,
+            out: Vec::new(),
+            replies: VecDeque::new(),
+            gathered: Vec::new(),
+            written: 0,
+        };
+        link.stream = Some(link.open().await?);
+        Ok(link)
+    }
+
+    /// Is the connection there, as far as anybody has noticed?
+    pub fn is_connected(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// Hands a request over; its reply carries the ticket.
+    pub fn submit(&mut self, request: M::Request) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.turn(Input::Request(ticket, request));
+        ticket
+    }
+
+    /// The next reply; nothing when the connection is gone for good and the machine has no answer left. Loses nothing when
+    /// it is dropped before it is done.
+    pub async fn next(&mut self) -> Option<(Ticket, M::Reply)> {
+        loop {
+            if let Some(reply) = self.replies.pop_front() {
+                return Some(reply);
+            }
+            if self.stream.is_none() && !self.reconnect().await {
+                return self.replies.pop_front();
+            }
+            match self.next_event().await {
+                Event::Message(bytes) => {
+                    let from = self.options.server;
+                    self.turn(Input::Message { from, bytes });
+                }
+                Event::Wake => self.turn(Input::Wake),
+                Event::Lost => {
+                    self.stream = None;
+                    self.gathered.clear();
+                    self.written = 0;
+                    self.machine.connection_closed(&mut self.out);
+                    self.gather();
+                }
+            }
+        }
+    }
+
+    /// Writes what was to be sent and is not yet.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        if let Some((_, writing)) = &mut self.stream {
+            writing.write_all(&self.gathered[self.written..]).await?;
+            self.gathered.clear();
+            self.written = 0;
+        }
+        Ok(())
+    }
+
+    async fn open(&self) -> io::Result<(Messages<OwnedReadHalf>, OwnedWriteHalf)> {
+        let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        let (reading, writing) = stream.into_split();
+        let messages = Messages::new(reading, self.options.message_length_max);
+        Ok((messages, writing))
+    }
+
+    /// Tries again until it works, or the machine has something to say meanwhile. False: it is not to be tried, and the
+    /// machine waits for nothing.
+    async fn reconnect(&mut self) -> bool {
+        let Some(interval) = self.options.reconnect_interval else {
+            return self.wait_without_connection().await;
+        };
+        if let Ok(stream) = self.open().await {
+            self.stream = Some(stream);
+            let now = self.now();
+            self.machine.connection_opened(now, &mut self.out);
+            self.gather();
+            return true;
+        }
+        tokio::time::sleep(interval).await;
+        self.turn(Input::Wake);
+        true
+    }
+
+    async fn wait_without_connection(&mut self) -> bool {
+        let Some(wake) = self.machine.wake_at() else {
+            return false;
+        };
+        tokio::time::sleep(wake.since(self.now())).await;
+        self.turn(Input::Wake);
+        true
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.began.elapsed()
+    }
+
+    fn turn(&mut self, input: Input<M::Request>) {
+        let now = self.now();
+        self.machine.turn(now, input, &mut self.out);
+        self.machine.check_invariants();
+        self.gather();
+    }
+
+    /// Takes the outputs of a turn. Jobs are run at once: a client has nothing better to do.
+    fn gather(&mut self) {
+        let mut computed = Vec::new();
+        for output in self.out.drain(..) {
+            match output {
+                Output::Send { message, .. } if self.stream.is_some() => {
+                    wire::write(&mut self.gathered, &message);
+                }
+                // It is lost; the machine sends it again.
+                Output::Send { .. } => {}
+                Output::Reply(ticket, reply) => self.replies.push_back((ticket, reply)),
+                Output::Compute(job, ticket) => computed.push((ticket, job.run())),
+                Output::Append(bytes, _) => panic!("a client appends {} bytes", bytes.len()),
+            }
+        }
+        for (ticket, result) in computed {
+            self.turn(Input::Computed(ticket, result));
+        }
+    }
+
+    /// Writes what is gathered, and waits for a message or for the machine's next wake-up.
+    async fn next_event(&mut self) -> Event {
+        let wait = self.machine.wake_at().map(|wake| wake.since(self.now()));
+        let wake = async {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => pending().await,
+            }
+        };
+        tokio::pin!(wake);
+        let Some((messages, writing)) = &mut self.stream else {
+            return Event::Wake;
+        };
+        loop {
+            let rest = &self.gathered[self.written..];
+            tokio::select! {
+                message = messages.next() => match message {
+                    Ok(Some(bytes)) => return Event::Message(bytes),
+                    Ok(None) | Err(_) => return Event::Lost,
+                },
+                count = writing.write(rest), if !rest.is_empty() => match count {
+                    Ok(count) if count > 0 => self.written += count,
+                    _ => return Event::Lost,
+                },
+                () = &mut wake => return Event::Wake,
+            }
+            if self.written == self.gathered.len() {
+                self.gathered.clear();
+                self.written = 0;
+            }
+        }
+    }
+}
+
+/// A [`Link`] for callers that block: it owns a runtime of one thread, the caller's.
+pub struct BlockingLink<M: Peer> {
+    runtime: tokio::runtime::Runtime,
+    link: Link<M>,
+}
+
+impl<M: Peer> BlockingLink<M> {
+    /// Connects `machine` to a server. The first time it has to be there.
+    pub fn connect(
+        address: SocketAddr,
+        machine: M,
+        options: LinkOptions,
+    ) -> io::Result<BlockingLink<M>> {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build()?;
+        let link = runtime.block_on(Link::connect(address, machine, options))?;
+        Ok(BlockingLink { runtime, link })
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &M {
+        self.link.machine()
+    }
+}
+
+/// How long a link that is dropped tries to send what is left.
+const FAREWELL_MAX: Duration = Duration::from_secs(1);
+
+impl<M: Peer> Drop for BlockingLink<M> {
+    fn drop(&mut self) {
+        let link = &mut self.link;
+        let farewell = async { tokio::time::timeout(FAREWELL_MAX, link.flush()).await };
+        let _ = self.runtime.block_on(farewell); // the server finds out by itself
+    }
+}
+
+impl<M: Peer> Conversation<M> for BlockingLink<M> {
+    fn submit(&mut self, request: M::Request) -> Ticket {
+        self.link.submit(request)
+    }
+
+    fn next_reply(&mut self) -> Option<(Ticket, M::Reply)> {
+        self.runtime.block_on(self.link.next())
+    }
+}
