@@ -11,8 +11,9 @@
 #![expect(clippy::disallowed_types, reason = "a bench asks the clock")]
 
 use seatrial_archive::file::Files;
+use seatrial_archive::frame::frame_length;
 use seatrial_archive::publication::{GroupOptions, GroupWriter};
-use seatrial_archive::{Archive, Durability, RecordingOptions};
+use seatrial_archive::{Archive, BATCH_FRAMES_OFFSET, Durability, RecordingOptions};
 use seatrial_machine::Storage;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes of a message.
 const LENGTH: usize = 128;
+/// Bytes of a block with one message, which plain writers write.
+const BYTES: usize = BATCH_FRAMES_OFFSET + frame_length(LENGTH);
 
 /// Nanoseconds since 1970.
 fn now() -> u64 {
@@ -70,8 +73,8 @@ fn plain(folder: &Path, writers: usize, patience: Duration, at_once: bool) -> Ro
     let (end, turn) = (AtomicU64::new(0), Mutex::new(()));
     let round = run(writers, patience, || {
         let _mine = (!at_once).then(|| turn.lock().expect("no panic"));
-        let offset = end.fetch_add(LENGTH as u64, Ordering::Relaxed);
-        file.write_at(offset, &[7; LENGTH]).expect("space for it");
+        let offset = end.fetch_add(BYTES as u64, Ordering::Relaxed);
+        file.write_at(offset, &[7; BYTES]).expect("space for it");
         file.sync().expect("a sound disk");
     });
     std::fs::remove_file(&path).expect("it is there");

@@ -1,8 +1,9 @@
-//! Rates of recording: `cargo bench -p seatrial-archive --bench record [-- FOLDER]`. Without the argument `--bench` (under
-//! `cargo test --benches`) everything runs once over little.
+//! Rates of recording: `cargo bench -p seatrial-archive --bench record [-- FOLDER [ROUNDS]]`. Without the argument `--bench`
+//! (under `cargo test --benches`) everything runs once over little.
 //!
-//! A publisher thread offers messages one by one, the recorder writes in another thread; the time runs from the first offer
-//! until the last message is written. Beside it, in the same rounds: the same bytes with plain sequential writes of 256 KiB,
+//! A publisher thread offers messages one by one, in one burst (a block changes hands when it is full) or without (each message
+//! may be fetched by the recorder), the recorder writes in another thread; the time runs from the first offer until the last
+//! message is written. Beside it, in the same rounds: the same bytes with plain sequential writes of 256 KiB,
 //! from one buffer in the cache. Then the processor time of the two threads per message, and what share of plain writing
 //! the busier of them would reach if other work on the machine left both of them a processor. FOLDER is where the
 //! recordings go: a memory file system, or the disk is measured. Figures are medians of the rounds, shares are medians of
@@ -80,8 +81,39 @@ fn archive(folder: &Path) -> (PathBuf, Archive) {
     (path, archive)
 }
 
+/// How messages are offered.
+#[derive(Clone, Copy)]
+struct Way {
+    name: &'static str,
+    burst: bool,
+    checksummed: bool,
+}
+
+const WAYS: [Way; 4] = [
+    Way {
+        name: "record",
+        burst: true,
+        checksummed: false,
+    },
+    Way {
+        name: "record, CRC-32C in frames",
+        burst: true,
+        checksummed: true,
+    },
+    Way {
+        name: "no burst",
+        burst: false,
+        checksummed: false,
+    },
+    Way {
+        name: "no burst, CRC-32C in frames",
+        burst: false,
+        checksummed: true,
+    },
+];
+
 /// Offers `count` messages of `length` bytes one by one and waits until the last is written.
-fn record(folder: &Path, length: usize, checksummed: bool, count: usize) -> Seconds {
+fn record(folder: &Path, length: usize, way: Way, count: usize) -> Seconds {
     let (path, mut archive) = archive(folder);
     let options = RecordingOptions {
         durability: Durability::None,
@@ -99,13 +131,22 @@ fn record(folder: &Path, length: usize, checksummed: bool, count: usize) -> Seco
         });
         let intake = handle.record(writer).expect("it runs");
         let mut publication = intake.publication().expect("the first");
-        publication = publication.checksummed(checksummed);
+        publication = publication.checksummed(way.checksummed);
         let mut seconds = measured(|| {
-            for number in 0..count as u64 {
-                message[..8].copy_from_slice(&number.to_le_bytes());
-                publication
-                    .offer_waiting(black_box(&message))
-                    .expect("space for it");
+            let numbers = 0..count as u64;
+            if way.burst {
+                let mut burst = publication.burst();
+                for number in numbers {
+                    message[..8].copy_from_slice(&number.to_le_bytes());
+                    let offered = burst.offer_waiting(black_box(&message));
+                    offered.expect("space for it");
+                }
+            } else {
+                for number in numbers {
+                    message[..8].copy_from_slice(&number.to_le_bytes());
+                    let offered = publication.offer_waiting(black_box(&message));
+                    offered.expect("space for it");
+                }
             }
             publication.flush().expect("space for it");
         });
@@ -174,34 +215,30 @@ fn compare(folder: &Path, length: usize, effort: Effort) {
     let frame = frame_length(length);
     let count = effort.bytes / frame;
     let bytes = count * frame;
-    let rounds: Vec<[Seconds; 3]> = (0..effort.rounds)
+    let rounds: Vec<Vec<Seconds>> = (0..effort.rounds)
         .map(|_| {
-            [
-                write(folder, bytes),
-                record(folder, length, false, count),
-                record(folder, length, true, count),
-            ]
+            let ways = WAYS.iter().map(|&way| record(folder, length, way, count));
+            std::iter::once(write(folder, bytes)).chain(ways).collect()
         })
         .collect();
-    for (column, name) in ["plain write", "record", "record, CRC-32C in frames"]
-        .into_iter()
-        .enumerate()
-    {
-        let of = |value: &dyn Fn(&[Seconds; 3]) -> f64| median(rounds.iter().map(value).collect());
+    let ways = WAYS.iter().map(|way| (way.name, way.checksummed));
+    let names = std::iter::once(("plain write", false)).chain(ways);
+    for (column, (name, checksummed)) in names.enumerate() {
+        let of = |value: &dyn Fn(&Vec<Seconds>) -> f64| median(rounds.iter().map(value).collect());
         let wall = of(&|round| round[column].wall);
         let publisher = of(&|round| round[column].publisher);
         let recorder = of(&|round| round[column].recorder);
         let share = of(&|round| round[0].wall / round[column].wall);
         let alone = of(&|round| round[0].alone() / round[column].alone());
-        let cost = of(&|round| round[column].wall / round[1].wall - 1.0);
+        let cost = of(&|round| round[column].wall / round[column.max(2) - 1].wall - 1.0);
         let each = |seconds: f64| seconds * 1e9 / count as f64;
         println!(
-            "{length:>6}  {name:<26} {:>9.2} {:>8.2} {share:>9.2} {:>9.1} {:>9.1} {alone:>9.2} {:>9}",
+            "{length:>6}  {name:<28} {:>9.2} {:>8.2} {share:>9.2} {:>9.1} {:>9.1} {alone:>9.2} {:>9}",
             count as f64 / wall / 1e6,
             bytes as f64 / wall / 1e9,
             each(publisher),
             each(recorder),
-            if column == 2 {
+            if checksummed {
                 format!("{:+.1} %", cost * 100.0)
             } else {
                 String::new()
@@ -213,11 +250,17 @@ fn compare(folder: &Path, length: usize, effort: Effort) {
 fn main() {
     let mut arguments = std::env::args()
         .skip(1)
-        .filter(|word| !word.starts_with("--"));
+        .filter(|word| !word.starts_with("--"))
+        .collect::<Vec<_>>()
+        .into_iter();
     let is_bench = std::env::args().any(|word| word == "--bench");
     let effort = if is_bench {
         Effort {
-            rounds: 7,
+            rounds: arguments
+                .clone()
+                .nth(1)
+                .and_then(|rounds| rounds.parse().ok())
+                .unwrap_or(7),
             bytes: 1 << 30,
         }
     } else {
@@ -228,7 +271,7 @@ fn main() {
     };
     let folder = arguments.next().map_or(std::env::temp_dir(), PathBuf::from);
     println!(
-        "{:>6}  {:<26} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "{:>6}  {:<28} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "bytes",
         "",
         "million/s",

@@ -230,6 +230,20 @@ impl Publication {
         }
     }
 
+    /// For messages that come thick and fast: no lock and no look at the recorder but once a block. Until the burst is
+    /// dropped, the recorder gets full blocks only.
+    pub fn burst(&mut self) -> Burst<'_> {
+        let mut filling = locked(&self.lane.filling);
+        filling.bursting = true;
+        let (batch, offered) = (filling.batch.take(), self.lane.offered());
+        drop(filling);
+        Burst {
+            publication: self,
+            batch,
+            offered,
+        }
+    }
+
     /// Waits until there is a block to fill: until half of the publication's blocks are back, so that it is not woken for
     /// each.
     pub fn wait(&mut self) -> Result<(), OfferError> {
@@ -291,6 +305,84 @@ impl Publication {
 impl Drop for Publication {
     fn drop(&mut self) {
         self.lane.leave(&self.bell);
+    }
+}
+
+/// Messages that are offered in quick succession ([`Publication::burst`]). It has the block being filled to itself, so an
+/// offer is a header and a copy.
+///
+/// Its downside: the messages in a block that is not full stay with it, so it should end when no more messages are at hand.
+/// A recording that is stopped meanwhile ends with the burst.
+#[derive(Debug)]
+pub struct Burst<'a> {
+    publication: &'a mut Publication,
+    /// The block being filled, if one was got.
+    batch: Option<Batch>,
+    /// Messages taken by the publication, those in the block included.
+    offered: u64,
+}
+
+impl Burst<'_> {
+    /// Takes a message, if there is room, and answers with its number, as [`Publication::offer`] does. Never waits.
+    #[inline]
+    pub fn offer(&mut self, message: &[u8]) -> Result<u64, OfferError> {
+        self.offer_flagged(0, message)
+    }
+
+    /// [`Burst::offer`] with the application's `flags` (0 to 7) in the frame.
+    ///
+    /// Panics when `flags` is above 7.
+    #[inline]
+    pub fn offer_flagged(&mut self, flags: u32, message: &[u8]) -> Result<u64, OfferError> {
+        loop {
+            if let Some(batch) = &mut self.batch {
+                let taken = if self.publication.checksummed {
+                    batch.push_checksummed(flags, message)
+                } else {
+                    batch.push(flags, message)
+                };
+                if taken {
+                    self.offered += 1;
+                    return Ok(self.offered);
+                }
+            }
+            self.make_room(message.len())?;
+        }
+    }
+
+    /// [`Burst::offer`] that waits for room.
+    #[inline]
+    pub fn offer_waiting(&mut self, message: &[u8]) -> Result<u64, OfferError> {
+        loop {
+            match self.offer(message) {
+                Err(OfferError::Backpressured) => self.publication.wait()?,
+                other => return other,
+            }
+        }
+    }
+
+    /// Messages offered.
+    pub fn offered(&self) -> u64 {
+        self.offered
+    }
+
+    /// Exchanges the block that is full for an empty one.
+    #[cold]
+    fn make_room(&mut self, length: usize) -> Result<(), OfferError> {
+        let Publication { lane, bell, .. } = &*self.publication;
+        let mut filling = locked(&lane.filling);
+        filling.batch = self.batch.take();
+        lane.count_all(self.offered);
+        let made = lane.make_room(&mut filling, bell, length);
+        self.batch = filling.batch.take();
+        made
+    }
+}
+
+impl Drop for Burst<'_> {
+    fn drop(&mut self) {
+        let Publication { lane, bell, .. } = &*self.publication;
+        lane.settle_burst(self.batch.take(), self.offered, bell);
     }
 }
 

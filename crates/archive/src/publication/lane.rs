@@ -29,6 +29,8 @@ pub(super) struct Lane {
 pub(super) struct Filling {
     /// The block being filled, if one was got.
     pub batch: Option<Batch>,
+    /// A burst has the block, and what is in it is not counted as offered.
+    pub bursting: bool,
     /// Why nothing more is taken.
     pub closed: Option<Closed>,
 }
@@ -95,6 +97,7 @@ impl Lane {
             recording,
             filling: Mutex::new(Filling {
                 batch: None,
+                bursting: false,
                 closed: None,
             }),
             returned: Mutex::new(Returned {
@@ -118,6 +121,11 @@ impl Lane {
         number
     }
 
+    /// Counts messages of a burst; under the lock of `filling`.
+    pub(super) fn count_all(&self, offered: u64) {
+        self.offered.store(offered, Ordering::Relaxed);
+    }
+
     /// Messages pushed.
     pub(super) fn offered(&self) -> u64 {
         self.offered.load(Ordering::Relaxed)
@@ -131,10 +139,7 @@ impl Lane {
         bell: &Bell,
         length: usize,
     ) -> Result<(), OfferError> {
-        if let Some(closed) = &filling.closed {
-            return Err(closed.clone().into());
-        }
-        if length > MESSAGE_LENGTH_MAX {
+        if length > MESSAGE_LENGTH_MAX && filling.closed.is_none() {
             return Err(OfferError::TooLong { length });
         }
         self.pass(filling, bell);
@@ -191,6 +196,27 @@ impl Lane {
         filling.batch = None;
     }
 
+    /// Ends a burst: the block that it had is back.
+    pub(super) fn settle_burst(&self, batch: Option<Batch>, offered: u64, bell: &Bell) {
+        let mut filling = locked(&self.filling);
+        filling.batch = batch;
+        self.count_all(offered);
+        if filling.closed.is_some() {
+            self.pass(&mut filling, bell);
+            filling.batch = None;
+        }
+        filling.bursting = false;
+        drop(filling);
+        if bell.is_wanted() {
+            bell.ring();
+        }
+    }
+
+    /// Has a burst taken messages that may still come?
+    pub(super) fn is_bursting(&self) -> bool {
+        locked(&self.filling).bursting
+    }
+
     /// Is nothing waiting in the block being filled?
     pub(super) fn is_drained(&self) -> bool {
         let filling = locked(&self.filling);
@@ -200,6 +226,8 @@ impl Lane {
     /// The publication is dropped.
     pub(super) fn leave(&self, bell: &Bell) {
         self.close(bell, Closed::Stopped);
+        // One that was forgotten is over, too.
+        locked(&self.filling).bursting = false;
         if let Some(this) = self.this.upgrade() {
             bell.push(Work::Leave(this));
         }

@@ -27,6 +27,8 @@ pub struct Recorder<S: Sink> {
     shared: Arc<Shared<S>>,
     recordings: BTreeMap<u64, Recorded<S>>,
     lanes: Vec<Followed>,
+    /// Recordings that end as soon as bursts are over.
+    ending: Vec<u64>,
 }
 
 /// What handles and the recorder share.
@@ -100,6 +102,7 @@ impl<S: Sink> Recorder<S> {
             shared: Arc::new(shared),
             recordings: BTreeMap::new(),
             lanes: Vec::new(),
+            ending: Vec::new(),
         }
     }
 
@@ -145,7 +148,24 @@ impl<S: Sink> Recorder<S> {
             worked = true;
         }
         worked |= self.tick(now);
-        worked || self.fetch(now)
+        worked || self.resume_ends() || self.fetch(now)
+    }
+
+    /// Has a publisher of a recording messages in a burst?
+    fn is_bursting(&self, number: u64) -> bool {
+        self.lanes_of(number)
+            .any(|followed| followed.lane.is_bursting())
+    }
+
+    /// Goes on with the ends of recordings whose bursts are over: what was in them is queued by now.
+    fn resume_ends(&mut self) -> bool {
+        let over = |&number: &u64| !self.is_bursting(number);
+        let Some(place) = self.ending.iter().position(over) else {
+            return false;
+        };
+        let number = self.ending.swap_remove(place);
+        self.shared.bell.push(Work::End(number));
+        true
     }
 
     /// Writes and syncs all that was taken, and takes no more; the sinks are there for those who stop their recordings
@@ -155,6 +175,16 @@ impl<S: Sink> Recorder<S> {
         self.drain(now);
         for followed in &self.lanes {
             followed.lane.close(&self.shared.bell, Closed::Stopped);
+        }
+        let bell = Arc::clone(&self.shared.bell);
+        let bursting = |followed: &Followed| followed.lane.is_bursting();
+        while self.lanes.iter().any(bursting) {
+            self.drain(now);
+            bell.want(true);
+            if self.lanes.iter().any(bursting) {
+                bell.sleep(None);
+            }
+            bell.want(false);
         }
         self.drain(now);
         let numbers: Vec<u64> = self.recordings.keys().copied().collect();
@@ -199,6 +229,7 @@ impl<S: Sink> Recorder<S> {
                 }
                 self.shared.bell.push(Work::End(number));
             }
+            Work::End(number) if self.is_bursting(number) => self.ending.push(number),
             Work::End(number) => self.end(number),
         }
     }
@@ -365,7 +396,8 @@ impl<S: Sink> Recorder<S> {
         let bell = Arc::clone(&self.shared.bell);
         bell.want(true);
         // A look under the lock of each lane: whoever pushes after it sees that the bell is wanted.
-        let idle = self.lanes.iter().all(|followed| followed.lane.is_drained());
+        let idle = self.lanes.iter().all(|followed| followed.lane.is_drained())
+            && self.ending.iter().all(|&number| self.is_bursting(number));
         if idle {
             let due = self.recordings.values();
             let due = due
@@ -413,12 +445,12 @@ impl<S> Ended<S> {
     }
 }
 
-/// Lets the other thread of this core, or another one, go on.
+/// Lets other threads go on, longer after each look in vain: looking takes what is looked at out of the publisher's cache.
 fn pause(looks: u32) {
     if looks.is_multiple_of(8) {
         std::thread::yield_now();
     }
-    for _ in 0..PAUSES_PER_LOOK {
+    for _ in 0..PAUSES_PER_LOOK * looks.min(8) {
         std::hint::spin_loop();
     }
 }

@@ -149,16 +149,31 @@ struct Twin {
     offered: u64,
 }
 
+/// How messages are offered.
+enum Way<'a> {
+    Burst(Burst<'a>),
+    Single(&'a mut Publication),
+}
+
 impl Twin {
-    /// Offers some messages, until there is no room.
-    fn offer_some(&mut self, rng: &mut Rng) {
+    /// Offers some messages, until there is no room, while the recorder does something now and then.
+    fn offer_some(&mut self, recorder: &mut Recorder<TapeSink>, rng: &mut Rng, now: u64) {
         let Some(publication) = &mut self.publication else {
             return;
+        };
+        let mut way = if rng.chance(0.5) {
+            Way::Burst(publication.burst())
+        } else {
+            Way::Single(publication)
         };
         for _ in 0..rng.below(12) {
             let bytes = message(rng, self.name, self.offered + 1);
             let flags = self.offered as u32 % 8;
-            match publication.offer_flagged(flags, &bytes) {
+            let taken = match &mut way {
+                Way::Burst(burst) => burst.offer_flagged(flags, &bytes),
+                Way::Single(publication) => publication.offer_flagged(flags, &bytes),
+            };
+            match taken {
                 Ok(number) => {
                     self.offered += 1;
                     assert_eq!(number, self.offered);
@@ -166,8 +181,13 @@ impl Twin {
                 Err(OfferError::Backpressured) => break,
                 Err(error) => panic!("{error}"),
             }
+            if rng.chance(0.2) {
+                recorder.poll(now);
+            }
         }
-        assert!(publication.written() <= self.offered);
+        drop(way);
+        let publication = self.publication.as_ref();
+        assert!(publication.is_some_and(|it| it.written() <= self.offered));
     }
 
     /// All that was taken is on the tape, and counted.
@@ -224,7 +244,7 @@ fn schedule(seed: u64) {
             _ if twins.is_empty() => {}
             _ => {
                 let place = rng.index(twins.len());
-                twins[place].offer_some(&mut rng);
+                twins[place].offer_some(&mut recorder, &mut rng, now);
             }
         }
     }
@@ -305,8 +325,20 @@ fn threads_lose_and_double_nothing() {
 /// Offers messages in all ways; answers with how many were taken.
 fn publish(mut publication: Publication, name: u64, mut rng: Rng) -> u64 {
     let count = rng.below(600);
-    for number in 1..=count {
+    let mut number = 0;
+    while number < count {
         dawdle(&mut rng);
+        if rng.below(10) == 0 {
+            let mut burst = publication.burst();
+            for _ in 0..rng.below(30).min(count - number) {
+                dawdle(&mut rng);
+                number += 1;
+                let bytes = message(&mut rng, name, number);
+                assert_eq!(burst.offer_waiting(&bytes).unwrap(), number);
+            }
+            continue;
+        }
+        number += 1;
         let bytes = message(&mut rng, name, number);
         assert_eq!(publication.offer_waiting(&bytes).unwrap(), number);
         match rng.below(100) {
@@ -490,6 +522,82 @@ fn a_failed_sync_fails_the_recording() {
     assert_eq!((publication.written(), publication.durable()), (2, 1));
     let error = publication.sync().unwrap_err();
     assert_eq!(error.to_string(), "recording failed: the medium is gone");
+}
+
+/// A recording is stopped while a publisher is in a burst: what was taken by then is written.
+#[test]
+fn a_stop_waits_for_the_end_of_bursts() {
+    for end_recorder in [false, true] {
+        let options = RecorderOptions {
+            batch_length: 56 + 4 * 16,
+            ..RecorderOptions::default()
+        };
+        let recorder = Recorder::new(options);
+        let handle = recorder.handle();
+        let (tape, sink) = tape();
+        let intake = handle.record(sink).unwrap();
+        let mut publication = intake.publication().unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| recorder.run(clock()));
+            let mut burst = publication.burst();
+            for number in 1..=6 {
+                assert_eq!(burst.offer(b"eight...").unwrap(), number);
+            }
+            let stopping = scope.spawn(|| {
+                if end_recorder {
+                    handle.end();
+                    thread.join().unwrap();
+                }
+                intake.stop().unwrap().sink.end()
+            });
+            // It is refused as soon as a block is exchanged after the stop.
+            while burst.offer(b"eight...").is_ok() {
+                std::thread::yield_now();
+            }
+            let error = burst.offer(b"eight...").unwrap_err();
+            assert!(matches!(error, OfferError::Stopped), "{error}");
+            let taken = burst.offered();
+            std::thread::park_timeout(Duration::from_millis(2));
+            assert!(!stopping.is_finished(), "the burst is not over");
+            drop(burst);
+            let end = stopping.join().unwrap();
+            let tape = locked(&tape);
+            assert_eq!((tape.messages.len() as u64, tape.end), (taken, end.0));
+            handle.end();
+        });
+    }
+}
+
+/// What is left in a burst goes out when it ends, and not before.
+#[test]
+fn a_recorder_sleeps_through_a_burst_and_wakes_at_its_end() {
+    let options = RecorderOptions {
+        looks_before_sleep: 0,
+        ..RecorderOptions::default()
+    };
+    let recorder = Recorder::new(options);
+    let handle = recorder.handle();
+    let (tape, sink) = tape();
+    let intake = handle.record(sink).unwrap();
+    let mut publication = intake.publication().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| recorder.run(clock()));
+        let mut rng = Rng::from_seed(3);
+        for round in 1..=1_000 {
+            let mut burst = publication.burst();
+            burst.offer(b"one").unwrap();
+            for _ in 0..rng.below(2_000) {
+                std::hint::spin_loop();
+            }
+            burst.offer(b"two").unwrap();
+            drop(burst);
+            let patience = Some(Duration::from_secs(20));
+            let written = publication.wait_written(2 * round, patience).unwrap();
+            assert!(written, "round {round} is left lying");
+        }
+        handle.end();
+    });
+    assert_eq!(locked(&tape).blocks, [2; 1_000]);
 }
 
 #[test]
