@@ -139,7 +139,8 @@ pub struct Segment {
 /// left undone.
 ///
 /// Readers need none of it: they open the folder by [`Archive::view`] and a cursor, beside the writing process.
-/// Its downside: the catalog is in memory, and an event costs a sync.
+/// Its downside: the catalog is in memory, an event costs a sync, and changes that concern files look at the whole folder; while
+/// one truncates, others wait.
 ///
 /// ```
 /// use seatrial_archive::{Archive, Filter, RecordingOptions};
@@ -278,9 +279,14 @@ impl Archive {
     /// The recordings that meet the conditions, in the order of their numbers; those being recorded with their end now.
     pub fn list(&self, filter: &Filter) -> Vec<Recording> {
         let state = self.shared.state();
-        (state.log.catalog.recordings())
-            .map(|recording| now_known(&state, recording.clone()))
-            .filter(|recording| filter.matches(recording))
+        let known = |recording: &Recording| {
+            if recording.stopped.is_some() {
+                return filter.matches(recording).then(|| recording.clone());
+            }
+            Some(now_known(&state, recording.clone())).filter(|recording| filter.matches(recording))
+        };
+        (state.log.catalog.recordings_from(filter.from))
+            .filter_map(known)
             .take(filter.count_max)
             .collect()
     }
@@ -418,8 +424,8 @@ impl Archive {
             _ => {}
         }
         if recording.stopped.is_none() {
-            let files = self.shared.folder.list()?;
-            self.settle(state, &recording, &files, false, now)?;
+            let starts = segments(&self.shared.folder.list()?, id);
+            self.settle(state, &recording, &starts, false, now)?;
         }
         known(state, id)
     }
@@ -429,12 +435,11 @@ impl Archive {
         &self,
         state: &mut State,
         recording: &Recording,
-        files: &[String],
+        starts: &[Position],
         may_be_new: bool,
         now: u64,
     ) -> Result<RecoveredRecording, ArchiveError> {
-        let starts = segments(files, recording.id);
-        let tail = recover_tail(&self.shared.folder, recording, &starts, may_be_new)?;
+        let tail = recover_tail(&self.shared.folder, recording, starts, may_be_new)?;
         let stopped = EventKind::Stopped { end: tail.end };
         state.log.append(&[event(recording.id, now, stopped)])?;
         Ok(RecoveredRecording {

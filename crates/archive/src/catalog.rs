@@ -190,11 +190,16 @@ impl Catalog {
         self.recordings.values()
     }
 
+    /// The recordings with this number and above.
+    pub(crate) fn recordings_from(&self, from: RecordingId) -> impl Iterator<Item = &Recording> {
+        self.recordings
+            .range(from..)
+            .map(|(_, recording)| recording)
+    }
+
     /// The recordings that meet the conditions, in the order of their numbers.
     pub fn list(&self, filter: &Filter) -> impl Iterator<Item = &Recording> {
-        self.recordings
-            .range(filter.from..)
-            .map(|(_, recording)| recording)
+        self.recordings_from(filter.from)
             .filter(|recording| filter.matches(recording))
             .take(filter.count_max)
     }

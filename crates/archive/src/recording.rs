@@ -14,6 +14,7 @@ use crate::folder::{Folder, StorageError};
 use crate::segment::{SegmentHeader, SegmentName};
 use crate::{Position, RecordingId, SEGMENT_LENGTH};
 use seatrial_machine::Medium;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// When what was appended is made durable. Whatever the level, what an append has written survives the end of the
@@ -73,6 +74,19 @@ pub(crate) fn create_segment(
     folder.sync_file(&name, &*medium)?;
     folder.sync()?;
     Ok(medium)
+}
+
+/// The positions at which the segments of all recordings start, as far as there are files, in order.
+pub(crate) fn all_segments(files: &[String]) -> BTreeMap<RecordingId, Vec<Position>> {
+    let mut starts: BTreeMap<RecordingId, Vec<Position>> = BTreeMap::new();
+    let mut names: Vec<SegmentName> = (files.iter())
+        .filter_map(|file| SegmentName::parse(file))
+        .collect();
+    names.sort_unstable();
+    for name in names {
+        starts.entry(name.recording).or_default().push(name.start);
+    }
+    starts
 }
 
 /// The positions at which the segments of a recording start, as far as there are files, in order.

@@ -3,7 +3,7 @@
 use crate::archive::{Archive, ArchiveError, event, known};
 use crate::catalog::{CATALOG_NEW, CatalogLog, Event, EventKind, Recording};
 use crate::folder::Folder;
-use crate::recording::{Cut, Shared, State};
+use crate::recording::{Cut, Shared, State, all_segments};
 use crate::segment::SegmentName;
 use crate::walk::Torn;
 use crate::{Position, RecordingId};
@@ -129,9 +129,9 @@ impl Archive {
         now: u64,
         recovered: &mut Recovered,
     ) -> Result<(), ArchiveError> {
-        let files = self.shared.folder.list()?;
-        for name in files.iter().filter_map(|file| SegmentName::parse(file)) {
-            state.log.catalog.pass_over(name.recording);
+        let starts = all_segments(&self.shared.folder.list()?);
+        if let Some((last, _)) = starts.last_key_value() {
+            state.log.catalog.pass_over(*last);
         }
         let is_open = |recording: &&Recording| recording.stopped.is_none();
         let open = state.log.catalog.recordings().filter(is_open);
@@ -147,7 +147,8 @@ impl Archive {
                 );
                 is_start && last.recording == id
             });
-            match self.settle(state, &recording, &files, may_be_new, now) {
+            let starts = starts.get(&id).map_or(&[][..], Vec::as_slice);
+            match self.settle(state, &recording, starts, may_be_new, now) {
                 Ok(settled) => recovered.recordings.push(settled),
                 Err(ArchiveError::Tail(error)) => {
                     recovered.problems.push((id, ArchiveError::Tail(error)));

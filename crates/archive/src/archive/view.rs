@@ -6,7 +6,7 @@ use crate::batch::BATCH_HEADER_LENGTH;
 use crate::block::{self, BlockKind};
 use crate::catalog::{self, CATALOG, Catalog, Recording};
 use crate::folder::Folder;
-use crate::recording::segments;
+use crate::recording::all_segments;
 use crate::segment::{SEGMENT_HEADER_LENGTH, SegmentHeader, SegmentName};
 use crate::walk::Walker;
 use seatrial_machine::{Disk, Storage};
@@ -25,10 +25,10 @@ impl Archive {
         if open.is_empty() {
             return Ok(catalog);
         }
-        let files = folder.list()?;
+        let all = all_segments(&folder.list()?);
         for recording in open {
-            let starts = segments(&files, recording.id);
-            if let Ok(start) = holding(&starts, &recording, Position(u64::MAX))
+            let starts = all.get(&recording.id).map_or(&[][..], Vec::as_slice);
+            if let Ok(start) = holding(starts, &recording, Position(u64::MAX))
                 && let Some(known) = catalog.recording_mut(recording.id)
             {
                 let name = SegmentName {

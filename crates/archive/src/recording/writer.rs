@@ -196,6 +196,11 @@ impl Writer {
         self.durable
     }
 
+    /// Appends from now on wait for this. The recording's own level is what the next one gets who extends it.
+    pub fn set_durability(&mut self, durability: Durability) {
+        self.durability = durability;
+    }
+
     /// How far it has got, for readers in other threads.
     pub fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
