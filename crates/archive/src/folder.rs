@@ -13,12 +13,14 @@ const SYNC_FOLDER: &str = "sync folder";
 
 /// A call of the storage that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {path}: {source}")]
+#[error("cannot {action} {path}{}: {source}", .offset.map_or_else(String::new, |at| format!(" at {at}")))]
 pub struct StorageError {
     /// What was tried.
     pub action: &'static str,
     /// The file or folder.
     pub path: PathBuf,
+    /// Where in it; nothing for a call that has no place.
+    pub offset: Option<u64>,
     /// What the storage said.
     pub source: io::Error,
 }
@@ -72,8 +74,24 @@ impl Folder {
         result.map_err(|source| StorageError {
             action,
             path: self.path(name),
+            offset: None,
             source,
         })
+    }
+
+    /// The same for a call about bytes from `offset` on.
+    fn told_at<T>(
+        &self,
+        action: &'static str,
+        name: &str,
+        offset: u64,
+        result: io::Result<T>,
+    ) -> Result<T, StorageError> {
+        self.told(action, name, result)
+            .map_err(|error| StorageError {
+                offset: Some(offset),
+                ..error
+            })
     }
 
     /// Makes the folder and those above it, with durable names.
@@ -94,6 +112,7 @@ impl Folder {
             synced.map_err(|source| StorageError {
                 action: SYNC_FOLDER,
                 path: parent.to_owned(),
+                offset: None,
                 source,
             })?;
         }
@@ -148,7 +167,7 @@ impl Folder {
         offset: u64,
         bytes: &[u8],
     ) -> Result<(), StorageError> {
-        self.told("write to", name, medium.write_at(offset, bytes))
+        self.told_at("write to", name, offset, medium.write_at(offset, bytes))
     }
 
     pub(crate) fn read(
@@ -158,7 +177,7 @@ impl Folder {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<(), StorageError> {
-        self.told("read", name, medium.read_at(offset, buffer))
+        self.told_at("read", name, offset, medium.read_at(offset, buffer))
     }
 
     /// Cuts the file off behind `length` bytes.
@@ -168,7 +187,7 @@ impl Folder {
         medium: &dyn Medium,
         length: u64,
     ) -> Result<(), StorageError> {
-        self.told("cut", name, medium.set_len(length))
+        self.told_at("cut", name, length, medium.set_len(length))
     }
 
     /// Makes the file's bytes and length durable.

@@ -74,10 +74,12 @@ pub enum TailError {
         found: u64,
     },
     /// What was durable is missing.
-    #[error("recording {recording} ends at {found}, but it was durable up to {expected}{}", because(.torn.as_ref()))]
+    #[error("recording {recording} ends at {found} in {file}, but it was durable up to {expected}{}", because(.torn.as_ref()))]
     Lost {
         /// The recording.
         recording: RecordingId,
+        /// Its last file.
+        file: PathBuf,
         /// The end that the catalog is sure of.
         expected: Position,
         /// The end that was found.
@@ -297,6 +299,7 @@ pub(crate) fn recover_tail(
         if position < recording.end.position {
             return Err(TailError::Lost {
                 recording: id,
+                file: folder.path(&file),
                 expected: recording.end.position,
                 found: position,
                 torn,

@@ -1,7 +1,7 @@
 //! Loss of power at every point of an archive's life, under each level of durability, and of its recovery. Missing, late and
 //! wrong calls are planted in the traces and have to be found.
 
-use crate::model::{Model, live, recover};
+use crate::model::{Model, live, live_by_chance, recover};
 use seatrial_archive::{Archive, Durability};
 use seatrial_machine::Storage;
 use seatrial_sim::crash::{
@@ -59,6 +59,37 @@ fn an_archive_survives_every_loss_of_power() {
         println!("{durability:?}: {total}");
         assert!(total.distinct > 1_500, "{total}");
     }
+}
+
+#[test]
+fn lives_of_chance_survive_every_loss_of_power() {
+    let mut total: Option<CrashReport> = None;
+    let limits = Limits {
+        combinations_max: 32,
+        singles_max: 3,
+        torn_max: 1,
+        samples: 6,
+    };
+    for seed in 0..30 {
+        let recorder = Recorder::new();
+        let mut tell = |model: &Model| recorder.promise(model.clone());
+        let durability = LEVELS[seed as usize % 3];
+        let lived = live_by_chance(&recorder.storage(), durability, seed, 40, &mut tell);
+        lived.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let trace = recorder.trace();
+        let report = Explorer::new(&trace)
+            .limits(limits)
+            .seed(seed)
+            .explore(check);
+        assert!(report.failure.is_none(), "seed {seed}: {report}");
+        match &mut total {
+            Some(total) => total.add(report),
+            None => total = Some(report),
+        }
+    }
+    let total = total.unwrap();
+    println!("by chance: {total}");
+    assert!(total.distinct > 8_000, "{total}");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod fault;
+#[cfg(test)]
 mod ledger;
 #[cfg(test)]
 mod model;

@@ -6,6 +6,7 @@ use seatrial_archive::{
     RecordingOptions, Writer,
 };
 use seatrial_machine::{Rng, Storage};
+use seatrial_sim::MemoryStorage;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
@@ -402,6 +403,29 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
+    /// The process is killed and another one opens the archive: what it finds is durable from then on.
+    pub(crate) fn reopen(&mut self, storage: &Arc<dyn Storage>) -> Result<(), String> {
+        // The lock is given up before it is taken again.
+        let nothing: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let nowhere = Archive::open(nothing, Path::new(FOLDER), 1)
+            .map_err(told)?
+            .0;
+        drop(std::mem::replace(&mut self.archive, nowhere));
+        let now = self.now();
+        let opened = Archive::open(Arc::clone(storage), Path::new(FOLDER), now);
+        let (archive, recovered) = opened.map_err(told)?;
+        self.archive = archive;
+        if let Some((id, problem)) = recovered.problems.into_iter().next() {
+            return Err(format!("recording {id}: {}", told(problem)));
+        }
+        for expected in self.model.values_mut() {
+            expected.durable = expected.messages.len();
+            expected.is_stopped = true;
+        }
+        (self.tell)(&self.model);
+        Ok(())
+    }
+
     pub(crate) fn compact(&mut self) -> Result<(), String> {
         self.archive.compact().map(drop).map_err(told)
     }
@@ -452,8 +476,74 @@ pub(crate) fn live(
     driver.delete(second)?;
     driver.compact()?;
     assert_eq!(driver.count(), 1);
-    // A third one, left open.
+    // A third one, whose process is killed with it open; what was not synced is read by the next one all the same.
     let mut third = driver.start("third", durability)?;
     driver.append(&mut third, 2, &mut rng)?;
+    driver.append(&mut third, 1, &mut rng)?;
+    let killed = third.recording();
+    drop(third);
+    driver.reopen(storage)?;
+    let mut third = driver.extend(killed)?;
+    driver.append(&mut third, 2, &mut rng)?;
+    drop(third);
+    // Extended again by the same process, which has lost its writer.
+    let mut third = driver.extend(killed)?;
+    driver.append(&mut third, 1, &mut rng)?;
+    Ok(driver.model)
+}
+
+/// A life of chance.
+pub(crate) fn live_by_chance(
+    storage: &Arc<dyn Storage>,
+    durability: Durability,
+    seed: u64,
+    steps: usize,
+    tell: &mut dyn FnMut(&Model),
+) -> Result<Model, String> {
+    let mut rng = Rng::from_seed(seed).fork("chance");
+    let mut driver = Driver::open(Arc::clone(storage), tell)?;
+    let mut writers: Vec<Writer> = Vec::new();
+    for _ in 0..steps {
+        let ids: Vec<RecordingId> = driver.model.keys().copied().collect();
+        let chosen = if ids.is_empty() {
+            None
+        } else {
+            Some(*rng.pick(&ids))
+        };
+        let live = chosen.and_then(|id| writers.iter().position(|it| it.recording() == id));
+        let last = chosen.map_or(0, |id| driver.model[&id].messages.len() as u64);
+        match (rng.below(14), chosen, live) {
+            (0, None, _) | (0..=1, Some(_), _) if ids.len() < 3 => {
+                writers.push(driver.start("by chance", durability)?);
+            }
+            (2..=7, _, Some(live)) => {
+                let count = 1 + rng.index(4);
+                driver.append(&mut writers[live], count, &mut rng)?;
+            }
+            (8, _, Some(live)) => driver.sync(&mut writers[live])?,
+            (9, _, Some(live)) => driver.stop(writers.remove(live))?,
+            (10, _, Some(live)) => drop(writers.remove(live)),
+            (2..=6, Some(id), None) => writers.push(driver.extend(id)?),
+            (7, Some(id), None) => {
+                let first = driver.model[&id].firsts[0];
+                let message = first + rng.below(last - first + 1);
+                driver.truncate(storage, id, message as usize)?;
+            }
+            (8, Some(id), None) => driver.delete(id)?,
+            (9, Some(id), _) => driver.relabel(id, if rng.chance(0.5) { "a" } else { "b" })?,
+            (11, Some(id), _) => {
+                let first = driver.model[&id].firsts[0];
+                let message = first + rng.below(last - first + 1);
+                driver.move_start(storage, id, message, rng.chance(0.5))?;
+            }
+            (12, Some(id), _) => driver.attach(id)?,
+            (13, ..) if rng.chance(0.5) => driver.compact()?,
+            (13, ..) => {
+                writers.clear();
+                driver.reopen(storage)?;
+            }
+            _ => {}
+        }
+    }
     Ok(driver.model)
 }

@@ -359,6 +359,7 @@ impl Medium for FaultyMedium {
         // A view of spoiled bytes has to own them.
         let plan = self.accesses.plan.as_ref();
         let plan = plan.filter(|it| it.site.path == self.path && it.site.access == Access::Read);
+        let plan = plan.filter(|it| it.turn == 0 && !it.fault.is_told());
         let mut spoiled = Vec::new();
         if let Some(plan) = plan {
             let length = length.min(self.inner.len()) as usize;
@@ -381,7 +382,8 @@ impl Medium for FaultyMedium {
     }
 }
 
-/// Bytes that are lent by a storage with a fault.
+/// Bytes that are lent by a storage with a fault. They are memory, which may be looked at again after it was checked: so they
+/// are spoiled for good, by a fault at the first access, or not at all. Errors come at any turn.
 #[derive(Debug)]
 struct FaultyMapped {
     inner: Arc<dyn Mapped>,
@@ -395,13 +397,11 @@ impl Mapped for FaultyMapped {
     fn bytes(&self, offset: u64, length: usize) -> io::Result<&[u8]> {
         let range = offset..offset.saturating_add(length as u64);
         let plain = self.inner.bytes(offset, length)?;
-        match self.accesses.meet(&self.path, Access::Read, range) {
-            Some((plan, _)) if plan.fault.is_told() => Err(plan.fault.error()),
-            Some(_) => {
-                let spoiled = self.spoiled.get(offset as usize..offset as usize + length);
-                spoiled.ok_or(ErrorKind::UnexpectedEof.into())
-            }
-            None => Ok(plain),
+        let met = self.accesses.meet(&self.path, Access::Read, range);
+        if let Some((plan, _)) = met.filter(|(plan, _)| plan.fault.is_told()) {
+            return Err(plan.fault.error());
         }
+        let spoiled = self.spoiled.get(offset as usize..offset as usize + length);
+        Ok(spoiled.unwrap_or(plain))
     }
 }

@@ -169,7 +169,8 @@ fn what_is_lent_can_be_spoiled_too() {
             found.err().map(|it| it.kind()),
             expected.is_none().then_some(io::ErrorKind::Other)
         );
-        assert_eq!(lent.bytes(7, 2).unwrap(), [7; 2]);
+        let again = lent.bytes(7, 2).unwrap();
+        assert_eq!(again, [7, expected.unwrap_or(7)]);
     }
 }
 
