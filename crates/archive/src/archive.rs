@@ -2,12 +2,14 @@
 
 mod open;
 mod repair;
+mod salvage;
 mod shorten;
 mod start;
 mod view;
 
 pub use open::{Recovered, RecoveredRecording};
 pub use repair::{RepairError, Repaired};
+pub use salvage::CatalogRepair;
 
 use crate::catalog::{
     Boundary, Catalog, CatalogError, Event, EventKind, Filter, LABEL_LENGTH_MAX, RECORDINGS_MAX,

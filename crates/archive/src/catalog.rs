@@ -5,7 +5,7 @@ mod log;
 
 pub use event::{Event, EventError, EventKind};
 pub use log::CatalogError;
-pub(crate) use log::{CATALOG, CATALOG_NEW, CatalogLog, read};
+pub(crate) use log::{CATALOG, CATALOG_DAMAGED, CATALOG_NEW, CatalogLog, encode_events, read};
 
 use crate::recording::Durability;
 use crate::{Position, RecordingId};
@@ -222,6 +222,12 @@ impl Catalog {
     /// The lowest number that was never given out.
     pub fn next(&self) -> RecordingId {
         self.next
+    }
+
+    /// Takes a recording over that was made again.
+    pub(crate) fn insert(&mut self, recording: Recording) {
+        self.pass_over(recording.id);
+        self.recordings.insert(recording.id, recording);
     }
 
     /// Never gives out `id` and the numbers below it.

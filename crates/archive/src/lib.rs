@@ -42,8 +42,8 @@ mod walk;
 mod window;
 
 pub use archive::{
-    Archive, ArchiveError, Description, Recovered, RecoveredRecording, RepairError, Repaired,
-    Segment,
+    Archive, ArchiveError, CatalogRepair, Description, Recovered, RecoveredRecording, RepairError,
+    Repaired, Segment,
 };
 pub use batch::{
     BATCH_FRAMES_OFFSET, BATCH_HEADER_LENGTH, BATCH_LENGTH, BATCH_LENGTH_MAX, Batch, BatchError,

@@ -8,6 +8,7 @@ use crate::segment::SegmentName;
 use crate::walk::Torn;
 use crate::{Position, RecordingId};
 use seatrial_machine::Storage;
+use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,6 +54,17 @@ impl Recovered {
     }
 }
 
+/// Takes the lock of the one who writes.
+pub(super) fn lock(folder: &Folder) -> Result<Box<dyn Any + Send + Sync>, ArchiveError> {
+    folder.lock(LOCK).map_err(|error| {
+        if error.source.kind() == io::ErrorKind::WouldBlock {
+            ArchiveError::Locked { path: error.path }
+        } else {
+            error.into()
+        }
+    })
+}
+
 impl Archive {
     /// Opens an archive for writing; the folder is made when it is missing. Finishes what the newest event of the catalog
     /// implies and a crash left undone, cuts torn tails, stops recordings that were left open, and says what it did. Reads
@@ -65,13 +77,7 @@ impl Archive {
     ) -> Result<(Archive, Recovered), ArchiveError> {
         let folder = Folder::new(storage, folder);
         folder.make()?;
-        let lock = folder.lock(LOCK).map_err(|error| {
-            if error.source.kind() == io::ErrorKind::WouldBlock {
-                ArchiveError::Locked { path: error.path }
-            } else {
-                error.into()
-            }
-        })?;
+        let lock = lock(&folder)?;
         let mut recovered = Recovered::default();
         for file in folder.list()? {
             if file == CATALOG_NEW || SegmentName::parse_new(&file).is_some() {

@@ -9,6 +9,7 @@ use std::path::Path;
 
 mod damage;
 mod faults;
+mod salvage;
 mod twin;
 
 const FOLDER: &str = "recordings";

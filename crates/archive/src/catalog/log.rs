@@ -13,6 +13,9 @@ pub(crate) const CATALOG: &str = "catalog";
 /// The name of a compacted catalog before it takes the file's place.
 pub(crate) const CATALOG_NEW: &str = "catalog.new";
 
+/// The name of a damaged catalog that was made again.
+pub(crate) const CATALOG_DAMAGED: &str = "catalog.damaged";
+
 /// Why a catalog cannot be read or added to.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
@@ -190,7 +193,7 @@ impl CatalogLog {
     pub(crate) fn compact(&mut self) -> Result<(u64, u64), CatalogError> {
         self.check()?;
         let events = self.catalog.events();
-        let bytes = encode(&events, 0, 0);
+        let bytes = encode_events(&events);
         self.folder.remove_if_there(CATALOG_NEW)?;
         let medium = self.folder.create(CATALOG_NEW)?;
         let written = self
@@ -229,6 +232,11 @@ impl CatalogLog {
             }),
         }
     }
+}
+
+/// A whole catalog, to be synced before it is seen.
+pub(crate) fn encode_events(events: &[Event]) -> Vec<u8> {
+    encode(events, 0, 0)
 }
 
 /// One block for each event. Those behind the first have the flags: unordered, unless nobody sees them before all are durable.
