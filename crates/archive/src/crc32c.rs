@@ -1,6 +1,6 @@
 //! The checksum of everything durable.
 
-mod instruction;
+pub(crate) mod instruction;
 
 /// Inputs up to this many bytes go through the processor's CRC instruction, which starts at once; longer ones through
 /// the carry-less multiply, which folds many bytes a step.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// From this length on a message is checksummed by itself and moved into the digest.
+/// From this length on a message is checksummed by itself and moved into the digest, if it is as long as the one before.
 const JOINED_LENGTH_MIN: usize = 512;
 
 /// The messages of a recording in one number: CRC-32C over, for each message, its length and flags (4 bytes, as in its frame
@@ -52,22 +52,21 @@ impl Default for Digest {
 impl Digest {
     /// Adds a message.
     pub fn push(&mut self, flags: u32, message: &[u8]) {
-        self.push_with(flags, message, &mut (0, Shift::by(0)));
+        self.push_with(flags, message, &mut (0, None));
     }
 
-    /// Adds a message; `shift` is kept while lengths stay the same.
+    /// Adds a message; `shift` belongs to the latest length, made when that comes again.
     #[inline]
-    fn push_with(&mut self, flags: u32, message: &[u8], shift: &mut (usize, Shift)) {
+    fn push_with(&mut self, flags: u32, message: &[u8], shift: &mut (usize, Option<Shift>)) {
         let length = message.len();
         let head = length as u32 | flags << crate::frame::FLAGS_SHIFT;
         let checksum = crc32c_more(self.checksum, &head.to_le_bytes());
-        self.checksum = if length < JOINED_LENGTH_MIN {
-            crc32c_more(checksum, message)
+        self.checksum = if length >= JOINED_LENGTH_MIN && shift.0 == length {
+            let shift = (shift.1).get_or_insert_with(|| Shift::by(length as u64));
+            shift.combine(checksum, crc32c(message))
         } else {
-            if shift.0 != length {
-                *shift = (length, Shift::by(length as u64));
-            }
-            shift.1.combine(checksum, crc32c(message))
+            *shift = (length, None);
+            crc32c_more(checksum, message)
         };
         self.messages += 1;
         self.bytes += length as u64;
@@ -144,7 +143,7 @@ fn piece(
     told: &(dyn Fn(u64) + Sync),
 ) -> Result<Digest, CursorError> {
     let mut digest = Digest::default();
-    let mut shift = (0, Shift::by(0));
+    let mut shift = (0, None);
     while let Some(block) = cursor.next_block()? {
         let first = block.first_message();
         if first >= numbers.end {

@@ -9,10 +9,10 @@
 )]
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86_64::{crc32c, is_there, multiply};
+pub(crate) use x86_64::{crc32c, is_there, multiply};
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use elsewhere::{crc32c, is_there, multiply};
+pub(crate) use elsewhere::{crc32c, is_there, multiply};
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {

@@ -1,8 +1,13 @@
 //! The frames of a batch, one after the other: checked once, then lent as messages.
 
 use super::replay::JOINED_LENGTH_MIN;
+use crate::crc32c::instruction;
 use crate::frame::{self, FrameError};
 use crate::{ALIGNMENT, Position, crc32c};
+
+/// Up to this many bytes a message's checksum is left to the CRC instruction where many messages follow each other: the
+/// processor works on several of them at a time, so it is the steps that count and not how long one waits for another.
+const STREAMED_LENGTH_MAX: usize = 256;
 
 /// A frame's header.
 #[derive(Clone, Copy)]
@@ -35,13 +40,21 @@ impl Word {
         (self.0 >> 32) as u32
     }
 
+    /// Length and mark of a checksum, without the owner's bits.
+    #[inline]
+    fn marks(self) -> u32 {
+        self.0 as u32 & !(frame::FLAGS << frame::FLAGS_SHIFT)
+    }
+
     /// What [`Word::stored`] has to be.
     #[inline]
     pub(super) fn computed(self, payload: &[u8]) -> u32 {
-        if self.has_checksum() {
-            crc32c(payload)
-        } else {
+        if !self.has_checksum() {
             0
+        } else if payload.len() <= STREAMED_LENGTH_MAX && instruction::is_there() {
+            instruction::crc32c(0, payload)
+        } else {
+            crc32c(payload)
         }
     }
 
@@ -120,50 +133,120 @@ impl Walked {
     }
 }
 
-/// Steps through frames, checks bounds, padding and what `computed` says of each, and counts them.
-#[inline]
-pub(super) fn walk<const STEADY: bool>(
-    frames: &[u8],
-    computed: impl Fn(Word, &[u8]) -> u32,
-) -> Result<Walked, FrameError> {
-    let (mut rest, mut walked, mut stride) = (frames, Walked::default(), Stride::default());
+/// Steps through frames, checks bounds and padding of each, and, with `checksums`, its own checksum; counts them. If
+/// `steady`, most are expected to be as long as the one before them.
+pub(super) fn walk(frames: &[u8], checksums: bool, steady: bool) -> Result<Walked, FrameError> {
+    let (mut rest, mut walked, mut before) = (frames, Walked::default(), None);
     while !rest.is_empty() {
-        let there = rest.len();
-        let offset = frames.len() - there;
-        let short = |needed| FrameError::Short {
-            offset,
-            needed,
-            there,
-        };
-        let (head, behind) = rest
-            .split_first_chunk::<{ frame::HEADER_LENGTH }>()
-            .ok_or_else(|| short(frame::HEADER_LENGTH))?;
-        let word = Word(u64::from_le_bytes(*head));
-        walked.changes += u64::from(word.length() != stride.length);
-        stride = stride.next::<STEADY>(word);
-        let (body, behind) = behind
-            .split_at_checked(stride.padded)
-            .ok_or_else(|| short(frame::HEADER_LENGTH + stride.padded))?;
-        let over = stride.length % ALIGNMENT;
-        if over != 0
-            && body
-                .last_chunk()
-                .is_some_and(|last| u64::from_le_bytes(*last) >> (8 * over) != 0)
-        {
-            return Err(FrameError::Padding { offset });
-        }
-        let (stored, computed) = (word.stored(), computed(word, &body[..stride.length]));
-        if stored != computed {
-            return Err(FrameError::Checksum {
-                offset,
-                stored,
-                computed,
-            });
-        }
+        let offset = frames.len() - rest.len();
+        let (word, behind) = check_one(rest, offset, checksums)?;
+        walked.changes += u64::from(before != Some(word.length()));
         walked.count += 1;
+        before = Some(word.length());
         rest = behind;
+        if steady {
+            let (count, behind) = step_over_alike(rest, word, checksums);
+            walked.count += count;
+            rest = behind;
+        }
     }
     Ok(walked)
+}
+
+/// Checks the frame that starts `rest`, `offset` bytes behind the first one; answers with its header and what is behind it.
+#[inline]
+fn check_one(rest: &[u8], offset: usize, checksums: bool) -> Result<(Word, &[u8]), FrameError> {
+    let there = rest.len();
+    let short = |needed| FrameError::Short {
+        offset,
+        needed,
+        there,
+    };
+    let (head, behind) = rest
+        .split_first_chunk::<{ frame::HEADER_LENGTH }>()
+        .ok_or_else(|| short(frame::HEADER_LENGTH))?;
+    let word = Word(u64::from_le_bytes(*head));
+    let length = word.length();
+    let padded = length.next_multiple_of(ALIGNMENT);
+    let (body, behind) = behind
+        .split_at_checked(padded)
+        .ok_or_else(|| short(frame::HEADER_LENGTH + padded))?;
+    if !is_padded(body, length) {
+        return Err(FrameError::Padding { offset });
+    }
+    let stored = word.stored();
+    let computed = if checksums {
+        word.computed(&body[..length])
+    } else {
+        word.believed()
+    };
+    if stored != computed {
+        return Err(FrameError::Checksum {
+            offset,
+            stored,
+            computed,
+        });
+    }
+    Ok((word, behind))
+}
+
+/// Is what is behind the `length` bytes of a message zero? `body` is both.
+#[inline]
+fn is_padded(body: &[u8], length: usize) -> bool {
+    let over = length % ALIGNMENT;
+    over == 0
+        || body
+            .last_chunk()
+            .is_none_or(|last| u64::from_le_bytes(*last) >> (8 * over) == 0)
+}
+
+/// Steps over the frames that start `rest` and are as long as one with the header `like`, as long as nothing is wrong with
+/// them; answers how many, and what is behind them.
+fn step_over_alike(rest: &[u8], like: Word, checksums: bool) -> (u64, &[u8]) {
+    let (length, marks) = (like.length(), like.marks());
+    if !like.has_checksum() {
+        return step_over(rest, length, |word, _| {
+            word.marks() == marks && word.stored() == 0
+        });
+    }
+    if !checksums {
+        return step_over(rest, length, |word, _| word.marks() == marks);
+    }
+    let is_right = |word: Word, computed: u32| word.marks() == marks && word.stored() == computed;
+    // Each kind in a loop of its own, in which nothing is decided for every frame.
+    if length > STREAMED_LENGTH_MAX || !instruction::is_there() {
+        step_over(rest, length, |word, message| {
+            is_right(word, crc32c(message))
+        })
+    } else if length == 32 {
+        step_over(rest, 32, |word, message| {
+            let whole: Option<&[u8; 32]> = message.first_chunk();
+            whole.is_some_and(|message| is_right(word, instruction::crc32c(0, message)))
+        })
+    } else {
+        step_over(rest, length, |word, message| {
+            is_right(word, instruction::crc32c(0, message))
+        })
+    }
+}
+
+/// Steps over frames of messages of `length` bytes for which `is_right` holds.
+#[inline]
+fn step_over(rest: &[u8], length: usize, is_right: impl Fn(Word, &[u8]) -> bool) -> (u64, &[u8]) {
+    let total = frame::frame_length(length);
+    let (mut rest, mut count) = (rest, 0);
+    while let Some((frame, behind)) = rest.split_at_checked(total) {
+        let Some((head, body)) = frame.split_first_chunk::<{ frame::HEADER_LENGTH }>() else {
+            break;
+        };
+        let word = Word(u64::from_le_bytes(*head));
+        if !is_right(word, &body[..length]) || !is_padded(body, length) {
+            break;
+        }
+        rest = behind;
+        count += 1;
+    }
+    (count, rest)
 }
 
 /// A message of a recording, lent by its block.

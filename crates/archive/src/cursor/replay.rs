@@ -10,7 +10,9 @@ use crate::{ALIGNMENT, Position};
 
 /// From this length on, a message with a checksum of its own is read once for both checksums: its own is moved into that
 /// of the block. Below, reading the block twice while it is in the cache costs less.
-pub(super) const JOINED_LENGTH_MIN: usize = 512;
+pub(super) const JOINED_LENGTH_MIN: usize = 96;
+/// A [`Shift`] takes about as long as reading some kilobytes: with more lengths than this in a block it is read twice.
+const CHANGES_MAX: usize = 8;
 
 /// What the next block of a recording has to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,12 +141,7 @@ impl Checker {
         check_payload(header, body, joined)?;
         let (batch, frames) =
             BatchHeader::decode(header.kind, payload).map_err(ContentError::Batch)?;
-        let walked = match (self.checksums && joined.is_none(), self.steady) {
-            (true, true) => walk::<true>(frames, Word::computed),
-            (true, false) => walk::<false>(frames, Word::computed),
-            (false, true) => walk::<true>(frames, |word, _| word.believed()),
-            (false, false) => walk::<false>(frames, |word, _| word.believed()),
-        };
+        let walked = walk(frames, self.checksums && joined.is_none(), self.steady);
         let walked = walked.map_err(ContentError::Frame)?;
         self.steady = walked.is_steady();
         chain.check(&batch, walked.count)?;
@@ -155,10 +152,11 @@ impl Checker {
     /// when there are no long frames with checksums, or one is wrong: the block's own then tells whose fault it is.
     fn joined(&mut self, payload: &[u8]) -> Option<u32> {
         let first = Word::first(payload.get(BATCH_HEADER_LENGTH..)?)?;
-        if !self.checksums || !first.is_joined() {
+        if !self.checksums || !self.steady || !first.is_joined() {
             return None;
         }
         let (mut checksum, mut done, mut at) = (0, 0, BATCH_HEADER_LENGTH);
+        let mut changes = 0;
         while at < payload.len() {
             let word = Word::first(payload.get(at..)?)?;
             let (start, length) = (at + frame::HEADER_LENGTH, word.length());
@@ -169,6 +167,10 @@ impl Checker {
             }
             if word.is_joined() {
                 if self.length != length {
+                    changes += 1;
+                    if changes > CHANGES_MAX {
+                        return None;
+                    }
                     (self.length, self.shift) = (length, Shift::by(length as u64));
                 }
                 checksum = crc32c_more(checksum, &payload[done..start]);

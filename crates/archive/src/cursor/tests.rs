@@ -1,6 +1,7 @@
 mod live;
 
 use super::*;
+use crate::batch::Batch;
 use crate::tape::{FOLDER, RECORDING, Seen, Tape, name, small};
 use seatrial_machine::Rng;
 use seatrial_sim::{FileTree, MemoryStorage};
@@ -200,5 +201,112 @@ fn every_shorter_file_is_found() {
             tree.insert(&file, bytes[..length].to_vec());
             check_damaged(&tape, &tree, &format!("segment {start}, length {length}"));
         }
+    }
+}
+
+/// A block whose own checksum is right, with `spoil` done to its frames before it was sealed.
+fn sealed_wrongly(lengths: &[usize], spoil: impl Fn(&mut [u8])) -> Tape {
+    let mut tape = Tape {
+        is_stopped: true,
+        ..Tape::default()
+    };
+    tape.begin_segment(Position(0));
+    let mut batch = Batch::with_capacity(1 << 20);
+    for &length in lengths {
+        assert!(batch.push_checksummed(0, &vec![length as u8; length]));
+    }
+    let sound = batch.seal(tape.sequence, 0, 0, 0);
+    let mut payload = sound[HEADER_LENGTH..].to_vec();
+    spoil(&mut payload[crate::BATCH_HEADER_LENGTH..]);
+    let mut block = Vec::new();
+    let length = payload.len() as u32;
+    let kind = crate::BlockKind::BATCH;
+    crate::block::write(&mut block, kind, 0, tape.sequence, &payload, length);
+    tape.segments[0].1.extend_from_slice(&block);
+    tape
+}
+
+#[test]
+fn a_frame_that_was_sealed_wrongly_is_found_at_any_place_and_length() {
+    for length in [0, 1, 8, 31, 32, 33, 96, 100, 256, 257, 600, 3_000] {
+        let total = crate::frame::frame_length(length);
+        for place in [0, 1, 2, 9] {
+            for first in [length, 5] {
+                let mut lengths = vec![length; 10];
+                lengths[0] = first;
+                let at = match place {
+                    0 => 0,
+                    _ => crate::frame::frame_length(first) + (place - 1) * total,
+                };
+                let tape = sealed_wrongly(&lengths, |frames| frames[at + 4] ^= 1);
+                let storage = tape.storage(true);
+                let mut cursor = open(&storage, Origin::Start, Bound::End).unwrap();
+                let error = cursor.next_block().unwrap_err();
+                let what = format!("length {length}, place {place}: {error}");
+                let CursorError::Damaged { fault, .. } = error else {
+                    panic!("{what}");
+                };
+                let Fault::Content(ContentError::Frame(found)) = fault else {
+                    panic!("{what}");
+                };
+                let crate::FrameError::Checksum {
+                    offset,
+                    stored,
+                    computed,
+                } = found
+                else {
+                    panic!("{what}");
+                };
+                assert_eq!((offset, stored), (at, computed ^ 1), "{what}");
+                // The block's own says that this is what was sealed.
+                let cursor = open(&storage, Origin::Start, Bound::End).unwrap();
+                let mut cursor = cursor.without_frame_checksums();
+                assert_eq!(cursor.next_block().unwrap().unwrap().messages_count(), 10);
+            }
+        }
+    }
+}
+
+#[test]
+fn lengths_that_change_often_or_seldom_are_read_alike() {
+    for seed in 0..300 {
+        let mut rng = Rng::from_seed(seed);
+        let choices = [rng.index(700), rng.index(120), 32];
+        let change = [0.02, 0.3, 1.0][rng.index(3)];
+        let mut length = choices[0];
+        let mut batch = Batch::with_capacity(1 << 20);
+        let mut messages = Vec::new();
+        let mut tape = Tape::default();
+        tape.begin_segment(Position(0));
+        for number in 0..3 {
+            batch.clear();
+            for _ in 0..60 {
+                if rng.chance(change) {
+                    length = *rng.pick(&choices);
+                }
+                let message: Vec<u8> = (0..length).map(|_| rng.word() as u8).collect();
+                let flags = if rng.chance(0.1) { 5 } else { 0 };
+                let fits = if seed % 2 == 0 || rng.chance(0.9) {
+                    batch.push_checksummed(flags, &message)
+                } else {
+                    batch.push(flags, &message)
+                };
+                assert!(fits);
+                messages.push((flags, message));
+            }
+            let block = batch.seal(1 + number, 0, 0, number * 60);
+            tape.segments[0].1.extend_from_slice(block);
+        }
+        let storage = tape.storage(true);
+        let mut cursor = open(&storage, Origin::Start, Bound::End).unwrap();
+        let mut found = Vec::new();
+        while let Some(block) = cursor.next_block().unwrap() {
+            found.extend(
+                block
+                    .messages()
+                    .map(|seen| (seen.flags, seen.payload.to_vec())),
+            );
+        }
+        assert_eq!(found, messages, "seed {seed}");
     }
 }
