@@ -4,10 +4,12 @@
 mod answer;
 mod bug;
 mod client;
+mod copy;
 mod fields;
 mod limits;
 pub mod message;
 mod operation;
+mod remote;
 mod server;
 
 pub use answer::{Answer, Claimed, Description, Health, Refusal, RefusalCode};
@@ -16,9 +18,11 @@ pub use client::{
     Client, ClientOptions, ClientReply, ClientRequest, FrameBatch, ReplayEnd, ReplayHandle,
     ReplayPiece, ReplayedBlock, ReplayedMessage,
 };
+pub use copy::{CopyError, CopySource, CopyTarget, copy_remote};
 pub use limits::ServiceLimits;
 pub use message::{BatchPlace, Reached, ReplayState};
 pub use operation::{
     LabelFilter, ListFilter, Operation, ReplayBound, ReplayFrom, ReplayRequest, SyncPolicy,
 };
+pub use remote::{Played, RemoteArchive, RemoteError};
 pub use server::{ArchiveService, ServiceOptions, ServiceReply, ServiceRequest};

@@ -1,5 +1,7 @@
 //! What the server answers.
 
+use crate::Position;
+use crate::catalog::Boundary;
 use crate::service::fields::{FieldReader, put_text};
 use crate::service::message::{LABEL_LENGTH_MAX, MessageError, TEXT_LENGTH_MAX};
 use crate::service::operation::SyncPolicy;
@@ -137,12 +139,28 @@ pub struct Description {
     pub started_at: u64,
     /// When it was stopped; `None` while it is being recorded.
     pub stopped_at: Option<u64>,
-    /// The position of its first byte that is there.
-    pub start_position: u64,
-    /// The position of its end.
-    pub end_position: u64,
+    /// Where it starts.
+    pub start: Boundary,
+    /// Where it ends now.
+    pub end: Boundary,
     /// Its label.
     pub label: String,
+}
+
+fn encode_boundary(boundary: &Boundary, out: &mut Vec<u8>) {
+    let position = boundary.position.0;
+    for field in [position, boundary.message, boundary.sequence, boundary.time] {
+        out.extend_from_slice(&field.to_le_bytes());
+    }
+}
+
+fn decode_boundary(reader: &mut FieldReader<'_>) -> Result<Boundary, MessageError> {
+    Ok(Boundary {
+        position: Position(reader.long("position")?),
+        message: reader.long("message")?,
+        sequence: reader.long("block")?,
+        time: reader.long("time")?,
+    })
 }
 
 impl Description {
@@ -154,11 +172,11 @@ impl Description {
             self.segment_length,
             self.started_at,
             self.stopped_at.unwrap_or(u64::MAX),
-            self.start_position,
-            self.end_position,
         ] {
             out.extend_from_slice(&field.to_le_bytes());
         }
+        encode_boundary(&self.start, out);
+        encode_boundary(&self.end, out);
         put_text(out, &self.label, LABEL_LENGTH_MAX);
     }
 
@@ -170,8 +188,8 @@ impl Description {
             segment_length: reader.long("segment length")?,
             started_at: reader.long("started at")?,
             stopped_at: Some(reader.long("stopped at")?).filter(|&time| time != u64::MAX),
-            start_position: reader.long("start position")?,
-            end_position: reader.long("end position")?,
+            start: decode_boundary(reader)?,
+            end: decode_boundary(reader)?,
             label: reader.text("label", LABEL_LENGTH_MAX)?.to_owned(),
         })
     }

@@ -443,7 +443,7 @@ impl ArchiveService {
                 self.claimed(now, asker, lane, policy, is_extended, out);
             }
             Ok(Done::Answer(Answer::Description(found))) if purpose == Purpose::End => {
-                let end = Answer::Position(found.end_position);
+                let end = Answer::Position(found.end.position.0);
                 self.answer(asker, Ok(end), false, out);
             }
             Ok(Done::Answer(answer)) => {

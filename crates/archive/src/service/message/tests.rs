@@ -3,6 +3,7 @@ use crate::service::answer::{Claimed, Description, Health, RefusalCode};
 use crate::service::operation::{
     LabelFilter, ListFilter, ReplayBound, ReplayFrom, ReplayRequest, SyncPolicy,
 };
+use crate::{Boundary, Position};
 use seatrial_machine::Rng;
 
 fn text(rng: &mut Rng) -> String {
@@ -106,6 +107,15 @@ fn refusal(rng: &mut Rng) -> Refusal {
     Refusal::new(*rng.pick(&codes), text(rng))
 }
 
+fn boundary(rng: &mut Rng) -> Boundary {
+    Boundary {
+        position: Position(rng.word()),
+        message: rng.word(),
+        sequence: rng.word(),
+        time: rng.word(),
+    }
+}
+
 fn description(rng: &mut Rng) -> Description {
     Description {
         recording: rng.word(),
@@ -114,8 +124,8 @@ fn description(rng: &mut Rng) -> Description {
         segment_length: rng.word(),
         started_at: rng.word(),
         stopped_at: Some(rng.below(9)).filter(|_| rng.chance(0.5)),
-        start_position: rng.word(),
-        end_position: rng.word(),
+        start: boundary(rng),
+        end: boundary(rng),
         label: text(rng),
     }
 }

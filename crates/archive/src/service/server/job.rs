@@ -83,8 +83,8 @@ impl From<&Recording> for Description {
             segment_length: recording.segment_length,
             started_at: recording.started,
             stopped_at: recording.stopped,
-            start_position: recording.start.position.0,
-            end_position: recording.end.position.0,
+            start: recording.start,
+            end: recording.end,
             label: recording.label.clone(),
         }
     }
