@@ -270,7 +270,8 @@ impl Writer {
 
     /// Appends a whole batch block of another archive's recording as it is, so that both have the same positions.
     /// `position` is the block's there: it has to be the end of this recording, or so far behind that a segment's first
-    /// block is between them, which is then written here too. Everything is checked before anything is written.
+    /// block is between them, which is then written here too. Everything is checked before anything is written. A block
+    /// that says that all before it was durable when it was written is written when that is so here too, after a sync.
     pub fn append_copied(
         &mut self,
         position: Position,
@@ -282,6 +283,10 @@ impl Writer {
         let header = self.check_copied(position, bytes, begin)?;
         if begin {
             self.begin_segment(header.time)?;
+        }
+        let flags = bytes.get(6..8).map_or(0, |flags| u16::from(flags[0]));
+        if flags & block::flags::UNORDERED == 0 {
+            self.sync()?;
         }
         let first = position.plus(crate::BATCH_FRAMES_OFFSET as u64);
         self.write(bytes, header.time, header.messages, now)?;

@@ -101,6 +101,18 @@ impl Ledger {
             .map_or(0, |(_, heard)| heard.len())
     }
 
+    /// Position and contents of every message that a replay has brought.
+    pub(crate) fn messages(&self, replay: u64) -> Vec<(u64, Vec<u8>)> {
+        let heard = self
+            .replays
+            .get(&replay)
+            .into_iter()
+            .flat_map(|(_, heard)| heard.values());
+        heard
+            .map(|message| (message.position, message.payload.clone()))
+            .collect()
+    }
+
     /// Judges everything by `replay`, a replay of all of its recording from the start.
     pub(crate) fn judge(&self, replay: u64) -> Result<(), String> {
         let Some((recording, all)) = self.replays.get(&replay) else {

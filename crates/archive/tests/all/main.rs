@@ -1,6 +1,8 @@
 //! The archive under loss of power at every point, with one fault in every block, and as a service.
 
 #[cfg(test)]
+mod copier;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod fault;

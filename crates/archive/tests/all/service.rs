@@ -1,5 +1,6 @@
 //! A service and its clients in the simulated world, under faults drawn by swarm.
 
+use crate::copier::Copier;
 use crate::ledger::Ledger;
 use seatrial_archive::service::{
     Answer, ArchiveService, BatchPlace, Client, ClientOptions, ClientReply, ClientRequest,
@@ -19,6 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const SERVER: NodeId = NodeId::server(1);
+/// Where everything is copied to.
+const COPIER: NodeId = NodeId::server(2);
 /// Clients that record, each as many recordings.
 const RECORDERS: u32 = 2;
 const RECORDINGS: usize = 2;
@@ -36,6 +39,7 @@ const BURST: u32 = 12 << 10;
 enum Node {
     Service(Box<ArchiveService>),
     Client(Box<Client>),
+    Copier(Box<Copier>),
 }
 
 impl Machine for Node {
@@ -45,6 +49,7 @@ impl Machine for Node {
     fn turn(&mut self, now: Time, input: Input<ClientRequest>, out: &mut Vec<Output<ClientReply>>) {
         match self {
             Node::Client(client) => client.turn(now, input, out),
+            Node::Copier(copier) => copier.turn(now, input, out),
             Node::Service(service) => {
                 let input = match input {
                     Input::Wake => Input::Wake,
@@ -68,6 +73,7 @@ impl Machine for Node {
         match self {
             Node::Service(service) => service.wake_at(),
             Node::Client(client) => client.wake_at(),
+            Node::Copier(copier) => copier.wake_at(),
         }
     }
 
@@ -75,15 +81,23 @@ impl Machine for Node {
         match self {
             Node::Service(service) => service.check_invariants(),
             Node::Client(client) => client.check_invariants(),
+            Node::Copier(copier) => copier.check_invariants(),
         }
     }
 }
 
 /// A client takes a lost connection as it would take a real one, and has a new one at once.
 fn closed(node: &mut Node, now: Time, _: NodeId, out: &mut Vec<Output<ClientReply>>) {
-    if let Node::Client(client) = node {
-        client.connection_closed(out);
-        client.connection_opened(now, out);
+    match node {
+        Node::Client(client) => {
+            client.connection_closed(out);
+            client.connection_opened(now, out);
+        }
+        Node::Copier(copier) => {
+            copier.connection_closed(out);
+            copier.connection_opened(now, out);
+        }
+        Node::Service(_) => {}
     }
 }
 
@@ -129,36 +143,52 @@ fn limits() -> ServiceLimits {
     }
 }
 
+/// Starts the service.
+fn serve(
+    storage: Arc<dyn Storage>,
+    epoch: u64,
+    seed: u64,
+    bug: Option<ServiceBug>,
+) -> Result<ArchiveService, String> {
+    let options = ServiceOptions {
+        limits: limits(),
+        seed,
+        bug,
+        ..ServiceOptions::new(epoch)
+    };
+    let opened = ArchiveService::open(storage, Path::new("archive"), options);
+    let (service, recovered) = opened.map_err(|error| error.to_string())?;
+    if let Some((_, problem)) = recovered.problems.first() {
+        return Err(problem.to_string());
+    }
+    Ok(service)
+}
+
 /// Starts a node; every life gets a seed of its own.
 fn boot(
     seed: u64,
     bug: Option<ServiceBug>,
-    power: Rc<RefCell<Power>>,
+    power: [Rc<RefCell<Power>>; 2],
 ) -> impl FnMut(NodeId, &dyn Disk) -> Result<Booted<Node>, String> {
     let mut seeds = Rng::from_seed(seed).fork("lives");
     move |id, _| {
+        let options = ClientOptions {
+            retry_interval: Duration::from_millis(50),
+            request_timeout: Duration::from_mins(10),
+            ..ClientOptions::new(SERVER, seeds.word())
+        };
         let machine = if id.is_client() {
-            let options = ClientOptions {
-                retry_interval: Duration::from_millis(50),
-                request_timeout: Duration::from_mins(10),
-                ..ClientOptions::new(SERVER, seeds.word())
-            };
             Node::Client(Box::new(Client::new(options)))
         } else {
+            let power = &power[usize::from(id == COPIER)];
             let storage = power.borrow_mut().storage();
             let epoch = 1_000_000_000 * (1 + power.borrow().lives);
-            let options = ServiceOptions {
-                limits: limits(),
-                seed: seeds.word(),
-                bug,
-                ..ServiceOptions::new(epoch)
-            };
-            let opened = ArchiveService::open(storage, Path::new("archive"), options);
-            let (service, recovered) = opened.map_err(|error| error.to_string())?;
-            if let Some((_, problem)) = recovered.problems.first() {
-                return Err(problem.to_string());
+            if id == COPIER {
+                let copier = Copier::boot(storage, Client::new(options), epoch, bug)?;
+                Node::Copier(Box::new(copier))
+            } else {
+                Node::Service(Box::new(serve(storage, epoch, seeds.word(), bug)?))
             }
-            Node::Service(Box::new(service))
         };
         Ok(Booted {
             machine,
@@ -219,15 +249,19 @@ impl Run {
                 bytes: 1 << (8 + rng.below(8)),
             },
         };
-        let power = Rc::new(RefCell::new(Power {
-            recorder: Recorder::new(),
-            rng: rng.fork("power"),
-            is_kept: durability == SyncPolicy::None,
-            lives: 0,
-        }));
+        let power = [("power", durability == SyncPolicy::None), ("copier", false)];
+        let power = power.map(|(name, is_kept)| {
+            Rc::new(RefCell::new(Power {
+                recorder: Recorder::new(),
+                rng: rng.fork(name),
+                is_kept,
+                lives: 0,
+            }))
+        });
         let mut world = World::new(seed, options, boot(seed, bug, power));
         world.tell_closed(closed);
         world.add(SERVER);
+        world.add(COPIER);
         let mut desks = BTreeMap::new();
         for number in 0..RECORDERS + TAILS {
             world.add(NodeId::client(number));
@@ -347,6 +381,11 @@ impl Run {
         }
         self.world.run_until(time);
         self.check_windows()?;
+        if let Some(Node::Copier(copier)) = self.world.machine(COPIER)
+            && let Some(error) = &copier.error
+        {
+            return Err(format!("copy: {error}"));
+        }
         match self.world.take_boot_failures().pop() {
             Some((id, reason)) => Err(format!("{id} does not start: {reason}")),
             None => Ok(()),
@@ -441,6 +480,7 @@ impl Run {
                 }
                 Fault::Kill(client)
             }
+            FaultKind::Kill if self.rng.chance(0.3) => Fault::Kill(COPIER),
             FaultKind::Kill | FaultKind::Disk => {
                 self.kills += 1;
                 Fault::Kill(SERVER)
@@ -465,7 +505,12 @@ impl Run {
 
     fn mend(&mut self) {
         self.is_broken = false;
-        for fault in [Fault::Heal, Fault::Resume(SERVER), Fault::Restart(SERVER)] {
+        for fault in [
+            Fault::Heal,
+            Fault::Resume(SERVER),
+            Fault::Restart(SERVER),
+            Fault::Restart(COPIER),
+        ] {
             self.world.apply(&fault);
         }
         for number in 0..RECORDERS + TAILS {
@@ -581,7 +626,30 @@ impl Run {
             self.follow();
             self.advance(self.world.now() + Duration::from_secs(1))?;
         }
-        plays.iter().try_for_each(|play| self.ledger.judge(*play))
+        plays.iter().try_for_each(|play| self.ledger.judge(*play))?;
+        for round in 0.. {
+            let unlike = plays.iter().find(|play| !self.is_copied(**play));
+            let Some(unlike) = unlike else {
+                break;
+            };
+            if round > 120 {
+                return Err(format!("the copy of {} is not like it", unlike & 0xff));
+            }
+            self.advance(self.world.now() + Duration::from_secs(1))?;
+        }
+        Ok(())
+    }
+
+    /// Is the copy of a recording what a replay of all of it brought?
+    fn is_copied(&self, play: u64) -> bool {
+        let Some(Node::Copier(copier)) = self.world.machine(COPIER) else {
+            return false;
+        };
+        let messages = self.ledger.messages(play);
+        copier.end(play & 0xff).is_some()
+            && copier
+                .read(play & 0xff)
+                .is_ok_and(|copied| copied == messages)
     }
 
     /// A live replay that has not got everything.
@@ -623,6 +691,7 @@ fn every_planted_bug_is_found_within_its_seeds() {
         (ServiceBug::WrongPositionAfterExtend, 20),
         (ServiceBug::LostInGroup, 20),
         (ServiceBug::GapAccepted, 20),
+        (ServiceBug::CopySkipsBlock, 20),
     ] {
         let found = explore(0..seeds, |seed| Run::new(seed, Some(bug)).judge());
         println!("{bug}: {found:?}");
