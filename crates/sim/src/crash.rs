@@ -13,7 +13,7 @@
 //! rest. This one saves a number and forgets a sync:
 //!
 //! ```
-//! use seatrial_machine::{Disk, Medium, Storage};
+//! use seatrial_machine::Storage;
 //! use seatrial_sim::crash::{Explorer, Recorder};
 //! use std::{io, path::Path};
 //!

@@ -50,5 +50,10 @@ pub use options::{DiskOptions, NetworkOptions, WorldOptions};
 pub use storage::{FileTree, MemoryStorage};
 pub use world::{Boot, Booted, Closed, World};
 
+/// The guide's code runs as it stands.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/crash-states.md")]
+mod guide {}
+
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@
 //! or an error that names file and position; never another answer, never a panic.
 //!
 //! ```
-//! use seatrial_machine::{Disk, Medium, Storage};
+//! use seatrial_machine::Storage;
 //! use seatrial_sim::{FileTree, single_fault::SingleFaults};
 //! use std::path::Path;
 //!
