@@ -1,5 +1,5 @@
-//! Rates of recording: `cargo bench -p seatrial-archive --bench record [-- FOLDER [ROUNDS]]`. Without the argument `--bench`
-//! (under `cargo test --benches`) everything runs once over little.
+//! Rates of recording: `cargo bench -p seatrial-archive --bench record [-- FOLDER [ROUNDS [BYTES]]]`. Without the argument
+//! `--bench` (under `cargo test --benches`) everything runs once over little.
 //!
 //! A publisher thread offers messages one by one, in one burst (a block changes hands when it is full) or without (each message
 //! may be fetched by the recorder), the recorder writes in another thread; the time runs from the first offer until the last
@@ -248,19 +248,15 @@ fn compare(folder: &Path, length: usize, effort: Effort) {
 }
 
 fn main() {
-    let mut arguments = std::env::args()
+    let arguments: Vec<String> = std::env::args()
         .skip(1)
         .filter(|word| !word.starts_with("--"))
-        .collect::<Vec<_>>()
-        .into_iter();
+        .collect();
+    let number = |place: usize| arguments.get(place)?.parse::<usize>().ok();
     let is_bench = std::env::args().any(|word| word == "--bench");
     let effort = if is_bench {
         Effort {
-            rounds: arguments
-                .clone()
-                .nth(1)
-                .and_then(|rounds| rounds.parse().ok())
-                .unwrap_or(7),
+            rounds: number(1).unwrap_or(7).max(1),
             bytes: 1 << 30,
         }
     } else {
@@ -269,7 +265,9 @@ fn main() {
             bytes: 4 << 20,
         }
     };
-    let folder = arguments.next().map_or(std::env::temp_dir(), PathBuf::from);
+    let folder = arguments
+        .first()
+        .map_or(std::env::temp_dir(), PathBuf::from);
     println!(
         "{:>6}  {:<28} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "bytes",
@@ -282,7 +280,8 @@ fn main() {
         "of plain",
         "checksum"
     );
-    for length in [32, 128, 1_024, 4_096] {
+    let lengths = number(2).map_or(vec![32, 128, 1_024, 4_096], |length| vec![length.max(8)]);
+    for length in lengths {
         compare(&folder, length, effort);
     }
     let count = if is_bench { 5_000 } else { 50 };

@@ -14,6 +14,37 @@
 //! most the product of the two, and a few words for each that comes or goes.
 //!
 //! For many threads that each wait until their message is durable there is [`GroupWriter`].
+//!
+//! ```
+//! use seatrial_archive::publication::{Recorder, RecorderOptions};
+//! use seatrial_archive::{Archive, RecordingOptions};
+//! use seatrial_sim::MemoryStorage;
+//! use std::{path::Path, sync::Arc};
+//!
+//! let storage = Arc::new(MemoryStorage::new()); // or seatrial_archive::file::Files
+//! let (mut archive, _) = Archive::open(storage, Path::new("recordings"), 0).unwrap();
+//! let writer = archive.start(&RecordingOptions::default(), 0).unwrap();
+//!
+//! let recorder = Recorder::new(RecorderOptions::default());
+//! let handle = recorder.handle();
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| recorder.run(|| 0)); // with a clock, outside of a test
+//!     let intake = handle.record(writer).unwrap();
+//!     let mut publication = intake.publication().unwrap();
+//!     publication.offer(b"one at a time").unwrap();
+//!     let mut burst = publication.burst();
+//!     for number in 0..10_000_u32 {
+//!         burst.offer_waiting(&number.to_le_bytes()).unwrap();
+//!     }
+//!     drop(burst);
+//!     publication.sync().unwrap();
+//!     assert_eq!(publication.durable(), 10_001);
+//!     let writer = intake.stop().unwrap().sink;
+//!     assert_eq!(writer.next_message(), 10_001);
+//!     writer.stop(0).unwrap();
+//!     handle.end();
+//! });
+//! ```
 
 mod group;
 mod inbox;

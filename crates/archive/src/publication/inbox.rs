@@ -134,6 +134,12 @@ impl Bell {
         inbox.rung = false;
     }
 
+    /// Has somebody rung since the recorder last slept?
+    #[cfg(test)]
+    pub(super) fn is_rung(&self) -> bool {
+        locked(&self.inbox).rung
+    }
+
     /// Counts one more who may bring work.
     pub(super) fn arrive(&self) {
         locked(&self.inbox).users += 1;

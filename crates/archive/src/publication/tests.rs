@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
+mod recorded;
+mod sleep;
+
 /// What a sink got, for the test to look at.
 #[derive(Debug, Default)]
 pub(super) struct Tape {
@@ -131,14 +134,18 @@ pub(super) fn signature(bytes: &[u8]) -> (u64, u64) {
 }
 
 /// Every publisher's messages are there from 1 on, in order, without a gap; answers with how many there are of each.
-fn numbers(tape: &Tape) -> BTreeMap<u64, u64> {
+fn numbers_of<'a>(messages: impl Iterator<Item = &'a [u8]>) -> BTreeMap<u64, u64> {
     let mut last = BTreeMap::new();
-    for (_, _, bytes) in &tape.messages {
+    for bytes in messages {
         let (publisher, number) = signature(bytes);
         let before = last.insert(publisher, number).unwrap_or(0);
         assert_eq!(number, before + 1, "publisher {publisher}");
     }
     last
+}
+
+fn numbers(tape: &Tape) -> BTreeMap<u64, u64> {
+    numbers_of(tape.messages.iter().map(|(_, _, bytes)| &bytes[..]))
 }
 
 /// The twin of one publisher: what was offered to it.
