@@ -128,6 +128,28 @@ pub struct Appended {
 ///
 /// Dropping it without [`Writer::stop`] leaves the recording open: its end is found when it is extended, or when the
 /// archive is opened again.
+///
+/// ```
+/// use seatrial_archive::{Archive, Batch, Durability, RecordingOptions};
+/// use seatrial_sim::MemoryStorage;
+/// use std::{path::Path, sync::Arc};
+///
+/// let (mut archive, _) = Archive::open(Arc::new(MemoryStorage::new()), Path::new("recordings"), 0)?;
+/// let group = Durability::Group { milliseconds: 2, bytes: 1 << 20 };
+/// let mut writer = archive.start(&RecordingOptions { durability: group, ..Default::default() }, 0)?;
+/// let progress = writer.progress(); // for readers in other threads
+///
+/// let mut batch = Batch::default(); // allocated once, used again
+/// batch.push(0, b"a message");
+/// batch.push_checksummed(0, b"one with a checksum of its own");
+/// let appended = writer.append_block(&mut batch, 1_000)?;
+/// assert_eq!(progress.written(), appended.end);
+/// assert!(appended.durable < appended.end, "it waits for others, 2 ms at most");
+/// let due = writer.sync_at().expect("something waits");
+/// writer.tick(due)?;
+/// assert_eq!(progress.durable(), appended.end);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
