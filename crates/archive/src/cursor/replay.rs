@@ -234,7 +234,11 @@ impl Chain {
     pub(crate) fn after(sequence: u64, batch: &BatchHeader) -> Chain {
         Chain {
             sequence: sequence.wrapping_add(1),
-            message: Some(batch.first_message.wrapping_add(u64::from(batch.messages))),
+            message: Some(
+                batch
+                    .first_message
+                    .saturating_add(u64::from(batch.messages)),
+            ),
             time: batch.time,
         }
     }
@@ -286,7 +290,8 @@ impl<'a> ReplayBlock<'a> {
 
     /// The number of its first message within the recording.
     pub fn first_message(&self) -> u64 {
-        self.batch.first_message + u64::from(self.trim.skipped)
+        let skipped = u64::from(self.trim.skipped);
+        self.batch.first_message.saturating_add(skipped)
     }
 
     /// How many messages.

@@ -1,3 +1,4 @@
+mod fuzz;
 mod live;
 
 use super::*;
