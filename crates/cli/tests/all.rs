@@ -4,6 +4,8 @@
 
 #[path = "all/archive.rs"]
 mod archive;
+#[path = "all/archive_socket.rs"]
+mod archive_socket;
 #[path = "all/generate.rs"]
 mod generate;
 #[path = "all/interchange.rs"]

@@ -236,7 +236,9 @@ impl ArchiveService {
         replay.stage = Stage::Idle;
         let has_read = read.message.is_some();
         if let Some(message) = read.message {
-            replay.offset += (message.len() - DATA_HEADER_LENGTH) as u64;
+            let length = (message.len() - DATA_HEADER_LENGTH) as u64;
+            replay.offset += length;
+            self.health.bytes_replayed += length;
             if let Some(session) = self.sessions.get(&key.0) {
                 let to = session.endpoint;
                 out.push(Output::Send { to, message });

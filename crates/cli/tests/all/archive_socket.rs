@@ -1,0 +1,282 @@
+//! The archive's service on real sockets and files: clients that live through a restart of the server, and copies.
+
+use crate::Scratch;
+use seatrial_archive::file::Files;
+use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
+use seatrial_archive::service::{
+    ArchiveService, Client, ClientOptions, CopySource, CopyTarget, FrameBatch, ListFilter, Played,
+    RemoteArchive, ReplayBound, ReplayEnd, ReplayFrom, ReplayRequest, ServiceOptions,
+    ServiceRequest, SyncPolicy, copy_remote,
+};
+use seatrial_archive::{Archive, Bound, Cursor, Origin, RecordingId};
+use seatrial_host::{BlockingLink, LinkOptions, ListenOptions, serve_machine};
+use seatrial_machine::NodeId;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::oneshot;
+
+const MESSAGES: u64 = 20_000;
+const BATCH: u64 = 20;
+/// Batches that a client keeps under way.
+const PIPELINE: usize = 50;
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    since.as_nanos() as u64
+}
+
+/// A server in a thread.
+struct Server {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Server {
+    fn start(folder: &Path, listen: SocketAddr) -> Server {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (ready, address) = channel();
+        let folder = folder.to_owned();
+        let thread = std::thread::spawn(move || {
+            let options = ServiceOptions::new(now());
+            let opened = ArchiveService::open(Arc::new(Files), &folder, options);
+            let (service, _) = opened.unwrap();
+            let options = ListenOptions {
+                listen,
+                message_length_max: MESSAGE_LENGTH_MAX,
+            };
+            let ready = |address| ready.send(address).unwrap();
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            serve_machine(options, service, ServiceRequest::Close, ready, stopped).unwrap();
+        });
+        Server {
+            address: address.recv().unwrap(),
+            stop,
+            thread,
+        }
+    }
+
+    fn end(self) {
+        self.stop.send(()).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
+fn connect(address: SocketAddr) -> RemoteArchive<BlockingLink<Client>> {
+    let server = NodeId::server(1);
+    let client = Client::new(ClientOptions::new(server, now()));
+    let options = LinkOptions {
+        server,
+        message_length_max: MESSAGE_LENGTH_MAX,
+        reconnect_interval: Some(Duration::from_millis(20)),
+    };
+    RemoteArchive::new(BlockingLink::connect(address, client, options).unwrap())
+}
+
+fn message(label: &str, number: u64) -> Vec<u8> {
+    format!("{label} {number} {}", "x".repeat(number as usize % 200)).into_bytes()
+}
+
+/// Records messages with the numbers from `first` on, each once, and answers with the recording.
+fn record(address: SocketAddr, label: &str, first: u64) -> u64 {
+    let mut remote = connect(address);
+    let durability = SyncPolicy::Group {
+        milliseconds: 5,
+        bytes: 1 << 20,
+    };
+    let claimed = remote.start(label, 1 << 20, durability, true).unwrap();
+    assert_eq!(claimed.next_message, first);
+    let mut under_way = std::collections::VecDeque::new();
+    for begin in (first..first + MESSAGES).step_by(BATCH as usize) {
+        let mut batch = FrameBatch::new();
+        for number in begin..begin + BATCH {
+            batch.push(number as u32 % 8, &message(label, number), number % 2 == 0);
+        }
+        under_way.push_back((begin, remote.record(claimed.recording, batch)));
+        while under_way.len() >= PIPELINE
+            || (begin + BATCH == first + MESSAGES && !under_way.is_empty())
+        {
+            let (begin, ticket) = under_way.pop_front().unwrap();
+            assert_eq!(remote.recorded(ticket).unwrap().first_message, begin);
+        }
+    }
+    remote.flush(claimed.recording).unwrap();
+    remote.stop(claimed.recording).unwrap();
+    remote.goodbye().unwrap();
+    claimed.recording
+}
+
+/// Replays a recording from its start, and checks `count` messages.
+fn replay(address: SocketAddr, recording: u64, label: &str, bound: ReplayBound, count: u64) {
+    let mut remote = connect(address);
+    let request = ReplayRequest {
+        recording,
+        from: ReplayFrom::Start,
+        bound,
+        window_bytes: 1 << 20,
+        is_eager: false,
+    };
+    let handle = remote.play(request).unwrap();
+    let mut next = 0;
+    while next < count || bound == ReplayBound::End {
+        match remote.next(handle).unwrap() {
+            Played::Piece(piece) => {
+                for found in piece.messages() {
+                    assert_eq!(found.number, next);
+                    assert_eq!(found.flags, next as u32 % 8);
+                    assert_eq!(found.payload, message(label, next));
+                    next += 1;
+                }
+            }
+            Played::Ended(ReplayEnd::Complete { .. }) => break,
+            Played::Ended(end) => panic!("{end:?}"),
+        }
+    }
+    assert_eq!(next, count);
+}
+
+#[test]
+fn clients_live_through_a_restart_of_the_server() {
+    let scratch = Scratch::new("archive-socket");
+    let folder = scratch.0.join("archive");
+    let server = Server::start(&folder, "127.0.0.1:0".parse().unwrap());
+    let address = server.address;
+    std::thread::scope(|scope| {
+        let recorders: Vec<_> = ["one", "two"]
+            .map(|label| scope.spawn(move || record(address, label, 0)))
+            .into();
+        // Its recording is there as soon as its list says so; the tail is live from then on.
+        let tail = scope.spawn(move || {
+            let mut remote = connect(address);
+            let found = loop {
+                let found = remote.list(&ListFilter::default()).unwrap();
+                match found.into_iter().find(|it| it.label == "one") {
+                    Some(found) => break found.recording,
+                    None => std::thread::sleep(Duration::from_millis(5)),
+                }
+            };
+            replay(address, found, "one", ReplayBound::Follow, MESSAGES);
+        });
+        std::thread::sleep(Duration::from_millis(150));
+        server.end();
+        let server = Server::start(&folder, address);
+        let recordings: Vec<u64> = recorders.into_iter().map(|it| it.join().unwrap()).collect();
+        tail.join().unwrap();
+        for (recording, label) in recordings.iter().zip(["one", "two"]) {
+            replay(address, *recording, label, ReplayBound::End, MESSAGES);
+        }
+        let health = connect(address).health().unwrap();
+        assert!(
+            health.bytes_replayed > 0 && health.recordings == 0,
+            "{health:?}"
+        );
+        server.end();
+    });
+}
+
+/// Copies a recording, and answers how many messages that brought.
+fn copy(address: SocketAddr, folder: &Path, recording: u64) -> u64 {
+    let mut remote = connect(address);
+    let source = CopySource::remote("served", &remote.describe(recording).unwrap());
+    let (mut archive, _) = Archive::open(Arc::new(Files), folder, now()).unwrap();
+    let target = CopyTarget::begin(Arc::new(Files), folder, &mut archive, &source, now());
+    let mut target = target.unwrap();
+    let copied = copy_remote(
+        &mut remote,
+        &mut target,
+        recording,
+        ReplayBound::End,
+        now,
+        |_| true,
+    );
+    copied.unwrap();
+    let messages = target.messages();
+    target.stop(now()).unwrap();
+    messages
+}
+
+/// The raw blocks of a recording.
+fn blocks(folder: &Path) -> Vec<(u64, Vec<u8>)> {
+    let (id, origin) = (RecordingId(1), Origin::Start);
+    let mut cursor = Cursor::open(Arc::new(Files), folder, id, origin, Bound::End).unwrap();
+    let mut found = Vec::new();
+    while let Some(block) = cursor.next_block().unwrap() {
+        let (bytes, position) = block.stored();
+        found.push((position.0, bytes.to_vec()));
+    }
+    found
+}
+
+#[test]
+fn a_copy_goes_on_where_it_ended_and_has_the_same_blocks() {
+    let scratch = Scratch::new("archive-socket-copy");
+    let (folder, copies) = (scratch.0.join("archive"), scratch.0.join("copies"));
+    let server = Server::start(&folder, "127.0.0.1:0".parse().unwrap());
+    let recording = record(server.address, "log", 0);
+    assert_eq!(copy(server.address, &copies, recording), MESSAGES);
+    assert_eq!(copy(server.address, &copies, recording), 0, "nothing new");
+    record(server.address, "log", MESSAGES);
+    assert_eq!(copy(server.address, &copies, recording), MESSAGES);
+    server.end();
+    assert_eq!(blocks(&folder), blocks(&copies));
+}
+
+#[test]
+fn record_and_replay_rates_are_told() {
+    let scratch = Scratch::new("archive-socket-rate");
+    let folder = scratch.0.join("archive");
+    let server = Server::start(&folder, "127.0.0.1:0".parse().unwrap());
+    let mut remote = connect(server.address);
+    let claimed = remote.start("rate", 0, SyncPolicy::None, false).unwrap();
+    let batches: u64 = 200;
+    let mut batch = FrameBatch::new();
+    while batch.length() < 256 << 10 {
+        batch.push(0, &[7; 120], false);
+    }
+    let bytes = batches as f64 * batch.length() as f64;
+    let began = Instant::now();
+    let mut tickets = std::collections::VecDeque::new();
+    for _ in 0..batches {
+        tickets.push_back(remote.record(claimed.recording, batch.clone()));
+        if tickets.len() >= 16 {
+            remote.recorded(tickets.pop_front().unwrap()).unwrap();
+        }
+    }
+    for ticket in tickets {
+        remote.recorded(ticket).unwrap();
+    }
+    let recorded = began.elapsed().as_secs_f64();
+    let position = remote.stop(claimed.recording).unwrap();
+    let began = Instant::now();
+    let request = ReplayRequest {
+        recording: claimed.recording,
+        from: ReplayFrom::Start,
+        bound: ReplayBound::End,
+        window_bytes: 4 << 20,
+        is_eager: false,
+    };
+    let handle = remote.play(request).unwrap();
+    let mut messages = 0;
+    let end = loop {
+        match remote.next(handle).unwrap() {
+            Played::Piece(piece) => messages += piece.messages().count() as u64,
+            Played::Ended(end) => break end,
+        }
+    };
+    let replayed = began.elapsed().as_secs_f64();
+    assert_eq!(end, ReplayEnd::Complete { position });
+    assert_eq!(messages, batches * u64::from(batch.messages()));
+    println!(
+        "record {:.0} MB/s ({:.2} million messages of 120 bytes/s), replay {:.0} MB/s",
+        bytes / 1e6 / recorded,
+        messages as f64 / 1e6 / recorded,
+        bytes / 1e6 / replayed
+    );
+    server.end();
+}
