@@ -2,6 +2,9 @@
 //! forget what was not synced and tear what they were writing, clocks that drift and jump, processes that die, stop and come
 //! back. Nothing here has a clock, a socket or a file of the real world.
 //!
+//! For code over a [`Storage`](seatrial_machine::Storage): [`MemoryStorage`], every crash state of a run ([`crash`]), one
+//! fault in each block ([`single_fault`]).
+//!
 //! ```
 //! use seatrial_machine::{Input, Machine, NodeId, Output, Ticket, Time};
 //! use seatrial_sim::{Booted, World, WorldOptions};
