@@ -1,7 +1,8 @@
-//! What went wrong: statistics, linearizability, transactions. Checkers read a history and answer with data; they
+//! What went wrong: statistics, data types, linearizability, transactions. Checkers read a history and answer with data; they
 //! draw nothing, write nothing, and know neither the generator that ran nor the system that was tested.
 
 mod compose;
+mod data;
 pub mod linear;
 mod registry;
 mod stats;
@@ -10,6 +11,7 @@ pub mod txn;
 mod verdict;
 
 pub use compose::{Judgement, check_safe, compose};
+pub use data::{Bank, Counter, Queue, Set, SetFull, TotalQueue, UniqueIds, Visibility};
 pub use registry::{NAMES, UnknownName, by_name, for_workload};
 pub use stats::{Counts, Stats, counts};
 pub use stream::Streaming;

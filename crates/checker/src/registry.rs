@@ -2,7 +2,9 @@
 
 use crate::linear::{Linearizable, Model};
 use crate::txn::{G1, Level, ListAppend, RwRegister};
-use crate::{Checker, Stats};
+use crate::{
+    Bank, Checker, Counter, Queue, Set, SetFull, Stats, TotalQueue, UniqueIds, Visibility,
+};
 
 /// A name that no checker or model has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +34,7 @@ pub enum UnknownName {
 }
 
 /// The names of all checkers.
-pub const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 15] = [
     "stats",
     "register",
     "cas-register",
@@ -41,6 +43,13 @@ pub const NAMES: [&str; 8] = [
     "list-append",
     "rw-register",
     "g1",
+    "set",
+    "set-full",
+    "queue",
+    "total-queue",
+    "unique-ids",
+    "counter",
+    "bank",
 ];
 
 /// The checker called `name`, judging by `model` (`None`: the checker's strictest).
@@ -51,12 +60,32 @@ pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, Unkn
     }
     match name {
         "stats" => Ok(Box::new(Stats)),
-        "g1" if model.is_none() => Ok(Box::new(G1)),
-        "g1" => Err(UnknownName::NoModels { checker: "g1" }),
+        "set-full" => Ok(Box::new(SetFull::new(visibility(model)?))),
         "rw-register" => Ok(Box::new(RwRegister::new(level("rw-register", model)?))),
         "list-append" => Ok(Box::new(ListAppend::new(level("list-append", model)?))),
-        _ => Err(UnknownName::Checker { name: name.into() }),
+        _ => match (anomalies(name), model) {
+            (Some(checker), None) => Ok(checker),
+            (Some(checker), Some(_)) => {
+                let checker = checker.name();
+                Err(UnknownName::NoModels { checker })
+            }
+            (None, _) => Err(UnknownName::Checker { name: name.into() }),
+        },
     }
+}
+
+/// The checker of this name that looks for certain anomalies and takes no model.
+fn anomalies(name: &str) -> Option<Box<dyn Checker>> {
+    Some(match name {
+        "g1" => Box::new(G1),
+        "set" => Box::new(Set),
+        "queue" => Box::new(Queue),
+        "total-queue" => Box::new(TotalQueue),
+        "unique-ids" => Box::new(UniqueIds),
+        "counter" => Box::new(Counter),
+        "bank" => Box::new(Bank::new()),
+        _ => return None,
+    })
 }
 
 /// The checkers of a workload: statistics, and what its operations promise.
@@ -64,12 +93,33 @@ pub fn for_workload(
     workload: &str,
     model: Option<&str>,
 ) -> Result<Vec<Box<dyn Checker>>, UnknownName> {
-    let checker = match workload {
+    let names: &[&str] = match workload {
         // The workload compares and sets as well.
-        "register" => "cas-register",
-        other => other,
+        "register" => &["cas-register"],
+        // It is read all the time.
+        "set" => &["set-full"],
+        // It is drained at the end.
+        "queue" => &["queue", "total-queue"],
+        other => &[other],
     };
-    Ok(vec![Box::new(Stats), by_name(checker, model)?])
+    let mut checkers: Vec<Box<dyn Checker>> = vec![Box::new(Stats)];
+    for name in names {
+        checkers.push(by_name(name, model)?);
+    }
+    Ok(checkers)
+}
+
+/// When elements of a set must be visible; as soon as they are added when nothing is named.
+fn visibility(model: Option<&str>) -> Result<Visibility, UnknownName> {
+    let Some(name) = model else {
+        return Ok(Visibility::default());
+    };
+    let known = Visibility::ALL.into_iter().find(|one| one.name() == name);
+    known.ok_or_else(|| UnknownName::Model {
+        checker: "set-full",
+        model: name.into(),
+        models: Visibility::ALL.map(Visibility::name).to_vec(),
+    })
 }
 
 /// The isolation level of this name; strict serializability when none is named.

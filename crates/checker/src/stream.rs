@@ -1,8 +1,9 @@
 //! Checkers that judge a history chunk by chunk.
 
+use crate::data::{Folded, Judge};
 use crate::stats::CountFold;
 use crate::txn::G1;
-use crate::{Stats, Verdict};
+use crate::{Bank, Counter, Queue, Set, SetFull, Stats, TotalQueue, UniqueIds, Verdict};
 use seatrial_history::{Chunks, FoldError, Folder};
 
 /// A checker that needs no whole history in memory, so it judges one of any size. Several that judge at once, each in
@@ -13,17 +14,48 @@ pub enum Streaming {
     Stats,
     /// Direct anomalies of list-append: [`G1`].
     G1,
+    /// A set that is read at the end: [`Set`].
+    Set,
+    /// A set that is read all the time: [`SetFull`].
+    SetFull,
+    /// Where a queue's elements come from: [`Queue`].
+    Queue,
+    /// What becomes of them: [`TotalQueue`].
+    TotalQueue,
+    /// Identifiers: [`UniqueIds`].
+    UniqueIds,
+    /// Bounds of a counter: [`Counter`].
+    Counter,
+    /// The total of accounts: [`Bank`].
+    Bank,
 }
 
 impl Streaming {
     /// All of them.
-    pub const ALL: [Streaming; 2] = [Streaming::Stats, Streaming::G1];
+    pub const ALL: [Streaming; 9] = [
+        Streaming::Stats,
+        Streaming::G1,
+        Streaming::Set,
+        Streaming::SetFull,
+        Streaming::Queue,
+        Streaming::TotalQueue,
+        Streaming::UniqueIds,
+        Streaming::Counter,
+        Streaming::Bank,
+    ];
 
     /// The name by which `--checker` and the results know it.
     pub fn name(self) -> &'static str {
         match self {
             Streaming::Stats => "stats",
             Streaming::G1 => "g1",
+            Streaming::Set => Set::NAME,
+            Streaming::SetFull => SetFull::NAME,
+            Streaming::Queue => Queue::NAME,
+            Streaming::TotalQueue => TotalQueue::NAME,
+            Streaming::UniqueIds => UniqueIds::NAME,
+            Streaming::Counter => Counter::NAME,
+            Streaming::Bank => Bank::NAME,
         }
     }
 
@@ -44,6 +76,13 @@ impl Streaming {
                 Ok(Stats::verdict(all, &by_function))
             }
             Streaming::G1 => G1.judge(folder),
+            Streaming::Set => folder.fold(Folded(Set)),
+            Streaming::SetFull => folder.fold(Folded(SetFull::default())),
+            Streaming::Queue => folder.fold(Folded(Queue)),
+            Streaming::TotalQueue => folder.fold(Folded(TotalQueue)),
+            Streaming::UniqueIds => folder.fold(Folded(UniqueIds)),
+            Streaming::Counter => folder.fold(Folded(Counter)),
+            Streaming::Bank => folder.fold(Folded(Bank::new())),
         }
     }
 }

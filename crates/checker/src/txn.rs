@@ -22,7 +22,7 @@ mod anomaly;
 mod components;
 mod dense;
 mod explain;
-mod findings;
+pub(crate) mod findings;
 mod g1;
 mod graph;
 mod level;

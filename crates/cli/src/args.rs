@@ -166,7 +166,8 @@ impl SimArguments {
 /// `seatrial check`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Checkers: stats, register, cas-register, mutex, kv-map, list-append, rw-register, g1.\n\
+    after_help = "Checkers: stats, register, cas-register, mutex, kv-map, list-append, rw-register, g1,\n\
+set, set-full, queue, total-queue, unique-ids, counter, bank.\n\
 Without --checker the history says which one it needs: a test file by its workload, any other by its operations."
 )]
 pub(crate) struct CheckArguments {
@@ -176,7 +177,8 @@ pub(crate) struct CheckArguments {
     /// How the file is written: auto, sea, edn, json, jepsen, porcupine.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
-    /// Which checkers judge, separated by commas. `stats` and `g1` read a test file chunk by chunk, of any size.
+    /// Which checkers judge, separated by commas. `stats`, `g1` and those from `set` on read a test file chunk by
+    /// chunk, of any size.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) checker: Option<Vec<String>>,
     /// Threads that read chunk by chunk [default: one per core].

@@ -9,18 +9,18 @@ use seatrial_history::OpType;
 use std::collections::BTreeMap;
 
 /// Findings of one anomaly that are kept; all are counted.
-pub(super) const FINDINGS_MAX: usize = 8;
+pub(crate) const FINDINGS_MAX: usize = 8;
 
 /// Counts of anomalies, and the first findings of each.
 #[derive(Default)]
-pub(super) struct Findings {
+pub(crate) struct Findings {
     counts: BTreeMap<Anomaly, u64>,
     kept: BTreeMap<Anomaly, Vec<Finding>>,
 }
 
 impl Findings {
     /// Counts one more; `make` is called when it is among the first.
-    pub(super) fn add(&mut self, anomaly: Anomaly, make: impl FnOnce() -> Finding) {
+    pub(crate) fn add(&mut self, anomaly: Anomaly, make: impl FnOnce() -> Finding) {
         *self.counts.entry(anomaly).or_default() += 1;
         let kept = self.kept.entry(anomaly).or_default();
         if kept.len() < FINDINGS_MAX {
@@ -28,8 +28,13 @@ impl Findings {
         }
     }
 
+    /// The counts, and what was kept, by anomaly.
+    pub(crate) fn into_parts(self) -> (BTreeMap<Anomaly, u64>, Vec<Finding>) {
+        (self.counts, self.kept.into_values().flatten().collect())
+    }
+
     /// Adds an anomaly without steps.
-    pub(super) fn tell(&mut self, anomaly: Anomaly, tell: impl FnOnce() -> (Vec<u64>, String)) {
+    pub(crate) fn tell(&mut self, anomaly: Anomaly, tell: impl FnOnce() -> (Vec<u64>, String)) {
         self.add(anomaly, || {
             let (mut operations, summary) = tell();
             let mut seen = std::collections::BTreeSet::new();

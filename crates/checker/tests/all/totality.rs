@@ -60,13 +60,16 @@ fn mop(family: u64, junk: f64, next: &mut i64, rng: &mut Rng) -> Mop {
 fn random_history(rng: &mut Rng) -> History {
     let names = [
         "read", "write", "cas", "acquire", "release", "get", "put", "append", "txn", "other",
+        "add", "enqueue", "dequeue", "drain", "generate", "transfer",
     ];
     let junk = if rng.chance(0.2) { 0.03 } else { 0.0 };
-    let shape = rng.below(4);
+    let shape = rng.below(6);
     let functions: Vec<&'static str> = match shape {
         0 => names.into(),
         1 => vec!["txn"],
         2 => vec!["read", "write", "cas"],
+        3 => vec!["read", "add", "transfer"],
+        4 => vec!["enqueue", "dequeue", "drain", "generate"],
         _ => vec![
             *rng.pick(&["acquire", "get"]),
             *rng.pick(&["release", "append"]),
@@ -90,6 +93,13 @@ fn random_history(rng: &mut Rng) -> History {
                     .collect(),
             ),
             ("cas", _) => Value::Cas(int(rng), int(rng)),
+            ("transfer", _) => Value::transfer(int(rng), int(rng), int(rng)),
+            ("drain", _) => Value::integers(&[int(rng), int(rng)]),
+            ("read", _) if shape == 3 => match rng.below(3) {
+                0 => Value::integer_set(&[int(rng), int(rng), int(rng)]),
+                1 => Value::balances(&[(1, int(rng)), (2, int(rng))]),
+                _ => Value::Int(int(rng)),
+            },
             ("get" | "append" | "put", _) => Value::text(*rng.pick(&["", "a", "b", "ab"])),
             _ => Value::Int(int(rng)),
         };
@@ -160,6 +170,10 @@ fn any_history_gets_an_answer() {
             "list-append" | "rw-register" | "g1" => functions.contains(&"txn"),
             "mutex" => functions.contains(&"acquire"),
             "kv-map" => functions.contains(&"get"),
+            "set" | "set-full" | "counter" => functions.contains(&"add"),
+            "bank" => functions.contains(&"transfer"),
+            "queue" | "total-queue" => functions.contains(&"enqueue"),
+            "unique-ids" => functions.contains(&"generate"),
             _ => functions.contains(&"cas"),
         });
         let fitting: Vec<_> = fitting.copied().collect();

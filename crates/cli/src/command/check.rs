@@ -151,6 +151,15 @@ fn workload_of(history: &History) -> Option<&'static str> {
             ("cas", _) => return Some("cas-register"),
             ("acquire" | "release", _) => return Some("mutex"),
             ("get" | "put" | "append", _) => return Some("kv-map"),
+            ("enqueue" | "dequeue" | "drain", _) => return Some("total-queue"),
+            ("generate", _) => return Some("unique-ids"),
+            ("transfer", _) => return Some("bank"),
+            // A set or a counter; what is read tells.
+            ("read", Value::List(_) | Value::Set(_)) if guess == Some("counter") => {
+                return Some("set-full");
+            }
+            ("add", _) => guess = Some("counter"),
+            ("read", _) if guess == Some("counter") => {}
             ("read" | "write", _) => guess = Some("cas-register"),
             _ => {}
         }

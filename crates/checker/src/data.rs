@@ -1,0 +1,29 @@
+//! Data types with promises that one pass over a history can judge: sets, queues, counters, bank accounts, identifiers.
+//!
+//! Each checker is a fold over the operations in order. Its state is some words per element, never the history, so each
+//! judges a history of any size chunk by chunk ([`crate::Streaming`]) and gives the same verdict as on one in memory.
+//! Values of independent keys (Jepsen's tuples `[key value]`) are judged key by key, and the findings say of which key
+//! they are. Semantics: `jepsen.checker` and `jepsen.tests.bank`.
+
+mod bank;
+mod counter;
+mod element;
+mod judge;
+mod outcome;
+mod queue;
+mod set;
+mod set_full;
+mod total_queue;
+mod unique_ids;
+
+pub use bank::Bank;
+pub use counter::Counter;
+pub(crate) use judge::{Folded, Judge};
+pub use queue::Queue;
+pub use set::Set;
+pub use set_full::{SetFull, Visibility};
+pub use total_queue::TotalQueue;
+pub use unique_ids::UniqueIds;
+
+#[cfg(test)]
+mod tests;

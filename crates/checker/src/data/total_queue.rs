@@ -1,0 +1,165 @@
+//! A queue that is drained at the end.
+
+use super::element::{Element, elements};
+use super::judge::{Event, Judge};
+use super::outcome::Outcome;
+use crate::{Checker, Verdict};
+use seatrial_history::{History, OpType};
+use std::collections::BTreeMap;
+
+/// What goes in comes out: Jepsen's `total-queue`, for histories that end by draining the queue (`drain`, or as many
+/// `dequeue`s as it takes).
+///
+/// Anomalies: `lost` (an enqueue succeeded, and nobody dequeued the element), `unexpected` (dequeued, but nobody ever
+/// tried to enqueue it). Elements that came out more often than they were tried to be put in are counted as `duplicated`,
+/// which a queue that delivers at least once may do (the checker `queue` forbids it); those whose enqueue was not
+/// acknowledged and that came out are `recovered`. What a drain took that crashed nobody knows: then a loss is unknown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TotalQueue;
+
+/// What is known of one queue.
+#[derive(Default)]
+pub(crate) struct State {
+    elements: BTreeMap<Element, Counted>,
+    /// A drain that may have taken anything.
+    crashed: Option<u64>,
+    /// Drains under way.
+    draining: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    attempts: u64,
+    acknowledged: u64,
+    dequeued: u64,
+    /// Index of the last completion that acknowledged it.
+    acknowledgement: u64,
+    /// Index of the last completion that took it.
+    dequeue: u64,
+}
+
+impl State {
+    fn dequeue(&mut self, element: Element, index: u64) {
+        let counted = self.elements.entry(element).or_default();
+        counted.dequeued += 1;
+        counted.dequeue = index;
+    }
+
+    fn drain(&mut self, event: &Event<'_>) {
+        self.draining = self
+            .draining
+            .saturating_sub(u64::from(event.invocation.is_some()));
+        match (event.kind, elements(event.value)) {
+            (OpType::Ok, Some(drained)) => {
+                for element in drained {
+                    self.dequeue(element, event.index);
+                }
+            }
+            (OpType::Fail, _) => {}
+            _ => self.crashed = self.crashed.or(Some(event.index)),
+        }
+    }
+}
+
+impl Judge for TotalQueue {
+    type State = State;
+    const NAME: &'static str = "total-queue";
+    const FUNCTIONS: &'static [&'static str] = &["enqueue", "dequeue", "drain"];
+
+    fn take(&self, state: &mut State, event: &Event<'_>) {
+        match (event.kind, event.f.as_str()) {
+            (OpType::Invoke, "enqueue") => {
+                let element = Element::from(event.value);
+                state.elements.entry(element).or_default().attempts += 1;
+            }
+            (OpType::Ok, "enqueue") => {
+                let element = Element::from(event.argument());
+                let counted = state.elements.entry(element).or_default();
+                counted.acknowledged += 1;
+                counted.acknowledgement = event.index;
+            }
+            (OpType::Ok, "dequeue") => state.dequeue(event.value.into(), event.index),
+            (OpType::Invoke, "drain") => state.draining += 1,
+            (_, "drain") => state.drain(event),
+            _ => {}
+        }
+    }
+
+    fn finish(&self, state: State, outcome: &mut Outcome) {
+        let (mut lost, mut unexpected) = (Vec::new(), Vec::new());
+        let (mut duplicated, mut recovered) = (Vec::new(), Vec::new());
+        for (element, counted) in &state.elements {
+            let Counted {
+                attempts,
+                acknowledged,
+                dequeued,
+                ..
+            } = *counted;
+            let ok = dequeued.min(attempts);
+            outcome.count("attempts", attempts);
+            outcome.count("acknowledged", acknowledged);
+            outcome.count("dequeued", dequeued);
+            outcome.count("came_out", ok);
+            if acknowledged > dequeued {
+                lost.push((element, counted));
+            }
+            if attempts == 0 && dequeued > 0 {
+                unexpected.push(element);
+                outcome.anomaly("unexpected", || {
+                    let index = counted.dequeue;
+                    let summary = format!(
+                        "Op {index} dequeued {element}, which nobody ever tried to enqueue."
+                    );
+                    (vec![index], summary)
+                });
+            } else if dequeued > attempts {
+                duplicated.push(element);
+            }
+            if ok > acknowledged {
+                recovered.push(element);
+            }
+        }
+        outcome.list("lost", lost.iter().map(|one| one.0));
+        outcome.list("unexpected", unexpected.into_iter());
+        outcome.list("duplicated", duplicated.into_iter());
+        outcome.list("recovered", recovered.into_iter());
+        if lost.is_empty() {
+            return;
+        }
+        if let Some(index) = state.crashed {
+            return outcome.unknown(format!(
+                "{} elements are missing, but nobody knows what the drain took that crashed (op {index})",
+                lost.len()
+            ));
+        }
+        if state.draining > 0 {
+            return outcome.unknown(format!(
+                "{} elements are missing, but a drain never completed",
+                lost.len()
+            ));
+        }
+        for (element, counted) in lost {
+            outcome.anomaly("lost", || {
+                let index = counted.acknowledgement;
+                let summary = match counted.dequeued {
+                    0 => format!("Op {index} enqueued {element}, and nobody ever dequeued it."),
+                    count => format!(
+                        "{element} was enqueued {} times, last by op {index}, but dequeued {count} times only.",
+                        counted.acknowledged
+                    ),
+                };
+                (vec![index], summary)
+            });
+        }
+    }
+}
+
+impl Checker for TotalQueue {
+    fn name(&self) -> &'static str {
+        TotalQueue::NAME
+    }
+
+    fn check(&self, history: &History) -> Verdict {
+        self.judge(history)
+    }
+}

@@ -1,0 +1,140 @@
+//! Sets and queues of simulated databases, whose truth is known: sound ones are valid, planted anomalies are found.
+
+use seatrial_checker::{Validity, Verdict, by_name};
+use seatrial_generator::database::{Anomaly, Database, Isolation, Options, Workload};
+use seatrial_history::History;
+
+/// Seeds for each case.
+const SEEDS: u64 = 6;
+
+fn options(workload: Workload, seed: u64) -> Options {
+    Options {
+        seed,
+        fail: 0.05,
+        info: 0.02,
+        ..Options::new(workload, 4_000)
+    }
+}
+
+fn judge(checker: &str, model: Option<&str>, history: &History) -> Verdict {
+    by_name(checker, model).unwrap().check(history)
+}
+
+/// The history and how many anomalies of each kind are in it.
+fn run(options: &Options) -> (History, Vec<(Anomaly, u64)>) {
+    let mut database = Database::new(options).unwrap();
+    let history = History::from_ops(database.by_ref().collect());
+    (history, database.anomalies())
+}
+
+#[test]
+fn sound_sets_and_queues_are_valid() {
+    for seed in 0..SEEDS {
+        for (workload, checkers) in [
+            (Workload::Set, ["set", "set-full"]),
+            (Workload::Queue, ["queue", "total-queue"]),
+        ] {
+            let (history, _) = run(&options(workload, seed));
+            for checker in checkers {
+                let verdict = judge(checker, None, &history);
+                let shown = &verdict.findings;
+                // The last read of a set may be older than its last additions.
+                if checker == "set" {
+                    assert!(
+                        !verdict.anomalies.contains_key("unexpected"),
+                        "seed {seed}: {shown:?}"
+                    );
+                } else {
+                    assert_eq!(
+                        verdict.valid,
+                        Validity::Valid,
+                        "{checker} seed {seed}: {shown:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn weak_sets_are_stale_and_no_worse() {
+    let mut stale = 0;
+    for seed in 0..SEEDS {
+        for isolation in [Isolation::Sequential, Isolation::Eventual] {
+            let options = Options {
+                isolation: Some(isolation),
+                ..options(Workload::Set, seed)
+            };
+            let (history, _) = run(&options);
+            let verdict = judge("set-full", None, &history);
+            stale += verdict.anomalies.get("stale").copied().unwrap_or_default();
+            for anomaly in ["aborted-read", "duplicated", "unexpected"] {
+                assert!(
+                    !verdict.anomalies.contains_key(anomaly),
+                    "seed {seed} {anomaly}"
+                );
+            }
+        }
+    }
+    assert!(stale > 100, "{stale}");
+}
+
+#[test]
+fn planted_anomalies_of_sets_are_found() {
+    let names = |anomaly| match anomaly {
+        Anomaly::G1a => ["aborted-read"].as_slice(),
+        Anomaly::GarbageRead => &["unexpected"],
+        // Lost when nobody reads the element again.
+        Anomaly::GSingleProcess | Anomaly::StaleRead | Anomaly::LostWrite => &["stale", "lost"],
+        other => panic!("{other:?}"),
+    };
+    for anomaly in Anomaly::all().filter(|one| one.is_seen_in(Workload::Set)) {
+        for seed in 0..SEEDS {
+            let options = Options {
+                anomalies: vec![anomaly],
+                anomaly_rate: 0.01,
+                ..options(Workload::Set, seed)
+            };
+            let (history, planted) = run(&options);
+            let verdict = judge("set-full", None, &history);
+            let found = names(anomaly)
+                .iter()
+                .map(|name| verdict.anomalies.get(name).copied());
+            let found: u64 = found.flatten().sum();
+            assert!(planted[0].1 > 0, "{anomaly:?} seed {seed}");
+            assert_eq!(
+                found, planted[0].1,
+                "{anomaly:?} seed {seed}: {:?}",
+                verdict.anomalies
+            );
+        }
+    }
+}
+
+#[test]
+fn planted_anomalies_of_queues_are_found() {
+    for (anomaly, checker, name) in [
+        (Anomaly::GarbageRead, "total-queue", "unexpected"),
+        (Anomaly::GarbageRead, "queue", "unexpected"),
+        (Anomaly::DuplicateElements, "queue", "duplicated"),
+        (Anomaly::LostWrite, "total-queue", "lost"),
+    ] {
+        for seed in 0..SEEDS {
+            let options = Options {
+                anomalies: vec![anomaly],
+                anomaly_rate: 0.01,
+                info: 0.0,
+                ..options(Workload::Queue, seed)
+            };
+            let (history, planted) = run(&options);
+            let verdict = judge(checker, None, &history);
+            let found = verdict.anomalies.get(name).copied().unwrap_or_default();
+            assert!(planted[0].1 > 0, "{anomaly:?} seed {seed}");
+            assert_eq!(
+                found, planted[0].1,
+                "{anomaly:?} seed {seed}: {:?}",
+                verdict.anomalies
+            );
+        }
+    }
+}
