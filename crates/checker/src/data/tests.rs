@@ -87,10 +87,8 @@ fn compare(
         let verdict = checker.check(&history);
         let (expected, is_known) = twin(&history);
         let told = || {
-            history
-                .iter()
-                .map(|op| format!("{op}\n"))
-                .collect::<String>()
+            let lines: Vec<String> = history.iter().map(Op::to_string).collect();
+            lines.join("\n")
         };
         assert_eq!(
             verdict.anomalies,
@@ -460,7 +458,7 @@ fn banks(rng: &mut Rng) -> History {
                 2 => pairs.push((Value::Int(7), Value::Int(0))),
                 _ => {
                     (pairs[0].1, pairs[1].1, pairs[2].1) =
-                        (Value::Int(-1), Value::Int(11), Value::Int(0))
+                        (Value::Int(-1), Value::Int(11), Value::Int(0));
                 }
             }
         }
