@@ -4,8 +4,6 @@
 
 #[path = "all/corpus.rs"]
 mod corpus;
-#[path = "all/generated.rs"]
-mod generated;
 #[path = "all/totality.rs"]
 mod totality;
 #[path = "all/transactions.rs"]

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+#[path = "all/generated.rs"]
+mod generated;
 #[path = "all/killed.rs"]
 mod killed;
 #[path = "all/processes.rs"]

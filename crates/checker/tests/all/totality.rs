@@ -56,15 +56,13 @@ fn mop(family: u64, junk: f64, next: &mut i64, rng: &mut Rng) -> Mop {
     }
 }
 
-/// Operations without rhyme or reason: clients that overlap themselves, completions of nothing, values of any shape.
-fn random_history(rng: &mut Rng) -> History {
+/// What the clients of a history of this shape do.
+fn functions(shape: u64, rng: &mut Rng) -> Vec<&'static str> {
     let names = [
         "read", "write", "cas", "acquire", "release", "get", "put", "append", "txn", "other",
         "add", "enqueue", "dequeue", "drain", "generate", "transfer",
     ];
-    let junk = if rng.chance(0.2) { 0.03 } else { 0.0 };
-    let shape = rng.below(6);
-    let functions: Vec<&'static str> = match shape {
+    match shape {
         0 => names.into(),
         1 => vec!["txn"],
         2 => vec!["read", "write", "cas"],
@@ -74,7 +72,14 @@ fn random_history(rng: &mut Rng) -> History {
             *rng.pick(&["acquire", "get"]),
             *rng.pick(&["release", "append"]),
         ],
-    };
+    }
+}
+
+/// Operations without rhyme or reason: clients that overlap themselves, completions of nothing, values of any shape.
+fn random_history(rng: &mut Rng) -> History {
+    let junk = if rng.chance(0.2) { 0.03 } else { 0.0 };
+    let shape = rng.below(6);
+    let functions = functions(shape, rng);
     let (family, keyed, mut next, mut index) = (rng.below(2), rng.chance(0.3), 0, 0);
     let mut ops = Vec::new();
     for _ in 0..rng.below(60) {
