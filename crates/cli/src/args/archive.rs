@@ -186,7 +186,7 @@ pub(crate) struct VerifyArguments {
     pub(crate) place: PlaceArguments,
     /// Number or label [default: all].
     pub(crate) recording: Option<String>,
-    /// Cut each damaged recording after its last whole block; says what is lost.
+    /// Cut each damaged recording off where its damage begins; what is cut off is kept in files beside it.
     #[arg(long)]
     pub(crate) repair: bool,
     /// Threads [default: one per core].

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_archive::file::Files;
 use seatrial_archive::{
-    Archive, Recording, RecordingId, RecordingReport, VerifyDamage, VerifyOptions, verify,
+    Archive, Recording, RecordingId, RecordingReport, Repaired, VerifyDamage, VerifyOptions, verify,
 };
 use serde_json::{Value, json};
 use std::io::IsTerminal as _;
@@ -22,7 +22,7 @@ use std::time::Instant;
 struct Checked {
     recording: Recording,
     report: RecordingReport,
-    repaired: Option<u64>,
+    repaired: Option<Repaired>,
 }
 
 /// Carries the verb out.
@@ -119,10 +119,11 @@ fn bar(quiet: bool) -> Option<ProgressBar> {
 impl Checked {
     /// Cuts the recording where its damage begins.
     fn repair(&mut self, archive: &mut Archive) -> Result<()> {
-        if let Some(first) = self.report.damages.first() {
-            let end = archive.truncate(self.recording.id, first.position, moment::now())?;
-            self.repaired = Some(end.0);
-        }
+        let options = VerifyOptions {
+            threads: 1,
+            checksums: true,
+        };
+        self.repaired = archive.repair(self.recording.id, options, moment::now(), &|_| {})?;
         Ok(())
     }
 
@@ -150,7 +151,12 @@ impl Checked {
             "bytes": report.bytes,
             "damage": report.damages.iter().map(Checked::damage_json).collect::<Vec<_>>(),
             "torn": report.torn.as_ref().map(Checked::damage_json),
-            "repaired": repaired,
+            "repaired": repaired.as_ref().map(|repaired| json!({
+                "end": repaired.end.0,
+                "cut": repaired.cut,
+                "unreadable": repaired.unreadable,
+                "kept": repaired.kept.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+            })),
         })
     }
 
@@ -179,8 +185,11 @@ impl Checked {
         if let Some(torn) = &report.torn {
             say!("  an interrupted write, no damage: {torn}");
         }
-        if let Some(end) = repaired {
-            say!("  cut at position {end}");
+        if let Some(repaired) = repaired {
+            say!("  cut at position {}; it ends there now", repaired.end);
+            for path in &repaired.kept {
+                say!("  what was cut off is kept in {}", path.display());
+            }
         }
     }
 }

@@ -72,8 +72,10 @@ impl fmt::Display for Case {
 /// Who was measured, doing what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// A publisher offers messages to ours one by one; another thread records them.
+    /// A publisher offers messages to ours one by one, in one burst; another thread records them.
     OursRecord,
+    /// The same without a burst: each message may be fetched at once.
+    OursSingle,
     /// Ours brings every message to a consumer.
     OursReplay,
     /// Ours checks every byte.
@@ -93,6 +95,7 @@ impl Subject {
     pub(super) fn name(self) -> &'static str {
         match self {
             Subject::OursRecord => "our record",
+            Subject::OursSingle => "our record without burst",
             Subject::OursReplay => "our replay",
             Subject::OursVerify => "our verify",
             Subject::AeronRecord => "Aeron's record",
@@ -221,14 +224,16 @@ fn measure(
         add(Subject::AeronRecord, aeron::WARM_UPS, rates);
     }
     let mut recorded = None;
-    let mut rates = Vec::new();
-    for _ in 0..=setting.iterations {
-        drop(recorded.take());
-        let (made, rate) = ours::Recorded::new(case, setting)?;
-        rates.push(rate);
-        recorded = Some(made);
+    for (burst, subject) in [(false, Subject::OursSingle), (true, Subject::OursRecord)] {
+        let mut rates = Vec::new();
+        for _ in 0..=setting.iterations {
+            drop(recorded.take());
+            let (made, rate) = ours::Recorded::new(case, burst, setting)?;
+            rates.push(rate);
+            recorded = Some(made);
+        }
+        add(subject, 1, rates);
     }
-    add(Subject::OursRecord, 1, rates);
     let recorded = recorded.context("no iteration")?;
     let repeat = |measured: &dyn Fn() -> Result<f64>| -> Result<Vec<f64>> {
         (0..=setting.iterations).map(|_| measured()).collect()

@@ -37,9 +37,9 @@ fn now() -> u64 {
 }
 
 impl Recorded {
-    /// Records all messages of the case: this thread offers them one by one, another one writes them. Answers with the
-    /// rate too.
-    pub(super) fn new(case: Case, setting: &Setting) -> Result<(Recorded, f64)> {
+    /// Records all messages of the case: this thread offers them one by one, in one burst (a block changes hands when it is
+    /// full) or without (each message may be fetched at once); another one writes them. Answers with the rate too.
+    pub(super) fn new(case: Case, burst: bool, setting: &Setting) -> Result<(Recorded, f64)> {
         let folder = setting.folder.join("ours");
         let (mut archive, _) = Archive::open(Arc::new(Files), &folder, now())?;
         let writer = archive.start(&RecordingOptions::default(), now())?;
@@ -52,9 +52,17 @@ impl Recorded {
         let mut publication = intake.publication()?.checksummed(case.checksum);
         let mut message = vec![0x5a; case.payload];
         let began = Instant::now();
-        for number in 0..case.messages {
-            message[..8].copy_from_slice(&number.to_le_bytes());
-            publication.offer_waiting(black_box(&message))?;
+        if burst {
+            let mut burst = publication.burst();
+            for number in 0..case.messages {
+                message[..8].copy_from_slice(&number.to_le_bytes());
+                burst.offer_waiting(black_box(&message))?;
+            }
+        } else {
+            for number in 0..case.messages {
+                message[..8].copy_from_slice(&number.to_le_bytes());
+                publication.offer_waiting(black_box(&message))?;
+            }
         }
         publication.flush()?;
         let rate = case.messages as f64 / began.elapsed().as_secs_f64();

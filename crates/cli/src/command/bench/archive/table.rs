@@ -67,6 +67,7 @@ impl Table {
                 &[
                     Subject::OursRecord,
                     Subject::AeronRecord,
+                    Subject::OursSingle,
                     Subject::PlainWrite,
                 ],
             ),
