@@ -6,7 +6,7 @@ mod bench;
 pub(crate) use archive::{
     ArchiveArguments, ArchiveVerb, BeforeArguments, ChecksumArguments, CopyArguments,
     LabelArguments, ListArguments, PlaceArguments, RecordArguments, RecordingArguments,
-    ReplayArguments, TruncateArguments, VerifyArguments,
+    ReplayArguments, ServeArguments, TruncateArguments, VerifyArguments,
 };
 pub(crate) use bench::{
     BenchArchiveArguments, BenchArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic,

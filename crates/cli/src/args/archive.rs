@@ -1,6 +1,7 @@
 //! What can be typed after `archive`.
 
 use clap::{Args, Subcommand};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// `seatrial archive`.
@@ -37,6 +38,8 @@ pub(crate) enum ArchiveVerb {
     Compact(PlaceArguments),
     /// Copy recordings from one archive into another; goes on where an earlier copy ended.
     Copy(CopyArguments),
+    /// Serve an archive over TCP.
+    Serve(ServeArguments),
     /// Cut the end of a recording off.
     Truncate(TruncateArguments),
     /// Remove old segments.
@@ -236,6 +239,20 @@ pub(crate) struct CopyArguments {
     /// No progress.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+/// `seatrial archive serve`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Ends with Ctrl-C or SIGTERM. Whoever reaches the address may do everything: there is no authentication.\n\
+Example: seatrial archive serve logs --listen 127.0.0.1:7600"
+)]
+pub(crate) struct ServeArguments {
+    /// A folder, made when missing.
+    pub(crate) archive: PathBuf,
+    /// Address and port to listen on; port 0 takes a free one and prints it.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7600")]
+    pub(crate) listen: SocketAddr,
 }
 
 /// `seatrial archive truncate`.

@@ -12,7 +12,9 @@ mod moment;
 mod place;
 mod printer;
 mod record;
+mod remote;
 mod replay;
+mod serve;
 mod verify;
 
 use crate::args::{ArchiveArguments, ArchiveVerb};
@@ -30,6 +32,7 @@ pub(crate) fn run(arguments: &ArchiveArguments) -> Result<Exit> {
         ArchiveVerb::Checksum(arguments) => checksum::run(arguments),
         ArchiveVerb::Compact(arguments) => manage::compact(arguments),
         ArchiveVerb::Copy(arguments) => copy::run(arguments),
+        ArchiveVerb::Serve(arguments) => serve::run(arguments),
         ArchiveVerb::Truncate(arguments) => manage::truncate(arguments),
         ArchiveVerb::Purge(arguments) => manage::purge(arguments),
         ArchiveVerb::Detach(arguments) => manage::detach(arguments),

@@ -46,22 +46,24 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Exit> {
         })
     };
     let ready = |address| eprintln!("listening on {address}");
-    serve(&options, boot, ready, async {
-        match (
-            signal(SignalKind::terminate()),
-            signal(SignalKind::interrupt()),
-        ) {
-            (Ok(mut terminate), Ok(mut interrupt)) => {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-                eprintln!("told to end");
-            }
-            // Then only SIGKILL ends it, which it survives as well.
-            _ => std::future::pending().await,
-        }
-    })
-    .context("kv node")?;
+    serve(&options, boot, ready, told_to_end()).context("kv node")?;
     Ok(Exit::Valid)
+}
+
+/// Done when SIGTERM or Ctrl-C has come.
+pub(crate) async fn told_to_end() {
+    match (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) {
+        (Ok(mut terminate), Ok(mut interrupt)) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            eprintln!("told to end");
+        }
+        // Then only SIGKILL ends it, which it survives as well.
+        _ => std::future::pending().await,
+    }
 }

@@ -8,6 +8,8 @@ mod damage;
 mod killed;
 #[path = "archive/manage.rs"]
 mod manage;
+#[path = "archive/served.rs"]
+mod served;
 
 use crate::{Scratch, command, error, json, run, stderr, stdout};
 use seatrial_machine::Rng;
@@ -108,6 +110,12 @@ impl Running {
     /// Its output, line by line, from now on.
     pub(crate) fn lines(&mut self) -> Receiver<String> {
         let out = self.child.as_mut().unwrap().stdout.take().unwrap();
+        pass_on(out)
+    }
+
+    /// What it says besides.
+    pub(crate) fn errors(&mut self) -> Receiver<String> {
+        let out = self.child.as_mut().unwrap().stderr.take().unwrap();
         pass_on(out)
     }
 

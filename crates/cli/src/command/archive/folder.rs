@@ -36,7 +36,7 @@ pub(super) fn open(folder: &Path) -> Result<Archive> {
 }
 
 /// What opening had to do, on standard error.
-fn tell(recovered: &Recovered) {
+pub(super) fn tell(recovered: &Recovered) {
     if let Some(torn) = &recovered.catalog {
         eprintln!("catalog: cut off: {torn}");
     }

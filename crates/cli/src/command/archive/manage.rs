@@ -4,12 +4,14 @@ use super::entry::Entry;
 use super::folder;
 use super::moment;
 use super::place::Place;
+use super::remote;
 use crate::args::{
     BeforeArguments, LabelArguments, PlaceArguments, RecordingArguments, TruncateArguments,
 };
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result};
+use seatrial_archive::service::Operation;
 use seatrial_archive::{Archive, ArchiveError};
 use seatrial_archive::{Position, RecordingId};
 use serde_json::json;
@@ -34,6 +36,30 @@ impl Change<'_> {
             Change::Attach => "attached",
             Change::Delete => "deleted",
             Change::Label(_) => "labelled",
+        }
+    }
+
+    /// As a server is asked for it.
+    fn operation(&self, recording: u64) -> Operation {
+        match self {
+            Change::Truncate(position) => Operation::Truncate {
+                recording,
+                position: position.0,
+            },
+            Change::Purge(before) => Operation::Purge {
+                recording,
+                before: before.0,
+            },
+            Change::Detach(before) => Operation::Detach {
+                recording,
+                before: before.0,
+            },
+            Change::Attach => Operation::Attach { recording },
+            Change::Delete => Operation::Delete { recording },
+            Change::Label(label) => Operation::Relabel {
+                recording,
+                label: (*label).to_owned(),
+            },
         }
     }
 
@@ -91,13 +117,26 @@ pub(super) fn label(arguments: &LabelArguments) -> Result<Exit> {
 
 fn change(arguments: &RecordingArguments, change: &Change<'_>) -> Result<Exit> {
     let place = Place::parse(&arguments.place.archive)?;
-    let path = place.folder()?;
-    let mut archive = folder::open_existing(path)?;
-    let id = folder::find(&archive.catalog(), &arguments.recording, path)?.id;
-    change
-        .carry_out(&mut archive, id)
-        .with_context(|| place.to_string())?;
-    let after = archive.catalog().recording(id).cloned().map(Entry);
+    let (id, after) = match &place {
+        Place::Folder(path) => {
+            let mut archive = folder::open_existing(path)?;
+            let id = folder::find(&archive.catalog(), &arguments.recording, path)?.id;
+            let done = change.carry_out(&mut archive, id);
+            done.with_context(|| place.to_string())?;
+            (id, archive.catalog().recording(id).cloned().map(Entry))
+        }
+        Place::Server(address) => {
+            let mut remote = remote::connect(*address)?;
+            let number = remote::find(&mut remote, &arguments.recording, *address)?.recording;
+            let done = remote.ask(change.operation(number));
+            done.with_context(|| place.to_string())?;
+            let after = match change {
+                Change::Delete => None,
+                _ => Some(remote::entry(&remote.describe(number)?)),
+            };
+            (RecordingId(number), after)
+        }
+    };
     match (after, arguments.place.json) {
         (Some(entry), true) => say!("{:#}", entry.json()),
         (None, true) => say!("{}", json!({"recording": id.0, "deleted": true})),
@@ -116,15 +155,27 @@ fn change(arguments: &RecordingArguments, change: &Change<'_>) -> Result<Exit> {
 /// Carries `compact` out.
 pub(super) fn compact(arguments: &PlaceArguments) -> Result<Exit> {
     let place = Place::parse(&arguments.archive)?;
-    let mut archive = folder::open_existing(place.folder()?)?;
-    let (before, after) = archive.compact().with_context(|| place.to_string())?;
+    let lengths = match &place {
+        Place::Folder(path) => {
+            let compacted = folder::open_existing(path)?.compact();
+            Some(compacted.with_context(|| place.to_string())?)
+        }
+        Place::Server(address) => {
+            let done = remote::connect(*address)?.ask(Operation::Compact);
+            done.with_context(|| place.to_string())?;
+            None
+        }
+    };
+    let (before, after) = lengths.unzip();
     if arguments.json {
         say!(
             "{}",
             json!({"archive": place.to_string(), "before": before, "after": after})
         );
-    } else {
+    } else if let Some((before, after)) = lengths {
         say!("{place}: the catalog has {after} bytes now, {before} before");
+    } else {
+        say!("{place}: compacted");
     }
     Ok(Exit::Valid)
 }

@@ -5,6 +5,7 @@ use super::folder::FolderRecorder;
 use super::interrupt::Interrupt;
 use super::messages::{self, Event, Splitter};
 use super::place::Place;
+use super::remote::RemoteRecorder;
 use crate::args::RecordArguments;
 use crate::exit::Exit;
 use crate::output::say;
@@ -50,8 +51,10 @@ pub(super) fn run(arguments: &RecordArguments) -> Result<Exit> {
     let _interrupt = Interrupt::listen(move || {
         let _ = sender.send(Event::Interrupted); // when nobody receives, the recording has ended
     })?;
-    let mut recorder: Box<dyn Recorder> =
-        Box::new(FolderRecorder::new(place.folder()?, arguments, durability)?);
+    let mut recorder: Box<dyn Recorder> = match &place {
+        Place::Folder(folder) => Box::new(FolderRecorder::new(folder, arguments, durability)?),
+        Place::Server(address) => Box::new(RemoteRecorder::new(*address, arguments, durability)?),
+    };
     let id = recorder.id();
     eprintln!("recording {id} of {place}");
     let mut acknowledged = Reached::default();

@@ -1,17 +1,22 @@
 //! `seatrial archive replay`: messages of a recording to standard output.
 
+use super::entry::Entry;
 use super::folder;
 use super::interrupt::Interrupt;
 use super::moment;
 use super::place::Place;
 use super::printer::{Form, Printer, Shown};
+use super::remote::{self, Next, Pieces};
 use crate::args::ReplayArguments;
 use crate::exit::Exit;
 use anyhow::{Context as _, Result, ensure};
-use seatrial_archive::Position;
 use seatrial_archive::file::Files;
+use seatrial_archive::service::{ReplayBound, ReplayFrom, ReplayRequest};
 use seatrial_archive::{Bound, Cursor, Origin, Pause, ReplayBlock};
+use seatrial_archive::{Position, Recording};
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,29 +33,12 @@ pub(super) fn run(arguments: &ReplayArguments) -> Result<Exit> {
     let out = BufWriter::with_capacity(OUT_LENGTH, io::stdout().lock());
     let mut printer = Printer::new(form, out);
     let interrupt = Interrupt::listen(|| {})?;
-    let path = place.folder()?;
-    let catalog = folder::view(path)?;
-    let recording = folder::find(&catalog, &arguments.recording, path)?;
-    if let Some(number) = arguments.from_message {
-        let (id, next) = (recording.id, recording.end.message);
-        ensure!(
-            number <= next || arguments.follow,
-            "{place}: recording {id} ends before message {next}, number {number} was asked for"
-        );
-    }
-    let bound = match (arguments.to, arguments.follow) {
-        (Some(position), _) => Bound::To(Position(position)),
-        (None, true) => Bound::Follow,
-        (None, false) => Bound::End,
+    let printed = match &place {
+        Place::Folder(path) => from_folder(arguments, path, origin, &mut printer, &interrupt),
+        Place::Server(address) => {
+            from_server(arguments, *address, origin, &mut printer, &interrupt)
+        }
     };
-    let cursor = Cursor::open(Arc::new(Files), path, recording.id, origin, bound)
-        .with_context(|| place.to_string())?;
-    let replay = Replay {
-        cursor,
-        left: arguments.count,
-        follow: arguments.follow,
-    };
-    let printed = replay.print(&mut printer, &interrupt);
     match printed.and_then(|()| Ok(printer.flush()?)) {
         // Whoever reads has seen enough (`| head`).
         Err(error) if is_broken_pipe(&error) => Ok(Exit::Valid),
@@ -75,29 +63,108 @@ fn origin(arguments: &ReplayArguments) -> Result<Origin> {
     )
 }
 
-/// A replay of a folder's recording.
-struct Replay {
-    cursor: Cursor,
-    /// Messages that may still be printed.
-    left: Option<u64>,
-    follow: bool,
+/// Says so when a message is asked for that the recording has not come to.
+fn check_message(arguments: &ReplayArguments, place: &str, recording: &Recording) -> Result<()> {
+    if let Some(number) = arguments.from_message {
+        let (id, next) = (recording.id, recording.end.message);
+        ensure!(
+            number <= next || arguments.follow,
+            "{place}: recording {id} ends before message {next}, number {number} was asked for"
+        );
+    }
+    Ok(())
 }
 
-impl Replay {
-    fn print(mut self, printer: &mut Printer<impl Write>, interrupt: &Interrupt) -> Result<()> {
-        while !interrupt.told() && self.left != Some(0) {
-            if let Some(block) = self.cursor.next_block()? {
-                print_block(&block, &mut self.left, printer)?;
-                continue;
+/// Prints what a server sends.
+fn from_server(
+    arguments: &ReplayArguments,
+    address: SocketAddr,
+    origin: Origin,
+    printer: &mut Printer<impl Write>,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let place = format!("tcp://{address}");
+    let found = remote::find(
+        &mut remote::connect(address)?,
+        &arguments.recording,
+        address,
+    )?;
+    let Entry(recording) = remote::entry(&found);
+    check_message(arguments, &place, &recording)?;
+    let bound = match (arguments.to, arguments.follow) {
+        // What is not there yet is not waited for.
+        (Some(position), _) => ReplayBound::Position(position.min(recording.end.position.0)),
+        (None, true) => ReplayBound::Follow,
+        (None, false) => ReplayBound::End,
+    };
+    let request = ReplayRequest {
+        recording: found.recording,
+        from: match origin {
+            Origin::Start => ReplayFrom::Start,
+            Origin::Position(position) => ReplayFrom::Position(position.0),
+            Origin::Time(time) => ReplayFrom::Time(time),
+            Origin::Message(number) => ReplayFrom::Message(number),
+            Origin::End => ReplayFrom::End,
+        },
+        bound,
+        window_bytes: u32::MAX,
+        is_eager: true,
+    };
+    let pieces = Pieces::play(address, request)?;
+    let mut left = arguments.count.unwrap_or(u64::MAX);
+    while !interrupt.told() && left > 0 {
+        match pieces.next(LOOK_INTERVAL).with_context(|| place.clone())? {
+            Next::End => break,
+            Next::Nothing => printer.flush()?,
+            Next::Piece(piece) => {
+                for message in piece.messages().take(usize::try_from(left)?) {
+                    left -= 1;
+                    printer.print(&Shown {
+                        position: message.position,
+                        number: message.number,
+                        time: message.time,
+                        flags: message.flags as u8,
+                        message: message.payload,
+                    })?;
+                }
             }
-            if self.cursor.pause() == Pause::Reached || !self.follow {
-                break;
-            }
-            printer.flush()?;
-            std::thread::sleep(LOOK_INTERVAL);
         }
-        Ok(())
     }
+    Ok(())
+}
+
+/// Prints what is in a folder.
+fn from_folder(
+    arguments: &ReplayArguments,
+    path: &Path,
+    origin: Origin,
+    printer: &mut Printer<impl Write>,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let catalog = folder::view(path)?;
+    let recording = folder::find(&catalog, &arguments.recording, path)?;
+    check_message(arguments, &path.display().to_string(), recording)?;
+    let bound = match (arguments.to, arguments.follow) {
+        (Some(position), _) => Bound::To(Position(position)),
+        (None, true) => Bound::Follow,
+        (None, false) => Bound::End,
+    };
+    let shown = || path.display().to_string();
+    let mut cursor =
+        Cursor::open(Arc::new(Files), path, recording.id, origin, bound).with_context(shown)?;
+    let mut left = arguments.count;
+    while !interrupt.told() && left != Some(0) {
+        if let Some(block) = cursor.next_block()? {
+            print_block(&block, &mut left, printer)?;
+            continue;
+        }
+        if cursor.pause() == Pause::Reached || !arguments.follow {
+            break;
+        }
+        printer.flush()?;
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    Ok(())
 }
 
 /// Prints the messages of a block, as many as are left.

@@ -77,7 +77,7 @@ fn wait_for(folder: &str, label: &str, line: &str) {
 }
 
 /// A copy follows a recording, is killed, and goes on.
-fn follow(from: &str, source: &str, to: &str) {
+pub(super) fn follow(from: &str, source: &str, to: &str) {
     let mut writer = Running::start(&["record", from, "--label", "log", "--acknowledge"]);
     let acknowledged = writer.lines();
     writer.write(b"first\n");

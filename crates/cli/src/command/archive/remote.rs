@@ -1,0 +1,264 @@
+//! An archive behind a server.
+
+use super::entry::Entry;
+use super::record::{Reached, Recorder};
+use crate::args::RecordArguments;
+use anyhow::{Context as _, Result, bail};
+use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
+use seatrial_archive::service::{
+    Client, ClientOptions, Description, FrameBatch, LabelFilter, ListFilter, Played, RefusalCode,
+    RemoteArchive, RemoteError, ReplayEnd, ReplayPiece, ReplayRequest, SyncPolicy,
+};
+use seatrial_archive::{BATCH_LENGTH, Durability, Recording, RecordingId};
+use seatrial_host::{BlockingLink, LinkOptions};
+use seatrial_machine::{NodeId, Ticket};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// The server, as the client's machine calls it.
+const SERVER: NodeId = NodeId::server(0);
+/// A lost connection is tried again after this long.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(200);
+/// Pieces of a replay that have come and were not taken.
+const PIECES_MAX: usize = 4;
+/// Batches that were sent and are not confirmed; 4 MiB.
+const BATCHES_MAX: usize = 16;
+/// The server hears something at least this often.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(3);
+
+/// A connected archive.
+pub(super) type Remote = RemoteArchive<BlockingLink<Client>>;
+
+/// Connects to a server.
+pub(super) fn connect(address: SocketAddr) -> Result<Remote> {
+    // Keys that the system draws at random; no two clients may have the same seed.
+    let seed = RandomState::new().build_hasher().finish();
+    let client = Client::new(ClientOptions::new(SERVER, seed));
+    let options = LinkOptions {
+        server: SERVER,
+        message_length_max: MESSAGE_LENGTH_MAX,
+        reconnect_interval: Some(RECONNECT_INTERVAL),
+    };
+    let link = BlockingLink::connect(address, client, options)
+        .with_context(|| format!("tcp://{address}: cannot be reached"))?;
+    Ok(RemoteArchive::new(link))
+}
+
+/// What a server tells of a recording.
+pub(super) fn entry(description: &Description) -> Entry {
+    Entry(Recording {
+        id: RecordingId(description.recording),
+        label: description.label.clone(),
+        segment_length: description.segment_length,
+        durability: description.durability.into(),
+        start: description.start,
+        end: description.end,
+        started: description.started_at,
+        stopped: description.stopped_at,
+        source: None,
+    })
+}
+
+/// The recording that a number or label names.
+pub(super) fn find(remote: &mut Remote, wanted: &str, address: SocketAddr) -> Result<Description> {
+    if let Ok(number) = wanted.parse() {
+        match remote.describe(number) {
+            Err(RemoteError::Refused(refusal)) if refusal.code == RefusalCode::UnknownRecording => {
+            }
+            described => return described.with_context(|| format!("tcp://{address}")),
+        }
+    }
+    let filter = ListFilter {
+        label: LabelFilter::Is(wanted.to_owned()),
+        ..ListFilter::default()
+    };
+    let found = remote
+        .list(&filter)
+        .with_context(|| format!("tcp://{address}"))?;
+    let newest = found.into_iter().next_back();
+    newest.with_context(|| {
+        format!("tcp://{address}: no recording has the number or label {wanted:?}")
+    })
+}
+
+/// What comes of a replay, from a thread of its own, so that whoever takes it is never kept waiting.
+pub(super) struct Pieces(Receiver<Result<Played, RemoteError>>);
+
+impl Pieces {
+    /// Begins a replay over a connection of its own.
+    pub(super) fn play(address: SocketAddr, request: ReplayRequest) -> Result<Pieces> {
+        let mut remote = connect(address)?;
+        let replay = remote
+            .play(request)
+            .with_context(|| format!("tcp://{address}"))?;
+        let (sender, receiver) = sync_channel(PIECES_MAX);
+        std::thread::spawn(move || {
+            loop {
+                let played = remote.next(replay);
+                let is_last = !matches!(played, Ok(Played::Piece(_)));
+                if sender.send(played).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Ok(Pieces(receiver))
+    }
+
+    /// The next piece if it comes in time.
+    pub(super) fn next(&self, patience: Duration) -> Result<Next> {
+        match self.0.recv_timeout(patience) {
+            Ok(Ok(Played::Piece(piece))) => Ok(Next::Piece(piece)),
+            Ok(Ok(Played::Ended(ReplayEnd::Failed(refusal)))) => bail!(refusal),
+            Ok(Ok(Played::Ended(_))) | Err(RecvTimeoutError::Disconnected) => Ok(Next::End),
+            Ok(Err(error)) => bail!(error),
+            Err(RecvTimeoutError::Timeout) => Ok(Next::Nothing),
+        }
+    }
+}
+
+/// What [`Pieces::next`] found.
+pub(super) enum Next {
+    Piece(ReplayPiece),
+    /// Not yet.
+    Nothing,
+    /// There will be no more.
+    End,
+}
+
+/// Messages on their way to a server: batches are sent without waiting for the ones before to be confirmed.
+pub(super) struct RemoteRecorder {
+    remote: Remote,
+    id: u64,
+    frame_checksum: bool,
+    batch: FrameBatch,
+    /// What was sent and is not confirmed: its ticket, and the messages up to its end.
+    sent: VecDeque<(Ticket, u64)>,
+    /// Messages in batches that were sent.
+    messages: u64,
+    reached: Reached,
+}
+
+impl RemoteRecorder {
+    /// Starts or extends a recording.
+    pub(super) fn new(
+        address: SocketAddr,
+        arguments: &RecordArguments,
+        durability: Durability,
+    ) -> Result<RemoteRecorder> {
+        let mut remote = connect(address)?;
+        let claimed = if let Some(wanted) = &arguments.extend {
+            let found = find(&mut remote, wanted, address)?;
+            remote.extend(found.recording)
+        } else {
+            let length = arguments.segment_length.unwrap_or_default();
+            remote.start(&arguments.label, length, policy(durability), false)
+        };
+        let claimed = claimed.with_context(|| format!("tcp://{address}"))?;
+        Ok(RemoteRecorder {
+            remote,
+            id: claimed.recording,
+            frame_checksum: arguments.frame_checksum,
+            batch: FrameBatch::new(),
+            sent: VecDeque::new(),
+            messages: 0,
+            reached: Reached {
+                position: claimed.position,
+                ..Reached::default()
+            },
+        })
+    }
+
+    fn send(&mut self) -> Result<()> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        while self.sent.len() >= BATCHES_MAX {
+            self.confirm()?;
+        }
+        self.messages += u64::from(self.batch.messages());
+        let ticket = self.remote.record(self.id, self.batch.take());
+        self.sent.push_back((ticket, self.messages));
+        Ok(())
+    }
+
+    /// Waits for the oldest batch.
+    fn confirm(&mut self) -> Result<()> {
+        if let Some((ticket, messages)) = self.sent.pop_front() {
+            let place = self.remote.recorded(ticket)?;
+            self.reached = Reached {
+                written: messages,
+                durable: messages,
+                position: place.end,
+            };
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.send()?;
+        while !self.sent.is_empty() {
+            self.confirm()?;
+        }
+        Ok(())
+    }
+}
+
+fn policy(durability: Durability) -> SyncPolicy {
+    match durability {
+        Durability::None => SyncPolicy::None,
+        Durability::Batch => SyncPolicy::Batch,
+        Durability::Group {
+            milliseconds,
+            bytes,
+        } => SyncPolicy::Group {
+            milliseconds,
+            bytes,
+        },
+    }
+}
+
+impl Recorder for RemoteRecorder {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn push(&mut self, message: &[u8]) -> Result<()> {
+        self.batch.push(0, message, self.frame_checksum);
+        if self.batch.length() >= BATCH_LENGTH {
+            self.send()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.settle()
+    }
+
+    fn due(&self) -> Option<Duration> {
+        Some(ALIVE_INTERVAL)
+    }
+
+    fn tick(&mut self) -> Result<()> {
+        self.remote.health()?;
+        Ok(())
+    }
+
+    fn reached(&self) -> Reached {
+        self.reached
+    }
+
+    fn stop(mut self: Box<Self>) -> Result<Reached> {
+        self.settle()?;
+        let position = self.remote.stop(self.id)?;
+        let reached = Reached {
+            durable: self.reached.written,
+            position,
+            ..self.reached
+        };
+        self.remote.goodbye()?;
+        Ok(reached)
+    }
+}

@@ -1,0 +1,36 @@
+//! `seatrial archive serve`: the archive in a folder, over TCP.
+
+use super::folder;
+use super::moment;
+use crate::args::ServeArguments;
+use crate::command::node::told_to_end;
+use crate::exit::Exit;
+use anyhow::{Context as _, Result};
+use seatrial_archive::file::Files;
+use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
+use seatrial_archive::service::{ArchiveService, ServiceOptions, ServiceRequest};
+use seatrial_host::{ListenOptions, serve_machine};
+use std::sync::Arc;
+
+/// Carries the verb out: serves until SIGTERM or Ctrl-C.
+pub(super) fn run(arguments: &ServeArguments) -> Result<Exit> {
+    let shown = || arguments.archive.display().to_string();
+    let options = ServiceOptions::new(moment::now());
+    let (service, recovered) =
+        ArchiveService::open(Arc::new(Files), &arguments.archive, options).with_context(shown)?;
+    folder::tell(&recovered);
+    let options = ListenOptions {
+        listen: arguments.listen,
+        message_length_max: MESSAGE_LENGTH_MAX,
+    };
+    let ready = |address| eprintln!("listening on {address}");
+    serve_machine(
+        options,
+        service,
+        ServiceRequest::Close,
+        ready,
+        told_to_end(),
+    )
+    .with_context(shown)?;
+    Ok(Exit::Valid)
+}
