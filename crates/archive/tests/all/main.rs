@@ -7,6 +7,8 @@ mod crash;
 #[cfg(test)]
 mod fault;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod ledger;
 #[cfg(test)]
 mod model;

@@ -115,11 +115,13 @@ impl ReplayPiece {
         self.blocks().flat_map(move |block| {
             let payload = block::HEADER_LENGTH + block.header.payload_length as usize;
             let frames = Frames::new(&block.bytes[BATCH_FRAMES_OFFSET..payload]);
-            let messages = frames.flatten().zip(block.batch.first_message..);
+            let messages = frames.flatten().zip(0_u64..);
             messages
-                .map(move |(frame, number)| ReplayedMessage {
-                    position: block.position + (BATCH_FRAMES_OFFSET + frame.offset) as u64,
-                    number,
+                .map(move |(frame, index)| ReplayedMessage {
+                    position: block
+                        .position
+                        .wrapping_add((BATCH_FRAMES_OFFSET + frame.offset) as u64),
+                    number: block.batch.first_message.wrapping_add(index),
                     time: block.batch.time,
                     flags: frame.flags,
                     payload: frame.payload,
@@ -140,7 +142,7 @@ impl ReplayPiece {
     /// The position behind the last block.
     pub fn end(&self) -> Option<u64> {
         let (position, range) = self.blocks.last()?;
-        Some(position + range.len() as u64)
+        Some(position.wrapping_add(range.len() as u64))
     }
 }
 

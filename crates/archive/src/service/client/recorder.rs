@@ -71,7 +71,8 @@ struct Sent {
 
 impl Sent {
     fn end(&self) -> u64 {
-        self.first_message + u64::from(self.batch.messages)
+        self.first_message
+            .saturating_add(u64::from(self.batch.messages))
     }
 }
 
@@ -119,7 +120,7 @@ impl Recorder {
     /// Takes a batch in.
     pub(crate) fn push(&mut self, ticket: Ticket, batch: FrameBatch) {
         let first_message = self.next_message;
-        self.next_message += u64::from(batch.messages);
+        self.next_message = self.next_message.saturating_add(u64::from(batch.messages));
         self.bytes += batch.frames.len();
         self.unconfirmed.push_back(Sent {
             ticket,
