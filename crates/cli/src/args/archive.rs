@@ -167,7 +167,7 @@ pub(crate) struct ReplayArguments {
 pub(crate) struct ListArguments {
     #[command(flatten)]
     pub(crate) place: PlaceArguments,
-    /// Only recordings with this label.
+    /// Only recordings whose label contains this.
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
     /// Only recordings that were recorded at this time.

@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &RecordArguments) -> Result<Exit> {
     };
     let id = recorder.id();
     eprintln!("recording {id} of {place}");
-    let mut acknowledged = Reached::default();
+    let mut acknowledged = recorder.reached();
     let outcome = record(arguments, &events, &mut *recorder, &mut acknowledged);
     // Also after an error: what came before it is recorded.
     let stopped = recorder
