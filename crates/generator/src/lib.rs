@@ -38,6 +38,7 @@ mod rhythm;
 mod schedule;
 mod simulation;
 mod validate;
+pub mod workload;
 
 pub use combine::{
     Any, Filter, FlipFlop, Function, Map, Mix, Phases, Sequence, Then, any, cycle, flip_flop,

@@ -7,7 +7,7 @@ pub use list_append::{KeyDistribution, ListAppend, ListAppendOptions};
 pub use register::{Register, RegisterOptions, registers};
 
 use seatrial_checker::{Checker, UnknownName};
-use seatrial_generator::Generator;
+use seatrial_generator::{Generator, workload as data_type};
 use seatrial_machine::Rng;
 
 /// One thing that clients can do to a system, with the checkers that judge what came out.
@@ -16,11 +16,22 @@ pub struct Workload {
     pub name: &'static str,
     /// The clients' operations: without end, without pauses, and without a thought for the nemesis.
     pub generator: Box<dyn Generator>,
+    /// What clients do at the very end, when all faults are healed; `None`: nothing.
+    pub last: Option<Box<dyn Generator>>,
 }
 
 impl Workload {
     /// The names of all workloads.
-    pub const NAMES: [&'static str; 2] = ["register", "list-append"];
+    pub const NAMES: [&'static str; 8] = [
+        "register",
+        "list-append",
+        "set",
+        "queue",
+        "total-queue",
+        "counter",
+        "bank",
+        "unique-ids",
+    ];
 
     /// The workload called `name`, its random choices drawn from a fork of `rng`.
     pub fn named(name: &str, rng: &Rng) -> Option<Workload> {
@@ -30,6 +41,7 @@ impl Workload {
                 Some(Workload {
                     name: "register",
                     generator: generator.boxed(),
+                    last: None,
                 })
             }
             "list-append" => {
@@ -38,9 +50,14 @@ impl Workload {
                 Some(Workload {
                     name: "list-append",
                     generator: generator.boxed(),
+                    last: None,
                 })
             }
-            _ => None,
+            other => data_type::named(other, rng).map(|data_type| Workload {
+                name: data_type.name,
+                generator: data_type.generator,
+                last: data_type.last,
+            }),
         }
     }
 
@@ -67,6 +84,11 @@ mod tests {
         for name in Workload::NAMES {
             let workload = Workload::named(name, &Rng::from_seed(1)).unwrap();
             assert_eq!(workload.name, name);
+            assert!(
+                workload
+                    .checkers(None)
+                    .is_ok_and(|checkers| checkers.len() > 1)
+            );
         }
         assert!(Workload::named("nope", &Rng::from_seed(1)).is_none());
     }

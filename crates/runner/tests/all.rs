@@ -13,3 +13,5 @@ mod processes;
 mod roles;
 #[path = "all/run.rs"]
 mod run;
+#[path = "all/workload.rs"]
+mod workload;

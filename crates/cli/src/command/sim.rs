@@ -10,7 +10,6 @@ use anyhow::{Result, bail};
 use seatrial_checker::{Checker, Finding, Validity, Verdict};
 use seatrial_kv::Bug;
 use seatrial_machine::FaultKind;
-use seatrial_runner::Workload;
 use seatrial_sim::explore;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -102,12 +101,12 @@ impl Plan {
         let run = &arguments.run;
         let bug = run.bug.as_deref().map(kv::bug).transpose()?;
         let names = match &run.workload {
-            None => Workload::NAMES.to_vec(),
-            Some(name) => match Workload::NAMES.into_iter().find(|known| known == name) {
+            None => kv::WORKLOADS.to_vec(),
+            Some(name) => match kv::WORKLOADS.into_iter().find(|known| known == name) {
                 Some(known) => vec![known],
                 None => bail!(
                     "there is no workload {name:?}; kv has {}",
-                    Workload::NAMES.join(", ")
+                    kv::WORKLOADS.join(", ")
                 ),
             },
         };

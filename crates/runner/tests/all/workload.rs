@@ -1,0 +1,139 @@
+//! Each workload with its checkers, in a simulated test: a sound system is valid, a broken one is found out.
+
+use seatrial_checker::{Validity, compose, for_workload};
+use seatrial_generator::workload::{NAMES, named};
+use seatrial_generator::{Answer, Generator, Interpreter, InterpreterOptions, Simulation, phases};
+use seatrial_history::{History, Key, Op, OpType, Value};
+use seatrial_machine::Rng;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// All data types at once; a broken one now and then forgets what it acknowledged, or gives something twice.
+#[derive(Default)]
+struct Model {
+    sets: BTreeMap<Option<Key>, Vec<i64>>,
+    sums: BTreeMap<Option<Key>, i64>,
+    queue: VecDeque<i64>,
+    balances: BTreeMap<i64, i64>,
+    identifier: i64,
+}
+
+impl Model {
+    fn new() -> Model {
+        let balances = (0..8).map(|account| (account, if account == 0 { 100 } else { 0 }));
+        Model {
+            balances: balances.collect(),
+            ..Model::default()
+        }
+    }
+
+    /// What a success shows; `None` when it fails.
+    fn answer(&mut self, name: &str, op: &Op, is_broken: bool) -> Option<Value> {
+        let (key, value) = match &op.value {
+            Value::Keyed(key, value) => (Some(key.clone()), (**value).clone()),
+            value => (None, value.clone()),
+        };
+        let answer = match (name, op.f.as_str()) {
+            ("set", "read") => Value::integers(self.sets.entry(key.clone()).or_default()),
+            ("set", _) if is_broken => value,
+            ("set", _) => {
+                let set = self.sets.entry(key.clone()).or_default();
+                set.push(value.as_int()?);
+                value
+            }
+            ("counter", "read") => Value::Int(*self.sums.entry(key.clone()).or_default()),
+            ("counter", _) if is_broken => value,
+            ("counter", _) => {
+                *self.sums.entry(key.clone()).or_default() += value.as_int()?;
+                value
+            }
+            ("bank", "read") => {
+                let balances: Vec<_> = self.balances.clone().into_iter().collect();
+                Value::balances(&balances)
+            }
+            ("bank", _) => {
+                let transfer = value.as_transfer()?;
+                if self.balances[&transfer.from] < transfer.amount {
+                    return None;
+                }
+                *self.balances.get_mut(&transfer.from)? -= transfer.amount;
+                if !is_broken {
+                    *self.balances.get_mut(&transfer.to)? += transfer.amount;
+                }
+                value
+            }
+            ("unique-ids", _) => {
+                self.identifier += i64::from(!is_broken);
+                Value::Int(self.identifier)
+            }
+            (_, "drain") => Value::integers(&self.queue.drain(..).collect::<Vec<_>>()),
+            (_, "enqueue") => {
+                if !is_broken {
+                    self.queue.push_back(value.as_int()?);
+                }
+                value
+            }
+            _ if is_broken => Value::Int(*self.queue.front()?),
+            _ => Value::Int(self.queue.pop_front()?),
+        };
+        Some(match key {
+            Some(key) => Value::Keyed(key, answer.into()),
+            None => answer,
+        })
+    }
+}
+
+/// A test of the workload; one operation in `broken_every` is answered wrongly.
+fn run(name: &'static str, seed: u64, broken_every: u64) -> History {
+    let rng = Rng::from_seed(seed);
+    let workload = named(name, &rng).unwrap();
+    let clients = workload.generator.limit(2_000).clients().boxed();
+    let generator = phases([Some(clients), workload.last].into_iter().flatten());
+    let options = InterpreterOptions::new(5, rng.fork("interpreter"));
+    let (mut model, mut rng) = (Model::new(), rng.fork("model"));
+    let client = move |op: &Op| {
+        let latency = rng.duration_below(Duration::from_millis(10));
+        let is_drain = op.f == "drain";
+        let fate = rng.below(40);
+        if fate == 0 && !is_drain {
+            return Answer::After(latency, OpType::Info, Value::Nil);
+        }
+        if fate == 1 {
+            return Answer::After(latency, OpType::Fail, op.value.clone());
+        }
+        let is_broken = rng.below(broken_every) == 0;
+        match model.answer(name, op, is_broken) {
+            Some(value) => Answer::After(latency, OpType::Ok, value),
+            None => Answer::After(latency, OpType::Fail, op.value.clone()),
+        }
+    };
+    let interpreter = Interpreter::new(generator, &options);
+    Simulation::new(interpreter, client).run().unwrap()
+}
+
+#[test]
+fn every_workload_finds_out_the_broken_and_spares_the_sound() {
+    for name in NAMES {
+        let checkers = for_workload(name, None).unwrap();
+        for seed in 0..10 {
+            let sound = compose(&checkers, &run(name, seed, u64::MAX));
+            assert_eq!(
+                sound.valid,
+                Validity::Valid,
+                "{name} seed {seed}: {sound:?}"
+            );
+            let broken = compose(&checkers, &run(name, seed, 20));
+            assert_eq!(broken.valid, Validity::Invalid, "{name} seed {seed}");
+        }
+    }
+    assert!(named("nope", &Rng::from_seed(1)).is_none());
+}
+
+#[test]
+fn one_seed_is_one_schedule() {
+    for name in NAMES {
+        let [first, again, other] = [1, 1, 2].map(|seed| run(name, seed, u64::MAX));
+        assert_eq!(first.ops(), again.ops(), "{name}");
+        assert_ne!(first.ops(), other.ops(), "{name}");
+    }
+}
