@@ -74,7 +74,11 @@ impl LogFile {
         } else {
             Ok(())
         };
-        let cut = cut.and_then(|()| self.file.sync_all());
+        // An empty log has no bytes to lose.
+        let cut = cut.and_then(|()| match self.length {
+            0 => Ok(()),
+            _ => self.file.sync_all(),
+        });
         cut.map_err(|error| HostError::File {
             path: self.path.clone(),
             error,

@@ -335,6 +335,9 @@ impl ArchiveService {
     }
 
     fn request(&mut self, now: Time, asker: Asker, operation: Operation, out: &mut Out) {
+        if self.closing.is_some() {
+            return; // whoever serves next is asked again
+        }
         let (id, request) = asker;
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
@@ -347,11 +350,6 @@ impl ArchiveService {
                 out.push(Output::Send { to, message });
                 return;
             }
-        }
-        if self.closing.is_some() {
-            let ending = Refusal::new(RefusalCode::Overloaded, "the server is ending");
-            self.refuse(asker, ending, out);
-            return;
         }
         match operation {
             Operation::Health => {

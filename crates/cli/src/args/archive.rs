@@ -100,7 +100,7 @@ pub(crate) struct RecordArguments {
     /// Go on with this recording, by number or label, instead of a new one.
     #[arg(long, value_name = "RECORDING")]
     pub(crate) extend: Option<String>,
-    /// What a loss of power may take: none (what was not written back), group[:MS[:BYTES]] (the last milliseconds), batch
+    /// What a loss of power may take: none (what was not written back), `group[:MS[:BYTES]]` (the last milliseconds), batch
     /// (nothing that was acknowledged as written) [default: group:20].
     #[arg(long, value_name = "LEVEL", conflicts_with = "extend")]
     pub(crate) durability: Option<String>,
