@@ -162,14 +162,17 @@ pub struct RecorderOptions {
     pub publications_max: usize,
     /// How long a block that keeps growing waits for its end while the recorder has nothing else to do.
     pub linger_nanoseconds: u64,
-    /// How often an idle recorder or a publisher without a block looks again before it sleeps. A look takes about a
+    /// How often an idle recorder, or who waits for something to be written, looks again before it sleeps. A look takes about a
     /// microsecond.
     pub looks_before_sleep: u32,
+    /// The same for a publisher without a block. Many: one that sleeps is woken by the recorder's thread, as a rule on the
+    /// recorder's processor, and as the two are never ready at the same time there, nothing moves them apart again.
+    pub looks_for_room: u32,
 }
 
 impl Default for RecorderOptions {
     /// Blocks of 256 KiB, 8 of them per publication: together as large as two processors' second caches here (2 MiB), and
-    /// enough for neither side to wait while the other is woken. 64 publications, 200 µs, 20 looks.
+    /// enough for neither side to wait while the other is woken. 64 publications, 200 µs, 20 looks, 2,000 for room.
     fn default() -> RecorderOptions {
         RecorderOptions {
             batch_length: BATCH_LENGTH,
@@ -177,6 +180,7 @@ impl Default for RecorderOptions {
             publications_max: 64,
             linger_nanoseconds: 200_000,
             looks_before_sleep: 20,
+            looks_for_room: 2_000,
         }
     }
 }

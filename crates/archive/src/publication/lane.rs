@@ -276,7 +276,11 @@ impl Lane {
         wanted: Wanted,
         patience: Option<Duration>,
     ) -> Result<bool, OfferError> {
-        for _ in 0..self.options.looks_before_sleep {
+        let looks = match wanted {
+            Wanted::Room(_) => self.options.looks_for_room,
+            Wanted::Written(_) | Wanted::Durable(_) => self.options.looks_before_sleep,
+        };
+        for _ in 0..looks {
             if locked(&self.returned).has(wanted) {
                 return Ok(true);
             }

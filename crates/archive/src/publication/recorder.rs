@@ -127,7 +127,7 @@ impl<S: Sink> Recorder<S> {
                 break;
             } else if looks < self.shared.options.looks_before_sleep || self.is_awaited() {
                 looks += 1;
-                pause(looks);
+                pause(looks, self.is_awaited());
             } else {
                 self.sleep(now);
                 looks = 0;
@@ -446,8 +446,9 @@ impl<S> Ended<S> {
 }
 
 /// Lets other threads go on, longer after each look in vain: looking takes what is looked at out of the publisher's cache.
-fn pause(looks: u32) {
-    if looks.is_multiple_of(8) {
+/// When a block is watched, each time: a publisher that waits for this very processor would seem to have stopped.
+fn pause(looks: u32, watches: bool) {
+    if watches || looks.is_multiple_of(8) {
         std::thread::yield_now();
     }
     for _ in 0..PAUSES_PER_LOOK * looks.min(8) {
