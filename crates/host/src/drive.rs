@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
 /// What a server needs to know.
@@ -105,11 +106,7 @@ pub fn serve<M: Machine>(
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> Result<(), HostError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(JOB_THREADS_MAX)
-        .build();
-    let runtime = runtime.map_err(HostError::Runtime)?;
+    let runtime = runtime()?;
     let mut log = LogFile::open(&options.data)?;
     let booted = boot(&log).map_err(|reason| HostError::Boot {
         path: options.data.clone(),
@@ -142,13 +139,18 @@ pub fn serve_machine<M: Machine>(
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> Result<(), HostError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let runtime = runtime()?;
+    let no_disk = |_| Ok(None);
+    runtime.block_on(work(options, machine, no_disk, Some(closing), ready, stop))
+}
+
+/// What waits for sockets and the clock in the calling thread, and runs jobs in others.
+fn runtime() -> Result<Runtime, HostError> {
+    let runtime = Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(JOB_THREADS_MAX)
         .build();
-    let runtime = runtime.map_err(HostError::Runtime)?;
-    let no_disk = |_| Ok(None);
-    runtime.block_on(work(options, machine, no_disk, Some(closing), ready, stop))
+    runtime.map_err(HostError::Runtime)
 }
 
 /// Tells a server that appends are durable, or that they never will be.
