@@ -3,13 +3,11 @@
 use super::replay::{Chain, Fault, check_header, check_payload};
 use crate::block::{BlockHeader, Defect, HEADER_LENGTH};
 use crate::segment::{SegmentHeader, SegmentName};
+use crate::window::ReadAhead;
 use seatrial_machine::{Disk, Mapped, Medium, Storage};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Bytes read at a time where files are not mapped; a longer block is read whole.
-const READ_AHEAD: usize = 256 << 10;
 
 /// A segment's file, open for reading.
 #[derive(Debug)]
@@ -25,7 +23,7 @@ pub(crate) struct Source {
 pub(crate) struct View {
     medium: Arc<dyn Medium>,
     map: Option<(Arc<dyn Mapped>, u64)>,
-    buffer: Buffer,
+    buffer: ReadAhead,
 }
 
 impl Source {
@@ -43,7 +41,7 @@ impl Source {
                 view: View {
                     medium,
                     map: None,
-                    buffer: Buffer::default(),
+                    buffer: ReadAhead::default(),
                 },
             }),
             Err(source) => Err((path, source)),
@@ -120,7 +118,7 @@ impl View {
         View {
             medium: Arc::clone(&self.medium),
             map: self.map.clone(),
-            buffer: Buffer::default(),
+            buffer: ReadAhead::default(),
         }
     }
 
@@ -136,9 +134,7 @@ impl View {
 
     /// Forgets what was read from `offset` on.
     pub(crate) fn forget(&mut self, offset: u64) {
-        let kept = offset.saturating_sub(self.buffer.start);
-        let kept = usize::try_from(kept).unwrap_or(usize::MAX);
-        self.buffer.bytes.truncate(kept);
+        self.buffer.forget(offset);
     }
 
     /// The `length` bytes at `offset`, which the caller knows to be there: the file holds `there` in all.
@@ -153,7 +149,7 @@ impl View {
                 lent => return lent,
             }
         }
-        self.buffer.bytes(&*self.medium, offset, length, there)
+        self.buffer.read(&*self.medium, offset, length, there)
     }
 
     /// The header of the block at `offset`, of which the file's `there` bytes hold all, or what is wrong with it.
@@ -175,51 +171,5 @@ impl View {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
         Ok(check_header(bytes, sequence, left))
-    }
-}
-
-/// Bytes that were read.
-#[derive(Debug, Default)]
-struct Buffer {
-    bytes: Vec<u8>,
-    /// The offset of the first one.
-    start: u64,
-}
-
-impl Buffer {
-    /// The `length` bytes at `offset`, read if need be.
-    fn bytes(
-        &mut self,
-        medium: &dyn Medium,
-        offset: u64,
-        length: usize,
-        there: u64,
-    ) -> io::Result<&[u8]> {
-        let end = offset + length as u64;
-        if offset < self.start || end > self.start + self.bytes.len() as u64 {
-            let ahead = there.saturating_sub(offset).min(READ_AHEAD as u64) as usize;
-            self.fill(medium, offset, length.max(ahead))?;
-        }
-        let at = (offset - self.start) as usize;
-        Ok(&self.bytes[at..at + length])
-    }
-
-    /// Moves to the `wanted` bytes at `offset`, keeping what is already held of them.
-    fn fill(&mut self, medium: &dyn Medium, offset: u64, wanted: usize) -> io::Result<()> {
-        let held = self.start..self.start + self.bytes.len() as u64;
-        let kept = if held.contains(&offset) {
-            let at = (offset - self.start) as usize;
-            self.bytes.copy_within(at.., 0);
-            (self.bytes.len() - at).min(wanted)
-        } else {
-            0
-        };
-        self.start = offset;
-        self.bytes.resize(wanted, 0);
-        let read = medium.read_at(offset + kept as u64, &mut self.bytes[kept..]);
-        if read.is_err() {
-            self.bytes.clear();
-        }
-        read
     }
 }
