@@ -21,8 +21,6 @@ pub use client::{
 pub use copy::{CopyError, CopySource, CopyTarget, copy_remote};
 pub use limits::ServiceLimits;
 pub use message::{BatchPlace, Reached, ReplayState};
-pub use operation::{
-    LabelFilter, ListFilter, Operation, ReplayBound, ReplayFrom, ReplayRequest, SyncPolicy,
-};
+pub use operation::{LabelFilter, ListFilter, Operation, ReplayBound, ReplayFrom, ReplayRequest};
 pub use remote::{Played, RemoteArchive, RemoteError};
 pub use server::{ArchiveService, ServiceOptions, ServiceReply, ServiceRequest};

@@ -2,9 +2,9 @@
 
 use crate::Position;
 use crate::catalog::Boundary;
+use crate::recording::Durability;
 use crate::service::fields::{FieldReader, put_text};
 use crate::service::message::{LABEL_LENGTH_MAX, MessageError, TEXT_LENGTH_MAX};
-use crate::service::operation::SyncPolicy;
 use std::fmt;
 
 /// Why something was not done.
@@ -132,7 +132,7 @@ pub struct Description {
     /// Is it being recorded now?
     pub is_recording: bool,
     /// When its messages are made durable.
-    pub durability: SyncPolicy,
+    pub durability: Durability,
     /// Bytes after which a new segment is begun.
     pub segment_length: u64,
     /// When it was started: nanoseconds since 1970.
@@ -184,7 +184,7 @@ impl Description {
         Ok(Description {
             recording: reader.long("recording")?,
             is_recording: reader.truth("recording now")?,
-            durability: SyncPolicy::decode(reader)?,
+            durability: Durability::decode(reader)?,
             segment_length: reader.long("segment length")?,
             started_at: reader.long("started at")?,
             stopped_at: Some(reader.long("stopped at")?).filter(|&time| time != u64::MAX),
@@ -207,7 +207,7 @@ pub struct Claimed {
     /// Its end.
     pub position: u64,
     /// When its messages are made durable.
-    pub durability: SyncPolicy,
+    pub durability: Durability,
 }
 
 /// How the server is.
@@ -339,7 +339,7 @@ impl Answer {
                 recording: reader.long("recording")?,
                 next_message: reader.long("next message")?,
                 position: reader.long("position")?,
-                durability: SyncPolicy::decode(reader)?,
+                durability: Durability::decode(reader)?,
             }),
             4 => Answer::Position(reader.long("position")?),
             5 => Answer::ReplayBegun {

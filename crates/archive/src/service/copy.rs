@@ -65,7 +65,7 @@ impl CopySource {
             options: RecordingOptions {
                 label: description.label.clone(),
                 segment_length: description.segment_length,
-                durability: description.durability.into(),
+                durability: description.durability,
             },
             start: description.start,
             end: description.end,

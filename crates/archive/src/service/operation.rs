@@ -1,23 +1,8 @@
 //! What a client may ask.
 
+use crate::recording::Durability;
 use crate::service::fields::{FieldReader, put_text};
 use crate::service::message::{LABEL_LENGTH_MAX, MessageError};
-
-/// When messages of a recording are made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncPolicy {
-    /// When the operating system likes, and when somebody asks.
-    None,
-    /// At most so long, or so many bytes, after they were written.
-    Group {
-        /// Milliseconds.
-        milliseconds: u32,
-        /// Bytes.
-        bytes: u64,
-    },
-    /// Before they are acknowledged as written.
-    Batch,
-}
 
 /// Which label is looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,7 +109,7 @@ pub enum Operation {
         /// Bytes after which a new segment is begun; 0: as the server likes.
         segment_length: u64,
         /// When its messages are made durable.
-        durability: SyncPolicy,
+        durability: Durability,
         /// If the newest recording with this label is there, extend that one instead.
         is_resumed: bool,
     },
@@ -212,36 +197,36 @@ mod code {
 /// The position that stands for none.
 const NONE: u64 = u64::MAX;
 
-impl SyncPolicy {
+impl Durability {
     pub(crate) fn encode(self, out: &mut Vec<u8>) {
         let (kind, milliseconds, bytes) = match self {
-            SyncPolicy::None => (0, 0, 0),
-            SyncPolicy::Group {
+            Durability::None => (0, 0, 0),
+            Durability::Group {
                 milliseconds,
                 bytes,
             } => (1, milliseconds, bytes),
-            SyncPolicy::Batch => (2, 0, 0),
+            Durability::Batch => (2, 0, 0),
         };
         out.push(kind);
         out.extend_from_slice(&u32::to_le_bytes(milliseconds));
         out.extend_from_slice(&u64::to_le_bytes(bytes));
     }
 
-    pub(crate) fn decode(reader: &mut FieldReader<'_>) -> Result<SyncPolicy, MessageError> {
+    pub(crate) fn decode(reader: &mut FieldReader<'_>) -> Result<Durability, MessageError> {
         let kind = reader.byte("durability")?;
         if kind == 1 {
-            return Ok(SyncPolicy::Group {
+            return Ok(Durability::Group {
                 milliseconds: reader.word("milliseconds")?,
                 bytes: reader.long("bytes")?,
             });
         }
-        let policy = match kind {
-            0 => SyncPolicy::None,
-            2 => SyncPolicy::Batch,
+        let durability = match kind {
+            0 => Durability::None,
+            2 => Durability::Batch,
             other => return Err(reader.never("durability", 1, u64::from(other))),
         };
         reader.zeros(12)?;
-        Ok(policy)
+        Ok(durability)
     }
 }
 
@@ -405,7 +390,7 @@ impl Operation {
                 return Ok(Operation::Start {
                     label: reader.text("label", LABEL_LENGTH_MAX)?.to_owned(),
                     segment_length: reader.long("segment length")?,
-                    durability: SyncPolicy::decode(reader)?,
+                    durability: Durability::decode(reader)?,
                     is_resumed: reader.truth("resumed")?,
                 });
             }

@@ -1,11 +1,12 @@
 //! An archive behind a connection, for callers that block.
 
+use crate::recording::Durability;
 use crate::service::answer::{Answer, Claimed, Description, Health, Refusal};
 use crate::service::client::{
     Client, ClientReply, ClientRequest, FrameBatch, ReplayEnd, ReplayHandle, ReplayPiece,
 };
 use crate::service::message::BatchPlace;
-use crate::service::operation::{ListFilter, Operation, ReplayRequest, SyncPolicy};
+use crate::service::operation::{ListFilter, Operation, ReplayRequest};
 use seatrial_machine::{Conversation, Ticket};
 use std::collections::BTreeMap;
 
@@ -148,7 +149,7 @@ impl<C: Conversation<Client>> RemoteArchive<C> {
         &mut self,
         label: &str,
         segment_length: u64,
-        durability: SyncPolicy,
+        durability: Durability,
         is_resumed: bool,
     ) -> Result<Claimed, RemoteError> {
         self.claimed(Operation::Start {

@@ -1,9 +1,10 @@
 //! A service and a client that are sent anything.
 
+use seatrial_archive::Durability;
 use seatrial_archive::service::message::{ClientMessage, ServerMessage};
 use seatrial_archive::service::{
     ArchiveService, Client, ClientOptions, ClientRequest, FrameBatch, Operation, ReplayBound,
-    ReplayFrom, ReplayRequest, ServiceOptions, SyncPolicy,
+    ReplayFrom, ReplayRequest, ServiceOptions,
 };
 use seatrial_machine::{Input, Machine, NodeId, Output, Rng, Ticket, Time};
 use seatrial_sim::MemoryStorage;
@@ -67,7 +68,7 @@ fn request(rng: &mut Rng) -> ClientRequest {
         0 => ClientRequest::Ask(Operation::Start {
             label: "x".to_owned(),
             segment_length: 2_048,
-            durability: SyncPolicy::Batch,
+            durability: Durability::Batch,
             is_resumed: rng.chance(0.5),
         }),
         1 => ClientRequest::Ask(Operation::Extend { recording }),

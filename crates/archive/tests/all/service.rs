@@ -2,10 +2,11 @@
 
 use crate::copier::Copier;
 use crate::ledger::Ledger;
+use seatrial_archive::Durability;
 use seatrial_archive::service::{
     Answer, ArchiveService, BatchPlace, Client, ClientOptions, ClientReply, ClientRequest,
     FrameBatch, Operation, ReplayBound, ReplayEnd, ReplayFrom, ReplayHandle, ReplayRequest,
-    ServiceBug, ServiceLimits, ServiceOptions, SyncPolicy,
+    ServiceBug, ServiceLimits, ServiceOptions,
 };
 use seatrial_machine::{
     Disk, Fault, FaultKind, Input, Link, Machine, NodeId, Output, Peer, Rng, Storage, Ticket, Time,
@@ -223,7 +224,7 @@ struct Run {
     desks: BTreeMap<NodeId, [Desk; RECORDINGS]>,
     /// The recordings that each tail plays, with the replay's handle once known and its number in the ledger.
     tails: BTreeMap<(NodeId, u64), Option<ReplayHandle>>,
-    durability: SyncPolicy,
+    durability: Durability,
     batches: u64,
     kinds: Vec<FaultKind>,
     is_broken: bool,
@@ -242,14 +243,14 @@ impl Run {
         let others = [FaultKind::Pause, FaultKind::Partition, FaultKind::Clock];
         kinds.extend(others.into_iter().filter(|_| rng.chance(0.5)));
         let durability = match rng.below(4) {
-            0 => SyncPolicy::None,
-            1 => SyncPolicy::Batch,
-            _ => SyncPolicy::Group {
+            0 => Durability::None,
+            1 => Durability::Batch,
+            _ => Durability::Group {
                 milliseconds: 1 << rng.below(8),
                 bytes: 1 << (8 + rng.below(8)),
             },
         };
-        let power = [("power", durability == SyncPolicy::None), ("copier", false)];
+        let power = [("power", durability == Durability::None), ("copier", false)];
         let power = power.map(|(name, is_kept)| {
             Rc::new(RefCell::new(Power {
                 recorder: Recorder::new(),

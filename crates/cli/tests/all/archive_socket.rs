@@ -6,9 +6,9 @@ use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
 use seatrial_archive::service::{
     ArchiveService, Client, ClientOptions, CopySource, CopyTarget, FrameBatch, ListFilter, Played,
     RemoteArchive, ReplayBound, ReplayEnd, ReplayFrom, ReplayRequest, ServiceOptions,
-    ServiceRequest, SyncPolicy, copy_remote,
+    ServiceRequest, copy_remote,
 };
-use seatrial_archive::{Archive, Bound, Cursor, Origin, RecordingId};
+use seatrial_archive::{Archive, Bound, Cursor, Durability, Origin, RecordingId};
 use seatrial_host::{BlockingLink, LinkOptions, ListenOptions, serve_machine};
 use seatrial_machine::NodeId;
 use std::net::SocketAddr;
@@ -86,7 +86,7 @@ fn message(label: &str, number: u64) -> Vec<u8> {
 /// Records messages with the numbers from `first` on, each once, and answers with the recording.
 fn record(address: SocketAddr, label: &str, first: u64) -> u64 {
     let mut remote = connect(address);
-    let durability = SyncPolicy::Group {
+    let durability = Durability::Group {
         milliseconds: 5,
         bytes: 1 << 20,
     };
@@ -233,7 +233,7 @@ fn record_and_replay_rates_are_told() {
     let folder = scratch.0.join("archive");
     let server = Server::start(&folder, "127.0.0.1:0".parse().unwrap());
     let mut remote = connect(server.address);
-    let claimed = remote.start("rate", 0, SyncPolicy::None, false).unwrap();
+    let claimed = remote.start("rate", 0, Durability::None, false).unwrap();
     let batches: u64 = 200;
     let mut batch = FrameBatch::new();
     while batch.length() < 256 << 10 {

@@ -1,10 +1,10 @@
 //! What a client has under way for one recording.
 
 use crate::crc32c;
+use crate::recording::Durability;
 use crate::service::answer::{Claimed, Refusal, RefusalCode};
 use crate::service::client::ClientReply;
 use crate::service::message::{BatchPlace, ClientMessage, Reached};
-use crate::service::operation::SyncPolicy;
 use seatrial_machine::{Output, Ticket, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -87,7 +87,7 @@ pub(crate) struct Recorder {
     /// The request by which it is claimed again.
     pub(crate) reclaim: Option<u64>,
     pub(crate) reclaim_at: Option<Time>,
-    durability: SyncPolicy,
+    durability: Durability,
     /// The number that the next batch gets.
     next_message: u64,
     /// Messages with lower numbers are confirmed.
@@ -215,8 +215,8 @@ impl Recorder {
             }
         }
         let confirmed = match self.durability {
-            SyncPolicy::None => reached.written_message,
-            SyncPolicy::Group { .. } | SyncPolicy::Batch => reached.durable_message,
+            Durability::None => reached.written_message,
+            Durability::Group { .. } | Durability::Batch => reached.durable_message,
         };
         while let Some(sent) = self.unconfirmed.front()
             && sent.end() <= confirmed

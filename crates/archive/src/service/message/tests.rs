@@ -1,9 +1,7 @@
 use super::*;
 use crate::service::answer::{Claimed, Description, Health, RefusalCode};
-use crate::service::operation::{
-    LabelFilter, ListFilter, ReplayBound, ReplayFrom, ReplayRequest, SyncPolicy,
-};
-use crate::{Boundary, Position};
+use crate::service::operation::{LabelFilter, ListFilter, ReplayBound, ReplayFrom, ReplayRequest};
+use crate::{Boundary, Durability, Position};
 use seatrial_machine::Rng;
 
 fn text(rng: &mut Rng) -> String {
@@ -11,14 +9,14 @@ fn text(rng: &mut Rng) -> String {
     (0..rng.below(6)).map(|_| *rng.pick(&letters)).collect()
 }
 
-fn policy(rng: &mut Rng) -> SyncPolicy {
+fn durability(rng: &mut Rng) -> Durability {
     match rng.below(3) {
-        0 => SyncPolicy::None,
-        1 => SyncPolicy::Group {
+        0 => Durability::None,
+        1 => Durability::Group {
             milliseconds: rng.word() as u32,
             bytes: rng.word(),
         },
-        _ => SyncPolicy::Batch,
+        _ => Durability::Batch,
     }
 }
 
@@ -68,7 +66,7 @@ fn operation(rng: &mut Rng) -> Operation {
         2 => Operation::Start {
             label: text(rng),
             segment_length: position,
-            durability: policy(rng),
+            durability: durability(rng),
             is_resumed: rng.chance(0.5),
         },
         3 => Operation::Extend { recording },
@@ -120,7 +118,7 @@ fn description(rng: &mut Rng) -> Description {
     Description {
         recording: rng.word(),
         is_recording: rng.chance(0.5),
-        durability: policy(rng),
+        durability: durability(rng),
         segment_length: rng.word(),
         started_at: rng.word(),
         stopped_at: Some(rng.below(9)).filter(|_| rng.chance(0.5)),
@@ -143,7 +141,7 @@ fn answer(rng: &mut Rng) -> Answer {
             recording: rng.word(),
             next_message: rng.word(),
             position: rng.word(),
-            durability: policy(rng),
+            durability: durability(rng),
         }),
         4 => Answer::Position(rng.word()),
         5 => Answer::ReplayBegun {

@@ -6,7 +6,7 @@ use crate::cursor::{Bound, Cursor, CursorError, Origin, Pause};
 use crate::recording::{Durability, Progress, RecordingOptions, Writer};
 use crate::service::answer::{Answer, Description, Refusal, RefusalCode};
 use crate::service::message::data_header;
-use crate::service::operation::{LabelFilter, ListFilter, Operation, ReplayFrom, SyncPolicy};
+use crate::service::operation::{LabelFilter, ListFilter, Operation, ReplayFrom};
 use crate::{Position, RecordingId, SEGMENT_LENGTH};
 use seatrial_machine::{Computed, Job, Storage};
 use std::path::PathBuf;
@@ -39,39 +39,7 @@ pub(crate) struct Controlled {
 pub(crate) enum Done {
     Answer(Answer),
     /// A recording that can be written; its level, and whether it was there before.
-    Writer(Box<Writer>, SyncPolicy, bool),
-}
-
-impl From<SyncPolicy> for Durability {
-    fn from(policy: SyncPolicy) -> Durability {
-        match policy {
-            SyncPolicy::None => Durability::None,
-            SyncPolicy::Group {
-                milliseconds,
-                bytes,
-            } => Durability::Group {
-                milliseconds,
-                bytes,
-            },
-            SyncPolicy::Batch => Durability::Batch,
-        }
-    }
-}
-
-impl From<Durability> for SyncPolicy {
-    fn from(durability: Durability) -> SyncPolicy {
-        match durability {
-            Durability::None => SyncPolicy::None,
-            Durability::Group {
-                milliseconds,
-                bytes,
-            } => SyncPolicy::Group {
-                milliseconds,
-                bytes,
-            },
-            Durability::Batch => SyncPolicy::Batch,
-        }
-    }
+    Writer(Box<Writer>, Durability, bool),
 }
 
 impl From<&Recording> for Description {
@@ -79,7 +47,7 @@ impl From<&Recording> for Description {
         Description {
             recording: recording.id.0,
             is_recording: recording.stopped.is_none(),
-            durability: recording.durability.into(),
+            durability: recording.durability,
             segment_length: recording.segment_length,
             started_at: recording.started,
             stopped_at: recording.stopped,
@@ -183,7 +151,7 @@ impl ControlJob {
                 0 => SEGMENT_LENGTH,
                 length => *length,
             },
-            durability: (*durability).into(),
+            durability: *durability,
         };
         let durability = *durability;
         let writer = self.archive.start(&options, self.now).map_err(refusal)?;
@@ -198,7 +166,7 @@ impl ControlJob {
             .map_err(refusal)?
             .recording
             .durability;
-        Ok(Done::Writer(Box::new(writer), durability.into(), true))
+        Ok(Done::Writer(Box::new(writer), durability, true))
     }
 
     fn list(&self, after: u64, count_max: u32, filter: &ListFilter) -> Answer {

@@ -2,10 +2,11 @@
 
 use super::{ArchiveService, Out, Purpose, Task};
 use crate::RecordingId;
+use crate::recording::Durability;
 use crate::service::answer::{Answer, Claimed, Refusal, RefusalCode};
 use crate::service::bug::ServiceBug;
 use crate::service::message::{BatchPlace, ENTRIES_MAX, Reached, ServerMessage};
-use crate::service::operation::{Operation, SyncPolicy};
+use crate::service::operation::Operation;
 use crate::service::server::track::{Asker, Track};
 use crate::service::server::write::{Lane, Pending, WriteJob, Written};
 use seatrial_machine::Time;
@@ -56,7 +57,7 @@ impl ArchiveService {
         now: Time,
         asker: Asker,
         lane: Box<Lane>,
-        durability: SyncPolicy,
+        durability: Durability,
         is_extended: bool,
         out: &mut Out,
     ) {

@@ -1,9 +1,9 @@
 //! A recording that is being recorded.
 
 use crate::Position;
+use crate::recording::Durability;
 use crate::recording::Progress;
 use crate::service::message::Reached;
-use crate::service::operation::SyncPolicy;
 use crate::service::server::write::{Lane, Pending};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct Track {
     pub(crate) claim: u64,
     /// Who may write; `None` when that session has ended.
     pub(crate) session: Option<u64>,
-    pub(crate) durability: SyncPolicy,
+    pub(crate) durability: Durability,
     pub(crate) lane: Option<Box<Lane>>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) pending: VecDeque<Pending>,
@@ -49,7 +49,7 @@ impl Track {
     pub(crate) fn new(
         claim: u64,
         session: u64,
-        durability: SyncPolicy,
+        durability: Durability,
         lane: Box<Lane>,
         end: Position,
     ) -> Track {
@@ -97,7 +97,7 @@ impl Track {
     /// How far may be replayed?
     pub(crate) fn visible(&self, is_eager: bool) -> Position {
         match self.durability {
-            SyncPolicy::None => Position(self.reached.written_position),
+            Durability::None => Position(self.reached.written_position),
             _ if is_eager => Position(self.reached.written_position),
             _ => Position(self.reached.durable_position),
         }

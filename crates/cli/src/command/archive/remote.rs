@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
 use seatrial_archive::service::{
     Client, ClientOptions, Description, FrameBatch, LabelFilter, ListFilter, Played, RefusalCode,
-    RemoteArchive, RemoteError, ReplayEnd, ReplayPiece, ReplayRequest, SyncPolicy,
+    RemoteArchive, RemoteError, ReplayEnd, ReplayPiece, ReplayRequest,
 };
 use seatrial_archive::{BATCH_LENGTH, Durability, Recording, RecordingId};
 use seatrial_host::{BlockingLink, LinkOptions};
@@ -53,7 +53,7 @@ pub(super) fn entry(description: &Description) -> Entry {
         id: RecordingId(description.recording),
         label: description.label.clone(),
         segment_length: description.segment_length,
-        durability: description.durability.into(),
+        durability: description.durability,
         start: description.start,
         end: description.end,
         started: description.started_at,
@@ -154,7 +154,7 @@ impl RemoteRecorder {
             remote.extend(found.recording)
         } else {
             let length = arguments.segment_length.unwrap_or_default();
-            remote.start(&arguments.label, length, policy(durability), false)
+            remote.start(&arguments.label, length, durability, false)
         };
         let claimed = claimed.with_context(|| format!("tcp://{address}"))?;
         Ok(RemoteRecorder {
@@ -203,20 +203,6 @@ impl RemoteRecorder {
             self.confirm()?;
         }
         Ok(())
-    }
-}
-
-fn policy(durability: Durability) -> SyncPolicy {
-    match durability {
-        Durability::None => SyncPolicy::None,
-        Durability::Batch => SyncPolicy::Batch,
-        Durability::Group {
-            milliseconds,
-            bytes,
-        } => SyncPolicy::Group {
-            milliseconds,
-            bytes,
-        },
     }
 }
 
