@@ -129,6 +129,8 @@ struct Visits {
     pause_us: u64,
     /// Combines that happen now: one at a time unless it is associative.
     combining: Arc<AtomicUsize>,
+    /// Was it asked for as soon as possible? In the order in which they finish.
+    finished: Arc<Mutex<Vec<bool>>>,
 }
 
 impl Fold for Visits {
@@ -180,6 +182,7 @@ impl Fold for Visits {
     }
     fn finish(&self, seen: Vec<u64>) -> Vec<u64> {
         assert!(!self.panics_finishing, "in the end");
+        self.finished.lock().unwrap().push(self.asap);
         seen
     }
 }
@@ -575,18 +578,24 @@ fn whoever_is_waited_for_comes_first() {
     for order in [Order::Linear, Order::Concurrent] {
         let chunks = Arc::new(Numbers::gated(300, 100));
         let folder = Folder::new(chunks.clone(), 1);
-        let first = folder.submit(Visits {
-            asap: true,
-            ..visits(order)
-        });
+        let finished = Arc::new(Mutex::new(Vec::new()));
+        let submit = |asap| {
+            folder.submit(Visits {
+                asap,
+                finished: finished.clone(),
+                ..visits(order)
+            })
+        };
+        let first = submit(true);
         // These are behind, so the first one would wait for them.
-        let behind = || folder.submit(visits(order));
+        let behind = || submit(false);
         let others: Vec<_> = chunks.at_gate(|| (0..5).map(|_| behind()).collect());
         assert_eq!(first.wait().unwrap().len(), 300);
-        assert!(others.iter().all(|other| !other.is_done()));
         for other in others {
             assert_eq!(other.wait().unwrap().len(), 300);
         }
+        let finished = finished.lock().unwrap();
+        assert_eq!(*finished, [true, false, false, false, false, false]);
     }
 }
 
