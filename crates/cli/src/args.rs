@@ -2,6 +2,7 @@
 
 mod archive;
 mod bench;
+mod workload;
 
 pub(crate) use archive::{
     ArchiveArguments, ArchiveVerb, BeforeArguments, ChecksumArguments, CopyArguments,
@@ -14,6 +15,7 @@ pub(crate) use bench::{
 use clap::{Args, Parser, Subcommand};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+pub(crate) use workload::WorkloadArguments;
 
 /// Puts distributed systems through their sea trials: generates operations, drives a system while breaking it, records
 /// the history, and proves from the history alone whether the system kept its promises.
@@ -64,9 +66,11 @@ pub(crate) enum Command {
 pub(crate) struct RunArguments {
     /// The system to test; `kv` is the bundled key-value store.
     pub(crate) suite: String,
-    /// What the clients do: register, list-append.
+    /// What the clients do: list-append, rw-register, register, cas-register.
     #[arg(long, value_name = "NAME")]
     pub(crate) workload: Option<String>,
+    #[command(flatten)]
+    pub(crate) workload_options: WorkloadArguments,
     /// What to break, separated by commas: kill, pause, partition, clock, disk, or none.
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub(crate) faults: Option<Vec<String>>,
@@ -331,7 +335,7 @@ pub(crate) struct GenerateArguments {
     /// Keys in use at a time.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) keys: u32,
-    /// Which of them a client takes: uniform, zipf, exponential [default: exponential].
+    /// Which of them a client takes: uniform, zipf, zipf:SKEW, exponential [default: exponential].
     #[arg(long, value_name = "NAME")]
     pub(crate) distribution: Option<String>,
     /// Micro-operations of a transaction [default: 1..8].

@@ -90,7 +90,7 @@ fn error(words: &[&str], message: &[&str]) {
 #[test]
 fn a_real_test_is_valid_and_leaves_a_run_that_can_be_judged_again() {
     let scratch = Scratch::new("test");
-    for workload in ["register", "list-append"] {
+    for workload in ["register", "cas-register", "list-append", "rw-register"] {
         let out = scratch.path(workload);
         let words = [
             "test",

@@ -26,7 +26,7 @@ mod system;
 mod transactions;
 
 pub use anomaly::Anomaly;
-pub use options::{Distribution, Isolation, Options, OptionsError, Workload};
+pub use options::{Isolation, Options, OptionsError, Workload};
 
 use planting::{Part, Planting};
 use seatrial_history::{Extra, Op, OpType, Process, Symbol, Value};

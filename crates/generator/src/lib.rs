@@ -28,6 +28,7 @@ mod combine;
 mod context;
 mod course;
 pub mod database;
+mod distribution;
 mod each;
 mod faults;
 mod generator;
@@ -46,6 +47,7 @@ pub use combine::{
 };
 pub use context::{Context, THREADS_MAX, Thread, ThreadFilter, ThreadSet, Threads};
 pub use course::{Course, CourseOptions, course};
+pub use distribution::{Distribution, Skew};
 pub use each::{EachProcess, SequentialKeys, each_process, sequential_keys};
 pub use faults::{
     FaultOptions, FaultPackage, FaultSchedule, NotAFault, fault_of, fault_operation, fault_package,

@@ -5,13 +5,15 @@
 //! in the order of the invocations, there is no history. The rows that begin with `interpreter` run the whole interpreter
 //! in virtual time against a client that answers at once.
 
+use seatrial_generator::workload::{
+    RegisterOptions, TransactionOptions, cas_registers, list_append as transactions,
+};
 use seatrial_generator::{
     Answer, Context, Generator, Interpreter, InterpreterOptions, Next, Simulation, Thread, Threads,
     any, concurrent_keys, mix, operation, reserve,
 };
 use seatrial_history::{Key, Op, OpType, Value};
 use seatrial_machine::{Rng, Time};
-use seatrial_runner::{ListAppend, ListAppendOptions, RegisterOptions, registers};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -27,7 +29,7 @@ fn reads() -> Box<dyn Generator> {
 }
 
 fn list_append() -> Box<dyn Generator> {
-    ListAppend::new(rng(), ListAppendOptions::default())
+    transactions(rng(), TransactionOptions::default())
         .clients()
         .boxed()
 }
@@ -58,7 +60,7 @@ fn stagger_mix_limit_any() -> Box<dyn Generator> {
 
 /// `reserve`, `mix` and `any` nested five deep over list-append.
 fn five_deep(threads: u32) -> Box<dyn Generator> {
-    let leaf = || ListAppend::new(rng(), ListAppendOptions::default()).boxed();
+    let leaf = || transactions(rng(), TransactionOptions::default()).boxed();
     let pair = |name: &str, make: &dyn Fn() -> Box<dyn Generator>| {
         any(rng().fork(name), [make(), make()]).boxed()
     };
@@ -183,7 +185,7 @@ fn main() {
     // `-- memory`: 10^8 operations, half a minute and more.
     if std::env::args().any(|argument| argument == "memory") {
         remember(
-            registers(rng(), RegisterOptions::default()).boxed(),
+            cas_registers(rng(), RegisterOptions::default()).boxed(),
             100,
             50_000_000,
         );
@@ -203,7 +205,7 @@ fn main() {
         case("five deep", &|| five_deep(threads));
         case("4 threads per key", &keys_of_reads);
         case("register workload", &|| {
-            registers(rng(), RegisterOptions::default()).boxed()
+            cas_registers(rng(), RegisterOptions::default()).boxed()
         });
     }
     for threads in [100, 1_024, 10_000] {

@@ -16,7 +16,6 @@ mod run;
 mod stop;
 mod test;
 mod worker;
-mod workload;
 
 pub use bench::{BenchFigures, bench_interpreter};
 pub use client::{BoxFuture, Client, ClientError, Clients, Seat};
@@ -30,6 +29,3 @@ pub use progress::{Counts, Observer, Phase, Progress};
 pub use run::run;
 pub use stop::{Stop, Urgency};
 pub use test::{Crash, Evidence, MakeResults, Outcome, RunError, Test, plain_results};
-pub use workload::{
-    KeyDistribution, ListAppend, ListAppendOptions, Register, RegisterOptions, Workload, registers,
-};

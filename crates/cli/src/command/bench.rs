@@ -5,8 +5,9 @@ mod archive;
 use crate::args::{BenchArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic};
 use crate::exit::Exit;
 use crate::output::say;
-use crate::suite::kv::simulated::Simulation;
+use crate::suite::kv::{self, simulated::Simulation};
 use anyhow::{Context as _, Result};
+use seatrial_generator::workload::WorkloadOptions;
 use seatrial_history::TestFile;
 use seatrial_machine::{FaultKind, Rng};
 use seatrial_runner::{RunFolder, bench_interpreter};
@@ -45,7 +46,8 @@ fn simulation(arguments: &BenchLoadArguments) -> Result<Exit> {
             for seed in 0..seeds {
                 let simulation = Simulation {
                     seed,
-                    workload: ["list-append", "register"][(seed % 2) as usize].into(),
+                    workload: kv::USUAL[(seed % 2) as usize].into(),
+                    options: WorkloadOptions::default(),
                     kinds: kinds.clone(),
                     operations: 1_000,
                     concurrency: 6,

@@ -5,7 +5,8 @@ use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use seatrial_generator::database::{Anomaly, Database, Distribution, Isolation, Options, Workload};
+use seatrial_generator::Distribution;
+use seatrial_generator::database::{Anomaly, Database, Isolation, Options, Workload};
 use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions, export};
 use serde_json::{Map, Value as Json, json};
 use std::fs::File;
@@ -175,7 +176,7 @@ fn attributes(options: &Options) -> Json {
         "operations": options.operations,
         "concurrency": options.concurrency,
         "keys": options.keys,
-        "distribution": options.distribution.name(),
+        "distribution": options.distribution.to_string(),
         "transaction_length": range(&options.transaction_length),
         "writes_per_key": range(&options.writes_per_key),
         "fail": options.fail,

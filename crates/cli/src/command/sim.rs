@@ -8,6 +8,7 @@ use crate::suite::kv::simulated::{Run, Simulation};
 use crate::suite::kv::{self, checkers};
 use anyhow::{Result, bail};
 use seatrial_checker::{Checker, Finding, Validity, Verdict};
+use seatrial_generator::workload::WorkloadOptions;
 use seatrial_kv::Bug;
 use seatrial_machine::FaultKind;
 use seatrial_sim::explore;
@@ -83,6 +84,7 @@ struct Plan {
     replay: bool,
     kinds: Vec<FaultKind>,
     bug: Option<Bug>,
+    workload_options: WorkloadOptions,
     checkers: BTreeMap<&'static str, Vec<Box<dyn Checker>>>,
 }
 
@@ -101,14 +103,8 @@ impl Plan {
         let run = &arguments.run;
         let bug = run.bug.as_deref().map(kv::bug).transpose()?;
         let names = match &run.workload {
-            None => kv::WORKLOADS.to_vec(),
-            Some(name) => match kv::WORKLOADS.into_iter().find(|known| known == name) {
-                Some(known) => vec![known],
-                None => bail!(
-                    "there is no workload {name:?}; kv has {}",
-                    kv::WORKLOADS.join(", ")
-                ),
-            },
+            None => kv::USUAL.to_vec(),
+            Some(name) => vec![kv::known(name)?],
         };
         let mut judges = BTreeMap::new();
         for name in names {
@@ -126,6 +122,7 @@ impl Plan {
             replay: arguments.seed.is_some(),
             kinds: kv::fault_kinds(run.faults.as_deref(), &FAULTS)?,
             bug,
+            workload_options: run.workload_options.options(),
             checkers: judges,
         })
     }
@@ -140,6 +137,7 @@ impl Plan {
         Simulation {
             seed,
             workload: self.workload(seed).to_owned(),
+            options: self.workload_options.clone(),
             kinds: self.kinds.clone(),
             operations: self.operations,
             concurrency: self.arguments.concurrency.unwrap_or(CONCURRENCY),
@@ -193,6 +191,7 @@ impl Plan {
         if let Some(workload) = &run.workload {
             let _ = write!(command, " --workload {workload}");
         }
+        command.push_str(&run.workload_options.words());
         if let Some(faults) = &run.faults {
             let _ = write!(command, " --faults {}", faults.join(","));
         }

@@ -60,7 +60,7 @@ struct Plan {
     bug: Option<Bug>,
     length: Duration,
     concurrency: u32,
-    workload: String,
+    workload: &'static str,
 }
 
 impl Plan {
@@ -96,7 +96,7 @@ impl Plan {
             bug: run.bug.as_deref().map(kv::bug).transpose()?,
             length: seconds("time", arguments.time)?,
             concurrency,
-            workload: run.workload.clone().unwrap_or_else(|| "list-append".into()),
+            workload: kv::known(run.workload.as_deref().unwrap_or("list-append"))?,
             arguments: arguments.clone(),
         })
     }
@@ -108,9 +108,11 @@ impl Plan {
 
     fn generator(&self, rng: &Rng) -> Result<Box<dyn Generator>> {
         let run = &self.arguments.run;
-        let (_, clients) = kv::workload(&self.workload, &rng.fork("workload"))?;
+        let options = run.workload_options.options();
+        let workload = kv::workload(self.workload, &rng.fork("workload"), &options)?;
         let rate = run.rate.unwrap_or(RATE);
-        let clients = clients
+        let clients = workload
+            .generator
             .stagger(rng.fork("stagger"), Duration::from_secs_f64(1.0 / rate))
             .limit(self.arguments.ops.unwrap_or(u64::MAX));
         let course_options = CourseOptions {
@@ -134,7 +136,7 @@ impl Plan {
         let rng = Rng::from_seed(self.seed);
         let generator = self.generator(&rng)?;
         let model = self.arguments.run.model.as_deref();
-        let checkers = kv::checkers(&self.workload, model)?;
+        let checkers = kv::checkers(self.workload, model)?;
         let folder = match &self.arguments.run.out {
             Some(path) => RunFolder::open(path)?,
             None => RunFolder::fresh(Path::new("runs"), "kv", self.seed)?,
@@ -190,6 +192,7 @@ impl Plan {
                 "timeout": arguments.timeout,
                 "ops": arguments.ops,
                 "model": arguments.run.model,
+                "workload": arguments.run.workload_options.json(),
             },
             "version": env!("CARGO_PKG_VERSION"),
         });

@@ -4,17 +4,20 @@ pub(crate) mod binding;
 pub(crate) mod real;
 pub(crate) mod simulated;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use binding::ABORT;
 use seatrial_checker::{Checker, for_workload};
 use seatrial_generator::Generator;
+use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_history::{Mop, Op, Value};
 use seatrial_kv::Bug;
 use seatrial_machine::{FaultKind, Rng};
-use seatrial_runner::Workload;
 
 /// The workloads whose operations the store knows.
-pub(crate) const WORKLOADS: [&str; 2] = ["register", "list-append"];
+pub(crate) const WORKLOADS: [&str; 4] = ["register", "cas-register", "list-append", "rw-register"];
+
+/// Those that `sim kv` takes in turn when it is told none.
+pub(crate) const USUAL: [&str; 2] = ["cas-register", "list-append"];
 
 /// What `--bug` takes, and how many seeds `sim kv` may take to find it.
 pub(crate) const BUGS: [(Bug, u64); 4] = [
@@ -36,36 +39,43 @@ pub(crate) fn seed_budget(bug: Bug) -> u64 {
     known.map_or(200, |(_, budget)| *budget)
 }
 
-/// The workload called `name`. Some transactions of `list-append` are made to abort, because a store that only ever
-/// commits hides what its aborts leave behind.
-pub(crate) fn workload(name: &str, rng: &Rng) -> anyhow::Result<(Workload, Box<dyn Generator>)> {
-    let known = WORKLOADS
-        .contains(&name)
-        .then(|| Workload::named(name, rng));
-    let Some(mut workload) = known.flatten() else {
-        bail!(
-            "there is no workload {name:?}; kv has {}",
-            WORKLOADS.join(", ")
-        );
-    };
-    let nothing: Box<dyn Generator> = Box::new(None::<Box<dyn Generator>>);
-    let clients = std::mem::replace(&mut workload.generator, nothing);
-    Ok((workload, clients.map(abort_some).boxed()))
+/// The name of a workload whose operations the store knows.
+pub(crate) fn known(name: &str) -> anyhow::Result<&'static str> {
+    let found = WORKLOADS.into_iter().find(|known| *known == name);
+    found.with_context(|| {
+        let served = WORKLOADS.join(", ");
+        if seatrial_generator::workload::NAMES.contains(&name) {
+            format!("kv cannot serve the workload {name:?}; it serves {served}")
+        } else {
+            format!("there is no workload {name:?}; kv serves {served}")
+        }
+    })
 }
 
-/// Marks about one in sixteen transactions that append. The choice is part of the operation: asked again, it is the
+/// The workload called `name`. Some transactions are made to abort, because a store that only ever commits hides what
+/// its aborts leave behind.
+pub(crate) fn workload(
+    name: &str,
+    rng: &Rng,
+    options: &WorkloadOptions,
+) -> anyhow::Result<Workload> {
+    let workload = Workload::new(known(name)?, rng, options)?;
+    Ok(Workload {
+        generator: workload.generator.map(abort_some).boxed(),
+        ..workload
+    })
+}
+
+/// Marks about one in sixteen transactions that write. The choice is part of the operation: asked again, it is the
 /// same.
 fn abort_some(op: Op) -> Op {
-    let first_append = op
-        .value
-        .as_txn()
-        .into_iter()
-        .flatten()
-        .find_map(|mop| match mop {
-            Mop::Append { element, .. } => Some(*element),
-            _ => None,
-        });
-    if first_append.is_some_and(|element| element % 16 == 7) {
+    let mut mops = op.value.as_txn().into_iter().flatten();
+    let first_write = mops.find_map(|mop| match mop {
+        Mop::Append { element, .. } => Some(*element),
+        Mop::Write { value, .. } => Some(*value),
+        Mop::Read { .. } => None,
+    });
+    if first_write.is_some_and(|number| number % 16 == 7) {
         return op.with(ABORT, Value::Bool(true));
     }
     op

@@ -1,6 +1,7 @@
 //! What to simulate.
 
 use super::anomaly::Anomaly;
+use crate::Distribution;
 use std::ops::RangeInclusive;
 
 /// What the clients do.
@@ -140,40 +141,6 @@ impl Isolation {
             .into_iter()
             .chain(Isolation::OBJECTS);
         all.find(|one| one.name() == name)
-    }
-}
-
-/// Which of the keys in use a client takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distribution {
-    /// Each as often as any other.
-    Uniform,
-    /// The n-th with a weight of 1/n.
-    Zipf,
-    /// The first half of the time, the second a quarter of the time, and so on.
-    Exponential,
-}
-
-impl Distribution {
-    /// All distributions.
-    pub const ALL: [Distribution; 3] = [
-        Distribution::Uniform,
-        Distribution::Zipf,
-        Distribution::Exponential,
-    ];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Distribution::Uniform => "uniform",
-            Distribution::Zipf => "zipf",
-            Distribution::Exponential => "exponential",
-        }
-    }
-
-    /// The distribution of this name.
-    pub fn by_name(name: &str) -> Option<Distribution> {
-        Distribution::ALL.into_iter().find(|one| one.name() == name)
     }
 }
 

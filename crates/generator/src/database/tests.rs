@@ -1,4 +1,5 @@
 use super::*;
+use crate::Distribution;
 use seatrial_history::{Mop, Observed};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,18 +1,24 @@
 //! Keys that come and go.
 
-use crate::database::Distribution;
+use crate::Distribution;
+use crate::distribution::Places;
 use seatrial_history::{Key, Value};
 use seatrial_machine::Rng;
 
 /// How keys are used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyOptions {
     /// Keys in use at any time, at least one.
     pub count: usize,
     /// How often which of them is used.
     pub distribution: Distribution,
-    /// Writes after which a key retires and a fresh one takes its place.
+    /// Writes after which a key retires and a fresh one takes its place, at least one.
     pub writes_per_key: u32,
+}
+
+impl KeyOptions {
+    /// The most keys that can be in use at a time.
+    pub const COUNT_MAX: usize = Places::COUNT_MAX;
 }
 
 /// Five keys, exponential, 128 writes each.
@@ -26,66 +32,68 @@ impl Default for KeyOptions {
     }
 }
 
-/// The keys in use. Keys are integers from 0 on, never used again once retired; the last operation on a key that retires
-/// is a read of it.
+/// The keys in use. Keys are integers from 0 on, never used again once retired.
 #[derive(Debug)]
 pub struct RotatingKeys {
-    options: KeyOptions,
-    /// Key, and writes handed out so far.
-    places: Vec<(i64, u32)>,
+    places: Places,
+    /// Key, and writes handed out so far, by place.
+    keys: Vec<(i64, u32)>,
+    writes_per_key: u32,
     fresh: i64,
-    /// Sums of the weights up to each place, for [`Distribution::Zipf`]; in integers, the same on every machine.
-    sums: Vec<u64>,
 }
-
-/// The weight of the first place.
-const WEIGHT: u64 = 1 << 32;
 
 impl RotatingKeys {
     /// Fresh keys.
     pub fn new(options: KeyOptions) -> RotatingKeys {
-        let count = options.count.max(1) as i64;
-        let mut sum = 0;
-        let weights = (1..=count.cast_unsigned()).map(|place| {
-            sum += WEIGHT / place;
-            sum
-        });
+        let places = Places::new(options.count, options.distribution);
+        let fresh = places.count() as i64;
         RotatingKeys {
-            sums: weights.collect(),
-            places: (0..count).map(|key| (key, 0)).collect(),
-            fresh: count,
-            options,
+            places,
+            keys: (0..fresh).map(|key| (key, 0)).collect(),
+            writes_per_key: options.writes_per_key.max(1),
+            fresh,
         }
     }
 
-    fn place(&self, rng: &mut Rng) -> usize {
-        let count = self.places.len();
-        match self.options.distribution {
-            Distribution::Uniform => rng.index(count),
-            Distribution::Zipf => {
-                let point = rng.below(self.sums[count - 1]);
-                self.sums.partition_point(|&sum| sum <= point)
-            }
-            Distribution::Exponential => (rng.word().leading_zeros() as usize).min(count - 1),
-        }
+    /// How many keys there have been.
+    pub const fn used(&self) -> i64 {
+        self.fresh
     }
 
     /// A key to read.
-    pub fn read(&mut self, rng: &mut Rng) -> i64 {
-        self.places[self.place(rng)].0
+    #[inline]
+    pub fn read(&self, rng: &mut Rng) -> i64 {
+        self.keys[self.places.draw(rng)].0
     }
 
-    /// A key to write to and the number of the write, from 1 on; `Err` with a key that retires and wants a last read.
-    pub fn write(&mut self, rng: &mut Rng) -> Result<(i64, u32), i64> {
-        let place = self.place(rng);
-        let (key, written) = self.places[place];
-        if written >= self.options.writes_per_key {
-            self.places[place] = (self.fresh, 0);
-            self.fresh += 1;
-            return Err(key);
+    /// A key to write to and the number of the write, from 1 on; a key that has had enough gives its place to a fresh one.
+    #[inline]
+    pub fn write(&mut self, rng: &mut Rng) -> (i64, u32) {
+        let place = self.places.draw(rng);
+        if self.keys[place].1 >= self.writes_per_key {
+            self.replace(place);
         }
-        self.places[place].1 += 1;
-        Ok((key, written + 1))
+        let (key, written) = &mut self.keys[place];
+        *written += 1;
+        (*key, *written)
+    }
+
+    /// The same, but `Err` with a key that retires and wants a last read.
+    pub fn write_or_retire(&mut self, rng: &mut Rng) -> Result<(i64, u32), i64> {
+        let place = self.places.draw(rng);
+        let (key, written) = &mut self.keys[place];
+        if *written >= self.writes_per_key {
+            let retired = *key;
+            self.replace(place);
+            return Err(retired);
+        }
+        *written += 1;
+        Ok((*key, *written))
+    }
+
+    fn replace(&mut self, place: usize) {
+        self.keys[place] = (self.fresh, 0);
+        self.fresh += 1;
     }
 }
 
@@ -97,13 +105,15 @@ pub(super) fn keyed(key: i64, value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
-    fn keys_are_used_as_the_distribution_says_and_retire_with_a_read() {
+    fn keys_are_used_as_the_distribution_says_and_retire() {
+        let (zipf, halves) = (Distribution::ALL[1], Distribution::Exponential);
         for (distribution, expected) in [
             (Distribution::Uniform, [2_500, 2_500, 2_500, 2_500]),
-            (Distribution::Zipf, [4_800, 2_400, 1_600, 1_200]),
-            (Distribution::Exponential, [5_000, 2_500, 1_250, 1_250]),
+            (zipf, [4_800, 2_400, 1_600, 1_200]),
+            (halves, [5_333, 2_667, 1_333, 667]),
         ] {
             let options = KeyOptions {
                 count: 4,
@@ -118,16 +128,24 @@ mod tests {
             }
             let near = |(count, expected): (&i32, &i32)| (count - expected).abs() < 200;
             assert!(counts.iter().zip(&expected).all(near), "{counts:?}");
-            let mut written = std::collections::BTreeMap::new();
+            let mut written = BTreeMap::new();
             for _ in 0..5_000 {
-                match keys.write(&mut rng) {
+                match keys.write_or_retire(&mut rng) {
                     Ok((key, number)) => {
                         assert_eq!(written.insert(key, number).unwrap_or(0) + 1, number);
                     }
                     Err(key) => assert_eq!(written[&key], 100),
                 }
             }
-            assert!(written.len() > 40, "{distribution:?} {}", written.len());
+            for _ in 0..5_000 {
+                let (key, number) = keys.write(&mut rng);
+                assert_eq!(written.insert(key, number).unwrap_or(0) + 1, number);
+                assert!(number <= 100);
+            }
+            assert!(written.len() > 90, "{distribution} {}", written.len());
+            let unfinished = written.values().filter(|&&count| count < 100).count();
+            assert!(unfinished <= 4, "every retired key was written to its end");
+            assert!(keys.used() >= written.len() as i64);
         }
     }
 }

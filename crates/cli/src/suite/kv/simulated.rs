@@ -2,6 +2,7 @@
 
 use super::binding;
 use anyhow::Result;
+use seatrial_generator::workload::WorkloadOptions;
 use seatrial_generator::{
     CourseOptions, Event, FaultOptions, Generator, Interpreter, InterpreterOptions, Step, Thread,
     course, fault_of, fault_package,
@@ -18,8 +19,10 @@ use std::time::Duration;
 pub(crate) struct Simulation {
     /// Fixes everything.
     pub(crate) seed: u64,
-    /// `register` or `list-append`.
+    /// What the clients do.
     pub(crate) workload: String,
+    /// How they do it.
+    pub(crate) options: WorkloadOptions,
     /// What is broken.
     pub(crate) kinds: Vec<FaultKind>,
     /// Client operations.
@@ -116,7 +119,7 @@ impl Simulation {
         let rng = Rng::from_seed(self.seed);
         let options = WorldOptions::swarm(&mut rng.fork("swarm"), &self.kinds);
         let pace = self.pace(&options, &mut rng.fork("pace"));
-        let (workload, clients) = super::workload(&self.workload, &rng.fork("workload"))?;
+        let workload = super::workload(&self.workload, &rng.fork("workload"), &self.options)?;
         let endpoints: Vec<NodeId> = (0..self.concurrency).map(NodeId::client).collect();
         let mut fault_rng = rng.fork("faults");
         let fault_count = 2 + fault_rng.below(14) as u32;
@@ -129,7 +132,8 @@ impl Simulation {
             },
             fault_rng,
         );
-        let clients = clients
+        let clients = workload
+            .generator
             .limit(self.operations)
             .stagger(rng.fork("stagger"), pace.interval);
         let course_options = CourseOptions {
