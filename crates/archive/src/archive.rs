@@ -1,5 +1,6 @@
 //! A folder of recordings, and the one who changes it.
 
+mod files;
 mod open;
 mod repair;
 mod salvage;
@@ -7,6 +8,7 @@ mod shorten;
 mod start;
 mod view;
 
+pub use files::Segment;
 pub use open::{Recovered, RecoveredRecording};
 pub use repair::{RepairError, Repaired};
 pub use salvage::CatalogRepair;
@@ -122,17 +124,6 @@ pub struct Description {
     pub segments: Vec<Segment>,
     /// Segments before its start whose files are still in the folder.
     pub detached: Vec<Segment>,
-}
-
-/// A file of a recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// The position of its first byte.
-    pub start: Position,
-    /// Its bytes now.
-    pub length: u64,
-    /// Where it is.
-    pub file: PathBuf,
 }
 
 /// The one writer's side of an archive: it holds the folder's lock and the catalog, and gives out a [`Writer`] for each
@@ -291,40 +282,6 @@ impl Archive {
             .filter_map(known)
             .take(filter.count_max)
             .collect()
-    }
-
-    /// What is known of a recording and its files.
-    pub fn describe(&self, id: RecordingId) -> Result<Description, ArchiveError> {
-        let (recording, is_live) = {
-            let state = self.shared.state();
-            let recording = now_known(&state, known(&state, id)?);
-            (recording, is_live(&state, id))
-        };
-        let folder = &self.shared.folder;
-        let (mut segments_found, mut detached) = (Vec::new(), Vec::new());
-        for start in segments(&folder.list()?, id) {
-            let name = SegmentName {
-                recording: id,
-                start,
-            };
-            let file = name.file();
-            let segment = Segment {
-                start,
-                length: folder.open(&file)?.len(),
-                file: folder.path(&file),
-            };
-            if start < recording.start.position {
-                detached.push(segment);
-            } else {
-                segments_found.push(segment);
-            }
-        }
-        Ok(Description {
-            recording,
-            is_live,
-            segments: segments_found,
-            detached,
-        })
     }
 
     /// What is known of all recordings now: a value that does not change.

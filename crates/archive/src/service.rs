@@ -12,7 +12,7 @@ mod operation;
 mod remote;
 mod server;
 
-pub use answer::{Answer, Claimed, Description, Health, Refusal, RefusalCode};
+pub use answer::{Answer, Claimed, Description, Health, Refusal, RefusalCode, SegmentDescription};
 pub use bug::ServiceBug;
 pub use client::{
     Client, ClientOptions, ClientReply, ClientRequest, FrameBatch, ReplayEnd, ReplayHandle,

@@ -7,7 +7,7 @@ mod workload;
 pub(crate) use archive::{
     ArchiveArguments, ArchiveVerb, BeforeArguments, ChecksumArguments, CopyArguments,
     LabelArguments, ListArguments, PlaceArguments, RecordArguments, RecordingArguments,
-    ReplayArguments, ServeArguments, TruncateArguments, VerifyArguments,
+    RepairCatalogArguments, ReplayArguments, ServeArguments, TruncateArguments, VerifyArguments,
 };
 pub(crate) use bench::{
     BenchArchiveArguments, BenchArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic,

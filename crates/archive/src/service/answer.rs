@@ -1,10 +1,10 @@
 //! What the server answers.
 
-use crate::Position;
-use crate::catalog::Boundary;
+use crate::catalog::{Boundary, Source};
 use crate::recording::Durability;
 use crate::service::fields::{FieldReader, put_text};
 use crate::service::message::{LABEL_LENGTH_MAX, MessageError, TEXT_LENGTH_MAX};
+use crate::{Position, RecordingId};
 use std::fmt;
 
 /// Why something was not done.
@@ -143,18 +143,77 @@ pub struct Description {
     pub start: Boundary,
     /// Where it ends now.
     pub end: Boundary,
+    /// What it is a copy of.
+    pub source: Option<Source>,
     /// Its label.
     pub label: String,
 }
 
-fn encode_boundary(boundary: &Boundary, out: &mut Vec<u8>) {
+/// Appends what a recording is a copy of; a name that is too long is cut.
+pub(crate) fn encode_source(source: Option<&Source>, out: &mut Vec<u8>) {
+    let recording = source.map_or(0, |source| source.recording.0);
+    out.extend_from_slice(&recording.to_le_bytes());
+    put_text(
+        out,
+        source.map_or("", |source| &source.archive),
+        LABEL_LENGTH_MAX,
+    );
+}
+
+/// What a recording is a copy of; none with the number 0.
+pub(crate) fn decode_source(reader: &mut FieldReader<'_>) -> Result<Option<Source>, MessageError> {
+    let recording = RecordingId(reader.long("source")?);
+    let archive = reader.text("source", LABEL_LENGTH_MAX)?.to_owned();
+    if recording.0 == 0 && !archive.is_empty() {
+        return Err(reader.never("source", archive.len(), 0));
+    }
+    Ok((recording.0 != 0).then_some(Source { archive, recording }))
+}
+
+/// A file of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentDescription {
+    /// The position of its first byte.
+    pub start: u64,
+    /// Its bytes now.
+    pub length: u64,
+    /// Does it lie before the start of its recording?
+    pub is_detached: bool,
+    /// The number of its first message; `None` when its first block is not whole.
+    pub first_message: Option<u64>,
+    /// What is wrong with it, as far as its first block, its length and its neighbours tell.
+    pub problem: Option<String>,
+}
+
+impl SegmentDescription {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.start.to_le_bytes());
+        out.extend_from_slice(&self.length.to_le_bytes());
+        out.push(u8::from(self.is_detached));
+        out.extend_from_slice(&self.first_message.unwrap_or(u64::MAX).to_le_bytes());
+        put_text(out, self.problem.as_deref().unwrap_or(""), TEXT_LENGTH_MAX);
+    }
+
+    fn decode(reader: &mut FieldReader<'_>) -> Result<SegmentDescription, MessageError> {
+        Ok(SegmentDescription {
+            start: reader.long("start")?,
+            length: reader.long("length")?,
+            is_detached: reader.truth("detached")?,
+            first_message: Some(reader.long("first message")?).filter(|&it| it != u64::MAX),
+            problem: Some(reader.text("problem", TEXT_LENGTH_MAX)?.to_owned())
+                .filter(|text| !text.is_empty()),
+        })
+    }
+}
+
+pub(crate) fn encode_boundary(boundary: &Boundary, out: &mut Vec<u8>) {
     let position = boundary.position.0;
     for field in [position, boundary.message, boundary.sequence, boundary.time] {
         out.extend_from_slice(&field.to_le_bytes());
     }
 }
 
-fn decode_boundary(reader: &mut FieldReader<'_>) -> Result<Boundary, MessageError> {
+pub(crate) fn decode_boundary(reader: &mut FieldReader<'_>) -> Result<Boundary, MessageError> {
     Ok(Boundary {
         position: Position(reader.long("position")?),
         message: reader.long("message")?,
@@ -177,6 +236,7 @@ impl Description {
         }
         encode_boundary(&self.start, out);
         encode_boundary(&self.end, out);
+        encode_source(self.source.as_ref(), out);
         put_text(out, &self.label, LABEL_LENGTH_MAX);
     }
 
@@ -190,6 +250,7 @@ impl Description {
             stopped_at: Some(reader.long("stopped at")?).filter(|&time| time != u64::MAX),
             start: decode_boundary(reader)?,
             end: decode_boundary(reader)?,
+            source: decode_source(reader)?,
             label: reader.text("label", LABEL_LENGTH_MAX)?.to_owned(),
         })
     }
@@ -210,25 +271,46 @@ pub struct Claimed {
     pub durability: Durability,
 }
 
-/// How the server is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Health {
+/// Declares [`Health`] with its fields in the order in which they are sent.
+macro_rules! health {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
+        /// How the server is.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Health {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        impl Health {
+            fn encode(&self, out: &mut Vec<u8>) {
+                $(out.extend_from_slice(&self.$field.to_le_bytes());)*
+            }
+
+            fn decode(reader: &mut FieldReader<'_>) -> Result<Health, MessageError> {
+                Ok(Health {
+                    $($field: reader.long(stringify!($field))?,)*
+                })
+            }
+        }
+    };
+}
+
+health! {
     /// Nanoseconds since it was started.
-    pub uptime_ns: u64,
+    uptime_ns,
     /// Sessions.
-    pub sessions: u64,
+    sessions,
     /// Replays that are open.
-    pub replays: u64,
+    replays,
     /// Recordings that are being recorded.
-    pub recordings: u64,
+    recordings,
     /// Messages recorded since it was started.
-    pub messages_recorded: u64,
+    messages_recorded,
     /// Bytes of frames recorded since it was started.
-    pub bytes_recorded: u64,
+    bytes_recorded,
     /// Bytes of blocks replayed since it was started.
-    pub bytes_replayed: u64,
+    bytes_replayed,
     /// Syncs since it was started.
-    pub syncs: u64,
+    syncs,
 }
 
 /// What came of a request that was carried out.
@@ -260,6 +342,13 @@ pub enum Answer {
     },
     /// How the server is.
     Health(Health),
+    /// Files of a recording, in order.
+    Segments {
+        /// Those that were found.
+        segments: Vec<SegmentDescription>,
+        /// Are there more behind the last?
+        has_more: bool,
+    },
 }
 
 impl Answer {
@@ -310,8 +399,14 @@ impl Answer {
             }
             Answer::Health(health) => {
                 out.push(6);
-                for field in health.fields() {
-                    out.extend_from_slice(&field.to_le_bytes());
+                health.encode(out);
+            }
+            Answer::Segments { segments, has_more } => {
+                out.push(7);
+                out.extend_from_slice(&(segments.len() as u32).to_le_bytes());
+                out.push(u8::from(*has_more));
+                for segment in segments {
+                    segment.encode(out);
                 }
             }
         }
@@ -347,52 +442,17 @@ impl Answer {
                 end: Some(reader.long("end")?).filter(|&end| end != u64::MAX),
                 window_bytes: reader.word("window")?,
             },
-            6 => {
-                let mut fields = [0; 8];
-                for field in &mut fields {
-                    *field = reader.long("health")?;
+            6 => Answer::Health(Health::decode(reader)?),
+            7 => {
+                let count = reader.word("count")?;
+                let has_more = reader.truth("more")?;
+                let mut segments = Vec::new();
+                for _ in 0..count {
+                    segments.push(SegmentDescription::decode(reader)?);
                 }
-                Answer::Health(Health::from_fields(fields))
+                Answer::Segments { segments, has_more }
             }
             other => return Err(reader.never("answer", 1, u64::from(other))),
         })
-    }
-}
-
-impl Health {
-    fn fields(&self) -> [u64; 8] {
-        [
-            self.uptime_ns,
-            self.sessions,
-            self.replays,
-            self.recordings,
-            self.messages_recorded,
-            self.bytes_recorded,
-            self.bytes_replayed,
-            self.syncs,
-        ]
-    }
-
-    fn from_fields(fields: [u64; 8]) -> Health {
-        let [
-            uptime_ns,
-            sessions,
-            replays,
-            recordings,
-            messages_recorded,
-            bytes_recorded,
-            bytes_replayed,
-            syncs,
-        ] = fields;
-        Health {
-            uptime_ns,
-            sessions,
-            replays,
-            recordings,
-            messages_recorded,
-            bytes_recorded,
-            bytes_replayed,
-            syncs,
-        }
     }
 }

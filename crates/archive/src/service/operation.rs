@@ -173,6 +173,15 @@ pub enum Operation {
     Health,
     /// Sends a recording. The number of the request becomes that of the replay.
     Replay(ReplayRequest),
+    /// Which files does a recording have?
+    Segments {
+        /// Which.
+        recording: u64,
+        /// Only those that start at this position or behind it.
+        from: u64,
+        /// At most so many; the server may answer with fewer, and says whether there are more.
+        count_max: u32,
+    },
 }
 
 /// Fields of a request that name an operation.
@@ -192,6 +201,7 @@ mod code {
     pub(super) const COMPACT: u8 = 13;
     pub(super) const HEALTH: u8 = 14;
     pub(super) const REPLAY: u8 = 15;
+    pub(super) const SEGMENTS: u8 = 16;
 }
 
 /// The position that stands for none.
@@ -379,6 +389,14 @@ impl Operation {
                 out.push(code::REPLAY);
                 replay.encode(out);
             }
+            Operation::Segments {
+                recording,
+                from,
+                count_max,
+            } => {
+                two(out, code::SEGMENTS, *recording, *from);
+                out.extend_from_slice(&count_max.to_le_bytes());
+            }
         }
     }
 
@@ -397,7 +415,7 @@ impl Operation {
             code::COMPACT => return Ok(Operation::Compact),
             code::HEALTH => return Ok(Operation::Health),
             code::REPLAY => return Ok(Operation::Replay(ReplayRequest::decode(reader)?)),
-            code::LIST..=code::RELABEL => {}
+            code::LIST..=code::RELABEL | code::SEGMENTS => {}
             other => return Err(reader.never("operation", 1, u64::from(other))),
         }
         let recording = reader.long("recording")?;
@@ -425,6 +443,11 @@ impl Operation {
             },
             code::ATTACH => Operation::Attach { recording },
             code::DELETE => Operation::Delete { recording },
+            code::SEGMENTS => Operation::Segments {
+                recording,
+                from: reader.long("position")?,
+                count_max: reader.word("count")?,
+            },
             _ => Operation::Relabel {
                 recording,
                 label: reader.text("label", LABEL_LENGTH_MAX)?.to_owned(),

@@ -1,7 +1,7 @@
 //! An archive behind a connection, for callers that block.
 
 use crate::recording::Durability;
-use crate::service::answer::{Answer, Claimed, Description, Health, Refusal};
+use crate::service::answer::{Answer, Claimed, Description, Health, Refusal, SegmentDescription};
 use crate::service::client::{
     Client, ClientReply, ClientRequest, FrameBatch, ReplayEnd, ReplayHandle, ReplayPiece,
 };
@@ -140,6 +140,26 @@ impl<C: Conversation<Client>> RemoteArchive<C> {
         match self.ask(Operation::Describe { recording })? {
             Answer::Description(description) => Ok(description),
             _ => Err(RemoteError::Confused),
+        }
+    }
+
+    /// The files of a recording, in order.
+    pub fn segments(&mut self, recording: u64) -> Result<Vec<SegmentDescription>, RemoteError> {
+        let mut found: Vec<SegmentDescription> = Vec::new();
+        loop {
+            let answer = self.ask(Operation::Segments {
+                recording,
+                from: found.last().map_or(0, |last| last.start.saturating_add(1)),
+                count_max: u32::MAX,
+            })?;
+            let Answer::Segments { segments, has_more } = answer else {
+                return Err(RemoteError::Confused);
+            };
+            let is_last = !has_more || segments.is_empty();
+            found.extend(segments);
+            if is_last {
+                return Ok(found);
+            }
         }
     }
 

@@ -365,7 +365,7 @@ impl ArchiveService {
                     self.claim(now, asker, operation, out);
                 }
             }
-            Operation::List { .. } | Operation::Describe { .. } => {
+            Operation::List { .. } | Operation::Describe { .. } | Operation::Segments { .. } => {
                 self.control(now, asker, Purpose::Question, operation, out);
             }
             _ => self.control(now, asker, Purpose::Change, operation, out),

@@ -28,12 +28,14 @@ pub(crate) enum ArchiveVerb {
     Replay(ReplayArguments),
     /// List recordings.
     List(ListArguments),
-    /// Tell all about one recording.
+    /// Tell all about one recording and its files.
     Describe(RecordingArguments),
     /// Check every byte; tell file, position, expected and found value of damage.
     Verify(VerifyArguments),
     /// Print a checksum of the messages of each recording, or compare those of two archives.
     Checksum(ChecksumArguments),
+    /// Make a damaged or lost catalog again, from what can still be read of it and from the files.
+    RepairCatalog(RepairCatalogArguments),
     /// Make the catalog as short as it can be.
     Compact(PlaceArguments),
     /// Copy recordings from one archive into another; goes on where an earlier copy ended.
@@ -198,6 +200,22 @@ pub(crate) struct VerifyArguments {
     /// No progress bar.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+/// `seatrial archive repair-catalog`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "The catalog as it was is kept as catalog.damaged. Recordings that no readable event tells of are found by \
+their files and have no label then; what was detached, or deleted while the event of that is lost, may come back.\n\
+Exit status: 0 the catalog was whole and is left alone, 1 it was damaged and was made again, 254 error.\n\
+Example: seatrial archive repair-catalog logs"
+)]
+pub(crate) struct RepairCatalogArguments {
+    /// A folder that no process records into.
+    pub(crate) archive: String,
+    /// One JSON document on standard output instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `seatrial archive checksum`.

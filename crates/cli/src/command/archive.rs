@@ -13,6 +13,7 @@ mod place;
 mod printer;
 mod record;
 mod remote;
+mod repair;
 mod replay;
 mod serve;
 mod verify;
@@ -30,6 +31,7 @@ pub(crate) fn run(arguments: &ArchiveArguments) -> Result<Exit> {
         ArchiveVerb::Describe(arguments) => list::describe(arguments),
         ArchiveVerb::Verify(arguments) => verify::run(arguments),
         ArchiveVerb::Checksum(arguments) => checksum::run(arguments),
+        ArchiveVerb::RepairCatalog(arguments) => repair::run(arguments),
         ArchiveVerb::Compact(arguments) => manage::compact(arguments),
         ArchiveVerb::Copy(arguments) => copy::run(arguments),
         ArchiveVerb::Serve(arguments) => serve::run(arguments),

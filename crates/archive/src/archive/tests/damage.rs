@@ -55,6 +55,74 @@ fn is_segment(path: &Path) -> bool {
 }
 
 #[test]
+fn what_is_wrong_with_a_file_is_told_beside_it() {
+    let (files, _) = left_open();
+    let storage = MemoryStorage::from_files(&files);
+    let (mut archive, _) = open(&storage);
+    let of = |archive: &Archive| archive.segments(ID, Position(0), usize::MAX).unwrap();
+    let whole = of(&archive);
+    let starts: Vec<Position> = whole.iter().map(|file| file.start).collect();
+    assert_eq!(
+        starts,
+        [Position(0), whole[0].start.plus(whole[0].length), starts[2]]
+    );
+    assert!(
+        whole
+            .iter()
+            .all(|file| file.problem.is_none() && !file.is_detached),
+        "{whole:?}"
+    );
+    let recording = archive.recording(ID).unwrap();
+    let viewed = Archive::view_segments(Arc::new(storage.clone()), Path::new(FOLDER), &recording);
+    assert_eq!(viewed.unwrap(), whole);
+    assert_eq!(archive.segments(ID, Position(1), 1).unwrap(), whole[1..2]);
+    archive.detach(ID, starts[2], 9).unwrap();
+    let states: Vec<bool> = of(&archive).iter().map(|file| file.is_detached).collect();
+    assert_eq!(states, [true, true, false]);
+    assert!(of(&archive).iter().all(|file| file.problem.is_none()));
+    archive.attach(ID, 10).unwrap();
+    // Each file in turn: shortened, gone, or with a flipped bit in its first block.
+    let files = storage.files();
+    for (index, segment) in whole.iter().enumerate() {
+        let problems = |change: &dyn Fn(&mut FileTree)| {
+            let mut files = files.clone();
+            change(&mut files);
+            let (archive, _) = open(&MemoryStorage::from_files(&files));
+            of(&archive)
+                .into_iter()
+                .map(|file| file.problem)
+                .collect::<Vec<_>>()
+        };
+        let bytes = files.get(&segment.file).unwrap().to_vec();
+        let short = problems(&|files| {
+            files.insert(&segment.file, bytes[..bytes.len() - 8].to_vec());
+        });
+        assert_eq!(short.iter().flatten().count(), 1, "{short:?}");
+        assert!(
+            short[index].as_ref().unwrap().contains("it ends at"),
+            "{short:?}"
+        );
+        let gone = problems(&|files| {
+            files.remove(&segment.file);
+        });
+        assert_eq!(
+            (gone.len(), gone.iter().flatten().count()),
+            (2, 1),
+            "{gone:?}"
+        );
+        let flipped = problems(&|files| {
+            let mut bytes = bytes.clone();
+            bytes[40] ^= 1;
+            files.insert(&segment.file, bytes);
+        });
+        assert!(
+            flipped[index].as_ref().unwrap().contains("checksum"),
+            "{flipped:?}"
+        );
+    }
+}
+
+#[test]
 fn every_length_of_the_last_segment_keeps_the_blocks_before_and_tells_the_cut() {
     let (files, ends) = left_open();
     let whole = contents(&MemoryStorage::from_files(&files), ID);

@@ -1,7 +1,7 @@
 use super::*;
-use crate::service::answer::{Claimed, Description, Health, RefusalCode};
+use crate::service::answer::{Claimed, Description, Health, RefusalCode, SegmentDescription};
 use crate::service::operation::{LabelFilter, ListFilter, ReplayBound, ReplayFrom, ReplayRequest};
-use crate::{Boundary, Durability, Position};
+use crate::{Boundary, Durability, Position, RecordingId, Source};
 use seatrial_machine::Rng;
 
 fn text(rng: &mut Rng) -> String {
@@ -56,7 +56,7 @@ fn replay(rng: &mut Rng) -> ReplayRequest {
 
 fn operation(rng: &mut Rng) -> Operation {
     let (recording, position) = (rng.word(), rng.word());
-    match rng.below(15) {
+    match rng.below(16) {
         0 => Operation::List {
             after: recording,
             count_max: position as u32,
@@ -92,6 +92,11 @@ fn operation(rng: &mut Rng) -> Operation {
         },
         12 => Operation::Compact,
         13 => Operation::Health,
+        14 => Operation::Segments {
+            recording,
+            from: position,
+            count_max: rng.word() as u32,
+        },
         _ => Operation::Replay(replay(rng)),
     }
 }
@@ -124,12 +129,30 @@ fn description(rng: &mut Rng) -> Description {
         stopped_at: Some(rng.below(9)).filter(|_| rng.chance(0.5)),
         start: boundary(rng),
         end: boundary(rng),
+        source: rng.chance(0.5).then(|| source(rng)),
         label: text(rng),
     }
 }
 
+fn source(rng: &mut Rng) -> Source {
+    Source {
+        archive: text(rng),
+        recording: RecordingId(1 + rng.below(9)),
+    }
+}
+
+fn segment(rng: &mut Rng) -> SegmentDescription {
+    SegmentDescription {
+        start: rng.word(),
+        length: rng.word(),
+        is_detached: rng.chance(0.5),
+        first_message: Some(rng.below(9)).filter(|_| rng.chance(0.5)),
+        problem: Some(text(rng)).filter(|text| !text.is_empty()),
+    }
+}
+
 fn answer(rng: &mut Rng) -> Answer {
-    match rng.below(7) {
+    match rng.below(8) {
         0 => Answer::Done,
         1 => Answer::List {
             recordings: (0..rng.below(4)).map(|_| description(rng)).collect(),
@@ -148,6 +171,10 @@ fn answer(rng: &mut Rng) -> Answer {
             position: rng.word(),
             end: Some(rng.below(9)).filter(|_| rng.chance(0.5)),
             window_bytes: rng.word() as u32,
+        },
+        6 => Answer::Segments {
+            segments: (0..rng.below(4)).map(|_| segment(rng)).collect(),
+            has_more: rng.chance(0.5),
         },
         _ => Answer::Health(Health {
             uptime_ns: rng.word(),

@@ -1,10 +1,10 @@
 //! The jobs on the catalog, and those that read.
 
-use crate::archive::{Archive, ArchiveError};
+use crate::archive::{Archive, ArchiveError, Segment};
 use crate::catalog::{Filter, Recording};
 use crate::cursor::{Bound, Cursor, CursorError, Origin, Pause};
 use crate::recording::{Durability, Progress, RecordingOptions, Writer};
-use crate::service::answer::{Answer, Description, Refusal, RefusalCode};
+use crate::service::answer::{Answer, Description, Refusal, RefusalCode, SegmentDescription};
 use crate::service::message::data_header;
 use crate::service::operation::{LabelFilter, ListFilter, Operation, ReplayFrom};
 use crate::{Position, RecordingId, SEGMENT_LENGTH};
@@ -53,7 +53,20 @@ impl From<&Recording> for Description {
             stopped_at: recording.stopped,
             start: recording.start,
             end: recording.end,
+            source: recording.source.clone(),
             label: recording.label.clone(),
+        }
+    }
+}
+
+impl From<Segment> for SegmentDescription {
+    fn from(segment: Segment) -> SegmentDescription {
+        SegmentDescription {
+            start: segment.start.0,
+            length: segment.length,
+            is_detached: segment.is_detached,
+            first_message: segment.first_message,
+            problem: segment.problem,
         }
     }
 }
@@ -79,9 +92,14 @@ impl ControlJob {
                 filter,
             } => self.list(*after, *count_max, filter),
             Operation::Describe { recording } => {
-                let found = archive.describe(id(*recording)).map_err(refusal)?;
-                Answer::Description(Description::from(&found.recording))
+                let found = archive.recording(id(*recording)).map_err(refusal)?;
+                Answer::Description(Description::from(&found))
             }
+            Operation::Segments {
+                recording,
+                from,
+                count_max,
+            } => self.segments(id(*recording), Position(*from), *count_max)?,
             Operation::Start { .. } => return self.start(),
             Operation::Extend { recording } => {
                 return self.extend(id(*recording));
@@ -160,13 +178,18 @@ impl ControlJob {
 
     fn extend(&mut self, id: RecordingId) -> Result<Done, Refusal> {
         let writer = self.archive.extend(id, self.now).map_err(refusal)?;
-        let durability = self
-            .archive
-            .describe(id)
-            .map_err(refusal)?
-            .recording
-            .durability;
+        let durability = self.archive.recording(id).map_err(refusal)?.durability;
         Ok(Done::Writer(Box::new(writer), durability, true))
+    }
+
+    fn segments(&self, id: RecordingId, from: Position, count_max: u32) -> Result<Answer, Refusal> {
+        let count_max = count_max.min(self.list_count_max) as usize;
+        let found = self.archive.segments(id, from, count_max + 1);
+        let mut found = found.map_err(refusal)?;
+        let has_more = found.len() > count_max;
+        found.truncate(count_max);
+        let segments = found.into_iter().map(SegmentDescription::from).collect();
+        Ok(Answer::Segments { segments, has_more })
     }
 
     fn list(&self, after: u64, count_max: u32, filter: &ListFilter) -> Answer {

@@ -3,7 +3,8 @@
 
 use super::moment;
 use anyhow::{Context as _, Result, bail, ensure};
-use seatrial_archive::{Durability, Recording};
+use seatrial_archive::service::SegmentDescription;
+use seatrial_archive::{Durability, Position, Recording, SegmentName};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -100,15 +101,72 @@ impl Entry {
     }
 }
 
-/// Recordings as a table.
+impl Entry {
+    fn file(&self, segment: &SegmentDescription) -> String {
+        let start = Position(segment.start);
+        let recording = self.0.id;
+        SegmentName { recording, start }.file()
+    }
+
+    /// Its files as JSON.
+    pub(super) fn files_json(&self, files: &[SegmentDescription]) -> Value {
+        let file = |segment: &SegmentDescription| {
+            json!({
+                "file": self.file(segment),
+                "state": state(segment),
+                "start": segment.start,
+                "length": segment.length,
+                "first_message": segment.first_message,
+                "problem": segment.problem,
+            })
+        };
+        files.iter().map(file).collect()
+    }
+
+    /// Its files as a table.
+    pub(super) fn files_text(&self, files: &[SegmentDescription]) -> String {
+        if files.is_empty() {
+            return "  no files".to_owned();
+        }
+        let head = ["FILE", "STATE", "START", "BYTES", "FIRST MESSAGE", "CHECK"];
+        let mut rows = vec![head.map(str::to_owned)];
+        rows.extend(files.iter().map(|segment| {
+            let first = segment.first_message;
+            [
+                self.file(segment),
+                state(segment).to_owned(),
+                segment.start.to_string(),
+                thousands(segment.length),
+                first.map_or("?".to_owned(), |first| first.to_string()),
+                segment.problem.clone().unwrap_or("ok".to_owned()),
+            ]
+        }));
+        columns(&rows, |column| (2..=4).contains(&column))
+    }
+}
+
+/// Do readers see the file?
+fn state(segment: &SegmentDescription) -> &'static str {
+    if segment.is_detached {
+        "detached"
+    } else {
+        "attached"
+    }
+}
+
+/// Recordings as a table; where copies came from, if there are any.
 pub(super) fn table(entries: &[Entry]) -> String {
     let head = [
         "ID", "LABEL", "STATE", "STARTED", "MESSAGES", "BYTES", "START", "END",
     ];
-    let mut rows = vec![head.map(str::to_owned)];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let has_copies = entries.iter().any(|entry| entry.0.source.is_some());
+    if has_copies {
+        rows[0].push("COPY OF".to_owned());
+    }
     for entry in entries {
         let recording = &entry.0;
-        rows.push([
+        let mut row = vec![
             recording.id.to_string(),
             recording.label.replace(char::is_control, "?"),
             entry.state().to_owned(),
@@ -117,22 +175,30 @@ pub(super) fn table(entries: &[Entry]) -> String {
             thousands(recording.bytes()),
             recording.start.position.to_string(),
             recording.end.position.to_string(),
-        ]);
+        ];
+        if has_copies {
+            row.push(recording.source.as_ref().map_or(String::new(), |source| {
+                let archive = source.archive.replace(char::is_control, "?");
+                format!("{} of {archive}", source.recording)
+            }));
+        }
+        rows.push(row);
     }
-    columns(&rows, |column| !(1..=3).contains(&column))
+    columns(&rows, |column| !matches!(column, 1..=3 | 8))
 }
 
 /// Cells under each other; those of some columns end at the right.
-pub(super) fn columns<const N: usize>(
-    rows: &[[String; N]],
-    right: impl Fn(usize) -> bool,
-) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
+pub(super) fn columns(rows: &[impl AsRef<[String]>], right: impl Fn(usize) -> bool) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.as_ref().get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let count = rows.iter().map(|row| row.as_ref().len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..count).map(width).collect();
     let mut lines = Vec::new();
     for row in rows {
         let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
+        for (column, cell) in row.as_ref().iter().enumerate() {
             let width = widths[column];
             let _ = if right(column) {
                 write!(line, "{cell:>width$}  ")

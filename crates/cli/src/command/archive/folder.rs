@@ -3,13 +3,13 @@
 use super::moment;
 use super::record::{Reached, Recorder};
 use crate::args::RecordArguments;
-use anyhow::{Context as _, Result, ensure};
-use seatrial_archive::Archive;
+use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_archive::file::Files;
 use seatrial_archive::{
-    Batch, Catalog, Durability, Position, Recording, RecordingId, RecordingOptions, Recovered,
-    Writer,
+    Archive, ArchiveError, Batch, Catalog, CatalogError, Durability, Position, Recording,
+    RecordingId, RecordingOptions, Recovered, SegmentName, Writer,
 };
+use seatrial_machine::Storage as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,20 +17,56 @@ use std::time::Duration;
 /// Writes that are remembered until they are durable.
 const WAITING_MAX: usize = 4_095;
 
+/// What mends a catalog that cannot be read.
+fn hint(folder: &Path) -> String {
+    let folder = folder.display();
+    format!("seatrial archive repair-catalog {folder} makes the catalog again from what is left")
+}
+
+/// Is there a catalog, whole or not?
+pub(super) fn has_catalog(folder: &Path) -> bool {
+    folder.join("catalog").exists()
+}
+
+/// Are there files of recordings?
+pub(super) fn has_segments(folder: &Path) -> bool {
+    let files = Files.list(folder).unwrap_or_default();
+    files.iter().any(|file| SegmentName::parse(file).is_some())
+}
+
 /// Its recordings, also while another process writes.
 pub(super) fn view(folder: &Path) -> Result<Catalog> {
-    ensure!(
-        folder.join("catalog").exists(),
-        "{}: there is no archive",
-        folder.display()
+    let shown = folder.display();
+    if !has_catalog(folder) {
+        ensure!(
+            !has_segments(folder),
+            "{shown}: the catalog is missing; {}",
+            hint(folder)
+        );
+        bail!("{shown}: there is no archive");
+    }
+    Archive::view(Arc::new(Files), folder).map_err(|error| told(folder, error))
+}
+
+/// The archive's error with the folder it is about, and what helps.
+fn told(folder: &Path, error: ArchiveError) -> anyhow::Error {
+    let is_damaged = matches!(
+        error,
+        ArchiveError::Catalog(
+            CatalogError::Log { .. } | CatalogError::Event { .. } | CatalogError::Fold { .. }
+        )
     );
-    Archive::view(Arc::new(Files), folder).with_context(|| folder.display().to_string())
+    let error = anyhow::Error::new(error);
+    if is_damaged {
+        return error.context(format!("{}: damaged; {}", folder.display(), hint(folder)));
+    }
+    error.context(folder.display().to_string())
 }
 
 /// Opens it for writing and says what a crash had left that is cut off now.
 pub(super) fn open(folder: &Path) -> Result<Archive> {
-    let (archive, recovered) = Archive::open(Arc::new(Files), folder, moment::now())
-        .with_context(|| folder.display().to_string())?;
+    let opened = Archive::open(Arc::new(Files), folder, moment::now());
+    let (archive, recovered) = opened.map_err(|error| told(folder, error))?;
     tell(&recovered);
     Ok(archive)
 }

@@ -9,9 +9,11 @@ use crate::args::{ListArguments, RecordingArguments};
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result};
-use seatrial_archive::service::{LabelFilter, ListFilter};
-use seatrial_archive::{Filter, Position};
+use seatrial_archive::file::Files;
+use seatrial_archive::service::{LabelFilter, ListFilter, SegmentDescription};
+use seatrial_archive::{Archive, Filter, Position};
 use serde_json::json;
+use std::sync::Arc;
 
 /// Carries `list` out.
 pub(super) fn list(arguments: &ListArguments) -> Result<Exit> {
@@ -66,18 +68,33 @@ pub(super) fn list(arguments: &ListArguments) -> Result<Exit> {
 pub(super) fn describe(arguments: &RecordingArguments) -> Result<Exit> {
     let place = Place::parse(&arguments.place.archive)?;
     let wanted = &arguments.recording;
-    let entry = match &place {
-        Place::Folder(path) => Entry(folder::find(&folder::view(path)?, wanted, path)?.clone()),
-        Place::Server(address) => remote::entry(&remote::find(
-            &mut remote::connect(*address)?,
-            wanted,
-            *address,
-        )?),
+    let (entry, files) = match &place {
+        Place::Folder(path) => {
+            let catalog = folder::view(path)?;
+            let recording = folder::find(&catalog, wanted, path)?;
+            let files = Archive::view_segments(Arc::new(Files), path, recording);
+            let files = files.with_context(|| place.to_string())?;
+            let files = files.into_iter().map(SegmentDescription::from).collect();
+            (Entry(recording.clone()), files)
+        }
+        Place::Server(address) => {
+            let mut remote = remote::connect(*address)?;
+            let found = remote::find(&mut remote, wanted, *address)?;
+            let files = remote.segments(found.recording);
+            (
+                remote::entry(&found),
+                files.with_context(|| place.to_string())?,
+            )
+        }
     };
+    let files: Vec<SegmentDescription> = files;
     if arguments.place.json {
-        say!("{:#}", entry.json());
+        let mut json = entry.json();
+        json["files"] = entry.files_json(&files);
+        say!("{json:#}");
     } else {
         say!("{}", entry.text());
+        say!("{}", entry.files_text(&files));
     }
     Ok(Exit::Valid)
 }

@@ -58,7 +58,7 @@ pub(super) fn entry(description: &Description) -> Entry {
         end: description.end,
         started: description.started_at,
         stopped: description.stopped_at,
-        source: None,
+        source: description.source.clone(),
     })
 }
 

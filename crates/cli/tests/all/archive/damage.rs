@@ -1,8 +1,9 @@
 //! The medium changes what was recorded.
 
-use super::{alike, archive, feed, lines, replays};
+use super::{alike, archive, archive_json, feed, lines, replays};
 use crate::{Scratch, error, json, run, stdout};
 use seatrial_machine::Rng;
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -116,6 +117,102 @@ fn a_missing_or_shortened_file_is_damage_too() {
         text.contains(path.file_name().unwrap().to_str().unwrap()),
         "{text}"
     );
+}
+
+#[test]
+fn describe_tells_which_file_is_missing_or_short() {
+    let scratch = Scratch::new("archive-files");
+    let folder = scratch.path("a");
+    let record = [
+        "record",
+        &folder,
+        "--label",
+        "log",
+        "--segment-length",
+        "4096",
+    ];
+    feed(0, &record, &lines(0, 60_000));
+    let problems = || {
+        let files = archive_json(&["describe", &folder, "log"])["files"].clone();
+        let files = files.as_array().unwrap().clone();
+        let problem = |file: &Value| file["problem"].as_str().map(str::to_owned);
+        files.iter().map(problem).collect::<Vec<_>>()
+    };
+    let paths = segments(&folder);
+    assert!(paths.len() >= 3, "{paths:?}");
+    assert_eq!(problems(), vec![None; paths.len()]);
+    let bytes = fs::read(&paths[1]).unwrap();
+    fs::write(&paths[1], &bytes[..bytes.len() - 8]).unwrap();
+    let found = problems();
+    let told = found[1].clone().unwrap();
+    assert!(told.contains("the next file starts at"), "{told}");
+    assert_eq!(found.iter().flatten().count(), 1, "{found:?}");
+    flip(&paths[1], 50, 1);
+    let told = problems()[1].clone().unwrap();
+    assert!(told.contains("checksum"), "{told}");
+    fs::remove_file(&paths[1]).unwrap();
+    assert!(problems()[0].is_some());
+    let text = stdout(&archive(0, &["describe", &folder, "log"]));
+    assert!(text.contains("the next file starts at"), "{text}");
+}
+
+#[test]
+fn a_damaged_catalog_is_told_and_mended_only_when_asked() {
+    let scratch = Scratch::new("archive-catalog");
+    let folder = scratch.path("a");
+    for label in ["one", "two", "three"] {
+        feed(0, &["record", &folder, "--label", label], &lines(0, 500));
+    }
+    let catalog = Path::new(&folder).join("catalog");
+    archive(0, &["repair-catalog", &folder]);
+    let before = archive_json(&["list", &folder])["recordings"].clone();
+    flip(&catalog, 40, 2);
+    let damaged = fs::read(&catalog).unwrap();
+    for words in [
+        &["list", &folder][..],
+        &["replay", &folder, "two"],
+        &["verify", &folder],
+    ] {
+        let words = [&["archive"], words].concat();
+        error(&words, &["catalog", "checksum", "repair-catalog"]);
+    }
+    error(
+        &["archive", "record", &folder],
+        &["catalog", "repair-catalog"],
+    );
+    assert_eq!(fs::read(&catalog).unwrap(), damaged, "nobody has mended it");
+    let answer = json(&archive(1, &["repair-catalog", &folder, "--json"]));
+    assert_eq!(answer["whole"], false, "{answer:#}");
+    assert_eq!(answer["found"], serde_json::json!([1]), "{answer:#}");
+    let kept = answer["kept"].as_str().unwrap();
+    assert_eq!(fs::read(kept).unwrap(), damaged);
+    archive(0, &["repair-catalog", &folder]);
+    let after = archive_json(&["list", &folder])["recordings"].clone();
+    assert_eq!(after[0]["label"], "", "nobody knows it any more");
+    for index in 0..3 {
+        for field in ["recording", "start", "end", "messages"] {
+            assert_eq!(after[index][field], before[index][field], "{field}");
+        }
+    }
+    for recording in ["1", "two", "three"] {
+        replays(&[&folder, recording], &lines(0, 500));
+    }
+    archive(0, &["verify", &folder]);
+    // Without any catalog the files are enough.
+    fs::remove_file(&catalog).unwrap();
+    error(
+        &["archive", "list", &folder],
+        &["missing", "repair-catalog"],
+    );
+    let text = stdout(&archive(1, &["repair-catalog", &folder]));
+    assert!(text.contains("recording 3: found by its files"), "{text}");
+    replays(&[&folder, "3"], &lines(0, 500));
+    let nowhere = scratch.path("nothing");
+    error(
+        &["archive", "repair-catalog", &nowhere],
+        &["there is no archive"],
+    );
+    assert!(!Path::new(&nowhere).exists());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::{alike, archive, archive_json, feed, lines, replays};
 use crate::{Scratch, error, stdout};
+use serde_json::Value;
 use std::fs;
 
 /// A recording of many segments.
@@ -50,7 +51,7 @@ fn truncate_cuts_the_end_off_and_the_recording_can_be_extended() {
             "json",
         ],
     );
-    let object: serde_json::Value = serde_json::from_slice(&object.stdout).unwrap();
+    let object: Value = serde_json::from_slice(&object.stdout).unwrap();
     let position = object["position"].to_string();
     archive(0, &["truncate", &folder, "log", "--to", &position]);
     replays(&[&folder, "log"], &lines(0, 12_345));
@@ -82,6 +83,29 @@ fn purge_and_detach_take_old_segments_away() {
     error(
         &["archive", "replay", &folder, "log", "--from", "0"],
         &["0", "begins at"],
+    );
+    let files = archive_json(&["describe", &folder, "log"])["files"].clone();
+    let (mut next, mut detached) = (0, 0);
+    for file in files.as_array().unwrap() {
+        assert_eq!(file["start"], next, "{files:#}");
+        assert_eq!(file["problem"], Value::Null, "{files:#}");
+        let is_detached = next < start;
+        assert_eq!(
+            file["state"],
+            if is_detached { "detached" } else { "attached" }
+        );
+        detached += u64::from(is_detached);
+        next += file["length"].as_u64().unwrap();
+    }
+    assert_eq!(
+        (files.as_array().unwrap().len(), next.to_string()),
+        (all, end)
+    );
+    let text = stdout(&archive(0, &["describe", &folder, "log"]));
+    assert_eq!(
+        text.matches(" detached ").count() as u64,
+        detached,
+        "{text}"
     );
     let attached = archive_json(&["attach", &folder, "log"]);
     assert_eq!(attached["start"], 0);

@@ -1,0 +1,159 @@
+//! The files of a recording as they are in the folder, each held to its name, its first block and its neighbours.
+
+use crate::archive::{Archive, ArchiveError, Description, known, now_known};
+use crate::catalog::Recording;
+use crate::folder::{Folder, StorageError};
+use crate::recording::{SegmentWalk, TailError, segments};
+use crate::segment::SegmentName;
+use crate::{Position, RecordingId};
+use seatrial_machine::Storage;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The position of its first byte.
+    pub start: Position,
+    /// Its bytes now.
+    pub length: u64,
+    /// Where it is.
+    pub file: PathBuf,
+    /// Does it lie before the start of its recording? Then readers do not see it, until it is attached.
+    pub is_detached: bool,
+    /// The number of its first message; nothing when its first block is not whole.
+    pub first_message: Option<u64>,
+    /// What is wrong with its first block, its length, or the place where it follows the one before. What is further inside
+    /// is not looked at: verifying does that.
+    pub problem: Option<String>,
+}
+
+impl Archive {
+    /// What is known of a recording and its files; reads the first block of each.
+    pub fn describe(&self, id: RecordingId) -> Result<Description, ArchiveError> {
+        let (recording, is_live) = {
+            let state = self.shared.state();
+            let recording = now_known(&state, known(&state, id)?);
+            (recording, super::is_live(&state, id))
+        };
+        let found = files(&self.shared.folder, &recording, Position(0), usize::MAX)?;
+        let (detached, segments) = found.into_iter().partition(|file| file.is_detached);
+        Ok(Description {
+            recording,
+            is_live,
+            segments,
+            detached,
+        })
+    }
+
+    /// What is known of a recording, without a look at its files.
+    pub fn recording(&self, id: RecordingId) -> Result<Recording, ArchiveError> {
+        let state = self.shared.state();
+        Ok(now_known(&state, known(&state, id)?))
+    }
+
+    /// The files of a recording that start at `from` or behind it, at most `count_max`.
+    pub fn segments(
+        &self,
+        id: RecordingId,
+        from: Position,
+        count_max: usize,
+    ) -> Result<Vec<Segment>, ArchiveError> {
+        let recording = self.recording(id)?;
+        Ok(files(&self.shared.folder, &recording, from, count_max)?)
+    }
+
+    /// The files of a recording of [`Archive::view`], without a lock and without changing anything.
+    pub fn view_segments(
+        storage: Arc<dyn Storage>,
+        folder: &Path,
+        recording: &Recording,
+    ) -> Result<Vec<Segment>, ArchiveError> {
+        let folder = Folder::new(storage, folder);
+        Ok(files(&folder, recording, Position(0), usize::MAX)?)
+    }
+}
+
+/// The files of a recording from a position on. One that is removed meanwhile is left out.
+fn files(
+    folder: &Folder,
+    recording: &Recording,
+    from: Position,
+    count_max: usize,
+) -> Result<Vec<Segment>, StorageError> {
+    let starts = segments(&folder.list()?, recording.id);
+    let first = recording.start.position;
+    let mut found = Vec::new();
+    for (index, &start) in starts.iter().enumerate() {
+        if start < from {
+            continue;
+        }
+        if found.len() >= count_max {
+            break;
+        }
+        let name = SegmentName {
+            recording: recording.id,
+            start,
+        };
+        let medium = match folder.open(&name.file()) {
+            Err(error) if error.is_not_found() => continue,
+            other => other?,
+        };
+        let length = medium.len();
+        let head = head(SegmentWalk::new(folder, name, &*medium));
+        let is_first = start > first && starts[..index].iter().all(|before| *before < first);
+        let lone = is_first
+            .then(|| format!("the recording starts at {first}, and this is its first file"));
+        let follows = || {
+            follows(
+                recording,
+                start.plus(length),
+                starts.get(index + 1).copied(),
+            )
+        };
+        let (first_message, problem) = match head {
+            Ok(first_message) => (Some(first_message), lone.or_else(follows)),
+            Err(problem) => (None, Some(problem)),
+        };
+        found.push(Segment {
+            start,
+            length,
+            file: folder.path(&name.file()),
+            is_detached: start < first,
+            first_message,
+            problem,
+        });
+    }
+    Ok(found)
+}
+
+/// The number of a segment's first message, or what is wrong with its first block.
+fn head(walk: Result<SegmentWalk<'_>, TailError>) -> Result<u64, String> {
+    let walk = walk.map_err(|error| match error {
+        TailError::Walk { source, .. } => source.to_string(),
+        TailError::Segment { source, .. } => source.to_string(),
+        other => other.to_string(),
+    })?;
+    match (walk.start(), walk.torn()) {
+        (Some(start), _) => Ok(start.message),
+        (None, Some(torn)) => Err(torn.to_string()),
+        (None, None) => Err("it is empty".to_owned()),
+    }
+}
+
+/// What is wrong with the end of a file: it has to be where the next one starts, or where the recording ends.
+fn follows(recording: &Recording, end: Position, next: Option<Position>) -> Option<String> {
+    let is_open = recording.stopped.is_none();
+    match next {
+        Some(next) if next != end => {
+            Some(format!("it ends at {end}, the next file starts at {next}"))
+        }
+        Some(_) => None,
+        // Who records is further than was known a moment ago.
+        None if end == recording.end.position || (is_open && end > recording.end.position) => None,
+        None => Some(format!(
+            "it ends at {end}, the recording at {}",
+            recording.end.position
+        )),
+    }
+}

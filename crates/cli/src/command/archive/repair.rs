@@ -1,0 +1,66 @@
+//! `seatrial archive repair-catalog`: a damaged or lost catalog, made again.
+
+use super::entry::{self, Entry};
+use super::folder;
+use super::place::Place;
+use crate::args::RepairCatalogArguments;
+use crate::exit::Exit;
+use crate::output::say;
+use anyhow::{Context as _, Result, ensure};
+use seatrial_archive::file::Files;
+use seatrial_archive::{Archive, RecordingId};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Carries the verb out.
+pub(super) fn run(arguments: &RepairCatalogArguments) -> Result<Exit> {
+    let place = Place::parse(&arguments.archive)?;
+    let path = place.folder()?;
+    ensure!(
+        folder::has_catalog(path) || folder::has_segments(path),
+        "{place}: there is no archive"
+    );
+    let repair = Archive::repair_catalog(Arc::new(Files), path);
+    let repair = repair.with_context(|| place.to_string())?;
+    // Opening finds the ends of recordings whose end the catalog does not tell any more.
+    let archive = folder::open(path)?;
+    let entries: Vec<Entry> = archive.catalog().recordings().cloned().map(Entry).collect();
+    let is_whole = repair.kept.is_none();
+    let numbers = |ids: &[RecordingId]| ids.iter().map(|id| id.0).collect::<Vec<u64>>();
+    if arguments.json {
+        let recordings: Vec<Value> = entries.iter().map(Entry::json).collect();
+        say!(
+            "{:#}",
+            json!({
+                "archive": place.to_string(),
+                "whole": is_whole,
+                "damage": repair.damages,
+                "found": numbers(&repair.found),
+                "dropped": numbers(&repair.dropped),
+                "kept": repair.kept.as_ref().map(|path| path.display().to_string()),
+                "recordings": recordings,
+            })
+        );
+    } else {
+        for damage in &repair.damages {
+            say!("catalog: {damage}");
+        }
+        for id in &repair.found {
+            say!("recording {id}: found by its files; its label is lost");
+        }
+        for id in &repair.dropped {
+            say!("recording {id}: none of its files can be used");
+        }
+        match &repair.kept {
+            Some(kept) => say!(
+                "the catalog is made again; as it was it is kept in {}",
+                kept.display()
+            ),
+            None => say!("the catalog is whole and was left alone"),
+        }
+        if !entries.is_empty() {
+            say!("{}", entry::table(&entries));
+        }
+    }
+    Ok(if is_whole { Exit::Valid } else { Exit::Invalid })
+}
