@@ -10,7 +10,8 @@ pub(crate) use archive::{
     RepairCatalogArguments, ReplayArguments, ServeArguments, TruncateArguments, VerifyArguments,
 };
 pub(crate) use bench::{
-    BenchArchiveArguments, BenchArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic,
+    BenchArchiveArguments, BenchArguments, BenchEnduranceArguments, BenchLoadArguments,
+    BenchOpenArguments, BenchTopic,
 };
 use clap::{Args, Parser, Subcommand};
 use std::ops::RangeInclusive;

@@ -36,10 +36,19 @@ fn cpu(stat: &str) -> Option<Duration> {
     Some(Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND))
 }
 
+/// Memory of this process that is resident now, in bytes; `None` where there is no `/proc`.
+pub(crate) fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    field(&status, "VmRSS:")
+}
+
 fn memory(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    field(status, "VmHWM:")
+}
+
+/// A field of `/proc/self/status` in bytes.
+fn field(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }
@@ -68,5 +77,6 @@ mod tests {
         assert_eq!(cpu("17 (a"), None);
         assert_eq!(memory("VmPeak:\t 9 kB\nVmHWM:\t  12 kB\n"), Some(12_288));
         assert_eq!(memory("VmHWM: many"), None);
+        assert!(resident().is_none_or(|bytes| bytes > 100_000));
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct BenchArguments {
 pub(crate) enum BenchTopic {
     /// Operations a second through generator, interpreter and history writer, against a client that answers at once.
     Interpreter(BenchLoadArguments),
+    /// Memory of a very long test in virtual time: it must not grow. Exit status 1 if it does, or if it passes 100 MB.
+    Endurance(BenchEnduranceArguments),
     /// Turns a second of simulated clusters on one core, without judging.
     Sim(BenchLoadArguments),
     /// Microseconds to open a test file.
@@ -39,6 +41,27 @@ pub(crate) struct BenchLoadArguments {
     /// Folder for the files that a run writes [default: a temporary one].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+}
+
+/// `seatrial bench endurance`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "One line for every --every operations: how many so far, how fast, how much memory is resident. The last \
+line compares the first look with the last.\nExample: seatrial bench endurance --ops 10000000"
+)]
+pub(crate) struct BenchEnduranceArguments {
+    /// Operations to generate; the default takes minutes.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000_000)]
+    pub(crate) ops: u64,
+    /// Operations between two looks at the memory.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(crate) every: u64,
+    /// Number of client threads, from 1 to 10000.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) concurrency: u32,
+    /// What clients do: a workload of kv.
+    #[arg(long, value_name = "NAME", default_value = "list-append")]
+    pub(crate) workload: String,
 }
 
 /// `seatrial bench open`.

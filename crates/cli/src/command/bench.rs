@@ -1,6 +1,7 @@
 //! `seatrial bench`: measures seatrial itself. Prints every run, so that a result can be committed raw.
 
 mod archive;
+mod endurance;
 
 use crate::args::{BenchArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic};
 use crate::exit::Exit;
@@ -18,6 +19,7 @@ use std::time::Instant;
 pub(crate) fn run(arguments: &BenchArguments) -> Result<Exit> {
     match &arguments.topic {
         BenchTopic::Interpreter(arguments) => interpreter(arguments),
+        BenchTopic::Endurance(arguments) => endurance::run(arguments),
         BenchTopic::Sim(arguments) => simulation(arguments),
         BenchTopic::Open(arguments) => open(arguments),
         BenchTopic::Archive(arguments) => archive::run(arguments),
