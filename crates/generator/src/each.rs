@@ -16,6 +16,7 @@ pub struct EachProcess<F, G> {
     seats: Vec<Seat<G>>,
     /// Whose operation the last answer was.
     winner: usize,
+    ended: bool,
 }
 
 /// The generator of the process that a thread runs.
@@ -36,6 +37,7 @@ pub fn each_process<G: Generator, F: FnMut(Process) -> G + Send>(make: F) -> Eac
         make,
         seats: Vec::new(),
         winner: 0,
+        ended: false,
     }
 }
 
@@ -72,6 +74,9 @@ impl<F: FnMut(Process) -> G + Send, G: Generator> EachProcess<F, G> {
 
 impl<F: FnMut(Process) -> G + Send, G: Generator> Generator for EachProcess<F, G> {
     fn next(&mut self, context: &Context) -> Next {
+        if self.ended {
+            return Next::Exhausted;
+        }
         let mut best: Option<Op> = None;
         let mut alive = context.free_count() < context.thread_count();
         // Asked from a drawn thread on, so that no process is preferred.
@@ -101,7 +106,11 @@ impl<F: FnMut(Process) -> G + Send, G: Generator> Generator for EachProcess<F, G
         match best {
             Some(op) => Next::Op(op),
             None if alive => Next::Pending,
-            None => Next::Exhausted,
+            None => {
+                self.ended = true;
+                self.seats.clear();
+                Next::Exhausted
+            }
         }
     }
 

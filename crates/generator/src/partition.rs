@@ -496,7 +496,7 @@ pub struct EachThread<F, G> {
 }
 
 /// Every thread of the context (the nemesis too, unless this is inside [`Generator::clients`]) runs a generator of its
-/// own, made for it when it is first free; it sees no other thread. Ends when all have ended.
+/// own, made for it when it is first free or first does something; it sees no other thread. Ends when all have ended.
 pub fn each_thread<G: Generator, F: FnMut(Thread) -> G + Send>(make: F) -> EachThread<F, G> {
     EachThread {
         make,
@@ -518,8 +518,14 @@ impl<F: FnMut(Thread) -> G + Send, G: Generator> Generator for EachThread<F, G> 
 
     fn update(&mut self, context: &Context, event: &Op) {
         self.groups.divide(context);
-        let thread = context.thread_of(event.process);
-        if let Some(group) = self.groups.group(context, thread) {
+        let Some(thread) = context.thread_of(event.process) else {
+            return;
+        };
+        if let Some(group) = self.groups.group(context, Some(thread)) {
+            let slot = &mut self.groups.slots[group];
+            if matches!(slot, Slot::Fresh) {
+                *slot = Slot::Running((self.make)(thread));
+            }
             self.groups.update(context, group, event);
         }
     }

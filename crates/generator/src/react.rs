@@ -13,17 +13,28 @@ use crate::{Context, Generator, Next, Tree};
 pub struct OnUpdate<G, F> {
     generator: G,
     react: F,
+    /// An end is for ever: what comes after it is told of no more events.
+    ended: bool,
 }
 
 impl<G: Generator, F: FnMut(&mut G, &Context, &Op) + Send> OnUpdate<G, F> {
     pub(crate) fn new(generator: G, react: F) -> OnUpdate<G, F> {
-        OnUpdate { generator, react }
+        OnUpdate {
+            generator,
+            react,
+            ended: false,
+        }
     }
 }
 
 impl<G: Generator, F: FnMut(&mut G, &Context, &Op) + Send> Generator for OnUpdate<G, F> {
     fn next(&mut self, context: &Context) -> Next {
-        self.generator.next(context)
+        if self.ended {
+            return Next::Exhausted;
+        }
+        let next = self.generator.next(context);
+        self.ended = matches!(next, Next::Exhausted);
+        next
     }
 
     fn commit(&mut self) {
@@ -31,7 +42,9 @@ impl<G: Generator, F: FnMut(&mut G, &Context, &Op) + Send> Generator for OnUpdat
     }
 
     fn update(&mut self, context: &Context, event: &Op) {
-        (self.react)(&mut self.generator, context, event);
+        if !self.ended {
+            (self.react)(&mut self.generator, context, event);
+        }
     }
 
     fn tree(&self) -> Tree {

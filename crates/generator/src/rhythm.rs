@@ -19,7 +19,11 @@ pub struct CycleTimes<G> {
     begin: Option<Time>,
     /// The beginning that the last answer assumed, and whose operation it was.
     candidate: (Time, usize),
+    ended: bool,
 }
+
+/// Turns that are looked through for an operation; more count as nothing for now.
+const TURNS_MAX: u32 = 10_000;
 
 /// Rotates among generators by the clock: the first for its duration, then the second, and so on, and again from the
 /// first. Each keeps its state until its next turn; all learn of all events. Ends when the one whose turn it is has
@@ -33,6 +37,7 @@ pub fn cycle_times<G: Generator>(turns: impl IntoIterator<Item = (Duration, G)>)
         .collect();
     CycleTimes {
         period: turns.iter().map(|(duration, _)| duration).sum(),
+        ended: turns.is_empty(),
         turns,
         begin: None,
         candidate: (Time::ZERO, 0),
@@ -63,13 +68,13 @@ fn nanoseconds(count: u128) -> Duration {
 
 impl<G: Generator> Generator for CycleTimes<G> {
     fn next(&mut self, context: &Context) -> Next {
-        if self.turns.is_empty() {
+        if self.ended {
             return Next::Exhausted;
         }
         let begin = self.begin.unwrap_or(context.time());
         let (mut index, mut start) = self.turn_at(begin, context.time());
         // After one round everybody has been asked; from then on they answer for later rounds.
-        for _ in 0..=self.turns.len() {
+        for _ in 0..TURNS_MAX {
             let (duration, generator) = &mut self.turns[index];
             let end = start + *duration;
             match generator.next(&context.at(context.time().max(start))) {
@@ -79,7 +84,10 @@ impl<G: Generator> Generator for CycleTimes<G> {
                     self.candidate = (begin, index);
                     return Next::Op(op);
                 }
-                other => return other,
+                other => {
+                    self.ended = matches!(other, Next::Exhausted);
+                    return other;
+                }
             }
             index = (index + 1) % self.turns.len();
             start = end;
@@ -224,14 +232,13 @@ impl<G: Generator> ConcurrencyLimit<G> {
 
 impl<G: Generator> Generator for ConcurrencyLimit<G> {
     fn next(&mut self, context: &Context) -> Next {
+        if self.limit == 0 {
+            return Next::Exhausted;
+        }
         let next = self.generator.next(context);
         if let Next::Op(op) = &next {
             if self.open.len() >= self.limit {
-                return if self.limit == 0 {
-                    Next::Exhausted
-                } else {
-                    Next::Pending
-                };
+                return Next::Pending;
             }
             self.candidate = context.thread_of(op.process);
         }

@@ -97,6 +97,7 @@ pub struct TimeLimit<G> {
     end: Option<Time>,
     /// The time of the operation that was answered last.
     candidate: Time,
+    over: bool,
     generator: G,
 }
 
@@ -106,6 +107,7 @@ impl<G: Generator> TimeLimit<G> {
             duration,
             end: None,
             candidate: Time::ZERO,
+            over: duration.is_zero(),
             generator,
         }
     }
@@ -113,14 +115,17 @@ impl<G: Generator> TimeLimit<G> {
 
 impl<G: Generator> Generator for TimeLimit<G> {
     fn next(&mut self, context: &Context) -> Next {
-        let over = |time: Time| self.end.is_some_and(|end| time >= end);
-        if self.duration.is_zero() || over(context.time()) {
+        let end = self.end;
+        let past = |time: Time| end.is_some_and(|end| time >= end);
+        self.over |= past(context.time());
+        if self.over {
             return Next::Exhausted;
         }
         let next = self.generator.next(context);
         if let Next::Op(op) = &next {
             self.candidate = time_of(op);
-            if over(self.candidate) {
+            self.over = past(self.candidate);
+            if self.over {
                 return Next::Exhausted;
             }
         }
@@ -242,7 +247,7 @@ impl<G: Generator> Generator for Delay<G> {
 /// See [`Generator::synchronize`].
 #[derive(Clone, Debug)]
 pub struct Synchronize<G> {
-    /// The first operation was taken: nobody waits any more.
+    /// The first operation was taken, or there is none: nobody waits any more.
     begun: bool,
     generator: G,
 }
@@ -258,11 +263,12 @@ impl<G: Generator> Synchronize<G> {
 
 impl<G: Generator> Generator for Synchronize<G> {
     fn next(&mut self, context: &Context) -> Next {
-        if self.begun || context.all_free() {
-            self.generator.next(context)
-        } else {
-            Next::Pending
+        if !self.begun && !context.all_free() {
+            return Next::Pending;
         }
+        let next = self.generator.next(context);
+        self.begun |= matches!(next, Next::Exhausted);
+        next
     }
 
     fn commit(&mut self) {

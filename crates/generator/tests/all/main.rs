@@ -1,5 +1,9 @@
 //! Generators and the interpreter from the outside.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
 mod golden;
 mod interpreter;
 mod properties;
+mod soundness;
+mod twin;
