@@ -59,7 +59,7 @@ pub(crate) struct BenchEnduranceArguments {
     /// Number of client threads, from 1 to 10000.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) concurrency: u32,
-    /// What clients do: a workload of kv.
+    /// What clients do: any workload, also one that kv does not serve.
     #[arg(long, value_name = "NAME", default_value = "list-append")]
     pub(crate) workload: String,
 }

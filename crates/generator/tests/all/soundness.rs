@@ -53,6 +53,13 @@ fn build(gen_: &Gen) -> Box<dyn Generator> {
             let ranges = counts.iter().copied().zip(parts);
             reserve(rng.clone(), ranges, default).boxed()
         }
+        made_anew => build_made(made_anew),
+    }
+}
+
+/// The same for those that make generators.
+fn build_made(gen_: &Gen) -> Box<dyn Generator> {
+    match gen_ {
         Gen::EachThread(each, _) => {
             let each = Arc::clone(each);
             each_thread(move |_| build(&each)).boxed()

@@ -410,6 +410,13 @@ impl Gen {
                     Gen::UntilOk(open, inner)
                 })
             }
+            other => other.ask_changed(sight),
+        }
+    }
+
+    /// The same for those that change what they see or what they answer.
+    fn ask_changed(&self, sight: &Sight) -> Asked {
+        match self.clone() {
             Gen::Add(number, inner) => inner
                 .ask(sight)
                 .with(|op| op.value = added(number, &op.value))

@@ -4,8 +4,8 @@ use crate::args::BenchEnduranceArguments;
 use crate::exit::Exit;
 use crate::output::say;
 use crate::resources::resident;
-use crate::suite::kv;
 use anyhow::{Result, ensure};
+use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_generator::{
     Answer, Generator, Interpreter, InterpreterOptions, Simulation, THREADS_MAX, any, function,
     operation,
@@ -28,13 +28,14 @@ const TROUBLE: u64 = 25;
 fn generator(arguments: &BenchEnduranceArguments) -> Result<Box<dyn Generator>> {
     let rng = Rng::from_seed(1);
     let name = arguments.workload.clone();
-    kv::workload(&name, &rng)?;
+    let options = WorkloadOptions::default();
+    Workload::new(&name, &rng, &options)?;
     let mut parts = 0_u64;
     let stream = rng.fork("parts");
     let part = function(move || {
         parts += 1;
-        let (_, clients) = kv::workload(&name, &stream.fork(&parts.to_string())).ok()?;
-        Some(clients.limit(PART_LENGTH).synchronize())
+        let workload = Workload::new(&name, &stream.fork(&parts.to_string()), &options).ok()?;
+        Some(workload.generator.limit(PART_LENGTH).synchronize())
     });
     let faults = ["kill", "restart"].map(|fault| {
         let fault = operation(fault, Value::text("n1")).repeat();

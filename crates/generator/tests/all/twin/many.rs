@@ -335,13 +335,12 @@ pub(super) fn ask_each_process(
 
 pub(super) fn ask_groups(
     size: usize,
-    keys: (i64, i64),
+    mut keys: (i64, i64),
     each: &Link,
     mut groups: BTreeMap<usize, Option<(i64, Link)>>,
     sight: &Sight,
 ) -> Asked {
     let members = group_members(sight, size);
-    let mut keys = keys;
     let me = |keys, groups: &BTreeMap<usize, Option<(i64, Link)>>| Gen::ConcurrentKeys {
         size,
         keys,
@@ -354,7 +353,7 @@ pub(super) fn ask_groups(
             return Asked::end();
         };
         let mut best: Option<(Op, usize, i64, Link)> = None;
-        let mut ended = None;
+        let mut ended = false;
         for group in order {
             let sight = sight.only(|thread| members[group].contains(&thread));
             let asked = loop {
@@ -372,7 +371,7 @@ pub(super) fn ask_groups(
                 keys.0 += 1;
             };
             let Some((key, asked)) = asked else {
-                ended = Some(group);
+                ended = true;
                 break;
             };
             groups.insert(group, Some((key, asked.kept.into())));
@@ -388,7 +387,7 @@ pub(super) fn ask_groups(
                 _ => {}
             }
         }
-        if ended.is_some() {
+        if ended {
             continue;
         }
         let kept = me(keys, &groups);
