@@ -177,11 +177,13 @@ impl<G: Generator> Generator for Any<G> {
     }
 }
 
-/// Takes each operation from one of its generators, chosen uniformly. See [`mix`].
+/// Takes each operation from one of its generators, chosen by lot. See [`mix`] and [`weighted_mix`].
 #[derive(Debug)]
 pub struct Mix<G> {
     rng: Rng,
     generators: Vec<G>,
+    /// The weight of each generator; empty when all weigh the same.
+    weights: Vec<u64>,
     /// Whose turn it is.
     turn: usize,
     /// Who gave the last answer: as a rule the one whose turn it is.
@@ -190,25 +192,64 @@ pub struct Mix<G> {
 
 /// A random mixture: each operation comes from one of these generators, chosen uniformly among those that are not
 /// exhausted. A generator that has nothing for now gives its turn to the next that has. Events are not passed on.
-pub fn mix<G: Generator>(mut rng: Rng, generators: impl IntoIterator<Item = G>) -> Mix<G> {
-    let generators: Vec<G> = generators.into_iter().collect();
-    let turn = rng.below(generators.len() as u64) as usize;
-    Mix {
+pub fn mix<G: Generator>(rng: Rng, generators: impl IntoIterator<Item = G>) -> Mix<G> {
+    let mut mix = Mix {
+        rng,
+        generators: generators.into_iter().collect(),
+        weights: Vec::new(),
+        turn: 0,
+        winner: 0,
+    };
+    mix.redraw();
+    mix
+}
+
+/// Like [`mix`], but a generator is chosen as often as its weight says: one of weight 2 twice as often as one of weight 1,
+/// one of weight 0 only when no other has anything to do. When all weigh the same, this is [`mix`], draw for draw.
+///
+/// Panics when the weights together are more than 2^64 − 1.
+pub fn weighted_mix<G: Generator>(
+    rng: Rng,
+    generators: impl IntoIterator<Item = (u64, G)>,
+) -> Mix<G> {
+    let (weights, generators): (Vec<u64>, Vec<G>) = generators.into_iter().unzip();
+    let total = weights
+        .iter()
+        .try_fold(0_u64, |sum, weight| sum.checked_add(*weight));
+    assert!(total.is_some(), "the weights of a mix are too great");
+    let same = weights.windows(2).all(|pair| pair[0] == pair[1]);
+    let mut mix = Mix {
         rng,
         generators,
-        turn,
+        weights: if same { Vec::new() } else { weights },
+        turn: 0,
         winner: 0,
-    }
+    };
+    mix.redraw();
+    mix
 }
 
 impl<G> Mix<G> {
     fn redraw(&mut self) {
-        self.turn = self.rng.below(self.generators.len() as u64) as usize;
+        if self.weights.is_empty() {
+            self.turn = self.rng.below(self.generators.len() as u64) as usize;
+            return;
+        }
+        let mut point = self.rng.below(self.weights.iter().sum());
+        let chosen = self.weights.iter().position(|&weight| {
+            let found = point < weight;
+            point = point.saturating_sub(weight);
+            found
+        });
+        self.turn = chosen.unwrap_or(0);
     }
 
     /// Takes out an exhausted generator; the turn stays with whom it was, if they are still there.
     fn remove(&mut self, index: usize) {
         self.generators.remove(index);
+        if !self.weights.is_empty() {
+            self.weights.remove(index);
+        }
         if index < self.turn {
             self.turn -= 1;
         } else if index == self.turn {

@@ -34,6 +34,7 @@ mod faults;
 mod generator;
 mod interpreter;
 mod partition;
+pub mod plan;
 mod react;
 mod rhythm;
 mod schedule;
@@ -43,7 +44,7 @@ pub mod workload;
 
 pub use combine::{
     Any, Filter, FlipFlop, Function, Map, Mix, Phases, Sequence, Then, any, cycle, flip_flop,
-    function, function_of, mix, phases, sequence, shortest_any,
+    function, function_of, mix, phases, sequence, shortest_any, weighted_mix,
 };
 pub use context::{Context, THREADS_MAX, Thread, ThreadFilter, ThreadSet, Threads};
 pub use course::{Course, CourseOptions, course};

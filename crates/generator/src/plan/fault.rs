@@ -1,0 +1,216 @@
+//! Faults in a plan: single ones, and those that are drawn.
+
+use super::document::Shape;
+use super::fields::{Field, Fields, Result};
+use crate::FaultOptions;
+use seatrial_machine::{Fault, FaultKind, Link, NodeId};
+use std::time::Duration;
+
+/// Mean time between two faults, unless the plan says otherwise.
+pub(super) const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Faults that are drawn beside a node.
+#[derive(Clone, Debug)]
+pub(super) struct FaultsDraw {
+    pub(super) kinds: Vec<FaultKind>,
+    pub(super) interval: Duration,
+    /// The nodes that may be broken; `None`: all.
+    pub(super) targets: Option<Vec<NodeId>>,
+    /// They end so long after the node's beginning; `None`: with the node.
+    pub(super) duration: Option<Duration>,
+    /// When the faults end by time, the node goes on for so long.
+    pub(super) recovery: Duration,
+}
+
+impl FaultsDraw {
+    pub(super) fn decode(field: &Field<'_>) -> Result<FaultsDraw> {
+        let mut faults = FaultsDraw {
+            kinds: Vec::new(),
+            interval: INTERVAL,
+            targets: None,
+            duration: None,
+            recovery: Duration::ZERO,
+        };
+        if let Shape::List(_) = field.entry.shape {
+            faults.kinds = kinds(field)?;
+            return Ok(faults);
+        }
+        let mut fields = field.table("a list of kinds of faults, or a table with `kinds`")?;
+        faults.kinds = kinds(&fields.need("kinds", "what is broken")?)?;
+        if let Some(interval) = fields.read("interval", Field::interval)? {
+            faults.interval = interval;
+        }
+        faults.targets = fields.read("targets", |field| {
+            let items = field.items("a list of nodes such as \"n1\"")?;
+            items.iter().map(server).collect()
+        })?;
+        faults.duration = fields.read("for", Field::interval)?;
+        if let Some(recovery) = fields.take("recovery") {
+            if faults.duration.is_none() {
+                return Err(recovery.problem(
+                    "goes with `for`: how long clients go on after the faults have ended",
+                ));
+            }
+            faults.recovery = recovery.duration()?;
+        }
+        fields.finish()?;
+        Ok(faults)
+    }
+
+    /// The options of the faults for a system of these nodes.
+    pub(super) fn options(&self, servers: &[NodeId], clients: &[NodeId]) -> FaultOptions {
+        FaultOptions {
+            kinds: self.kinds.clone(),
+            servers: self.targets.clone().unwrap_or_else(|| servers.to_vec()),
+            clients: clients.to_vec(),
+            interval: self.interval,
+        }
+    }
+}
+
+/// Families of faults.
+pub(super) fn kinds(field: &Field<'_>) -> Result<Vec<FaultKind>> {
+    let names = FaultKind::ALL.map(FaultKind::name);
+    let items = field.items(&format!("a list of kinds of faults: {}", names.join(", ")))?;
+    if items.is_empty() {
+        return Err(field.wrong("a list of at least one kind of faults"));
+    }
+    let mut kinds = Vec::new();
+    for item in items {
+        let name = item.one_of("kind of faults", &names)?;
+        let kind = FaultKind::from_name(name).ok_or_else(|| item.wrong("a kind of faults"))?;
+        if kinds.contains(&kind) {
+            return Err(item.problem(format!("{name:?} is there twice")));
+        }
+        kinds.push(kind);
+    }
+    Ok(kinds)
+}
+
+/// What `heal` mends: `true` is everything.
+pub(super) fn healing(field: &Field<'_>) -> Result<Vec<FaultKind>> {
+    match field.entry.shape {
+        Shape::Bool(true) => Ok(FaultKind::ALL.to_vec()),
+        Shape::List(_) => kinds(field),
+        _ => Err(field.wrong("true (everything) or a list of kinds of faults")),
+    }
+}
+
+/// Most nodes that a plan may name.
+pub(super) const SERVERS_MAX: i64 = 1_000;
+
+fn server(field: &Field<'_>) -> Result<NodeId> {
+    let node = node(field)?;
+    if node.is_client() {
+        return Err(field.wrong("a node such as \"n1\""));
+    }
+    Ok(node)
+}
+
+/// `n1`, or `c0` for a client.
+fn node(field: &Field<'_>) -> Result<NodeId> {
+    const EXPECTED: &str = "a node such as \"n1\", or a client such as \"c0\"";
+    let text = field.text(EXPECTED)?;
+    let number = |digits: &str| {
+        let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number = plain.then(|| digits.parse::<u32>().ok()).flatten();
+        number.filter(|number| i64::from(*number) <= SERVERS_MAX.max(i64::from(crate::THREADS_MAX)))
+    };
+    let node = match (text.strip_prefix('n'), text.strip_prefix('c')) {
+        (Some(digits), _) => number(digits)
+            .filter(|number| *number > 0)
+            .map(NodeId::server),
+        (_, Some(digits)) => number(digits).map(NodeId::client),
+        _ => None,
+    };
+    node.ok_or_else(|| field.wrong(EXPECTED))
+}
+
+/// `[["n1", "n2"], …]`: one direction each.
+fn links(field: &Field<'_>) -> Result<Vec<Link>> {
+    const EXPECTED: &str = "a list of links such as [\"n1\", \"n2\"]: from the first to the second";
+    let link = |item: &Field<'_>| match &item.items(EXPECTED)?[..] {
+        [from, to] => Ok(Link {
+            from: node(from)?,
+            to: node(to)?,
+        }),
+        _ => Err(item.wrong("a link such as [\"n1\", \"n2\"]: from the first to the second")),
+    };
+    field.items(EXPECTED)?.iter().map(link).collect()
+}
+
+/// One fault: its name and the words beside it.
+pub(super) fn fault(field: &Field<'_>, fields: &mut Fields<'_>) -> Result<Fault> {
+    const NAMES: [&str; 10] = [
+        "kill", "restart", "pause", "resume", "cut", "reset", "slow", "heal", "skew", "bit-rot",
+    ];
+    let name = field.one_of("fault", &NAMES)?;
+    let broken = |fields: &mut Fields<'_>| server(&fields.need("node", "which node")?);
+    let wires = |fields: &mut Fields<'_>| {
+        links(&fields.need("links", "which links, each [\"from\", \"to\"]")?)
+    };
+    Ok(match name {
+        "kill" => Fault::Kill(broken(fields)?),
+        "restart" => Fault::Restart(broken(fields)?),
+        "pause" => Fault::Pause(broken(fields)?),
+        "resume" => Fault::Resume(broken(fields)?),
+        "cut" => Fault::Cut(wires(fields)?),
+        "reset" => Fault::Reset(wires(fields)?),
+        "slow" => Fault::Slow {
+            links: wires(fields)?,
+            delay: fields
+                .need("latency", "how much longer messages take")?
+                .duration()?,
+            jitter: fields.read("jitter", Field::duration)?.unwrap_or_default(),
+        },
+        "heal" => Fault::Heal,
+        "skew" => Fault::Skew {
+            node: broken(fields)?,
+            offset_ns: offset(fields)?,
+            rate_ppm: {
+                let rate = |field: &Field<'_>| field.whole(-1_000_000..=1_000_000);
+                fields.read("rate_ppm", rate)?.unwrap_or(0) as i32
+            },
+        },
+        _ => Fault::BitRot {
+            node: broken(fields)?,
+            bits: fields
+                .read("bits", |field| field.whole(1..=1_000_000))?
+                .unwrap_or(1) as u32,
+        },
+    })
+}
+
+/// How far a clock jumps: forward, or back with a minus.
+fn offset(fields: &mut Fields<'_>) -> Result<i64> {
+    const MOST: i64 = 1_000_000_000_000;
+    let Some(field) = fields.take("offset_ms") else {
+        return Ok(0);
+    };
+    Ok(field.whole(-MOST..=MOST)? * 1_000_000)
+}
+
+/// Names of families, one after the other.
+pub(super) fn joined(kinds: &[FaultKind]) -> String {
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    names.join(", ")
+}
+
+impl std::fmt::Display for FaultsDraw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "faults {} every {:?}",
+            joined(&self.kinds),
+            self.interval
+        )?;
+        if let Some(targets) = &self.targets {
+            let names: Vec<String> = targets.iter().map(NodeId::to_string).collect();
+            write!(f, " of {}", names.join(", "))?;
+        }
+        if let Some(duration) = self.duration {
+            write!(f, " for {duration:?}, then {:?} without", self.recovery)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,372 @@
+//! What is said about plans that are wrong: where, what, and what would be right.
+
+#![expect(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
+
+use super::{Syntax, VOCABULARY, read};
+use crate::plan::PlanSource;
+use expect_test::{Expect, expect};
+use seatrial_generator::plan::Vocabulary;
+use seatrial_generator::plan::document::TEXT_LENGTH_MAX;
+use std::fmt::Write as _;
+
+fn wrong(text: &str) -> String {
+    match read(text, Syntax::Toml) {
+        Ok(plan) => panic!("this is no mistake: {text}\n{}", plan.outline()),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "reads better")]
+fn check(texts: &[&str], expected: Expect) {
+    let mut said = String::new();
+    for text in texts {
+        let _ = writeln!(said, "{}", wrong(text));
+    }
+    expected.assert_eq(&said);
+}
+
+#[test]
+fn words_that_are_not_known() {
+    check(
+        &[
+            "seqeunce = []",
+            "f = 'read'\nlimt = 3",
+            "[[phases]]\nf = 'a'\n[[phases]]\nmix = [{ f = 'a', wieght = 2 }]",
+            "f = 'a'\nweight = 2",
+            "frobnicate = 1",
+            "workload = 'regster'",
+            "workload = 'blockchain'",
+            "f = 'a'\n[test]\nmodle = 'x'",
+            "f = 'a'\nfaults = ['kil']",
+            "f = 'a'\non = 'client'",
+            "f = 'a'\nvalue = { zpif = 3 }",
+            "f = 'txn'\nvalue = { txn = [['append', 1, 2], ['read', 1]] }",
+            "fault = 'cut'\nlinsk = []",
+        ],
+        expect![[r#"
+            plan:1:1: there is no word "seqeunce" here; did you mean "sequence"?
+            plan:2:1: there is no word "limt" here; did you mean "limit"?
+            plan:4:19: phases[1].mix[0]: there is no word "wieght" here; did you mean "weight"?
+            plan:2:1: there is no word "weight" here
+            plan:1:1: there is no word "frobnicate" here
+            plan:1:12: workload: there is no workload "regster" here; did you mean "register"?
+            plan:1:12: workload: there is no workload "blockchain" here; known are register, list-append, set, queue, total-queue, counter, bank, unique-ids
+            plan:3:1: test: there is no word "modle" here; did you mean "model"?
+            plan:2:11: faults[0]: there is no kind of faults "kil" here; did you mean "kill"?
+            plan:2:6: on: there is no group of threads "client" here; did you mean "clients"?
+            plan:2:11: value: there is no word "zpif" here; did you mean "zipf"?
+            plan:2:37: value.txn[1][0]: there is no micro-operation "read" here; known are r, append, w
+            plan:1:1: `links` is missing: which links, each ["from", "to"]
+        "#]],
+    );
+}
+
+#[test]
+fn values_that_do_not_fit() {
+    check(
+        &[
+            "",
+            "name = 'x'",
+            "f = 3",
+            "f = '@sleep'",
+            "f = ''",
+            "f = 'a'\nlimit = -1",
+            "f = 'a'\nlimit = 1.5",
+            "f = 'a'\nlimit = 10_000_000_000_000_000_000",
+            "f = 'a'\nrepeat = 'yes'",
+            "f = 'a'\nrate = 0",
+            "f = 'a'\nrate = 1\nstagger = 1",
+            "f = 'a'\nlimit = 1\nonce = true",
+            "f = 'a'\nstagger = '5 parsecs'",
+            "f = 'a'\ndelay_til = '0s'",
+            "f = 'a'\nuntil_ok = 1",
+            "f = 'a'\non = [5, 3]",
+            "f = 'a'\nonly = ['x', 3]",
+            "f = 'a'\nf_map = { a = '' }",
+            "f = 'a'\nkey = { choice = [1, true] }",
+            "f = 'a'\nvalue = { int = [4, 0] }",
+            "f = 'a'\nvalue = { choice = [] }",
+            "f = 'a'\nvalue = { counter = 7 }",
+            "f = 'a'\nvalue = { zipf = 0 }",
+            "f = 'a'\nvalue = { zipf = 1_000_000_000_000 }",
+            "f = 'a'\nvalue = { int = 1, counter = true }",
+            "f = 'a'\nvalue = { cas = [1, 'x'] }",
+            "f = 'a'\nvalue = { txn = [['w', 1]] }",
+            "f = 'a'\nvalue = { txn = [], length = 3 }",
+            "f = 'a'\nvalue = { txn = [['r', 1]], length = [1, 1_000_000_000] }",
+            "f = 'a'\nvalue = {}",
+            "f = 'a'\nvalue = 1979-05-27",
+        ],
+        expect![[r#"
+            plan:1:1: does not say what is done; one of these words must be there: f, workload, last_of, sequence, phases, mix, any, shortest_any, flip_flop, reserve, each_thread, each_process, sequential_keys, concurrent_keys, cycle_times, sleep, log, fault, heal, of, nothing
+            plan:1:1: does not say what is done; one of these words must be there: f, workload, last_of, sequence, phases, mix, any, shortest_any, flip_flop, reserve, each_thread, each_process, sequential_keys, concurrent_keys, cycle_times, sleep, log, fault, heal, of, nothing
+            plan:1:5: f: must be a name of 1 to 256 bytes that does not begin with @, not 3
+            plan:1:5: f: must be a name of 1 to 256 bytes that does not begin with @, not "@sleep"
+            plan:1:5: f: must be a name of 1 to 256 bytes that does not begin with @, not ""
+            plan:2:9: limit: must be a whole number, 0 or greater, not -1
+            plan:2:9: limit: must be a whole number, 0 or greater, not 1.5
+            plan:2:9: a whole number must be from -9223372036854775808 to 9223372036854775807
+            plan:2:10: repeat: must be true (for ever) or how often, a whole number, 0 or greater, not "yes"
+            plan:2:8: rate: must be a number above 0 and up to 1000000000, not 0
+            plan:1:1: both `rate` and `stagger`: a rate of 100 is a stagger of 10ms
+            plan:1:1: both `limit` and `once`
+            plan:2:11: stagger: must be a time such as "10s", "1.5m" or "250ms", or a number of seconds, up to a year, not "5 parsecs"
+            plan:2:13: delay_til: must be a time above 0, not "0s"
+            plan:2:12: until_ok: must be true or false, not 1
+            plan:2:6: on: must be "clients", "nemesis", or the first and the last of the clients, [0, 9999] at most
+            plan:2:14: only[1]: must be a name of 1 to 256 bytes that does not begin with @, not 3
+            plan:2:15: f_map.a: must be a name of 1 to 256 bytes that does not begin with @, not ""
+            plan:2:22: key.choice[1]: must be a key: a whole number, text, or a table that draws one: int, choice, counter, uniform, zipf, exponential, not true
+            plan:2:17: value.int: must be a list of two whole numbers, the smaller first, not [4, 0]
+            plan:2:20: value.choice: must be a list of at least one value, not an empty list
+            plan:2:21: value.counter: must be true (a counter of this operation's own), or the name of a counter that the plan shares, not 7
+            plan:2:18: value.zipf: must be a whole number from 1 to 1000000, not 0
+            plan:2:18: value.zipf: must be a whole number from 1 to 1000000, not 1000000000000
+            plan:2:9: value: both `int` and `counter`: a value is drawn in one way
+            plan:2:21: value.cas[1]: must be a whole number, or a table that draws one: int, choice, counter, uniform, zipf, exponential, not "x"
+            plan:2:18: value.txn[0]: must be a micro-operation: ["r", key], ["append", key, value] or ["w", key, value], not a list
+            plan:2:17: value.txn: must be a list of at least one micro-operation when a length is given, not an empty list
+            plan:2:42: value.length[1]: must be a whole number from 0 to 1000, not 1000000000
+            plan:2:9: value: says no value; a table draws one with int, choice, counter, uniform, zipf, exponential, cas, txn, word, nil
+            plan:2:9: a plan has no use for dates; text stands in quotes
+        "#]],
+    );
+}
+
+#[test]
+fn nodes_that_make_no_sense() {
+    check(
+        &[
+            "f = 'a'\nmix = []",
+            "sequence = { f = 'a' }",
+            "sequence = [{ f = 'a' }, 'b']",
+            "flip_flop = [{ f = 'a' }]",
+            "mix = [{ f = 'a', weight = 0 }]",
+            "mix = [{ f = 'a', weight = -3 }]",
+            "reserve = [{ threads = 2, f = 'a' }]",
+            "reserve = [{ f = 'a' }]\ndefault = { f = 'b' }",
+            "reserve = [{ threads = 100_000, f = 'a' }]\ndefault = { f = 'b' }",
+            "concurrent_keys = { f = 'a' }",
+            "concurrent_keys = { f = 'a' }\nthreads_per_key = 0",
+            "sequential_keys = { f = 'a' }\nkeys = 'all'",
+            "sequential_keys = { f = 'a' }\nkeys = [1.5]",
+            "cycle_times = [{ f = 'a' }]",
+            "cycle_times = [{ f = 'a', for = 0 }]",
+            "nothing = false",
+            "faults = { interval = '1s' }",
+            "faults = ['kill', 'kill']",
+            "f = 'a'\nfaults = { kinds = ['kill'], recovery = '1s' }",
+            "f = 'a'\nfaults = { kinds = ['kill'], targets = ['n0'] }",
+            "f = 'a'\nfaults = { kinds = ['kill'], targets = ['c1'] }",
+            "fault = 'kill'",
+            "fault = 'kill'\nnode = 'n99999999999'",
+            "fault = 'cut'\nlinks = [['n1']]",
+            "fault = 'heal'\nnode = 'n1'",
+            "heal = []",
+            "heal = false",
+        ],
+        expect![[r#"
+        "#]],
+    );
+}
+
+#[test]
+fn options_have_their_bounds() {
+    check(
+        &[
+            "f = 'a'\ntest = 3",
+            "f = 'a'\n[test]\nconcurrency = 1_000_000_000",
+            "f = 'a'\n[test]\nconcurrency = 0",
+            "f = 'a'\n[test]\nnodes = 1_000_000_000",
+            "f = 'a'\n[test]\nseed = 4",
+            "f = 'a'\n[test]\nseed = '+4'",
+            "f = 'a'\n[test]\nseed = '12345678123456781'",
+            "f = 'a'\n[test]\ntime = '2 years'",
+            "f = 'a'\n[test]\ntime = 0",
+            "f = 'a'\n[test]\nrate = inf",
+            "f = 'a'\n[test]\ncheckers = []",
+            "f = 'a'\n[test]\nmodel = []",
+        ],
+        expect![[r#"
+            plan:2:8: test: must be a table of options, not 3
+            plan:3:15: test.concurrency: must be a whole number from 1 to 10000, not 1000000000
+            plan:3:15: test.concurrency: must be a whole number from 1 to 10000, not 0
+            plan:3:9: test.nodes: must be a whole number from 1 to 1000, not 1000000000
+            plan:3:8: test.seed: must be text of up to 16 hexadecimal digits, such as "91c4", not 4
+            plan:3:8: test.seed: must be text of up to 16 hexadecimal digits, such as "91c4", not "+4"
+            plan:3:8: test.seed: must be text of up to 16 hexadecimal digits, such as "91c4", not "12345678123456781"
+            plan:3:8: test.time: must be a time such as "10s", "1.5m" or "250ms", or a number of seconds, up to a year, not "2 years"
+            plan:3:8: test.time: must be a time above 0, not 0
+            plan:3:8: test.rate: must be a number above 0 and up to 1000000000, not inf
+            plan:3:12: test.checkers: must be a list of at least one name, not an empty list
+            plan:3:9: test.model: must be a name, not an empty list
+        "#]],
+    );
+    // Great, but nothing is allocated for it.
+    for text in [
+        "f = 'a'\nrepeat = true\nlimit = 1_000_000_000_000_000_000",
+        "f = 'a'\n[test]\nops = 9_000_000_000_000_000_000",
+    ] {
+        assert!(read(text, Syntax::Toml).is_ok());
+    }
+}
+
+#[test]
+fn what_is_not_toml() {
+    check(
+        &[
+            "f = ",
+            "f = 'a'\nf = 'b'",
+            "f = 'a'\n[test]\nseed = '4",
+            "= 3",
+            "f = 'a'\n[[f]]",
+        ],
+        expect![[r#"
+            plan:1:5: this is not TOML: string values must be quoted, expected literal string
+            plan:2:1: this is not TOML: duplicate key
+            plan:3:10: this is not TOML: invalid literal string, expected `'`
+            plan:1:1: this is not TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`
+            plan:2:3: this is not TOML: duplicate key
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_not_json() {
+    let texts = [
+        "",
+        "{",
+        "{\"f\": \"a\"",
+        "{\"f\": \"a\",}",
+        "{\"f\": \"a\"\n \"limit\": 3}",
+        "{\"f\": \"a\", \"f\": \"b\"}",
+        "{\"f\": \"a}",
+        "{\"f\": \"\\x\"}",
+        "{\"f\": 01}",
+        "{\"f\": -}",
+        "{\"f\": 10000000000000000000}",
+        "{\"f\": nul}",
+        "{\"f\": \"a\"} 3",
+        "{f: 3}",
+        "[\"é\", }]",
+        "[]",
+        "{\"f\":\"a\",\n\"limit\": 1e3}",
+    ];
+    let mut said = String::new();
+    for text in texts {
+        let _ = writeln!(said, "{}", read(text, Syntax::Json).expect_err(text));
+    }
+    expect![[r#"
+        plan:1:1: this is not JSON: a value is expected, not the end
+        plan:1:2: this is not JSON: a name in quotes is expected, not the end
+        plan:1:10: this is not JSON: `,` or `}` is expected, not the end
+        plan:1:11: this is not JSON: a name in quotes is expected, not '}'
+        plan:2:2: this is not JSON: `,` or `}` is expected, not '"'
+        plan:1:12: "f" is there twice
+        plan:1:7: this is not JSON: this text has no end
+        plan:1:7: this is not JSON: invalid escape at line 1 column 3
+        plan:1:7: this is not JSON: a number is expected
+        plan:1:7: this is not JSON: a number is expected
+        plan:1:7: a whole number must be from -9223372036854775808 to 9223372036854775807
+        plan:1:7: this is not JSON: a value is expected, not 'n'
+        plan:1:12: this is not JSON: nothing may follow the document, not '3'
+        plan:1:2: this is not JSON: a name in quotes is expected, not 'f'
+        plan:1:7: this is not JSON: a value is expected, not '}'
+        plan:1:1: must be a table, not an empty list
+        plan:2:10: limit: must be a whole number, 0 or greater, not 1000
+    "#]]
+    .assert_eq(&said);
+}
+
+#[test]
+fn depth_and_size_have_bounds() {
+    let nested = |depth: usize, open: &str, close: &str, core: &str| {
+        format!("{}{core}{}", open.repeat(depth), close.repeat(depth))
+    };
+    // As deep as may be, with everything around each node, on the small stack of a test.
+    let node = "{\"limit\": 9, \"stagger\": 0, \"delay\": 0, \"delay_til\": 1, \"time_limit\": 9, \"cycle\": 2, \
+\"f_map\": {\"a\": \"b\"}, \"only\": [\"b\"], \"except\": [\"c\"], \"until_ok\": true, \"process_limit\": 9, \
+\"concurrency_limit\": 3, \"synchronize\": true, \"on\": \"clients\", \"of\":";
+    let deep = nested(31, node, "}", "{\"f\": \"b\"}");
+    let plan = read(&deep, Syntax::Json).unwrap();
+    let lines = super::schedule(plan.generator(super::surroundings()));
+    assert!(lines.len() > 1, "{lines:?}");
+    let mut said = String::new();
+    for (depth, open, close) in [
+        (33, "{\"of\":", "}"),
+        (100_000, "{\"of\":", "}"),
+        (100_000, "[", "]"),
+        (100_000, "{\"of\":", ""),
+    ] {
+        let text = nested(depth, open, close, "{\"f\": \"a\"}");
+        let mut error = read(&text, Syntax::Json).unwrap_err();
+        error.problem.path.clear();
+        let _ = writeln!(said, "{error}");
+    }
+    for (depth, open, close) in [
+        (100_000, "[", "]"),
+        (100_000, "{of=", "}"),
+        (50_000, "a.", ""),
+    ] {
+        let text = format!("of = {}", nested(depth, open, close, "1"));
+        let text = if open == "a." {
+            format!("{}a = 1", open.repeat(depth))
+        } else {
+            text
+        };
+        let _ = writeln!(said, "{}", read(&text, Syntax::Toml).unwrap_err());
+    }
+    let many = format!("sequence = [{}]", "{f='a'},".repeat(20_000));
+    let _ = writeln!(said, "{}", read(&many, Syntax::Toml).unwrap_err());
+    let long = format!("# {}\nf = 'a'", "x".repeat(TEXT_LENGTH_MAX));
+    let _ = writeln!(said, "{}", read(&long, Syntax::Toml).unwrap_err());
+    expect![[r#"
+        plan:1:193: nodes lie in nodes more than 32 deep
+        plan:1:487: more than 80 lists and tables inside of each other
+        plan:1:82: more than 80 lists and tables inside of each other
+        plan:1:487: more than 80 lists and tables inside of each other
+        plan:1:86: this is not TOML: cannot recurse further; max recursion depth met
+        plan:1:326: this is not TOML: cannot recurse further; max recursion depth met
+        plan:1:1: this is not TOML: recursion limit
+        plan:1:80005: sequence[9999]: the plan has more than 10000 nodes
+        plan:1:1: the plan has 1048586 bytes, more than 1048576
+    "#]]
+    .assert_eq(&said);
+}
+
+#[test]
+fn a_system_knows_its_own_words() {
+    let vocabulary = Vocabulary {
+        workloads: &["register"],
+        functions: Some(&["read", "write", "cas", "txn"]),
+    };
+    let read = |text| {
+        let source = PlanSource {
+            file: "kv.toml",
+            text,
+            syntax: Syntax::Toml,
+        };
+        source.plan(&vocabulary)
+    };
+    assert!(read("mix = [{ f = 'read' }, { workload = 'register' }]").is_ok());
+    expect![[r#"
+        kv.toml:1:14: mix[0].f: there is no operation "raed" here; did you mean "read"?
+        kv.toml:1:12: workload: there is no workload "list-append" here; known are register
+    "#]]
+    .assert_eq(&format!(
+        "{}\n{}\n",
+        read("mix = [{ f = 'raed' }]").unwrap_err(),
+        read("workload = 'list-append'").unwrap_err()
+    ));
+    assert_eq!(VOCABULARY.functions, None);
+}
+
+#[test]
+fn columns_are_counted_in_characters() {
+    let error = read(
+        "name = 'Prüfung 試験'\n# …\nmix = [{ name = '試験', f = 'a', limit = '試' }]",
+        Syntax::Toml,
+    );
+    expect![[r#"plan:3:40: mix[0].limit: must be a whole number, 0 or greater, not "試""#]]
+        .assert_eq(&error.unwrap_err().to_string());
+}

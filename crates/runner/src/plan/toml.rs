@@ -1,0 +1,79 @@
+//! TOML as a document.
+
+use super::syntax;
+use ::toml::Spanned;
+use ::toml::de::{DeTable, DeValue};
+use seatrial_generator::plan::Problem;
+use seatrial_generator::plan::document::{DEPTH_MAX, Entry, Name, Shape};
+
+/// The document that a text says.
+pub(super) fn document(text: &str) -> Result<Entry, Problem> {
+    let parsed = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let lines: Vec<&str> = error.message().lines().collect();
+        syntax(at, format!("this is not TOML: {}", lines.join("; ")))
+    })?;
+    table(parsed.get_ref(), 0, 0)
+}
+
+fn table(fields: &DeTable<'_>, at: usize, depth: usize) -> Result<Entry, Problem> {
+    deep(at, depth)?;
+    let mut entries = Vec::with_capacity(fields.len());
+    for (name, value) in fields {
+        let name = Name {
+            at: name.span().start,
+            text: name.get_ref().to_string(),
+        };
+        entries.push((name, entry(value, depth + 1)?));
+    }
+    // The parser keeps them by name.
+    entries.sort_by_key(|(name, _)| name.at);
+    Ok(Entry {
+        at,
+        shape: Shape::Table(entries),
+    })
+}
+
+fn deep(at: usize, depth: usize) -> Result<(), Problem> {
+    if depth > DEPTH_MAX {
+        return Err(syntax(
+            at,
+            format!("more than {DEPTH_MAX} lists and tables inside of each other"),
+        ));
+    }
+    Ok(())
+}
+
+fn entry(value: &Spanned<DeValue<'_>>, depth: usize) -> Result<Entry, Problem> {
+    let at = value.span().start;
+    let shape = match value.get_ref() {
+        DeValue::String(text) => Shape::Text(text.to_string()),
+        DeValue::Boolean(flag) => Shape::Bool(*flag),
+        DeValue::Integer(number) => {
+            let whole = i64::from_str_radix(number.as_str(), number.radix());
+            Shape::Int(whole.map_err(|_| {
+                syntax(
+                    at,
+                    "a whole number must be from -9223372036854775808 to 9223372036854775807",
+                )
+            })?)
+        }
+        DeValue::Float(number) => {
+            let float: Option<f64> = number.as_str().parse().ok();
+            Shape::Float(float.ok_or_else(|| syntax(at, "this is not a number"))?)
+        }
+        DeValue::Datetime(_) => {
+            return Err(syntax(
+                at,
+                "a plan has no use for dates; text stands in quotes",
+            ));
+        }
+        DeValue::Array(items) => {
+            deep(at, depth)?;
+            let items = items.iter().map(|item| entry(item, depth + 1));
+            Shape::List(items.collect::<Result<_, _>>()?)
+        }
+        DeValue::Table(fields) => return table(fields, at, depth),
+    };
+    Ok(Entry { at, shape })
+}
