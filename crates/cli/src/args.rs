@@ -2,6 +2,7 @@
 
 mod archive;
 mod bench;
+mod plan;
 mod workload;
 
 pub(crate) use archive::{
@@ -14,6 +15,7 @@ pub(crate) use bench::{
     BenchOpenArguments, BenchTopic,
 };
 use clap::{Args, Parser, Subcommand};
+pub(crate) use plan::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 pub(crate) use workload::WorkloadArguments;
@@ -54,6 +56,8 @@ pub(crate) enum Command {
     Export(ExportArguments),
     /// Let a simulated database write a history of any length whose truth is known.
     Generate(GenerateArguments),
+    /// Tests described in TOML or JSON: check them, see what they do, take one to begin with.
+    Plan(PlanArguments),
     /// Run one node of a bundled system.
     Node(NodeArguments),
     /// Record messages and replay them; look after recordings.
@@ -72,6 +76,9 @@ pub(crate) struct RunArguments {
     pub(crate) workload: Option<String>,
     #[command(flatten)]
     pub(crate) workload_options: WorkloadArguments,
+    /// What is done, in a file (see `seatrial plan`); options given here go before those of the plan.
+    #[arg(long, value_name = "FILE", conflicts_with = "workload")]
+    pub(crate) plan: Option<PathBuf>,
     /// What to break, separated by commas: kill, pause, partition, clock, disk, or none.
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub(crate) faults: Option<Vec<String>>,
@@ -117,27 +124,27 @@ Example: seatrial test kv --workload list-append --faults kill,partition --time 
 pub(crate) struct TestArguments {
     #[command(flatten)]
     pub(crate) run: RunArguments,
-    /// Seconds of load.
-    #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
-    pub(crate) time: f64,
-    /// Seconds between two faults, on average.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub(crate) interval: f64,
+    /// Seconds of load [default: 20, or as the plan says].
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) time: Option<f64>,
+    /// Seconds between two faults, on average [default: 1, or as the plan says].
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) interval: Option<f64>,
     /// End after this many operations, if that comes first.
     #[arg(long, value_name = "N")]
     pub(crate) ops: Option<u64>,
-    /// Number of nodes.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) nodes: u32,
+    /// Number of nodes [default: 1, or as the plan says].
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes: Option<u32>,
     /// Fixes the schedule of operations and faults [default: drawn].
     #[arg(long, value_name = "HEX", value_parser = parse_seed)]
     pub(crate) seed: Option<u64>,
     /// Node i listens on this port of its own loopback address [default: a free one].
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
-    /// Seconds after which a client gives an operation up.
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-    pub(crate) timeout: f64,
+    /// Seconds after which a client gives an operation up [default: 2, or as the plan says].
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<f64>,
 }
 
 /// `seatrial sim`.
@@ -149,7 +156,7 @@ Example: seatrial sim kv --bug stale-read, then seatrial sim kv --bug stale-read
 pub(crate) struct SimArguments {
     #[command(flatten)]
     pub(crate) run: RunArguments,
-    /// How many seeds to try [default: 200, or as many as the planted bug may take].
+    /// How many seeds to try [default: 200, or as many as the planted bug may take; 20 of a plan, 1 of one with a seed].
     #[arg(long, value_name = "N", conflicts_with = "seed")]
     pub(crate) seeds: Option<u64>,
     /// The first of those seeds.
@@ -158,14 +165,16 @@ pub(crate) struct SimArguments {
     /// Replay exactly this seed.
     #[arg(long, value_name = "HEX", value_parser = parse_seed)]
     pub(crate) seed: Option<u64>,
-    /// Operations per seed.
-    #[arg(long, value_name = "N", default_value_t = SimArguments::OPERATIONS)]
-    pub(crate) ops: u64,
+    /// Operations per seed [default: 400, or as the plan says, but at most 100,000].
+    #[arg(long, value_name = "N")]
+    pub(crate) ops: Option<u64>,
 }
 
 impl SimArguments {
     /// Operations per seed, unless asked otherwise.
     pub(crate) const OPERATIONS: u64 = 400;
+    /// Operations per seed of a plan, which may be endless.
+    pub(crate) const PLANNED_OPERATIONS: u64 = 100_000;
 }
 
 /// `seatrial check`.

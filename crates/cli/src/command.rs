@@ -7,6 +7,7 @@ pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod node;
+pub(crate) mod plan;
 pub(crate) mod show;
 pub(crate) mod sim;
 pub(crate) mod test;

@@ -9,6 +9,7 @@ mod losses;
 mod meter;
 mod output;
 mod place;
+mod plan;
 mod progress;
 mod resources;
 mod source;
@@ -56,6 +57,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Import(arguments) => command::import::run(&arguments),
         Command::Export(arguments) => command::export::run(&arguments),
         Command::Generate(arguments) => command::generate::run(&arguments),
+        Command::Plan(arguments) => command::plan::run(&arguments),
         Command::Node(arguments) => command::node::run(&arguments),
         Command::Archive(arguments) => command::archive::run(&arguments),
         Command::Bench(arguments) => command::bench::run(&arguments),

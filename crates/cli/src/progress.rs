@@ -12,7 +12,8 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A bar on a terminal, a line now and then elsewhere, on standard error either way.
 pub(crate) struct Screen {
-    length: Duration,
+    /// `None`: nobody knows.
+    length: Option<Duration>,
     bar: Option<ProgressBar>,
     /// When the last line was written, and in which phase.
     last: Mutex<Option<(Instant, Phase)>>,
@@ -20,10 +21,13 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// For a test whose faults and load take this long.
-    pub(crate) fn new(length: Duration) -> Screen {
+    pub(crate) fn new(length: Option<Duration>) -> Screen {
         let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(length.as_millis() as u64);
-            let template = " {bar:24.cyan/blue} {msg}";
+            let bar = ProgressBar::new(length.unwrap_or_default().as_millis() as u64);
+            let template = match length {
+                Some(_) => " {bar:24.cyan/blue} {msg}",
+                None => " {msg}",
+            };
             if let Ok(style) = ProgressStyle::with_template(template) {
                 bar.set_style(style.progress_chars("━━─"));
             }
@@ -41,7 +45,10 @@ impl Screen {
         let mut text = match progress.phase {
             Phase::Running => {
                 let seconds = progress.elapsed.as_secs_f64();
-                format!("{seconds:.0} of {:.0} s", self.length.as_secs_f64())
+                match self.length {
+                    Some(length) => format!("{seconds:.0} of {:.0} s", length.as_secs_f64()),
+                    None => format!("{seconds:.0} s"),
+                }
             }
             phase => phase.to_string(),
         };
@@ -63,7 +70,8 @@ impl Screen {
 impl Observer for Screen {
     fn progress(&self, progress: &Progress) {
         if let Some(bar) = &self.bar {
-            bar.set_position(progress.elapsed.min(self.length).as_millis() as u64);
+            let most = self.length.unwrap_or_default();
+            bar.set_position(progress.elapsed.min(most).as_millis() as u64);
             bar.set_message(self.describe(progress));
             return;
         }

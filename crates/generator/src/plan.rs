@@ -13,7 +13,7 @@ mod options;
 mod outline;
 mod value;
 
-use crate::workload::DataType;
+use crate::workload::{Workload, WorkloadOptions};
 use crate::{Generator, Tree};
 use build::Builder;
 use document::Entry;
@@ -42,7 +42,7 @@ pub struct Vocabulary<'v> {
 }
 
 /// Makes the workload of a name that is in the [`Vocabulary`].
-pub type MakeWorkload = dyn Fn(&str, &Rng) -> Option<DataType> + Send + Sync;
+pub type MakeWorkload = dyn Fn(&str, &Rng, &WorkloadOptions) -> Option<Workload> + Send + Sync;
 
 /// Limits for a whole test.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,7 +80,6 @@ pub struct Plan {
     description: Option<String>,
     options: PlanOptions,
     root: Child,
-    zipf_max: u64,
 }
 
 impl Plan {
@@ -97,17 +96,19 @@ impl Plan {
             depth: 0,
         };
         let root = decoder.fields(fields)?;
-        let mut plan = Plan {
+        let plan = Plan {
             description,
             options: options.unwrap_or_default(),
-            zipf_max: 0,
             root,
         };
-        plan.zipf_max = plan
-            .operations()
-            .map(node::Operation::zipf_max)
-            .max()
-            .unwrap_or(0);
+        let zipf_keys: u64 = plan.operations().map(node::Operation::zipf_keys).sum();
+        if zipf_keys > value::KEYS_MAX.cast_unsigned() {
+            let most = value::KEYS_MAX;
+            let reason = format!(
+                "the zipf distributions of the plan have {zipf_keys} keys together, more than {most}"
+            );
+            return Err(Field::root(document).problem(reason));
+        }
         Ok(plan)
     }
 
@@ -146,11 +147,11 @@ impl Plan {
     }
 
     /// The named workloads in it, each once, in the order of the text.
-    pub fn workloads(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
+    pub fn workloads(&self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = Vec::new();
         for node in self.nodes() {
-            if let Kind::Workload(name) | Kind::LastOf(name) = &node.kind
-                && !names.contains(&name.as_str())
+            if let Kind::Workload(name, _) | Kind::LastOf(name, _) = &node.kind
+                && !names.contains(name)
             {
                 names.push(name);
             }
@@ -190,7 +191,7 @@ impl Plan {
             .nodes()
             .iter()
             .any(|node| matches!(node.kind, Kind::Fault(_) | Kind::Faults));
-        Builder::new(surroundings, self.zipf_max).plan(&self.root, &kinds, heal)
+        Builder::new(surroundings).plan(&self.root, &kinds, heal)
     }
 
     /// The plan as a tree, for people.

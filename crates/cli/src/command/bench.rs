@@ -6,7 +6,10 @@ mod endurance;
 use crate::args::{BenchArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic};
 use crate::exit::Exit;
 use crate::output::say;
-use crate::suite::kv::{self, simulated::Simulation};
+use crate::suite::kv::{
+    self,
+    simulated::{Simulation, Work},
+};
 use anyhow::{Context as _, Result};
 use seatrial_generator::workload::WorkloadOptions;
 use seatrial_history::TestFile;
@@ -48,8 +51,7 @@ fn simulation(arguments: &BenchLoadArguments) -> Result<Exit> {
             for seed in 0..seeds {
                 let simulation = Simulation {
                     seed,
-                    workload: kv::USUAL[(seed % 2) as usize].into(),
-                    options: WorkloadOptions::default(),
+                    work: Work::Named(kv::USUAL[(seed % 2) as usize], WorkloadOptions::default()),
                     kinds: kinds.clone(),
                     operations: 1_000,
                     concurrency: 6,

@@ -8,7 +8,7 @@ use crate::judge::{color, judge, write};
 use crate::load::{Loaded, hint, is_test_file, load, salvage};
 use crate::output::say;
 use anyhow::{Context as _, Result, bail, ensure};
-use seatrial_checker::{Checker, by_name, for_workload};
+use seatrial_checker::{Checker, UnknownName, by_name, for_workload};
 use seatrial_history::{History, Mop, TestFile, Value};
 use seatrial_report::{Report, html, results_json, text};
 use serde_json::{Value as Json, json};
@@ -120,6 +120,16 @@ fn checkers(loaded: &Loaded, arguments: &CheckArguments) -> Result<Vec<Box<dyn C
     let model = arguments.model.as_deref();
     if let Some(names) = &arguments.checker {
         let checkers = names.iter().map(|name| by_name(name, model));
+        return Ok(checkers.collect::<Result<_, _>>()?);
+    }
+    // A plan may say who judges.
+    if let Some(names) = loaded.attributes["checkers"].as_array() {
+        let model = model.or_else(|| loaded.attributes["options"]["model"].as_str());
+        let names = names.iter().filter_map(Json::as_str);
+        let checkers = names.map(|name| match by_name(name, model) {
+            Err(UnknownName::NoModels { .. }) if arguments.model.is_none() => by_name(name, None),
+            found => found,
+        });
         return Ok(checkers.collect::<Result<_, _>>()?);
     }
     if let Some(workload) = loaded.attributes["workload"].as_str() {

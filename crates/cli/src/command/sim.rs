@@ -4,21 +4,24 @@ use crate::args::{RunArguments, SimArguments};
 use crate::exit::Exit;
 use crate::judge::{Judged, Keep, judge};
 use crate::output::say;
-use crate::suite::kv::simulated::{Run, Simulation};
+use crate::plan::PlanFile;
+use crate::suite::kv::simulated::{Run, Simulation, Work};
 use crate::suite::kv::{self, checkers};
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use seatrial_checker::{Checker, Finding, Validity, Verdict};
-use seatrial_generator::workload::WorkloadOptions;
 use seatrial_kv::Bug;
 use seatrial_machine::FaultKind;
 use seatrial_sim::explore;
 use serde_json::{Value as Json, json};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 /// Seeds without a planted bug, unless asked otherwise.
 const SEEDS: u64 = 200;
+/// Seeds of a plan, unless asked otherwise: it takes its time.
+const PLANNED_SEEDS: u64 = 20;
+/// A simulated plan ends at this time, if not before.
+const PLANNED_TIME: Duration = Duration::from_hours(1);
 /// What is broken, unless asked otherwise. Disks are left whole: one unreplicated store cannot outlive its disk.
 const FAULTS: [FaultKind; 4] = [
     FaultKind::Kill,
@@ -46,12 +49,13 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
             .run()
             .map_err(|error| Box::new(Err(error)))?;
         tally.turns += run.turns;
-        let judged = plan.judge(&run);
+        let judged = plan.judge(seed, &run);
         if plan.arguments.output.verbose {
             let (count, world) = (run.history.len(), &run.world);
             eprintln!(
                 " seed {seed:x}: {}, {count} operations: {:?}; {world}",
-                run.workload, judged.valid
+                plan.work(seed).label(),
+                judged.valid
             );
         }
         match &judged.valid {
@@ -79,13 +83,16 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
 struct Plan {
     arguments: RunArguments,
     operations: u64,
+    /// Did the user say how many?
+    other_operations: bool,
     seeds: std::ops::Range<u64>,
     /// Is this one seed, named by the user?
     replay: bool,
     kinds: Vec<FaultKind>,
     bug: Option<Bug>,
-    workload_options: WorkloadOptions,
-    checkers: BTreeMap<&'static str, Vec<Box<dyn Checker>>>,
+    concurrency: u32,
+    /// What is done, and who judges it; from seed to seed they take turns.
+    works: Vec<(Work, Vec<Box<dyn Checker>>)>,
 }
 
 /// How much was done.
@@ -102,55 +109,117 @@ impl Plan {
     fn new(arguments: &SimArguments) -> Result<Plan> {
         let run = &arguments.run;
         let bug = run.bug.as_deref().map(kv::bug).transpose()?;
-        let names = match &run.workload {
+        ensure!(
+            run.plan.is_none() || run.workload_options.words().is_empty(),
+            "a plan says by itself which keys its workloads use;{} has no place beside --plan",
+            run.workload_options.words()
+        );
+        let file = run
+            .plan
+            .as_deref()
+            .map(|path| PlanFile::open(path, &kv::VOCABULARY));
+        let file = file.transpose()?;
+        let options = file
+            .as_ref()
+            .map(|file| file.plan.options().clone())
+            .unwrap_or_default();
+        let wide = arguments.seeds.is_some() || arguments.first_seed.is_some();
+        let seed = arguments.seed.or(options.seed.filter(|_| !wide));
+        let count = match seed {
+            Some(_) => 1,
+            None => arguments.seeds.unwrap_or_else(|| match &file {
+                Some(_) => PLANNED_SEEDS,
+                None => bug.map_or(SEEDS, kv::seed_budget),
+            }),
+        };
+        let most = match &file {
+            Some(_) => options.ops.unwrap_or(SimArguments::PLANNED_OPERATIONS),
+            None => SimArguments::OPERATIONS,
+        };
+        let first = seed.or(arguments.first_seed).unwrap_or(0);
+        let mut plan = Plan {
+            arguments: run.clone(),
+            operations: arguments.ops.unwrap_or(most),
+            other_operations: arguments.ops.is_some(),
+            seeds: first..first.saturating_add(count),
+            replay: seed.is_some(),
+            kinds: match &file {
+                Some(file) if run.faults.is_none() => file.kinds(None),
+                _ => kv::fault_kinds(run.faults.as_deref(), &FAULTS)?,
+            },
+            bug,
+            concurrency: run
+                .concurrency
+                .or(options.concurrency)
+                .unwrap_or(CONCURRENCY),
+            works: Vec::new(),
+        };
+        plan.works = plan.works(file)?;
+        Ok(plan)
+    }
+
+    fn works(&self, file: Option<PlanFile>) -> Result<Vec<(Work, Vec<Box<dyn Checker>>)>> {
+        let model = self.arguments.model.as_deref();
+        if let Some(file) = file {
+            let checkers = file.checkers(model)?;
+            let work = Work::Planned {
+                other_kinds: self.arguments.faults.is_some(),
+                time: file
+                    .plan
+                    .options()
+                    .time
+                    .unwrap_or(PLANNED_TIME)
+                    .min(PLANNED_TIME),
+                file,
+            };
+            return Ok(vec![(work, checkers)]);
+        }
+        let names = match &self.arguments.workload {
             None => kv::USUAL.to_vec(),
             Some(name) => vec![kv::known(name)?],
         };
-        let mut judges = BTreeMap::new();
+        let options = self.arguments.workload_options.options();
+        let mut works = Vec::new();
         for name in names {
-            judges.insert(name, checkers(name, run.model.as_deref())?);
+            works.push((Work::Named(name, options.clone()), checkers(name, model)?));
         }
-        let count = arguments
-            .seeds
-            .unwrap_or_else(|| bug.map_or(SEEDS, kv::seed_budget));
-        let first = arguments.seed.or(arguments.first_seed).unwrap_or(0);
-        let count = if arguments.seed.is_some() { 1 } else { count };
-        Ok(Plan {
-            arguments: run.clone(),
-            operations: arguments.ops,
-            seeds: first..first.saturating_add(count),
-            replay: arguments.seed.is_some(),
-            kinds: kv::fault_kinds(run.faults.as_deref(), &FAULTS)?,
-            bug,
-            workload_options: run.workload_options.options(),
-            checkers: judges,
-        })
+        // By name, so that a seed means the same whatever order they are listed in.
+        works.sort_by(|(one, _), (two, _)| one.label().cmp(two.label()));
+        Ok(works)
     }
 
-    /// The workloads take turns from seed to seed.
-    fn workload(&self, seed: u64) -> &'static str {
-        let names: Vec<&'static str> = self.checkers.keys().copied().collect();
-        names[(seed % names.len() as u64) as usize]
+    fn turn(&self, seed: u64) -> &(Work, Vec<Box<dyn Checker>>) {
+        &self.works[(seed % self.works.len() as u64) as usize]
+    }
+
+    fn work(&self, seed: u64) -> &Work {
+        &self.turn(seed).0
     }
 
     fn simulation(&self, seed: u64) -> Simulation {
         Simulation {
             seed,
-            workload: self.workload(seed).to_owned(),
-            options: self.workload_options.clone(),
+            work: self.work(seed).clone(),
             kinds: self.kinds.clone(),
             operations: self.operations,
-            concurrency: self.arguments.concurrency.unwrap_or(CONCURRENCY),
+            concurrency: self.concurrency,
             operation_interval: self
-                .arguments
-                .rate
+                .rate(seed)
                 .map(|rate| Duration::from_secs_f64(1.0 / rate)),
             bug: self.bug,
         }
     }
 
-    fn judge(&self, run: &Run) -> Judged {
-        let mut judged = judge(&self.checkers[run.workload], &run.history);
+    fn rate(&self, seed: u64) -> Option<f64> {
+        let planned = match self.work(seed) {
+            Work::Named(..) => None,
+            Work::Planned { file, .. } => file.plan.options().rate,
+        };
+        self.arguments.rate.or(planned)
+    }
+
+    fn judge(&self, seed: u64, run: &Run) -> Judged {
+        let mut judged = judge(&self.turn(seed).1, &run.history);
         // Without rot in the plan, a store that cannot read its own log has broken its first promise.
         if !run.boot_failures.is_empty() && !self.kinds.contains(&FaultKind::Disk) {
             let mut verdict = Verdict::valid("recovery");
@@ -165,11 +234,18 @@ impl Plan {
     }
 
     fn attributes(&self, seed: u64, run: &Run) -> Json {
+        let work = self.work(seed);
+        let (workload, file) = match work {
+            Work::Named(name, _) => (Some(*name), None),
+            Work::Planned { file, .. } => (file.workload(), Some(file)),
+        };
         json!({
-            "name": format!("kv {} simulated", run.workload),
+            "name": format!("kv {} simulated", work.label()),
             "suite": "kv",
             "simulated": true,
-            "workload": run.workload,
+            "workload": workload,
+            "plan": file.map(PlanFile::text),
+            "checkers": file.and_then(PlanFile::checker_names),
             "seed": format!("{seed:x}"),
             "nodes": ["n1"],
             "faults": self.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
@@ -192,6 +268,9 @@ impl Plan {
             let _ = write!(command, " --workload {workload}");
         }
         command.push_str(&run.workload_options.words());
+        if let Some(plan) = &run.plan {
+            let _ = write!(command, " --plan {}", plan.display());
+        }
         if let Some(faults) = &run.faults {
             let _ = write!(command, " --faults {}", faults.join(","));
         }
@@ -204,7 +283,7 @@ impl Plan {
         if let Some(model) = &run.model {
             let _ = write!(command, " --model {model}");
         }
-        if self.operations != SimArguments::OPERATIONS {
+        if self.other_operations {
             let _ = write!(command, " --ops {}", self.operations);
         }
         command

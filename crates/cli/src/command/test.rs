@@ -4,10 +4,12 @@ use crate::args::TestArguments;
 use crate::exit::Exit;
 use crate::judge::{color, write};
 use crate::output::say;
+use crate::plan::PlanFile;
 use crate::progress::Screen;
 use crate::suite::kv;
 use crate::suite::kv::real::{KvClients, KvSystem};
 use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_generator::plan::{Limits, Surroundings};
 use seatrial_generator::{
     CourseOptions, FaultOptions, FaultPackage, Generator, course, fault_package,
 };
@@ -27,6 +29,12 @@ use std::time::Duration;
 const FAULTS: [FaultKind; 3] = [FaultKind::Kill, FaultKind::Pause, FaultKind::Partition];
 /// Client threads, unless asked otherwise.
 const CONCURRENCY: u32 = 10;
+/// Seconds of load, unless asked otherwise.
+const TIME: Duration = Duration::from_secs(20);
+/// Mean time between two faults, unless asked otherwise.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// When clients give up, unless asked otherwise.
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Operations per second, unless asked otherwise: enough to meet every fault, few enough to read.
 const RATE: f64 = 2_000.0;
 
@@ -58,66 +66,140 @@ struct Plan {
     seed: u64,
     kinds: Vec<FaultKind>,
     bug: Option<Bug>,
-    length: Duration,
+    /// `None`: until the plan ends.
+    length: Option<Duration>,
+    interval: Option<Duration>,
+    timeout: Duration,
+    nodes: u32,
     concurrency: u32,
-    workload: &'static str,
+    workload: String,
+    /// What is done, unless it is the workload.
+    file: Option<PlanFile>,
 }
 
 impl Plan {
     fn new(arguments: &TestArguments) -> Result<Plan> {
         let run = &arguments.run;
         ensure!(
-            arguments.nodes == 1,
-            "kv has one node until it is replicated; --nodes {} is not possible yet",
-            arguments.nodes
+            run.plan.is_none() || run.workload_options.words().is_empty(),
+            "a plan says by itself which keys its workloads use;{} has no place beside --plan",
+            run.workload_options.words()
         );
-        let seconds = |name, value: f64| {
-            let duration = Duration::try_from_secs_f64(value).ok();
-            let duration = duration.filter(|duration| !duration.is_zero());
-            duration
-                .with_context(|| format!("--{name} takes a number of seconds above 0, not {value}"))
+        let file = run
+            .plan
+            .as_deref()
+            .map(|path| PlanFile::open(path, &kv::VOCABULARY));
+        let file = file.transpose()?;
+        let options = file
+            .as_ref()
+            .map(|file| file.plan.options().clone())
+            .unwrap_or_default();
+        let nodes = match (&file, arguments.nodes, &options.nodes) {
+            (_, Some(nodes), _) => nodes,
+            (Some(file), None, Some(own)) if own.value != 1 => {
+                let reason = format!("kv has one node until it is replicated, not {}", own.value);
+                return Err(file.error(own.problem(reason)));
+            }
+            _ => 1,
         };
-        seconds("interval", arguments.interval)?;
-        seconds("timeout", arguments.timeout)?;
+        ensure!(
+            nodes == 1,
+            "kv has one node until it is replicated; --nodes {nodes} is not possible yet"
+        );
         if let Some(rate) = run.rate {
             ensure!(
                 rate > 0.0 && rate.is_finite(),
                 "--rate takes a number above 0, not {rate}"
             );
         }
-        let concurrency = run.concurrency.unwrap_or(CONCURRENCY);
+        let concurrency = run
+            .concurrency
+            .or(options.concurrency)
+            .unwrap_or(CONCURRENCY);
         ensure!(
             (1..=10_000).contains(&concurrency),
             "--concurrency goes from 1 to 10000"
         );
         Ok(Plan {
-            seed: arguments.seed.unwrap_or_else(draw_seed),
-            kinds: kv::fault_kinds(run.faults.as_deref(), &FAULTS)?,
+            seed: arguments.seed.or(options.seed).unwrap_or_else(draw_seed),
+            kinds: match &file {
+                Some(file) if run.faults.is_none() => file.kinds(None),
+                _ => kv::fault_kinds(run.faults.as_deref(), &FAULTS)?,
+            },
             bug: run.bug.as_deref().map(kv::bug).transpose()?,
-            length: seconds("time", arguments.time)?,
+            length: match seconds("time", arguments.time)?.or(options.time) {
+                None if file.is_none() => Some(TIME),
+                length => length,
+            },
+            interval: seconds("interval", arguments.interval)?,
+            timeout: seconds("timeout", arguments.timeout)?
+                .or(options.timeout)
+                .unwrap_or(TIMEOUT),
+            nodes,
             concurrency,
-            workload: kv::known(run.workload.as_deref().unwrap_or("list-append"))?,
+            workload: match &file {
+                Some(file) => file.label().to_owned(),
+                None => kv::known(run.workload.as_deref().unwrap_or("list-append"))?.to_owned(),
+            },
             arguments: arguments.clone(),
+            file,
         })
     }
 
+    /// Operations per second; `None`: as fast as the plan says.
+    fn rate(&self) -> Option<f64> {
+        let planned = self.file.as_ref().map(|file| file.plan.options().rate);
+        self.arguments.run.rate.or(planned.unwrap_or(Some(RATE)))
+    }
+
+    fn ops(&self) -> Option<u64> {
+        let planned = self.file.as_ref().and_then(|file| file.plan.options().ops);
+        self.arguments.ops.or(planned)
+    }
+
     /// The recovery at the end, part of the whole time: clients go on after everything was mended.
-    fn recovery(&self) -> Duration {
-        (self.length / 4).min(Duration::from_secs(5))
+    fn recovery(length: Duration) -> Duration {
+        (length / 4).min(Duration::from_secs(5))
+    }
+
+    /// What the plan in the file says.
+    fn planned(&self, file: &PlanFile, rng: &Rng) -> Box<dyn Generator> {
+        file.plan.generator(Surroundings {
+            rng: rng.clone(),
+            servers: (1..=self.nodes).map(NodeId::server).collect(),
+            clients: (0..self.concurrency).map(NodeId::client).collect(),
+            workloads: kv::planned_workloads(),
+            kinds: self
+                .arguments
+                .run
+                .faults
+                .is_some()
+                .then(|| self.kinds.clone()),
+            interval: self.interval,
+            limits: Limits {
+                time: self.length,
+                ops: self.ops(),
+                interval: self.rate().map(|rate| Duration::from_secs_f64(1.0 / rate)),
+            },
+        })
     }
 
     fn generator(&self, rng: &Rng) -> Result<Box<dyn Generator>> {
-        let run = &self.arguments.run;
-        let options = run.workload_options.options();
-        let workload = kv::workload(self.workload, &rng.fork("workload"), &options)?;
-        let rate = run.rate.unwrap_or(RATE);
+        if let Some(file) = &self.file {
+            return Ok(self.planned(file, rng));
+        }
+        let options = self.arguments.run.workload_options.options();
+        let workload = kv::workload(&self.workload, &rng.fork("workload"), &options)?;
+        let rate = self.rate().unwrap_or(RATE);
+        let length = self.length.unwrap_or(TIME);
+        let recovery = Plan::recovery(length);
         let clients = workload
             .generator
             .stagger(rng.fork("stagger"), Duration::from_secs_f64(1.0 / rate))
-            .limit(self.arguments.ops.unwrap_or(u64::MAX));
+            .limit(self.ops().unwrap_or(u64::MAX));
         let course_options = CourseOptions {
-            duration: self.length.saturating_sub(self.recovery()),
-            recovery: self.recovery(),
+            duration: length.saturating_sub(recovery),
+            recovery,
         };
         Ok(course(clients, self.faults(rng), course_options).boxed())
     }
@@ -127,7 +209,7 @@ impl Plan {
             kinds: self.kinds.clone(),
             servers: vec![NodeId::server(1)],
             clients: (0..self.concurrency).map(NodeId::client).collect(),
-            interval: Duration::from_secs_f64(self.arguments.interval),
+            interval: self.interval.unwrap_or(INTERVAL),
         };
         (!self.kinds.is_empty()).then(|| fault_package(options, rng.fork("faults")))
     }
@@ -136,18 +218,20 @@ impl Plan {
         let rng = Rng::from_seed(self.seed);
         let generator = self.generator(&rng)?;
         let model = self.arguments.run.model.as_deref();
-        let checkers = kv::checkers(self.workload, model)?;
+        let checkers = match &self.file {
+            Some(file) => file.checkers(model)?,
+            None => kv::checkers(&self.workload, model)?,
+        };
         let folder = match &self.arguments.run.out {
             Some(path) => RunFolder::open(path)?,
             None => RunFolder::fresh(Path::new("runs"), "kv", self.seed)?,
         };
         let system = Arc::new(KvSystem { bug: self.bug });
-        let mut nodes =
-            ProcessNodes::new(system, self.arguments.nodes).with_limits(NodeLimits::default());
+        let mut nodes = ProcessNodes::new(system, self.nodes).with_limits(NodeLimits::default());
         if let Some(port) = self.arguments.port {
             nodes = nodes.with_port(port);
         }
-        let timeout = Duration::from_secs_f64(self.arguments.timeout);
+        let timeout = self.timeout;
         Ok(Test {
             attributes: self.attributes(),
             folder,
@@ -179,19 +263,27 @@ impl Plan {
         let attributes = json!({
             "name": format!("kv {}", self.workload),
             "suite": "kv",
-            "workload": self.workload,
+            "workload": match &self.file {
+                None => Some(self.workload.as_str()),
+                Some(file) => file.workload(),
+            },
+            "plan": self.file.as_ref().map(PlanFile::text),
+            "checkers": self.file.as_ref().and_then(PlanFile::checker_names),
             "seed": format!("{:x}", self.seed),
             "faults": self.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
             "bug": self.bug.map(Bug::name),
-            "seconds": arguments.time,
+            "seconds": self.length.map(|length| length.as_secs_f64()),
             "command": self.command(),
             "options": {
-                "interval": arguments.interval,
-                "rate": arguments.run.rate.unwrap_or(RATE),
+                "interval": self.interval.unwrap_or(INTERVAL).as_secs_f64(),
+                "rate": self.rate(),
                 "concurrency": self.concurrency,
-                "timeout": arguments.timeout,
-                "ops": arguments.ops,
-                "model": arguments.run.model,
+                "timeout": self.timeout.as_secs_f64(),
+                "ops": self.ops(),
+                "model": match &self.file {
+                    Some(file) => file.model(arguments.run.model.as_deref()),
+                    None => arguments.run.model.as_deref(),
+                },
                 "workload": arguments.run.workload_options.json(),
             },
             "version": env!("CARGO_PKG_VERSION"),
@@ -246,6 +338,18 @@ impl Plan {
         }
         Ok(Exit::from(&outcome.validity()))
     }
+}
+
+/// The time that an option says, if it is given.
+fn seconds(name: &str, value: Option<f64>) -> Result<Option<Duration>> {
+    let Some(value) = value else {
+        return Ok(None);
+    };
+    let duration = Duration::try_from_secs_f64(value).ok();
+    let duration = duration.filter(|duration| !duration.is_zero());
+    duration
+        .map(Some)
+        .with_context(|| format!("--{name} takes a number of seconds above 0, not {value}"))
 }
 
 /// A short seed nobody chose.

@@ -8,16 +8,29 @@ use anyhow::Context as _;
 use binding::ABORT;
 use seatrial_checker::{Checker, for_workload};
 use seatrial_generator::Generator;
+use seatrial_generator::plan::{MakeWorkload, Vocabulary};
 use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_history::{Mop, Op, Value};
 use seatrial_kv::Bug;
 use seatrial_machine::{FaultKind, Rng};
+use std::sync::Arc;
 
 /// The workloads whose operations the store knows.
 pub(crate) const WORKLOADS: [&str; 4] = ["register", "cas-register", "list-append", "rw-register"];
 
 /// Those that `sim kv` takes in turn when it is told none.
 pub(crate) const USUAL: [&str; 2] = ["cas-register", "list-append"];
+
+/// The words that plans may use: those workloads, and operations on registers under keys or in transactions.
+pub(crate) const VOCABULARY: Vocabulary<'static> = Vocabulary {
+    workloads: &WORKLOADS,
+    functions: Some(&["read", "write", "cas", "txn"]),
+};
+
+/// Makes the workloads of plans.
+pub(crate) fn planned_workloads() -> Arc<MakeWorkload> {
+    Arc::new(|name: &str, rng: &Rng, options: &WorkloadOptions| workload(name, rng, options).ok())
+}
 
 /// What `--bug` takes, and how many seeds `sim kv` may take to find it.
 pub(crate) const BUGS: [(Bug, u64); 4] = [

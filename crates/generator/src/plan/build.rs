@@ -2,10 +2,13 @@
 
 use super::fault::FaultsDraw;
 use super::node::{Child, Keys, Kind, Modifiers, Node, On, Operation, Times, Who};
-use super::value::{Drawer, zipf_sums};
+use super::value::Drawer;
 use super::{Limits, Surroundings};
+use crate::Distribution;
+use crate::distribution::Places;
 use crate::generator::not_before;
 use crate::react::renamed;
+use crate::workload::WorkloadOptions;
 use crate::{
     Context, CourseOptions, Generator, Next, Template, Tree, any, concurrent_keys, course,
     cycle_times, each_process, each_thread, fault_operation, fault_package, flip_flop, function,
@@ -26,15 +29,16 @@ type Built = Box<dyn Generator>;
 pub(super) struct Builder {
     surroundings: Surroundings,
     counters: Mutex<BTreeMap<String, Arc<AtomicI64>>>,
-    zipf_sums: Arc<[u64]>,
+    /// The tables of distributions, which are large: one for all that are the same.
+    places: Mutex<Vec<(Distribution, usize, Arc<Places>)>>,
 }
 
 impl Builder {
-    pub(super) fn new(surroundings: Surroundings, zipf_max: u64) -> Arc<Builder> {
+    pub(super) fn new(surroundings: Surroundings) -> Arc<Builder> {
         Arc::new(Builder {
             surroundings,
             counters: Mutex::new(BTreeMap::new()),
-            zipf_sums: zipf_sums(zipf_max),
+            places: Mutex::new(Vec::new()),
         })
     }
 
@@ -49,9 +53,18 @@ impl Builder {
         counter
     }
 
-    /// The weights of keys, see [`zipf_sums`].
-    pub(super) const fn zipf_sums(&self) -> &Arc<[u64]> {
-        &self.zipf_sums
+    /// Draws so many places.
+    pub(super) fn places(&self, distribution: Distribution, count: usize) -> Arc<Places> {
+        let mut known = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = known
+            .iter()
+            .find(|(one, size, _)| *one == distribution && *size == count);
+        if let Some((_, _, places)) = same {
+            return Arc::clone(places);
+        }
+        let places = Arc::new(Places::new(count, distribution));
+        known.push((distribution, count, Arc::clone(&places)));
+        places
     }
 
     /// The whole plan. Whatever may be left broken at the end is mended.
@@ -181,8 +194,8 @@ impl Builder {
             Kind::Operation(operation) => {
                 Operations::new(self, operation, rng.fork("operation"), Some(1)).boxed()
             }
-            Kind::Workload(name) => self.workload(name, rng).0,
-            Kind::LastOf(name) => self.workload(name, rng).1.boxed(),
+            Kind::Workload(name, options) => self.workload(name, options, rng).0,
+            Kind::LastOf(name, options) => self.workload(name, options, rng).1.boxed(),
             Kind::Sequence(nodes) => sequence(self.later(nodes, rng, around)).boxed(),
             Kind::Phases(nodes) => phases(self.later(nodes, rng, around)).boxed(),
             Kind::Mix(nodes) => {
@@ -272,8 +285,8 @@ impl Builder {
     }
 
     /// The operations of a workload, and those at its very end.
-    fn workload(&self, name: &str, rng: &Rng) -> (Built, Option<Built>) {
-        let made = (self.surroundings.workloads)(name, &rng.fork("workload"));
+    fn workload(&self, name: &str, options: &WorkloadOptions, rng: &Rng) -> (Built, Option<Built>) {
+        let made = (self.surroundings.workloads)(name, &rng.fork("workload"), options);
         // Names were checked when the plan was read.
         made.map_or_else(
             || (None::<Template>.boxed(), None),

@@ -3,9 +3,10 @@
 use super::document::Shape;
 use super::fault::{FaultsDraw, fault, healing};
 use super::fields::{Field, Fields, Problem, Result, unknown};
-use super::value::{Draw, Kind as ValueKind, named, range, symbol};
+use super::value::{Draw, KEYS_MAX, Kind as ValueKind, TXN_LENGTH_MAX, named, range, symbol};
 use super::{Vocabulary, WEIGHT_MAX};
-use crate::THREADS_MAX;
+use crate::workload::WorkloadOptions;
+use crate::{Distribution, THREADS_MAX};
 use seatrial_history::{Key, Symbol};
 use seatrial_machine::{Fault, FaultKind};
 use std::sync::Arc;
@@ -80,8 +81,8 @@ pub(super) type Child = Arc<Node>;
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     Operation(Operation),
-    Workload(String),
-    LastOf(String),
+    Workload(&'static str, WorkloadOptions),
+    LastOf(&'static str, WorkloadOptions),
     Sequence(Vec<Child>),
     Phases(Vec<Child>),
     Mix(Vec<(u64, Child)>),
@@ -116,11 +117,11 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// The most keys of a Zipf distribution in here.
-    pub(super) fn zipf_max(&self) -> u64 {
+    /// The keys of all zipf distributions in here.
+    pub(super) fn zipf_keys(&self) -> u64 {
         let fields = self.fields.iter().map(|(_, draw)| draw);
         let draws = self.key.iter().chain(&self.value).chain(fields);
-        draws.map(Draw::zipf_max).max().unwrap_or(0)
+        draws.map(Draw::zipf_keys).sum()
     }
 }
 
@@ -216,8 +217,8 @@ impl Kind {
             | Kind::ConcurrentKeys(_, _, node)
             | Kind::Of(node) => vec![node],
             Kind::Operation(_)
-            | Kind::Workload(_)
-            | Kind::LastOf(_)
+            | Kind::Workload(..)
+            | Kind::LastOf(..)
             | Kind::Sleep(_)
             | Kind::Log(_)
             | Kind::Fault(_)
@@ -229,9 +230,10 @@ impl Kind {
 
     fn who(&self) -> Who {
         match self {
-            Kind::Operation(_) | Kind::Workload(_) | Kind::LastOf(_) | Kind::ConcurrentKeys(..) => {
-                Who::Clients
-            }
+            Kind::Operation(_)
+            | Kind::Workload(..)
+            | Kind::LastOf(..)
+            | Kind::ConcurrentKeys(..) => Who::Clients,
             Kind::Fault(_) | Kind::Heal(_) | Kind::Faults => Who::Nemesis,
             Kind::Sleep(_) | Kind::Log(_) | Kind::Nothing => Who::Anyone,
             other => {
@@ -321,8 +323,14 @@ impl Decoder<'_> {
     fn word(&mut self, word: &str, field: &Field<'_>, fields: &mut Fields<'_>) -> Result<Kind> {
         Ok(match word {
             "f" => Kind::Operation(self.operation(field, fields)?),
-            "workload" => Kind::Workload(self.workload(field)?),
-            "last_of" => Kind::LastOf(self.workload(field)?),
+            "workload" => {
+                let (name, options) = self.workload(field, fields)?;
+                Kind::Workload(name, options)
+            }
+            "last_of" => {
+                let (name, options) = self.workload(field, fields)?;
+                Kind::LastOf(name, options)
+            }
             "sequence" => Kind::Sequence(self.nodes(field)?),
             "phases" => Kind::Phases(self.nodes(field)?),
             "mix" => Kind::Mix(self.mix(field)?),
@@ -386,9 +394,28 @@ impl Decoder<'_> {
         })
     }
 
-    fn workload(&self, field: &Field<'_>) -> Result<String> {
+    /// The name of a workload and what is asked of it.
+    fn workload(
+        &self,
+        field: &Field<'_>,
+        fields: &mut Fields<'_>,
+    ) -> Result<(&'static str, WorkloadOptions)> {
         let name = field.one_of("workload", self.vocabulary.workloads)?;
-        Ok(name.to_owned())
+        let keys = fields.read("keys", |field| field.whole(1..=KEYS_MAX))?;
+        let writes = fields.read("writes_per_key", |field| {
+            field.whole(1..=i64::from(u32::MAX))
+        })?;
+        let length = fields.read("txn_length", |field| range(field, 1..=TXN_LENGTH_MAX))?;
+        let options = WorkloadOptions {
+            key_count: keys.map(|count| count as usize),
+            distribution: fields.read("distribution", distribution)?,
+            writes_per_key: writes.map(|count| count as u32),
+            transaction_length: length.map(|(low, high)| low as u32..=high as u32),
+        };
+        options
+            .check(name)
+            .map_err(|error| field.problem(error.to_string()))?;
+        Ok((name, options))
     }
 
     /// A list of nodes.
@@ -474,6 +501,14 @@ pub(super) fn interval_of_rate(field: &Field<'_>) -> Result<Duration> {
     Ok(Duration::from_secs_f64(
         1.0 / field.positive(1e9)?.max(1e-6),
     ))
+}
+
+/// How often which key is used.
+fn distribution(field: &Field<'_>) -> Result<Distribution> {
+    const EXPECTED: &str =
+        "uniform, zipf, zipf:SKEW (such as zipf:0.99, from 0.01 to 10), or exponential";
+    let name = field.text(EXPECTED)?;
+    Distribution::by_name(name).ok_or_else(|| field.wrong(EXPECTED))
 }
 
 /// `true` for ever, `false` not at all, or a count.

@@ -1,6 +1,7 @@
 //! A plan as a tree, for people.
 
 use super::node::{Child, Keys, Kind, Modifiers, On, Operation, Times};
+use crate::workload::WorkloadOptions;
 use crate::{Tree, fault_value};
 use std::fmt::Write as _;
 
@@ -41,8 +42,8 @@ pub(super) fn outline(node: &Child) -> Tree {
 fn title(kind: &Kind) -> String {
     match kind {
         Kind::Operation(operation) => operation_title(operation),
-        Kind::Workload(name) => format!("workload {name}"),
-        Kind::LastOf(name) => format!("the last operations of workload {name}"),
+        Kind::Workload(name, options) => format!("workload {name}{}", wishes(options)),
+        Kind::LastOf(name, _) => format!("the last operations of workload {name}"),
         Kind::Sequence(_) => "sequence".into(),
         Kind::Phases(_) => "phases".into(),
         Kind::Mix(_) => "mix".into(),
@@ -68,6 +69,22 @@ fn title(kind: &Kind) -> String {
         Kind::Faults => "only faults".into(),
         Kind::Nothing => "nothing".into(),
     }
+}
+
+/// What is asked of a workload.
+fn wishes(options: &WorkloadOptions) -> String {
+    let wishes = [
+        options.key_count.map(|count| format!(", {count} keys")),
+        options.distribution.map(|one| format!(", {one}")),
+        options
+            .writes_per_key
+            .map(|count| format!(", {count} writes per key")),
+        options
+            .transaction_length
+            .as_ref()
+            .map(|length| format!(", {} to {} micro-operations", length.start(), length.end())),
+    ];
+    wishes.into_iter().flatten().collect()
 }
 
 fn operation_title(operation: &Operation) -> String {

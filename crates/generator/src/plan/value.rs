@@ -3,7 +3,8 @@
 use super::build::Builder;
 use super::document::Shape;
 use super::fields::{Field, Result};
-use crate::database::Distribution;
+use crate::Distribution;
+use crate::distribution::{Places, Skew};
 use seatrial_history::{Key, Mop, Observed, Symbol, Value};
 use seatrial_machine::Rng;
 use std::fmt;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub(super) const KEYS_MAX: i64 = 1_000_000;
 
 /// Most micro-operations of one transaction.
-const TXN_LENGTH_MAX: i64 = 1_000;
+pub(super) const TXN_LENGTH_MAX: i64 = 1_000;
 
 /// The words of values that are drawn, each with what follows it.
 pub(super) const WORDS: [&str; 10] = [
@@ -42,7 +43,7 @@ pub(super) enum Draw {
     /// 1, 2, 3, …: of one operation's own, or shared by all of the plan that name it.
     Counter(Option<String>),
     /// A number from 0 to below this.
-    Ranked(Distribution, u64),
+    Ranked(Distribution, usize),
     /// All of these, in a list.
     List(Vec<Draw>),
     /// From one number to another.
@@ -117,8 +118,13 @@ impl Draw {
             let Some(inner) = fields.take(word) else {
                 continue;
             };
-            let length = (word == "txn").then(|| fields.take("length")).flatten();
-            let draw = Draw::word(word, &inner, length.as_ref(), kind)?;
+            // What may stand beside it.
+            let more = match word {
+                "txn" => fields.take("length"),
+                "zipf" => fields.take("skew"),
+                _ => None,
+            };
+            let draw = Draw::word(word, &inner, more.as_ref(), kind)?;
             if let Some((other, _)) = found.replace((word, draw)) {
                 return Err(field.problem(format!(
                     "both `{other}` and `{word}`: a value is drawn in one way"
@@ -135,7 +141,7 @@ impl Draw {
         }
     }
 
-    fn word(word: &str, field: &Field<'_>, length: Option<&Field<'_>>, kind: Kind) -> Result<Draw> {
+    fn word(word: &str, field: &Field<'_>, more: Option<&Field<'_>>, kind: Kind) -> Result<Draw> {
         const COUNTER: &str = "true (a counter of this operation's own), or the name of a counter that the plan shares";
         Ok(match word {
             "int" => {
@@ -163,7 +169,7 @@ impl Draw {
                     Draw::decode(to, Kind::Int)?,
                 ]))
             }
-            "txn" => Draw::Txn(Txn::decode(field, length)?),
+            "txn" => Draw::Txn(Txn::decode(field, more)?),
             "word" => Draw::Fixed(Value::Word(symbol(field)?)),
             "nil" => {
                 if !field.flag()? {
@@ -172,28 +178,32 @@ impl Draw {
                 Draw::Fixed(Value::Nil)
             }
             distribution => {
-                let known = Distribution::ALL.into_iter();
-                let found = known.into_iter().find(|one| one.name() == distribution);
-                let count = field.whole(1..=KEYS_MAX)?.cast_unsigned();
-                Draw::Ranked(found.unwrap_or(Distribution::Uniform), count)
+                let count = field.whole(1..=KEYS_MAX)? as usize;
+                let drawn = match distribution {
+                    "zipf" => Distribution::Zipf(more.map_or(Ok(Skew::ONE), skew)?),
+                    "exponential" => Distribution::Exponential,
+                    _ => Distribution::Uniform,
+                };
+                Draw::Ranked(drawn, count)
             }
         })
     }
 
-    /// The most keys of a Zipf distribution in here.
-    pub(super) fn zipf_max(&self) -> u64 {
+    /// The keys of all zipf distributions in here.
+    pub(super) fn zipf_keys(&self) -> u64 {
+        let all = |draws: &[Draw]| draws.iter().map(Draw::zipf_keys).sum();
         match self {
-            Draw::Ranked(Distribution::Zipf, count) => *count,
-            Draw::Choice(draws) | Draw::List(draws) => zipf_max(draws),
-            Draw::Cas(both) => zipf_max(&both[..]),
+            Draw::Ranked(Distribution::Zipf(_), count) => *count as u64,
+            Draw::Choice(draws) | Draw::List(draws) => all(draws),
+            Draw::Cas(both) => all(&both[..]),
             Draw::Txn(txn) => {
                 let parts = txn.mops.iter().map(|mop| match mop {
-                    MopDraw::Read(key) => key.zipf_max(),
+                    MopDraw::Read(key) => key.zipf_keys(),
                     MopDraw::Append(key, value) | MopDraw::Write(key, value) => {
-                        key.zipf_max().max(value.zipf_max())
+                        key.zipf_keys() + value.zipf_keys()
                     }
                 });
-                parts.max().unwrap_or(0)
+                parts.sum()
             }
             Draw::Fixed(_) | Draw::Int(..) | Draw::Counter(..) | Draw::Ranked(..) => 0,
         }
@@ -209,7 +219,7 @@ impl Draw {
             Draw::Counter(None) => Drawer::Counter(Arc::new(AtomicI64::new(1))),
             Draw::Counter(Some(name)) => Drawer::Counter(builder.counter(name)),
             Draw::Ranked(distribution, count) => {
-                Drawer::Ranked(*distribution, *count, Arc::clone(builder.zipf_sums()))
+                Drawer::Ranked(builder.places(*distribution, *count))
             }
             Draw::List(draws) => Drawer::List(all(draws)),
             Draw::Cas(both) => {
@@ -231,8 +241,11 @@ impl Draw {
     }
 }
 
-fn zipf_max(draws: &[Draw]) -> u64 {
-    draws.iter().map(Draw::zipf_max).max().unwrap_or(0)
+/// How steep a zipf distribution is.
+fn skew(field: &Field<'_>) -> Result<Skew> {
+    const EXPECTED: &str = "a number from 0.01 to 10";
+    let number = field.positive(10.0).map_err(|_| field.wrong(EXPECTED))?;
+    Skew::from_hundredths((number * 100.0).round() as u16).ok_or_else(|| field.wrong(EXPECTED))
 }
 
 /// All values of a list.
@@ -320,7 +333,7 @@ pub(super) enum Drawer {
     Int(i64, i64),
     Choice(Vec<Drawer>),
     Counter(Arc<AtomicI64>),
-    Ranked(Distribution, u64, Arc<[u64]>),
+    Ranked(Arc<Places>),
     List(Vec<Drawer>),
     Cas(Box<[Drawer; 2]>),
     Txn(Vec<MopDrawer>, Option<(u64, u64)>),
@@ -332,19 +345,6 @@ pub(super) enum MopDrawer {
     Read(Drawer),
     Append(Drawer, Drawer),
     Write(Drawer, Drawer),
-}
-
-/// The weight of the first key of a Zipf distribution.
-const WEIGHT: u64 = 1 << 32;
-
-/// Sums of the weights of so many keys. In integers: the same on every machine.
-pub(super) fn zipf_sums(count: u64) -> Arc<[u64]> {
-    let mut sum = 0;
-    let weights = (1..=count).map(|place| {
-        sum += WEIGHT / place;
-        sum
-    });
-    weights.collect()
 }
 
 impl Drawer {
@@ -386,19 +386,7 @@ impl Drawer {
                 low.wrapping_add(drawn.cast_signed())
             }
             Drawer::Counter(count) => count.fetch_add(1, Ordering::Relaxed),
-            Drawer::Ranked(distribution, count, sums) => {
-                let rank = match distribution {
-                    Distribution::Uniform => rng.below(*count),
-                    Distribution::Zipf => {
-                        let point = rng.below(sums[*count as usize - 1]);
-                        sums[..*count as usize].partition_point(|&sum| sum <= point) as u64
-                    }
-                    Distribution::Exponential => {
-                        u64::from(rng.word().leading_zeros()).min(count - 1)
-                    }
-                };
-                rank.cast_signed()
-            }
+            Drawer::Ranked(places) => places.draw(rng) as i64,
             other => other.draw(rng).as_int().unwrap_or(0),
         }
     }
@@ -440,7 +428,7 @@ impl fmt::Display for Draw {
             Draw::Choice(draws) => write!(f, "one of [{}]", joined(draws)),
             Draw::Counter(None) => f.write_str("counter"),
             Draw::Counter(Some(name)) => write!(f, "counter {name:?}"),
-            Draw::Ranked(distribution, count) => write!(f, "{} of {count}", distribution.name()),
+            Draw::Ranked(distribution, count) => write!(f, "{distribution} of {count}"),
             Draw::List(draws) => write!(f, "[{}]", joined(draws)),
             Draw::Cas(both) => write!(f, "from {} to {}", both[0], both[1]),
             Draw::Txn(txn) => {

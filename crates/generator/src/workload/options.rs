@@ -70,7 +70,7 @@ fn bounds(
 
 impl WorkloadOptions {
     /// Can this workload be had like this?
-    pub(super) fn check(&self, workload: &'static str) -> Result<(), WorkloadError> {
+    pub(crate) fn check(&self, workload: &'static str) -> Result<(), WorkloadError> {
         let has_transactions = matches!(workload, "list-append" | "rw-register");
         let has_keys =
             has_transactions || matches!(workload, "register" | "cas-register" | "set" | "counter");

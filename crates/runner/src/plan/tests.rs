@@ -6,10 +6,9 @@ mod schedules;
 mod values;
 
 use super::{PlanError, PlanSource, Syntax};
-use crate::Workload;
 use seatrial_generator::plan::document::{Entry, Shape};
 use seatrial_generator::plan::{Limits, Plan, Surroundings, Vocabulary};
-use seatrial_generator::workload::DataType;
+use seatrial_generator::workload::{self, Workload, WorkloadOptions};
 use seatrial_generator::{Answer, Generator, Interpreter, InterpreterOptions, Simulation};
 use seatrial_history::{Op, OpType};
 use seatrial_machine::{NodeId, Rng, Time};
@@ -17,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const VOCABULARY: Vocabulary<'static> = Vocabulary {
-    workloads: &Workload::NAMES,
+    workloads: &workload::NAMES,
     functions: None,
 };
 
@@ -90,19 +89,16 @@ fn surroundings() -> Surroundings {
         rng: rng(),
         servers: (1..=3).map(NodeId::server).collect(),
         clients: (0..3).map(NodeId::client).collect(),
-        workloads: Arc::new(workload),
+        workloads: Arc::new(|name, rng, options| Workload::new(name, rng, options).ok()),
         kinds: None,
         interval: None,
         limits: Limits::default(),
     }
 }
 
-fn workload(name: &str, rng: &Rng) -> Option<DataType> {
-    Workload::named(name, rng).map(|workload| DataType {
-        name: workload.name,
-        generator: workload.generator,
-        last: workload.last,
-    })
+/// The workload of a plan that asks nothing of it.
+fn workload(name: &str, rng: &Rng) -> Workload {
+    Workload::new(name, rng, &WorkloadOptions::default()).unwrap()
 }
 
 fn built(text: &str) -> Box<dyn Generator> {

@@ -1,7 +1,9 @@
 //! The store, its clients and a whole test in one thread from one seed.
 
 use super::binding;
+use crate::plan::PlanFile;
 use anyhow::Result;
+use seatrial_generator::plan::{Limits, Surroundings};
 use seatrial_generator::workload::WorkloadOptions;
 use seatrial_generator::{
     CourseOptions, Event, FaultOptions, Generator, Interpreter, InterpreterOptions, Step, Thread,
@@ -19,10 +21,8 @@ use std::time::Duration;
 pub(crate) struct Simulation {
     /// Fixes everything.
     pub(crate) seed: u64,
-    /// What the clients do.
-    pub(crate) workload: String,
-    /// How they do it.
-    pub(crate) options: WorkloadOptions,
+    /// What is done.
+    pub(crate) work: Work,
     /// What is broken.
     pub(crate) kinds: Vec<FaultKind>,
     /// Client operations.
@@ -33,6 +33,32 @@ pub(crate) struct Simulation {
     pub(crate) operation_interval: Option<Duration>,
     /// A bug to plant.
     pub(crate) bug: Option<Bug>,
+}
+
+/// What is done in a simulated test.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    /// A workload by its name: `register` or `list-append`, with faults beside it.
+    Named(&'static str, WorkloadOptions),
+    /// A plan, at its own pace.
+    Planned {
+        /// The plan.
+        file: PlanFile,
+        /// Are the kinds of faults those of the command line, in place of the plan's?
+        other_kinds: bool,
+        /// When it ends at the latest.
+        time: Duration,
+    },
+}
+
+impl Work {
+    /// What people call it.
+    pub(crate) fn label(&self) -> &str {
+        match self {
+            Work::Named(name, _) => name,
+            Work::Planned { file, .. } => file.label(),
+        }
+    }
 }
 
 /// What a simulated test left.
@@ -48,8 +74,6 @@ pub(crate) struct Run {
     pub(crate) fingerprint: u64,
     /// Nodes that could not start again, and why.
     pub(crate) boot_failures: Vec<String>,
-    /// What the clients did.
-    pub(crate) workload: &'static str,
 }
 
 /// A store or a client: what lives in the world.
@@ -119,28 +143,27 @@ impl Simulation {
         let rng = Rng::from_seed(self.seed);
         let options = WorldOptions::swarm(&mut rng.fork("swarm"), &self.kinds);
         let pace = self.pace(&options, &mut rng.fork("pace"));
-        let workload = super::workload(&self.workload, &rng.fork("workload"), &self.options)?;
         let endpoints: Vec<NodeId> = (0..self.concurrency).map(NodeId::client).collect();
-        let mut fault_rng = rng.fork("faults");
-        let fault_count = 2 + fault_rng.below(14) as u32;
-        let faults = fault_package(
-            FaultOptions {
-                kinds: self.kinds.clone(),
+        let generator = match &self.work {
+            Work::Named(name, options) => self.course(name, options, &pace, &rng)?,
+            Work::Planned {
+                file,
+                other_kinds,
+                time,
+            } => file.plan.generator(Surroundings {
+                rng: rng.clone(),
                 servers: vec![SERVER],
                 clients: endpoints.clone(),
-                interval: pace.duration / fault_count,
-            },
-            fault_rng,
-        );
-        let clients = workload
-            .generator
-            .limit(self.operations)
-            .stagger(rng.fork("stagger"), pace.interval);
-        let course_options = CourseOptions {
-            duration: pace.duration,
-            recovery: pace.duration / 4,
+                workloads: super::planned_workloads(),
+                kinds: other_kinds.then(|| self.kinds.clone()),
+                interval: None,
+                limits: Limits {
+                    time: Some(*time),
+                    ops: Some(self.operations),
+                    interval: self.operation_interval,
+                },
+            }),
         };
-        let generator = course(clients, Some(faults), course_options).boxed();
         let mut test = Driver {
             world: self.world(&options, pace.timeout, &rng),
             interpreter: Interpreter::new(generator, &self.interpreter_options(&pace, &rng)),
@@ -161,7 +184,7 @@ impl Simulation {
         if let Some(mistake) = test.mistake {
             anyhow::bail!(
                 "the generator of {} made a mistake: {mistake}",
-                self.workload
+                self.work.label()
             );
         }
         Ok(Run {
@@ -170,8 +193,38 @@ impl Simulation {
             turns: test.turns + test.world.turns(),
             fingerprint: test.world.fingerprint(),
             boot_failures: test.boot_failures,
-            workload: workload.name,
         })
+    }
+
+    /// A workload with faults beside it, so many that they meet.
+    fn course(
+        &self,
+        workload: &str,
+        options: &WorkloadOptions,
+        pace: &Pace,
+        rng: &Rng,
+    ) -> Result<Box<dyn Generator>> {
+        let workload = super::workload(workload, &rng.fork("workload"), options)?;
+        let mut fault_rng = rng.fork("faults");
+        let fault_count = 2 + fault_rng.below(14) as u32;
+        let faults = fault_package(
+            FaultOptions {
+                kinds: self.kinds.clone(),
+                servers: vec![SERVER],
+                clients: (0..self.concurrency).map(NodeId::client).collect(),
+                interval: pace.duration / fault_count,
+            },
+            fault_rng,
+        );
+        let clients = workload
+            .generator
+            .limit(self.operations)
+            .stagger(rng.fork("stagger"), pace.interval);
+        let course_options = CourseOptions {
+            duration: pace.duration,
+            recovery: pace.duration / 4,
+        };
+        Ok(course(clients, Some(faults), course_options).boxed())
     }
 
     fn interpreter_options(&self, pace: &Pace, rng: &Rng) -> InterpreterOptions {

@@ -164,6 +164,13 @@ fn nodes_that_make_no_sense() {
             "fault = 'heal'\nnode = 'n1'",
             "heal = []",
             "heal = false",
+            "workload = 'bank'\nkeys = 3",
+            "workload = 'list-append'\nkeys = 1_000_000_000",
+            "workload = 'list-append'\ndistribution = 'zipf:99'",
+            "workload = 'list-append'\ntxn_length = [0, 3]",
+            "f = 'a'\nvalue = { zipf = 3, skew = 11 }",
+            "f = 'a'\nvalue = { int = 3, skew = 1 }",
+            "mix = [{ f = 'a', value = { zipf = 600_000 } }, { f = 'b', key = { zipf = 600_000 } }]",
         ],
         expect![[r#"
         "#]],

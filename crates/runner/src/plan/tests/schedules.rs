@@ -2,10 +2,11 @@
 
 use super::{built, plan, rng, root, same, schedule, surroundings};
 use seatrial_generator::plan::{KINDS, MODIFIERS};
+use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_generator::{
-    CourseOptions, FaultOptions, Generator, Template, any, concurrent_keys, course, cycle,
-    cycle_times, each_process, each_thread, fault_operation, fault_package, flip_flop, log, mix,
-    operation, phases, reserve, sequence, sequential_keys, shortest_any, sleep, weighted_mix,
+    CourseOptions, Distribution, FaultOptions, Generator, Template, any, concurrent_keys, course,
+    cycle, cycle_times, each_process, each_thread, fault_operation, fault_package, flip_flop, log,
+    mix, operation, phases, reserve, sequence, sequential_keys, shortest_any, sleep, weighted_mix,
 };
 use seatrial_history::{Key, Process, Value};
 use seatrial_machine::{Fault, FaultKind, NodeId, Time};
@@ -463,17 +464,32 @@ fn single_faults_say_what_they_break() {
 #[test]
 fn named_workloads() {
     for name in ["bank", "counter", "total-queue", "list-append", "register"] {
-        let made = super::workload(name, &root().fork("workload")).unwrap();
+        let made = super::workload(name, &root().fork("workload"));
         same(
             &format!("workload = '{name}'\nlimit = 40"),
             made.generator.limit(40).clients(),
         );
     }
     let last = super::workload("total-queue", &root().fork("workload"))
-        .unwrap()
         .last
         .unwrap();
     same("last_of = 'total-queue'", last.clients());
+    let options = WorkloadOptions {
+        key_count: Some(3),
+        distribution: Distribution::by_name("zipf:0.5"),
+        writes_per_key: Some(9),
+        transaction_length: Some(1..=2),
+    };
+    let made = Workload::new("list-append", &root().fork("workload"), &options).unwrap();
+    same(
+        "workload = 'list-append'
+         keys = 3
+         distribution = 'zipf:0.5'
+         writes_per_key = 9
+         txn_length = [1, 2]
+         limit = 90",
+        made.generator.limit(90).clients(),
+    );
 }
 
 #[test]

@@ -1,0 +1,218 @@
+//! `seatrial plan`: plans without a system.
+
+use crate::args::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
+use crate::exit::Exit;
+use crate::output::say;
+use crate::plan::{ANYTHING, PlanFile, any_workload};
+use crate::suite::kv;
+use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_generator::plan::{Limits, PlanOptions, Surroundings};
+use seatrial_generator::{
+    Answer, Generator, Interpreter, InterpreterOptions, Simulation, THREADS_MAX,
+};
+use seatrial_history::{Op, OpType, Value};
+use seatrial_machine::{NodeId, Rng};
+use std::time::Duration;
+
+/// Plans to begin with: name and text.
+const EXAMPLES: [(&str, &str); 5] = [
+    ("phases", include_str!("../../plans/phases.toml")),
+    (
+        "transactions",
+        include_str!("../../plans/transactions.toml"),
+    ),
+    ("registers", include_str!("../../plans/registers.json")),
+    ("script", include_str!("../../plans/script.toml")),
+    ("queue", include_str!("../../plans/queue.toml")),
+];
+
+/// Client threads of an imagined test.
+const THREADS: u32 = 5;
+/// Nodes of an imagined system.
+const NODES: u32 = 3;
+/// The test is imagined for so long at most: a plan may wait for ever.
+const TIME_MAX: Duration = Duration::from_hours(24);
+
+/// Carries the verb out.
+pub(crate) fn run(arguments: &PlanArguments) -> Result<Exit> {
+    match &arguments.verb {
+        PlanVerb::Check(arguments) => check(arguments),
+        PlanVerb::Show(arguments) => show(arguments),
+        PlanVerb::Example(arguments) => example(arguments.name.as_deref()),
+    }
+}
+
+fn check(arguments: &PlanCheckArguments) -> Result<Exit> {
+    let vocabulary = match arguments.suite.as_deref() {
+        None => ANYTHING,
+        Some("kv") => kv::VOCABULARY,
+        Some(other) => bail!("there is no suite {other:?}; the suites are: kv"),
+    };
+    let file = PlanFile::open(&arguments.file, &vocabulary)?;
+    let plan = &file.plan;
+    let judges = match (file.checker_names(), file.workload()) {
+        (None, None) => "nobody yet: test.checkers is missing".to_owned(),
+        (names, workload) => {
+            file.checkers(None)?;
+            let names = names.unwrap_or_else(|| workload.into_iter().collect());
+            names.join(", ")
+        }
+    };
+    say!(" {}", file.label());
+    if let Some(description) = plan.description() {
+        say!(" {description}");
+    }
+    say!();
+    for line in plan.outline().to_string().lines() {
+        say!("   {line}");
+    }
+    say!();
+    let options = words(plan.options());
+    if !options.is_empty() {
+        say!(" test: {}", options.join(", "));
+    }
+    say!(" judged by: {judges}");
+    Ok(Exit::Valid)
+}
+
+/// What the plan says about the test, in words.
+fn words(options: &PlanOptions) -> Vec<String> {
+    let words = [
+        options.seed.map(|seed| format!("seed {seed:x}")),
+        options.concurrency.map(|count| format!("{count} clients")),
+        options
+            .nodes
+            .as_ref()
+            .map(|nodes| format!("{} nodes", nodes.value)),
+        options.time.map(|time| format!("at most {time:?}")),
+        options.ops.map(|ops| format!("at most {ops} operations")),
+        options
+            .rate
+            .map(|rate| format!("{rate} operations per second")),
+        options
+            .timeout
+            .map(|timeout| format!("clients give up after {timeout:?}")),
+        options.model.as_ref().map(|model| model.value.clone()),
+    ];
+    words.into_iter().flatten().collect()
+}
+
+fn show(arguments: &PlanShowArguments) -> Result<Exit> {
+    let file = PlanFile::open(&arguments.file, &ANYTHING)?;
+    let options = file.plan.options();
+    let threads = arguments.threads.or(options.concurrency).unwrap_or(THREADS);
+    ensure!(
+        (1..=THREADS_MAX).contains(&threads),
+        "--threads goes from 1 to {THREADS_MAX}"
+    );
+    let nodes = arguments
+        .nodes
+        .or_else(|| options.nodes.as_ref().map(|nodes| nodes.value));
+    let nodes = nodes.unwrap_or(NODES);
+    ensure!((1..=1_000).contains(&nodes), "--nodes goes from 1 to 1000");
+    let latency = Duration::try_from_secs_f64(arguments.latency / 1e3)
+        .ok()
+        .filter(|latency| *latency < TIME_MAX)
+        .with_context(|| format!("--latency takes milliseconds, not {}", arguments.latency))?;
+    let rng = Rng::from_seed(arguments.seed.or(options.seed).unwrap_or(1));
+    let generator = file.plan.generator(Surroundings {
+        rng: rng.fork("test"),
+        servers: (1..=nodes).map(NodeId::server).collect(),
+        clients: (0..threads).map(NodeId::client).collect(),
+        workloads: any_workload(),
+        kinds: None,
+        interval: None,
+        limits: Limits {
+            time: Some(options.time.map_or(TIME_MAX, |time| time.min(TIME_MAX))),
+            ops: options.ops,
+            interval: options.rate.map(|rate| Duration::from_secs_f64(1.0 / rate)),
+        },
+    });
+    let options = InterpreterOptions::new(threads, rng.fork("interpreter"));
+    let interpreter = Interpreter::new(generator.limit(arguments.ops), &options);
+    let client = move |op: &Op| {
+        let kind = if op.process.is_client() {
+            OpType::Ok
+        } else {
+            OpType::Info
+        };
+        Answer::After(latency, kind, op.value.clone())
+    };
+    imagine(Simulation::new(interpreter, client), arguments.ops)
+}
+
+/// Carries a test out that has no system, and shows what begins.
+fn imagine<G: Generator>(mut simulation: Simulation<G>, most: u64) -> Result<Exit> {
+    let mut lines: Vec<(i64, String)> = Vec::new();
+    // A fault's completion looks like its beginning: every second one of the nemesis is one.
+    let mut is_broken = false;
+    simulation.run_with(|op| {
+        let begins = if op.process.is_client() {
+            op.is_invoke()
+        } else {
+            is_broken = !is_broken;
+            is_broken
+        };
+        if begins {
+            lines.push((op.time, line(&op)));
+        }
+    });
+    if let Some(failure) = simulation.failure() {
+        bail!("{failure}");
+    }
+    let shown = lines.len() as u64;
+    for (time, message) in simulation.log() {
+        let text = match message {
+            Value::Text(text) => format!("  log      {text}"),
+            other => format!("  log      {other}"),
+        };
+        lines.push((time.nanoseconds().cast_signed(), text));
+    }
+    lines.sort_by_key(|(time, _)| *time);
+    for (time, text) in lines {
+        say!(" {:>12.6} s {text}", time as f64 / 1e9);
+    }
+    if shown >= most {
+        say!(" … the first {most} operations; --ops shows more");
+    } else {
+        say!(" the plan ends after {shown} operations");
+    }
+    Ok(Exit::Valid)
+}
+
+fn line(op: &Op) -> String {
+    let thread = op.process.to_string();
+    let thread = thread.trim_start_matches(':');
+    let mut line = format!("  {thread:<8} {} {}", op.f, op.value);
+    for (name, value) in op.extra.iter() {
+        line.push_str(&format!(" {name}={value}"));
+    }
+    line
+}
+
+fn example(name: Option<&str>) -> Result<Exit> {
+    let Some(name) = name else {
+        for (name, text) in EXAMPLES {
+            say!(" {name:<14} {}", described(name, text)?);
+        }
+        return Ok(Exit::Valid);
+    };
+    let known = EXAMPLES.iter().find(|(known, _)| *known == name);
+    let (_, text) = known.with_context(|| {
+        let names = EXAMPLES.map(|(name, _)| name).join(", ");
+        format!("there is no example {name:?}; there are {names}")
+    })?;
+    say!("{}", text.trim_end());
+    Ok(Exit::Valid)
+}
+
+/// What an example says of itself.
+fn described(name: &str, text: &str) -> Result<String> {
+    let syntax = if text.trim_start().starts_with('{') {
+        seatrial_runner::Syntax::Json
+    } else {
+        seatrial_runner::Syntax::Toml
+    };
+    let file = PlanFile::from_text(name.to_owned(), text.to_owned(), syntax, &ANYTHING)?;
+    Ok(file.plan.description().unwrap_or_default().to_owned())
+}

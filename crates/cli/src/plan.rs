@@ -1,0 +1,173 @@
+//! Plans from files.
+
+use anyhow::{Context as _, Result, ensure};
+use seatrial_checker::{Checker, UnknownName, by_name, for_workload};
+use seatrial_generator::plan::document::TEXT_LENGTH_MAX;
+use seatrial_generator::plan::{MakeWorkload, Plan, Problem, Vocabulary};
+use seatrial_generator::workload::{self, Workload, WorkloadOptions};
+use seatrial_machine::{FaultKind, Rng};
+use seatrial_runner::{PlanSource, Syntax};
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Any workload, any operation: for plans that are looked at only.
+pub(crate) const ANYTHING: Vocabulary<'static> = Vocabulary {
+    workloads: &workload::NAMES,
+    functions: None,
+};
+
+/// A plan and the text it comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct PlanFile {
+    name: String,
+    text: String,
+    syntax: Syntax,
+    pub(crate) plan: Plan,
+}
+
+impl PlanFile {
+    /// Reads a file; `-` is standard input. The plan may use these words.
+    pub(crate) fn open(path: &Path, vocabulary: &Vocabulary<'_>) -> Result<PlanFile> {
+        let is_stdin = path == Path::new("-");
+        let name = if is_stdin {
+            "standard input".into()
+        } else {
+            path.display().to_string()
+        };
+        let text = if is_stdin {
+            read(std::io::stdin().lock())
+        } else {
+            std::fs::File::open(path)
+                .map_err(anyhow::Error::from)
+                .and_then(read)
+        };
+        let text = text.with_context(|| name.clone())?;
+        let syntax = match is_stdin && text.trim_start().starts_with('{') {
+            true => Syntax::Json,
+            false => Syntax::of(path),
+        };
+        PlanFile::from_text(name, text, syntax, vocabulary)
+    }
+
+    /// The plan of a text.
+    pub(crate) fn from_text(
+        name: String,
+        text: String,
+        syntax: Syntax,
+        vocabulary: &Vocabulary<'_>,
+    ) -> Result<PlanFile> {
+        let source = PlanSource {
+            file: &name,
+            text: &text,
+            syntax,
+        };
+        let plan = source.plan(vocabulary)?;
+        Ok(PlanFile {
+            plan,
+            name,
+            text,
+            syntax,
+        })
+    }
+
+    /// A problem with its place in the file.
+    pub(crate) fn error(&self, problem: Problem) -> anyhow::Error {
+        let source = PlanSource {
+            file: &self.name,
+            text: &self.text,
+            syntax: self.syntax,
+        };
+        source.error(problem).into()
+    }
+
+    /// As it was written.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What the plan is called: its name, or that of the file.
+    pub(crate) fn label(&self) -> &str {
+        self.plan.name().unwrap_or(&self.name)
+    }
+
+    /// The one workload that it consists of, if it does.
+    pub(crate) fn workload(&self) -> Option<&str> {
+        match &self.plan.workloads()[..] {
+            [name] if !self.plan.has_own_operations() => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The names of those who judge, if the plan says so.
+    pub(crate) fn checker_names(&self) -> Option<Vec<&str>> {
+        let names = self.plan.options().checkers.as_ref()?;
+        Some(names.iter().map(|name| name.value.as_str()).collect())
+    }
+
+    /// The model: the one asked for, else the plan's.
+    pub(crate) fn model<'m>(&'m self, asked: Option<&'m str>) -> Option<&'m str> {
+        let own = self.plan.options().model.as_ref();
+        asked.or_else(|| own.map(|model| model.value.as_str()))
+    }
+
+    /// Who judges, by `model` if it is given, else by the model of the plan.
+    pub(crate) fn checkers(&self, model: Option<&str>) -> Result<Vec<Box<dyn Checker>>> {
+        let options = self.plan.options();
+        let located = |error: UnknownName| match (&error, &options.model) {
+            (UnknownName::Checker { .. }, _) => error.into(),
+            (_, Some(own)) if model.is_none() => self.error(own.problem(error.to_string())),
+            _ => error.into(),
+        };
+        let wanted = self.model(model);
+        let Some(names) = &options.checkers else {
+            let Some(workload) = self.workload() else {
+                let reason = "nobody judges: a plan with operations of its own, or with several workloads, \
+says who does, such as checkers = [\"cas-register\"]";
+                return Err(self.error(Problem {
+                    at: 0,
+                    path: "test.checkers".into(),
+                    reason: reason.into(),
+                }));
+            };
+            return for_workload(workload, wanted).map_err(located);
+        };
+        let mut checkers = vec![by_name("stats", None)?];
+        for name in names.iter().filter(|name| name.value != "stats") {
+            let checker = match by_name(&name.value, wanted) {
+                // A model is for those who judge by models.
+                Err(UnknownName::NoModels { .. }) if names.len() > 1 => by_name(&name.value, None),
+                found => found,
+            };
+            checkers.push(checker.map_err(|error| match error {
+                UnknownName::Checker { .. } => self.error(name.problem(error.to_string())),
+                other => located(other),
+            })?);
+        }
+        Ok(checkers)
+    }
+
+    /// The families of faults that are broken: those asked for, else the plan's.
+    pub(crate) fn kinds(&self, asked: Option<&[FaultKind]>) -> Vec<FaultKind> {
+        asked.map_or_else(|| self.plan.fault_kinds(), <[FaultKind]>::to_vec)
+    }
+}
+
+/// The whole text, unless it is longer than any plan.
+fn read(reader: impl Read) -> Result<String> {
+    let mut text = String::new();
+    let most = TEXT_LENGTH_MAX as u64 + 1;
+    reader.take(most).read_to_string(&mut text)?;
+    ensure!(
+        text.len() <= TEXT_LENGTH_MAX,
+        "longer than {TEXT_LENGTH_MAX} bytes, which no plan is"
+    );
+    Ok(text)
+}
+
+/// Workloads by name, for plans that are carried out nowhere.
+pub(crate) fn any_workload() -> Arc<MakeWorkload> {
+    Arc::new(|name: &str, rng: &Rng, options: &WorkloadOptions| {
+        Workload::new(name, rng, options).ok()
+    })
+}
