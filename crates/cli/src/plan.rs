@@ -43,9 +43,10 @@ impl PlanFile {
                 .and_then(read)
         };
         let text = text.with_context(|| name.clone())?;
-        let syntax = match is_stdin && text.trim_start().starts_with('{') {
-            true => Syntax::Json,
-            false => Syntax::of(path),
+        let syntax = if is_stdin && text.trim_start().starts_with('{') {
+            Syntax::Json
+        } else {
+            Syntax::of(path)
         };
         PlanFile::from_text(name, text, syntax, vocabulary)
     }
@@ -64,10 +65,10 @@ impl PlanFile {
         };
         let plan = source.plan(vocabulary)?;
         Ok(PlanFile {
-            plan,
             name,
             text,
             syntax,
+            plan,
         })
     }
 

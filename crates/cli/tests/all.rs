@@ -10,6 +10,8 @@ mod archive_socket;
 mod generate;
 #[path = "all/interchange.rs"]
 mod interchange;
+#[path = "all/plan.rs"]
+mod plan;
 #[path = "all/salvage.rs"]
 mod salvage;
 #[path = "all/stream.rs"]

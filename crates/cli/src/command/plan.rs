@@ -12,6 +12,7 @@ use seatrial_generator::{
 };
 use seatrial_history::{Op, OpType, Value};
 use seatrial_machine::{NodeId, Rng};
+use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Plans to begin with: name and text.
@@ -62,11 +63,11 @@ fn check(arguments: &PlanCheckArguments) -> Result<Exit> {
     if let Some(description) = plan.description() {
         say!(" {description}");
     }
-    say!();
+    say!("");
     for line in plan.outline().to_string().lines() {
         say!("   {line}");
     }
-    say!();
+    say!("");
     let options = words(plan.options());
     if !options.is_empty() {
         say!(" test: {}", options.join(", "));
@@ -185,7 +186,8 @@ fn line(op: &Op) -> String {
     let thread = thread.trim_start_matches(':');
     let mut line = format!("  {thread:<8} {} {}", op.f, op.value);
     for (name, value) in op.extra.iter() {
-        line.push_str(&format!(" {name}={value}"));
+        // Writing to a string cannot fail.
+        let _ = write!(line, " {name}={value}");
     }
     line
 }

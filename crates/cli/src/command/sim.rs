@@ -14,6 +14,7 @@ use seatrial_machine::FaultKind;
 use seatrial_sim::explore;
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Seeds without a planted bug, unless asked otherwise.
@@ -79,6 +80,9 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
     }
 }
 
+/// What is done, and who judges it.
+type Judging = (Work, Vec<Box<dyn Checker>>);
+
 /// What is run for every seed.
 struct Plan {
     arguments: RunArguments,
@@ -92,7 +96,7 @@ struct Plan {
     bug: Option<Bug>,
     concurrency: u32,
     /// What is done, and who judges it; from seed to seed they take turns.
-    works: Vec<(Work, Vec<Box<dyn Checker>>)>,
+    works: Vec<Judging>,
 }
 
 /// How much was done.
@@ -158,7 +162,7 @@ impl Plan {
         Ok(plan)
     }
 
-    fn works(&self, file: Option<PlanFile>) -> Result<Vec<(Work, Vec<Box<dyn Checker>>)>> {
+    fn works(&self, file: Option<PlanFile>) -> Result<Vec<Judging>> {
         let model = self.arguments.model.as_deref();
         if let Some(file) = file {
             let checkers = file.checkers(model)?;
@@ -170,7 +174,7 @@ impl Plan {
                     .time
                     .unwrap_or(PLANNED_TIME)
                     .min(PLANNED_TIME),
-                file,
+                file: Arc::new(file),
             };
             return Ok(vec![(work, checkers)]);
         }
@@ -188,7 +192,7 @@ impl Plan {
         Ok(works)
     }
 
-    fn turn(&self, seed: u64) -> &(Work, Vec<Box<dyn Checker>>) {
+    fn turn(&self, seed: u64) -> &Judging {
         &self.works[(seed % self.works.len() as u64) as usize]
     }
 
@@ -244,8 +248,8 @@ impl Plan {
             "suite": "kv",
             "simulated": true,
             "workload": workload,
-            "plan": file.map(PlanFile::text),
-            "checkers": file.and_then(PlanFile::checker_names),
+            "plan": file.map(|file| file.text()),
+            "checkers": file.and_then(|file| file.checker_names()),
             "seed": format!("{seed:x}"),
             "nodes": ["n1"],
             "faults": self.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),

@@ -1,6 +1,7 @@
 //! Plans as their readers meet them. Every TOML text here is also tried as the JSON that says the same.
 
 mod fuzz;
+mod guide;
 mod messages;
 mod schedules;
 mod values;

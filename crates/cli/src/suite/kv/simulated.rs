@@ -14,6 +14,7 @@ use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Store, StoreOptions, Tran
 use seatrial_machine::{Disk, FaultKind, Input, Machine, NodeId, Output, Rng, Ticket, Time};
 use seatrial_sim::{Booted, World, WorldOptions};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One simulated test.
@@ -43,7 +44,7 @@ pub(crate) enum Work {
     /// A plan, at its own pace.
     Planned {
         /// The plan.
-        file: PlanFile,
+        file: Arc<PlanFile>,
         /// Are the kinds of faults those of the command line, in place of the plan's?
         other_kinds: bool,
         /// When it ends at the latest.

@@ -50,7 +50,7 @@ fn words_that_are_not_known() {
             plan:2:1: there is no word "weight" here
             plan:1:1: there is no word "frobnicate" here
             plan:1:12: workload: there is no workload "regster" here; did you mean "register"?
-            plan:1:12: workload: there is no workload "blockchain" here; known are register, list-append, set, queue, total-queue, counter, bank, unique-ids
+            plan:1:12: workload: there is no workload "blockchain" here; known are register, cas-register, list-append, rw-register, set, queue, total-queue, counter, bank, unique-ids
             plan:3:1: test: there is no word "modle" here; did you mean "model"?
             plan:2:11: faults[0]: there is no kind of faults "kil" here; did you mean "kill"?
             plan:2:6: on: there is no group of threads "client" here; did you mean "clients"?
@@ -173,6 +173,40 @@ fn nodes_that_make_no_sense() {
             "mix = [{ f = 'a', value = { zipf = 600_000 } }, { f = 'b', key = { zipf = 600_000 } }]",
         ],
         expect![[r#"
+            plan:1:1: both `f` and `mix`: a node does one thing; put one into the other
+            plan:1:12: sequence: must be a list of nodes, not a table
+            plan:1:26: sequence[1]: must be a node: a table that says what is done, not "b"
+            plan:1:13: flip_flop: must be a list of two nodes, not a list
+            plan:1:28: mix[0].weight: must be a whole number from 1 to 1000000000, not 0
+            plan:1:28: mix[0].weight: must be a whole number from 1 to 1000000000, not -3
+            plan:1:1: `default` is missing: the node of all other threads
+            plan:1:12: reserve[0]: `threads` is missing: how many threads are reserved
+            plan:1:24: reserve[0].threads: must be a whole number from 1 to 10000, not 100000
+            plan:1:1: `threads_per_key` is missing: how many threads share a key
+            plan:2:19: threads_per_key: must be a whole number from 1 to 10000, not 0
+            plan:2:8: keys: must be how many keys (a whole number), the first and the last ({ from = 10, to = 19 }), or a list of whole numbers and texts, not "all"
+            plan:2:9: keys[0]: must be a key: a whole number or text, not 1.5
+            plan:1:16: cycle_times[0]: `for` is missing: how long its turn is
+            plan:1:33: cycle_times[0].for: must be a time above 0, not 0
+            plan:1:11: nothing: must be true, not false
+            plan:1:10: faults: `kinds` is missing: what is broken
+            plan:1:19: faults[1]: "kill" is there twice
+            plan:2:41: faults.recovery: goes with `for`: how long clients go on after the faults have ended
+            plan:2:41: faults.targets[0]: must be a node such as "n1", or a client such as "c0", not "n0"
+            plan:2:41: faults.targets[0]: must be a node such as "n1", not "c1"
+            plan:1:1: `node` is missing: which node
+            plan:2:8: node: must be a node such as "n1", or a client such as "c0", not "n99999999999"
+            plan:2:10: links[0]: must be a link such as ["n1", "n2"]: from the first to the second, not a list
+            plan:2:1: there is no word "node" here; did you mean "name"?
+            plan:1:8: heal: must be a list of at least one kind of faults, not an empty list
+            plan:1:8: heal: must be true (everything) or a list of kinds of faults, not false
+            plan:1:12: workload: the workload bank has no keys
+            plan:2:8: keys: must be a whole number from 1 to 1000000, not 1000000000
+            plan:2:16: distribution: must be uniform, zipf, zipf:SKEW (such as zipf:0.99, from 0.01 to 10), or exponential, not "zipf:99"
+            plan:2:15: txn_length[0]: must be a whole number from 1 to 1000, not 0
+            plan:2:28: value.skew: must be a number from 0.01 to 10, not 11
+            plan:2:20: value: there is no word "skew" here; known are int, choice, counter, uniform, zipf, exponential, cas, txn, word, nil
+            plan:1:1: the zipf distributions of the plan have 1200000 keys together, more than 1000000
         "#]],
     );
 }
@@ -271,7 +305,7 @@ fn what_is_not_json() {
         plan:2:2: this is not JSON: `,` or `}` is expected, not '"'
         plan:1:12: "f" is there twice
         plan:1:7: this is not JSON: this text has no end
-        plan:1:7: this is not JSON: invalid escape at line 1 column 3
+        plan:1:7: this is not JSON: this text has a wrong escape or a control character
         plan:1:7: this is not JSON: a number is expected
         plan:1:7: this is not JSON: a number is expected
         plan:1:7: a whole number must be from -9223372036854775808 to 9223372036854775807

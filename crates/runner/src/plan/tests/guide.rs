@@ -1,0 +1,111 @@
+//! The guide says what is so: its plans run, its messages are said, its tables have every word.
+
+use super::{Syntax, plan, read, schedule, surroundings};
+use crate::plan::PlanSource;
+use seatrial_generator::Generator;
+use seatrial_generator::plan::{KINDS, MODIFIERS};
+
+const GUIDE: &str = include_str!("../../../../../docs/guide/plans.md");
+
+/// Language and text of each block of code.
+fn blocks() -> Vec<(&'static str, &'static str)> {
+    let parts: Vec<&str> = GUIDE.split("\n```").collect();
+    let blocks = parts.iter().skip(1).step_by(2);
+    blocks
+        .map(|block| block.split_once('\n').unwrap())
+        .collect()
+}
+
+#[test]
+fn its_plans_run() {
+    let mut count = 0;
+    for (language, text) in blocks() {
+        let planned = match language {
+            "toml" => plan(text),
+            "json" => read(text, Syntax::Json).unwrap(),
+            _ => continue,
+        };
+        count += 1;
+        let lines = schedule(planned.generator(surroundings()).limit(200));
+        assert!(lines.len() > 40, "{text}\n{lines:#?}");
+    }
+    assert!(count >= 4);
+}
+
+#[test]
+fn its_messages_are_said() {
+    let blocks = blocks();
+    let mut count = 0;
+    for pair in blocks.windows(2) {
+        if let [("toml wrong", text), ("text", message)] = pair {
+            let source = PlanSource {
+                file: "plan.toml",
+                text,
+                syntax: Syntax::Toml,
+            };
+            let error = source.plan(&super::VOCABULARY).unwrap_err();
+            assert_eq!(error.to_string(), message.trim_end());
+            count += 1;
+        }
+    }
+    assert_eq!(count, 3);
+}
+
+#[test]
+fn it_explains_every_word() {
+    const OTHERS: [&str; 47] = [
+        "weight",
+        "threads",
+        "default",
+        "for",
+        "keys",
+        "threads_per_key",
+        "distribution",
+        "writes_per_key",
+        "txn_length",
+        "node",
+        "links",
+        "latency",
+        "jitter",
+        "offset_ms",
+        "rate_ppm",
+        "bits",
+        "kinds",
+        "interval",
+        "targets",
+        "recovery",
+        "value",
+        "key",
+        "fields",
+        "process",
+        "at",
+        "int",
+        "uniform",
+        "zipf",
+        "exponential",
+        "skew",
+        "choice",
+        "counter",
+        "cas",
+        "txn",
+        "word",
+        "nil",
+        "seed",
+        "concurrency",
+        "nodes",
+        "time",
+        "ops",
+        "timeout",
+        "checkers",
+        "model",
+        "name",
+        "description",
+        "test",
+    ];
+    for word in KINDS.iter().chain(&MODIFIERS).chain(&OTHERS) {
+        assert!(
+            GUIDE.contains(&format!("`{word}`")),
+            "{word} is not explained"
+        );
+    }
+}
