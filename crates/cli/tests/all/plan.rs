@@ -323,6 +323,12 @@ fn mistakes_are_told_with_their_place() {
         &["plan.toml:3:9: test.model: ", "strict-serializable"],
     );
     wrong("f = 'read", &["plan.toml:1:", "not TOML"]);
+}
+
+#[test]
+fn plans_and_options_that_do_not_go_together_are_clear_errors() {
+    let scratch = Scratch::new("plan-usage");
+    let file = scratch.path("plan.toml");
     fs::write(&file, "f = 'read'\nkey = 1").unwrap();
     for words in [
         &["test", "kv", "--plan", &file][..],

@@ -391,6 +391,12 @@ fn faults() {
             .healing
             .nemesis(),
     );
+}
+
+#[test]
+fn faults_beside_a_node() {
+    let a = counted("a");
+    let kinds = [FaultKind::Kill, FaultKind::Partition];
     let options = CourseOptions {
         duration: Duration::MAX,
         recovery: Duration::ZERO,
