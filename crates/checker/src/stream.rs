@@ -2,7 +2,7 @@
 
 use crate::data::{Folded, Judge};
 use crate::stats::CountFold;
-use crate::txn::G1;
+use crate::txn::{G1, Level, ListAppend};
 use crate::{Bank, Counter, Queue, Set, SetFull, Stats, TotalQueue, UniqueIds, Verdict};
 use seatrial_history::{Chunks, FoldError, Folder};
 
@@ -14,6 +14,8 @@ pub enum Streaming {
     Stats,
     /// Direct anomalies of list-append: [`G1`].
     G1,
+    /// Isolation of list-append at this level: [`ListAppend`].
+    ListAppend(Level),
     /// A set that is read at the end: [`Set`].
     Set,
     /// A set that is read all the time: [`SetFull`].
@@ -32,9 +34,10 @@ pub enum Streaming {
 
 impl Streaming {
     /// All of them.
-    pub const ALL: [Streaming; 9] = [
+    pub const ALL: [Streaming; 10] = [
         Streaming::Stats,
         Streaming::G1,
+        Streaming::ListAppend(Level::StrictSerializable),
         Streaming::Set,
         Streaming::SetFull,
         Streaming::Queue,
@@ -49,6 +52,7 @@ impl Streaming {
         match self {
             Streaming::Stats => "stats",
             Streaming::G1 => "g1",
+            Streaming::ListAppend(_) => "list-append",
             Streaming::Set => Set::NAME,
             Streaming::SetFull => SetFull::NAME,
             Streaming::Queue => Queue::NAME,
@@ -64,6 +68,14 @@ impl Streaming {
         Streaming::ALL.into_iter().find(|one| one.name() == name)
     }
 
+    /// The same, judging by the model of this name; `None` when there is none such.
+    pub fn with_model(self, model: &str) -> Option<Streaming> {
+        match self {
+            Streaming::ListAppend(_) => Level::by_name(model).map(Streaming::ListAppend),
+            _ => None,
+        }
+    }
+
     /// Judges the folder's history. The verdict is that of the checker that needs it whole; the error is that of a
     /// chunk that cannot be read.
     pub fn judge<C: Chunks + 'static>(
@@ -76,6 +88,7 @@ impl Streaming {
                 Ok(Stats::verdict(all, &by_function))
             }
             Streaming::G1 => G1.judge(folder),
+            Streaming::ListAppend(level) => ListAppend::new(level).judge(folder),
             Streaming::Set => folder.fold(Folded(Set)),
             Streaming::SetFull => folder.fold(Folded(SetFull::default())),
             Streaming::Queue => folder.fold(Folded(Queue)),
@@ -130,6 +143,10 @@ mod tests {
                 assert_eq!(Streaming::by_name(streaming.name()), Some(streaming));
             }
         }
-        assert_eq!(Streaming::by_name("list-append"), None);
+        assert_eq!(Streaming::by_name("rw-register"), None);
+        assert_eq!(Streaming::G1.with_model("serializable"), None);
+        let weaker = Streaming::by_name("list-append").and_then(|one| one.with_model("SI"));
+        let expected = Streaming::ListAppend(Level::SnapshotIsolation);
+        assert_eq!(weaker, Some(expected));
     }
 }

@@ -27,6 +27,8 @@ mod g1;
 mod graph;
 mod level;
 mod list_append;
+mod passes;
+mod rows;
 mod rw_register;
 mod search;
 mod transactions;

@@ -11,9 +11,47 @@ const DONE: u32 = u32::MAX;
 /// algorithm (1972) without recursion, in Pearce's form with one number per node (2016). Components come in the order
 /// of their lowest node, their nodes sorted. Linear in nodes and edges.
 pub(super) fn components(graph: &Graph, mask: u8) -> Vec<Vec<u32>> {
+    let nodes = 0..graph.len() as u32;
+    components_from(&Masked(graph, mask), graph.transactions, nodes)
+}
+
+/// What the search follows: the edges of each node, by number.
+pub(super) trait Arcs {
+    /// Number of nodes.
+    fn len(&self) -> usize;
+    /// The edges of a node.
+    fn edges(&self, node: u32) -> std::ops::Range<u32>;
+    /// Where an edge leads; `None` when it does not count.
+    fn target(&self, edge: u32) -> Option<u32>;
+}
+
+/// Only the edges of these kinds.
+struct Masked<'a>(&'a Graph, u8);
+
+impl Arcs for Masked<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn edges(&self, node: u32) -> std::ops::Range<u32> {
+        self.0.edges(node)
+    }
+
+    fn target(&self, edge: u32) -> Option<u32> {
+        let (target, kind) = self.0.edge(edge);
+        (kind & self.1 != 0).then_some(target)
+    }
+}
+
+/// The same for those components that `roots` reach; nodes below `transactions` are such.
+pub(super) fn components_from(
+    arcs: &impl Arcs,
+    transactions: u32,
+    roots: impl Iterator<Item = u32>,
+) -> Vec<Vec<u32>> {
     let mut found = Vec::new();
-    visit(graph, mask, |members| {
-        let transactions = members.iter().filter(|&&node| !graph.is_helper(node));
+    visit(arcs, roots, |members| {
+        let transactions = members.iter().filter(|&&node| node < transactions);
         if transactions.take(2).count() == 2 {
             let mut members = members.to_vec();
             members.sort_unstable();
@@ -28,7 +66,7 @@ pub(super) fn components(graph: &Graph, mask: u8) -> Vec<Vec<u32>> {
 pub(super) fn ranks(graph: &Graph, mask: u8) -> (Vec<u32>, u32) {
     let mut ranks = vec![0; graph.len()];
     let mut count = 0;
-    visit(graph, mask, |members| {
+    visit(&Masked(graph, mask), 0..graph.len() as u32, |members| {
         for &node in members {
             ranks[node as usize] = count;
         }
@@ -42,24 +80,24 @@ pub(super) fn ranks(graph: &Graph, mask: u8) -> (Vec<u32>, u32) {
 }
 
 /// Hands every component to `take`, after those that it reaches.
-fn visit(graph: &Graph, mask: u8, mut take: impl FnMut(&[u32])) {
-    let mut low = vec![NEW; graph.len()];
+fn visit(arcs: &impl Arcs, roots: impl Iterator<Item = u32>, mut take: impl FnMut(&[u32])) {
+    let mut low = vec![NEW; arcs.len()];
     let mut counter = NEW;
     // Visited nodes whose component is not finished.
     let mut open: Vec<u32> = Vec::new();
     // The path from the root: node, its first edge not taken yet, its own number.
     let mut path: Vec<(u32, u32, u32)> = Vec::new();
-    for root in 0..graph.len() as u32 {
+    for root in roots {
         if low[root as usize] != NEW {
             continue;
         }
         counter += 1;
         low[root as usize] = counter;
         open.push(root);
-        path.push((root, graph.edges(root).start, counter));
+        path.push((root, arcs.edges(root).start, counter));
         while let Some((node, next, number)) = path.last_mut() {
             let (node, number) = (*node, *number);
-            if *next == graph.edges(node).end {
+            if *next == arcs.edges(node).end {
                 path.pop();
                 let lowest = low[node as usize];
                 if lowest == number {
@@ -75,17 +113,17 @@ fn visit(graph: &Graph, mask: u8, mut take: impl FnMut(&[u32])) {
                 }
                 continue;
             }
-            let (target, kind) = graph.edge(*next);
+            let target = arcs.target(*next);
             *next += 1;
-            if kind & mask == 0 {
+            let Some(target) = target else {
                 continue;
-            }
+            };
             match low[target as usize] {
                 NEW => {
                     counter += 1;
                     low[target as usize] = counter;
                     open.push(target);
-                    path.push((target, graph.edges(target).start, counter));
+                    path.push((target, arcs.edges(target).start, counter));
                 }
                 DONE => {}
                 seen => low[node as usize] = low[node as usize].min(seen),

@@ -2,15 +2,40 @@
 
 use super::graph::{PROCESS, REALTIME, relation};
 use super::search::Cycle;
-use super::transactions::{NONE, Transactions};
 use crate::{Anomaly, Finding, Step};
-use seatrial_history::{Mop, Observed, Op};
+use seatrial_history::{Mop, Observed, Op, OpType, Process};
 use std::fmt::Write as _;
 
 /// Elements of a list that are shown; the middle of a longer one is left out.
 const ELEMENTS_MAX: usize = 16;
 /// Micro-operations of a transaction that are shown.
 const MOPS_MAX: usize = 24;
+
+/// Whoever has the operations of transactions by number.
+pub(super) trait Told {
+    /// Its invocation, if it was recorded.
+    fn invocation(&self, number: u32) -> Option<&Op>;
+
+    /// Its completion, if there is one.
+    fn completion(&self, number: u32) -> Option<&Op>;
+
+    /// The operation to show for it.
+    fn shown(&self, number: u32) -> Option<&Op> {
+        self.completion(number).or(self.invocation(number))
+    }
+
+    /// The index of [`Told::shown`].
+    fn told_index(&self, number: u32) -> u64 {
+        self.shown(number).map_or(0, |op| op.index)
+    }
+
+    /// What it did: as its completion says when it took place, else as its invocation does.
+    fn told_mops(&self, number: u32) -> &[Mop] {
+        let completion = self.completion(number).filter(|op| op.kind == OpType::Ok);
+        let op = completion.or(self.invocation(number));
+        op.and_then(|op| op.value.as_txn()).unwrap_or_default()
+    }
+}
 
 /// Says why data put one transaction before another.
 pub(super) trait Reasons {
@@ -20,7 +45,7 @@ pub(super) trait Reasons {
 
 /// The finding of a cycle: its transactions, and why each comes before the next.
 pub(super) fn cycle(
-    transactions: &Transactions<'_>,
+    told: &impl Told,
     reasons: &impl Reasons,
     anomaly: Anomaly,
     cycle: &Cycle,
@@ -29,7 +54,7 @@ pub(super) fn cycle(
     let names: Vec<_> = (1..=length).map(|number| format!("T{number}")).collect();
     let mut text = String::from("Let:");
     for (name, &number) in names.iter().zip(&cycle.nodes) {
-        let _ = write!(text, "\n  {name} = {}", shown(transactions, number));
+        let _ = write!(text, "\n  {name} = {}", shown(told, number));
     }
     text.push_str("\nThen:");
     let mut steps = Vec::new();
@@ -39,8 +64,8 @@ pub(super) fn cycle(
         let to = (cycle.nodes[next], names[next].as_str());
         let kind = cycle.edges[at];
         let reason = match kind {
-            PROCESS => process(transactions, from, to),
-            REALTIME => realtime(transactions, from, to),
+            PROCESS => process(told, from, to),
+            REALTIME => realtime(told, from, to),
             kind => reasons.reason(from, to, kind),
         };
         let (start, end) = if next == 0 {
@@ -54,8 +79,8 @@ pub(super) fn cycle(
             from.1, to.1
         );
         steps.push(Step {
-            from: transactions.index(from.0),
-            to: transactions.index(to.0),
+            from: told.told_index(from.0),
+            to: told.told_index(to.0),
             relation: relation(kind),
             reason,
         });
@@ -66,21 +91,22 @@ pub(super) fn cycle(
         operations: cycle
             .nodes
             .iter()
-            .map(|&number| transactions.index(number))
+            .map(|&number| told.told_index(number))
             .collect(),
         steps,
     }
 }
 
-fn process(transactions: &Transactions<'_>, from: (u32, &str), to: (u32, &str)) -> String {
-    let process = transactions.process(from.0);
+fn process(told: &impl Told, from: (u32, &str), to: (u32, &str)) -> String {
+    let process = told.shown(from.0).map_or(Process::NEMESIS, |op| op.process);
     format!("process {process} executed {} before {}", from.1, to.1)
 }
 
-fn realtime(transactions: &Transactions<'_>, from: (u32, &str), to: (u32, &str)) -> String {
-    let ops = transactions.history.ops();
-    let completion = &ops[transactions.all[from.0 as usize].completion as usize];
-    let invocation = &ops[transactions.all[to.0 as usize].invocation as usize];
+fn realtime(told: &impl Told, from: (u32, &str), to: (u32, &str)) -> String {
+    let (Some(completion), Some(invocation)) = (told.completion(from.0), told.invocation(to.0))
+    else {
+        return format!("{} completed before {} was invoked", from.1, to.1);
+    };
     let between = invocation.time.saturating_sub(completion.time);
     let ahead = if completion.time >= 0 && between >= 0 {
         format!("{:.3} s ", between as f64 / 1e9)
@@ -94,14 +120,15 @@ fn realtime(transactions: &Transactions<'_>, from: (u32, &str), to: (u32, &str))
 }
 
 /// A transaction on one line: `op 4 (ok, process 1): [[:append 1 2] [:r 1 [1 2]]]`.
-pub(super) fn shown(transactions: &Transactions<'_>, number: u32) -> String {
-    let op = transactions.op(number);
-    let outcome = if transactions.all[number as usize].completion == NONE {
-        "never completed"
-    } else {
-        op.kind.name()
+pub(super) fn shown(told: &impl Told, number: u32) -> String {
+    let Some(op) = told.shown(number) else {
+        return String::new();
     };
-    with_mops(op, outcome, transactions.mops(number))
+    let outcome = match op.kind {
+        OpType::Invoke => "never completed",
+        kind => kind.name(),
+    };
+    with_mops(op, outcome, told.told_mops(number))
 }
 
 /// The transaction of one operation on one line.

@@ -3,9 +3,7 @@
 use super::anomaly;
 use super::level::{Level, boundary};
 use super::search::Found;
-use super::transactions::Transactions;
 use crate::{Anomaly, Finding, Validity, Verdict};
-use seatrial_history::OpType;
 use std::collections::BTreeMap;
 
 /// Findings of one anomaly that are kept; all are counted.
@@ -33,6 +31,14 @@ impl Findings {
         (self.counts, self.kept.into_values().flatten().collect())
     }
 
+    /// These findings of so many anomalies.
+    pub(super) fn of(
+        counts: BTreeMap<Anomaly, u64>,
+        kept: BTreeMap<Anomaly, Vec<Finding>>,
+    ) -> Findings {
+        Findings { counts, kept }
+    }
+
     /// Adds an anomaly without steps.
     pub(crate) fn tell(&mut self, anomaly: Anomaly, tell: impl FnOnce() -> (Vec<u64>, String)) {
         self.add(anomaly, || {
@@ -53,11 +59,19 @@ impl Findings {
 pub(super) struct Summary<'a> {
     pub(super) checker: &'static str,
     pub(super) level: Level,
-    pub(super) transactions: &'a Transactions<'a>,
+    pub(super) tally: Tally,
+    pub(super) keys: usize,
     pub(super) edges: usize,
     pub(super) found: &'a Found,
     /// What the history does not tell, for people.
     pub(super) undecided: Vec<String>,
+}
+
+/// Counts of transactions.
+pub(super) struct Tally {
+    pub(super) transactions: usize,
+    pub(super) ok: usize,
+    pub(super) fail: usize,
 }
 
 /// The verdict: invalid when an anomaly was found that the level forbids.
@@ -82,13 +96,17 @@ pub(super) fn verdict(findings: Findings, summary: &Summary<'_>) -> Verdict {
             .findings
             .extend(kept.remove(anomaly).unwrap_or_default());
     }
-    let transactions = summary.transactions;
+    let Tally {
+        transactions,
+        ok,
+        fail,
+    } = summary.tally;
     verdict.details = serde_json::json!({
-        "transactions": transactions.len(),
-        "ok": transactions.count(OpType::Ok),
-        "fail": transactions.count(OpType::Fail),
-        "info": transactions.count(OpType::Info),
-        "keys": transactions.keys.len(),
+        "transactions": transactions,
+        "ok": ok,
+        "fail": fail,
+        "info": transactions - ok - fail,
+        "keys": summary.keys,
         "edges": summary.edges,
         "components": summary.found.components,
         "largest_component": summary.found.largest,

@@ -5,13 +5,17 @@ mod own;
 mod scan;
 mod witness;
 
+pub(super) use own::{Done, Own};
+pub(super) use scan::{Columns, mops};
+
 use super::anomaly::{FUTURE_READ, G1A, G1B, GARBAGE_READ, INTERNAL};
 use super::findings::FINDINGS_MAX;
 use super::level::boundary;
+use super::passes::{InTurn, Passes};
 use crate::{Anomaly, Checker, Finding, Validity, Verdict};
 use marks::{Keys, Marks};
 use scan::{Part, Scan};
-use seatrial_history::{Chunks, Fold, FoldError, Folder, History, fold_linear};
+use seatrial_history::{Chunks, FoldError, Folder, History};
 use serde_json::json;
 use witness::{Lines, Read, Readers, Reads, Shown, Unresolved};
 
@@ -44,29 +48,6 @@ impl Checker for G1 {
     fn check(&self, history: &History) -> Verdict {
         let judged = verdict(&InTurn(history));
         judged.unwrap_or_else(|error| Verdict::valid("g1").unknown(error.to_string()))
-    }
-}
-
-/// Whoever carries out one fold after another over a history.
-trait Passes {
-    type Error;
-    fn pass<F: Fold + 'static>(&self, fold: F) -> Result<F::Output, Self::Error>;
-}
-
-impl<C: Chunks + 'static> Passes for Folder<C> {
-    type Error = FoldError<C::Error>;
-    fn pass<F: Fold + 'static>(&self, fold: F) -> Result<F::Output, Self::Error> {
-        self.fold(fold)
-    }
-}
-
-/// Folds chunk after chunk in the caller's thread.
-struct InTurn<'a, C>(&'a C);
-
-impl<C: Chunks> Passes for InTurn<'_, C> {
-    type Error = C::Error;
-    fn pass<F: Fold + 'static>(&self, fold: F) -> Result<F::Output, C::Error> {
-        fold_linear(self.0, &fold)
     }
 }
 

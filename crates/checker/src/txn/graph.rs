@@ -1,8 +1,8 @@
 //! The dependency graph.
 
 use super::dense::Map;
-use super::transactions::{NONE, Transactions};
-use seatrial_history::Process;
+use super::transactions::NONE;
+use std::hash::Hash;
 
 /// Kinds of edges, as bits. From weak suspicion to strong: where several lead from one transaction to another, the
 /// lowest bit tells most.
@@ -30,33 +30,65 @@ pub(super) fn relation(kind: u8) -> &'static str {
 /// Source, target, kind.
 pub(super) type Edge = (u32, u32, u8);
 
+/// Whoever takes edges as they are found.
+pub(super) trait Sink {
+    /// There is one more node.
+    fn node(&mut self) {}
+    /// There is an edge.
+    fn take(&mut self, from: u32, to: u32, kind: u8);
+}
+
+impl Sink for Vec<Edge> {
+    fn take(&mut self, from: u32, to: u32, kind: u8) {
+        self.push((from, to, kind));
+    }
+}
+
 /// Edges while they are found. Nodes below [`Edges::transactions`] are transactions, the others helpers that stand
 /// for many edges: a path between transactions through helpers is one edge of the kind of its parts.
-pub(super) struct Edges {
+pub(super) struct Edges<S = Vec<Edge>> {
     transactions: u32,
     nodes: u32,
-    found: Vec<Edge>,
+    sink: S,
 }
 
 impl Edges {
     /// No edges yet between so many transactions.
     pub(super) fn new(transactions: usize) -> Edges {
+        Edges::into(transactions, Vec::new())
+    }
+
+    /// The graph of these edges.
+    pub(super) fn into_graph(self) -> Graph {
+        Graph::from_edges(self.transactions, self.nodes, &self.sink)
+    }
+}
+
+impl<S: Sink> Edges<S> {
+    /// Edges between so many transactions, into `sink`, which knows of these nodes.
+    pub(super) fn into(transactions: usize, sink: S) -> Edges<S> {
         Edges {
             transactions: transactions as u32,
             nodes: transactions as u32,
-            found: Vec::new(),
+            sink,
         }
+    }
+
+    /// Who took the edges.
+    pub(super) fn into_sink(self) -> S {
+        self.sink
     }
 
     /// An edge; none from a node to itself.
     pub(super) fn link(&mut self, from: u32, to: u32, kind: u8) {
         if from != to {
-            self.found.push((from, to, kind));
+            self.sink.take(from, to, kind);
         }
     }
 
     fn helper(&mut self) -> u32 {
         self.nodes += 1;
+        self.sink.node();
         self.nodes - 1
     }
 
@@ -96,18 +128,18 @@ impl Edges {
         }
     }
 
-    /// The order of each process's transactions. What is unknown may still happen later, so nothing follows it.
-    pub(super) fn link_processes(&mut self, transactions: &Transactions<'_>, is_node: &[bool]) {
-        let mut last: Map<Process, u32> = Map::default();
-        for number in 0..transactions.len() as u32 {
-            if !is_node[number as usize] {
-                continue;
-            }
-            let process = transactions.process(number);
+    /// The order of each process's transactions: `all` are (process, transaction, did it take place for certain?) in
+    /// order. What is unknown may still happen later, so nothing follows it.
+    pub(super) fn link_processes<P: Eq + Hash>(
+        &mut self,
+        all: impl Iterator<Item = (P, u32, bool)>,
+    ) {
+        let mut last: Map<P, u32> = Map::default();
+        for (process, number, is_ok) in all {
             if let Some(&before) = last.get(&process) {
                 self.link(before, number, PROCESS);
             }
-            if transactions.all[number as usize].is_ok() {
+            if is_ok {
                 last.insert(process, number);
             } else {
                 last.remove(&process);
@@ -115,39 +147,23 @@ impl Edges {
         }
     }
 
-    /// Real time: a successful transaction that completed before another was invoked comes before it. Barriers keep
-    /// this linear: a completion points to the next barrier, a barrier to the next one and to the invocations until
-    /// then.
-    pub(super) fn link_realtime(&mut self, transactions: &Transactions<'_>, is_node: &[bool]) {
-        let mut by_position = vec![NONE; transactions.history.len()];
-        for (number, transaction) in transactions.all.iter().enumerate() {
-            if !is_node[number] {
-                continue;
-            }
-            if transaction.invocation != NONE {
-                by_position[transaction.invocation as usize] = number as u32;
-            }
-            if transaction.is_ok() {
-                by_position[transaction.completion as usize] = number as u32;
-            }
-        }
+    /// Real time: a transaction of `ended` comes before all of `begun` whose positions are higher. Both are (position,
+    /// transaction) in the order of positions. Barriers keep this linear: a completion points to the next barrier, a
+    /// barrier to the next one and to the invocations until then.
+    pub(super) fn link_realtime(
+        &mut self,
+        begun: impl Iterator<Item = (u32, u32)>,
+        ended: impl Iterator<Item = (u32, u32)>,
+    ) {
         let mut barrier: Option<u32> = None;
-        // Completions since the barrier.
-        let mut ended: Vec<u32> = Vec::new();
-        for (position, number) in by_position.into_iter().enumerate() {
-            if number == NONE {
-                continue;
-            }
-            if transactions.all[number as usize].invocation != position as u32 {
-                ended.push(number);
-                continue;
-            }
-            if !ended.is_empty() {
+        let mut ended = ended.peekable();
+        for (position, number) in begun {
+            if ended.peek().is_some_and(|&(end, _)| end < position) {
                 let next = self.helper();
                 if let Some(barrier) = barrier {
                     self.link(barrier, next, REALTIME);
                 }
-                for from in ended.drain(..) {
+                while let Some((_, from)) = ended.next_if(|&(end, _)| end < position) {
                     self.link(from, next, REALTIME);
                 }
                 barrier = Some(next);
@@ -156,11 +172,6 @@ impl Edges {
                 self.link(barrier, number, REALTIME);
             }
         }
-    }
-
-    /// The graph of these edges.
-    pub(super) fn into_graph(self) -> Graph {
-        Graph::from_edges(self.transactions, self.nodes, &self.found)
     }
 }
 
@@ -264,6 +275,7 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::txn::transactions::Transactions;
     use seatrial_history::{History, Op, OpType, Process, Value};
     use seatrial_machine::Rng;
 
@@ -294,7 +306,7 @@ mod tests {
             let count = transactions.len() as u32;
             let is_node: Vec<_> = (0..count).map(|_| rng.chance(0.9)).collect();
             let mut edges = Edges::new(transactions.len());
-            edges.link_realtime(&transactions, &is_node);
+            transactions.link_realtime(&is_node, &mut edges);
             let graph = edges.into_graph();
             assert!(graph.edge_count() <= 3 * transactions.len());
             for from in 0..count {

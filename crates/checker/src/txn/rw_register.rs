@@ -3,14 +3,14 @@
 mod edges;
 mod registers;
 
-use super::findings::{Findings, Summary, verdict};
+use super::findings::{Findings, Summary, Tally, verdict};
 use super::level::Level;
 use super::search::search;
 use super::transactions::Transactions;
 use super::{Bound, cyclic, explain};
 use crate::{Checker, Verdict};
 use registers::Registers;
-use seatrial_history::History;
+use seatrial_history::{History, OpType};
 
 /// Judges transactions of writes (`[:w k v]`) and reads (`[:r k v]`); no value may be written twice to a key.
 ///
@@ -59,7 +59,12 @@ impl RwRegister {
         let summary = Summary {
             checker: self.name(),
             level: self.level,
-            transactions: &transactions,
+            tally: Tally {
+                transactions: transactions.len(),
+                ok: transactions.count(OpType::Ok),
+                fail: transactions.count(OpType::Fail),
+            },
+            keys: transactions.keys.len(),
             edges: graph.edge_count(),
             found: &found,
             undecided: registers.undecided(),

@@ -1,6 +1,8 @@
 //! The transactions of a history, numbered.
 
 use super::dense::Keys;
+use super::explain::Told;
+use super::graph::Edges;
 use seatrial_history::{History, Mop, Op, OpType, Process};
 
 /// No such position.
@@ -153,5 +155,45 @@ impl<'a> Transactions<'a> {
     pub(super) fn count(&self, outcome: OpType) -> usize {
         let ended = |one: &&Transaction| one.outcome == outcome;
         self.all.iter().filter(ended).count()
+    }
+
+    /// Links the order of each process's transactions, those of `is_node`.
+    pub(super) fn link_processes(&self, is_node: &[bool], edges: &mut Edges) {
+        let nodes = (0..self.len() as u32).filter(|&number| is_node[number as usize]);
+        edges.link_processes(nodes.map(|number| {
+            let is_ok = self.all[number as usize].is_ok();
+            (self.process(number), number, is_ok)
+        }));
+    }
+
+    /// Links the real time of the transactions of `is_node`.
+    pub(super) fn link_realtime(&self, is_node: &[bool], edges: &mut Edges) {
+        let nodes = (0..self.len() as u32).filter(|&number| is_node[number as usize]);
+        let (mut begun, mut ended) = (Vec::new(), Vec::new());
+        for number in nodes {
+            let transaction = &self.all[number as usize];
+            if transaction.invocation != NONE {
+                begun.push((transaction.invocation, number));
+            }
+            if transaction.is_ok() {
+                ended.push((transaction.completion, number));
+            }
+        }
+        ended.sort_unstable();
+        edges.link_realtime(begun.into_iter(), ended.into_iter());
+    }
+}
+
+impl Told for Transactions<'_> {
+    fn invocation(&self, number: u32) -> Option<&Op> {
+        self.history
+            .ops()
+            .get(self.all[number as usize].invocation as usize)
+    }
+
+    fn completion(&self, number: u32) -> Option<&Op> {
+        self.history
+            .ops()
+            .get(self.all[number as usize].completion as usize)
     }
 }

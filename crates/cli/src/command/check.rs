@@ -40,11 +40,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
 
 /// Judges one file and shows the verdict unless it goes into a document.
 fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
-    if let Some(checkers) = stream::wanted(arguments)
-        && matches!(arguments.format.as_str(), "auto" | "sea")
-        && is_test_file(path)
-        && !arguments.salvage
-    {
+    if let Some(checkers) = stream::wanted(path, arguments)? {
         return stream::check(path, &checkers, arguments);
     }
     // Tuples of independent keys look like lists; only who asks for registers knows which they are.

@@ -18,22 +18,31 @@ struct Key<'a> {
 
 /// What was found in one transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Contradictions {
+pub(in crate::txn) struct Contradictions {
     /// A read contradicts what the transaction read or appended before.
-    pub(super) internal: bool,
+    pub(in crate::txn) internal: bool,
     /// A read observes what the transaction appends only later.
-    pub(super) future: bool,
+    pub(in crate::txn) future: bool,
 }
 
 /// What a successful transaction read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Read<'a> {
-    pub(super) key: u32,
-    pub(super) elements: &'a [i64],
+pub(in crate::txn) struct Read<'a> {
+    pub(in crate::txn) key: u32,
+    pub(in crate::txn) elements: &'a [i64],
     /// Are they a prefix of the key's longest list?
-    pub(super) is_prefix: bool,
+    pub(in crate::txn) is_prefix: bool,
     /// The last of them, unless the transaction itself had appended it before.
-    pub(super) last: Option<i64>,
+    pub(in crate::txn) last: Option<i64>,
+}
+
+/// What a successful transaction did.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::txn) enum Done<'a> {
+    /// It appended to the list of this key id.
+    Append(u32, i64),
+    /// It read.
+    Read(Read<'a>),
 }
 
 /// Checks successful transactions of one chunk by themselves (Cerone's axiom INT, for lists), with the memory of
@@ -41,7 +50,7 @@ pub(super) struct Read<'a> {
 ///
 /// Reads that are prefixes of one list are compared by their lengths. Whether a list contains an element is asked
 /// of a table of positions that is made once for each list when it is first asked.
-pub(super) struct Own<'a> {
+pub(in crate::txn) struct Own<'a> {
     chunk: &'a Chunk,
     mops: Columns<'a>,
     /// By key id: its longest list.
@@ -53,7 +62,7 @@ pub(super) struct Own<'a> {
 }
 
 impl<'a> Own<'a> {
-    pub(super) fn new(chunk: &'a Chunk) -> Own<'a> {
+    pub(in crate::txn) fn new(chunk: &'a Chunk) -> Own<'a> {
         Own {
             chunk,
             mops: Columns::of(chunk),
@@ -67,12 +76,12 @@ impl<'a> Own<'a> {
     }
 
     /// Checks the micro-operations from `start` to `end`, those of the transaction that is the `number`th of its chunk
-    /// from 1. `seen` is told of each read.
-    pub(super) fn check(
+    /// from 1. `tell` hears what it did.
+    pub(in crate::txn) fn check(
         &mut self,
         number: u32,
         (start, end): (usize, usize),
-        mut seen: impl FnMut(Read<'a>),
+        mut tell: impl FnMut(Done<'a>),
     ) -> Contradictions {
         self.appended.clear();
         let mut found = Contradictions::default();
@@ -93,6 +102,7 @@ impl<'a> Own<'a> {
                         self.positions.contains(key, list, known, argument)
                     });
                     self.appended.push((key, argument));
+                    tell(Done::Append(key, argument));
                     continue;
                 }
                 mop_tag::READ_PREFIX => (&self.lists[key as usize][..argument as usize], true),
@@ -103,12 +113,13 @@ impl<'a> Own<'a> {
             own.known = Some(elements);
             own.since = 0;
             let is_own = |last| own.appends > 0 && self.appended.contains(&(key, last));
-            seen(Read {
+            let last = elements.last().copied().filter(|last| !is_own(*last));
+            tell(Done::Read(Read {
                 key,
                 elements,
                 is_prefix,
-                last: elements.last().copied().filter(|last| !is_own(*last)),
-            });
+                last,
+            }));
         }
         found
     }

@@ -1,7 +1,7 @@
 //! The one pass over a history.
 
 use super::marks::{FAILED, INTERMEDIATE, Keys, LAST, Marks, SEEN, WRITTEN};
-use super::own::{Contradictions, Own};
+use super::own::{Contradictions, Done, Own};
 use crate::txn::findings::FINDINGS_MAX;
 use seatrial_history::chunk::{ValueView, mop_tag};
 use seatrial_history::{Chunk, Fold, Key, OpType, Order};
@@ -123,14 +123,14 @@ impl Tally {
 
 /// The micro-operations of a chunk.
 #[derive(Clone, Copy)]
-pub(super) struct Columns<'a> {
+pub(in crate::txn) struct Columns<'a> {
     tags: &'a [u8],
     keys: &'a [u32],
     arguments: &'a [i64],
 }
 
 impl<'a> Columns<'a> {
-    pub(super) fn of(chunk: &'a Chunk) -> Columns<'a> {
+    pub(in crate::txn) fn of(chunk: &'a Chunk) -> Columns<'a> {
         Columns {
             tags: chunk.mop_tags(),
             keys: chunk.mop_keys(),
@@ -139,7 +139,7 @@ impl<'a> Columns<'a> {
     }
 
     /// Tag, key id and argument of those from `start` to `end`.
-    pub(super) fn range(
+    pub(in crate::txn) fn range(
         self,
         start: usize,
         end: usize,
@@ -304,7 +304,10 @@ impl<'a> Pass<'a> {
             is_last,
             ..
         } = self;
-        let found = self.own.check(self.number, mops, |read| {
+        let found = self.own.check(self.number, mops, |done| {
+            let Done::Read(read) = done else {
+                return;
+            };
             let key = read.key as usize;
             if read.is_prefix {
                 let length = read.elements.len();
@@ -377,7 +380,7 @@ impl<'a> Pass<'a> {
 }
 
 /// Where the micro-operations of the operation at `place` begin and end; `None` when it is no transaction.
-pub(super) fn mops(chunk: &Chunk, place: usize) -> Option<(usize, usize)> {
+pub(in crate::txn) fn mops(chunk: &Chunk, place: usize) -> Option<(usize, usize)> {
     match chunk.mop_starts().get(place..) {
         Some(&[start, end, ..]) if end > start => Some((start as usize, end as usize)),
         _ => matches!(chunk.value(place), ValueView::Txn(_)).then_some((0, 0)),

@@ -27,10 +27,10 @@ impl Registers<'_> {
         }
         let wants = |variant| wanted.iter().any(|cyclic| cyclic.variant == variant);
         if wants(Variant::Process) {
-            edges.link_processes(self.transactions, &self.happened);
+            self.transactions.link_processes(&self.happened, &mut edges);
         }
         if wants(Variant::Realtime) {
-            edges.link_realtime(self.transactions, &self.happened);
+            self.transactions.link_realtime(&self.happened, &mut edges);
         }
         edges.into_graph()
     }

@@ -4,11 +4,12 @@ use super::word;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::color;
-use crate::load::not_ended;
+use crate::load::{is_test_file, not_ended};
 use crate::losses::Losses;
 use crate::output::say;
 use crate::resources::Resources;
 use anyhow::Result;
+use seatrial_checker::txn::Level;
 use seatrial_checker::{Streaming, Validity, Verdict};
 use seatrial_history::{Folder, TestFile};
 use seatrial_report::{Counts, Report, Summary, results_json, text};
@@ -17,12 +18,40 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The checkers that were asked for, if each of them needs no whole history and nobody wants the page, which does.
-pub(super) fn wanted(arguments: &CheckArguments) -> Option<Vec<Streaming>> {
-    let names = arguments.checker.as_ref()?;
-    let checkers: Option<Vec<_>> = names.iter().map(|name| Streaming::by_name(name)).collect();
-    let is_plain = arguments.report.is_none() && arguments.model.is_none();
-    checkers.filter(|checkers| is_plain && !checkers.is_empty())
+/// Operations from which on a history of transactions on lists is judged chunk by chunk without being asked: in memory
+/// as operations it would take some hundred bytes each.
+const OPERATIONS_MIN: u64 = 1 << 18;
+
+/// The checkers that were asked for, or those of the test file's workload when it is large, if each of them needs no whole
+/// history and nobody wants the page, which does.
+pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<Vec<Streaming>>> {
+    let is_test = matches!(arguments.format.as_str(), "auto" | "sea") && is_test_file(path);
+    if !is_test || arguments.salvage || arguments.report.is_some() {
+        return Ok(None);
+    }
+    let model = arguments.model.as_deref();
+    if let Some(names) = &arguments.checker {
+        let checkers = names.iter().map(|name| {
+            let checker = Streaming::by_name(name)?;
+            match model {
+                Some(model) => checker.with_model(model),
+                None => Some(checker),
+            }
+        });
+        let checkers: Option<Vec<_>> = checkers.collect();
+        return Ok(checkers.filter(|checkers| !checkers.is_empty()));
+    }
+    let file = TestFile::open(path)?;
+    let is_large = file.len() >= OPERATIONS_MIN;
+    if !is_large || file.attributes()?["workload"] != "list-append" {
+        return Ok(None);
+    }
+    let level = match model {
+        Some(model) => Level::by_name(model),
+        None => Some(Level::default()),
+    };
+    let checkers = level.map(|level| vec![Streaming::Stats, Streaming::ListAppend(level)]);
+    Ok(checkers)
 }
 
 /// Judges the test file at `path` and shows the verdict unless it goes into a document. All checkers share one pass.

@@ -1,0 +1,404 @@
+//! What was found, in words: the operations that take part are read once more.
+
+use super::lists::Lists;
+use super::reads::Suspect;
+use super::table::NONE;
+use crate::txn::explain::{self, Reasons, Told, list, micro_operation, shown};
+use crate::txn::graph::{WR, WW};
+use crate::txn::passes::Passes;
+use crate::{Anomaly, Finding};
+use seatrial_history::{Chunk, Fold, Mop, Observed, Op};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+/// Reads operations by their positions.
+struct Fetch {
+    positions: BTreeSet<u64>,
+}
+
+impl Fold for Fetch {
+    type Accumulator = BTreeMap<u64, Op>;
+    type Output = BTreeMap<u64, Op>;
+
+    fn name(&self) -> String {
+        "list-append: what was found".into()
+    }
+
+    fn start(&self) -> BTreeMap<u64, Op> {
+        BTreeMap::new()
+    }
+
+    fn reduce(&self, ops: &mut BTreeMap<u64, Op>, chunk: &Chunk) -> ControlFlow<()> {
+        let first = chunk.first_position();
+        for &position in self.positions.range(first..first + chunk.len() as u64) {
+            ops.insert(position, chunk.op((position - first) as usize));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn combine(&self, ops: &mut BTreeMap<u64, Op>, later: BTreeMap<u64, Op>) -> ControlFlow<()> {
+        ops.extend(later);
+        ControlFlow::Continue(())
+    }
+
+    fn finish(&self, ops: BTreeMap<u64, Op>) -> BTreeMap<u64, Op> {
+        ops
+    }
+}
+
+/// The transactions that take part in what was found, with their operations.
+pub(super) struct Scene<'a> {
+    lists: &'a Lists,
+    ops: BTreeMap<u64, Op>,
+}
+
+/// An append, of whom a reason tells.
+#[derive(Clone, Copy, Debug)]
+struct Append {
+    list: u32,
+    element: i64,
+    /// Its place in the order of versions; [`NONE`] when none is known.
+    position: u32,
+}
+
+impl Told for Scene<'_> {
+    fn invocation(&self, number: u32) -> Option<&Op> {
+        self.op(self.lists.table.invocations[number as usize])
+    }
+
+    fn completion(&self, number: u32) -> Option<&Op> {
+        self.op(self.lists.table.completions[number as usize])
+    }
+}
+
+impl<'a> Scene<'a> {
+    /// The scene of these transactions, read in one pass; none when there are none.
+    pub(super) fn new<P: Passes>(
+        passes: &P,
+        lists: &'a Lists,
+        transactions: impl Iterator<Item = u32>,
+    ) -> Result<Scene<'a>, P::Error> {
+        let table = &lists.table;
+        let positions = transactions.flat_map(|number| {
+            let number = number as usize;
+            [table.invocations[number], table.completions[number]]
+        });
+        let positions = positions.filter(|&position| position != NONE);
+        let positions: BTreeSet<_> = positions.map(u64::from).collect();
+        let ops = if positions.is_empty() {
+            BTreeMap::new()
+        } else {
+            passes.pass(Fetch { positions })?
+        };
+        Ok(Scene { lists, ops })
+    }
+
+    fn op(&self, position: u32) -> Option<&Op> {
+        self.ops.get(&u64::from(position))
+    }
+
+    /// A transaction's micro-operations with the numbers of their lists.
+    fn mops(&self, number: u32) -> impl Iterator<Item = (u32, &Mop)> {
+        let mops = self.told_mops(number).iter();
+        mops.filter_map(|mop| Some((self.lists.table.number(mop.key())?, mop)))
+    }
+
+    /// What a transaction appended.
+    fn appended(&self, number: u32) -> impl Iterator<Item = Append> {
+        self.mops(number).filter_map(|(list, mop)| match mop {
+            &Mop::Append { element, .. } => Some(Append {
+                list,
+                element,
+                position: self.lists.position(list, element),
+            }),
+            _ => None,
+        })
+    }
+
+    /// What a transaction read.
+    fn reads(&self, number: u32) -> impl Iterator<Item = (u32, &[i64])> {
+        self.mops(number)
+            .filter_map(|(list, mop)| Some((list, elements(mop)?)))
+    }
+
+    fn key(&self, at: u32) -> String {
+        self.lists.table.lists[at as usize].key.to_string()
+    }
+
+    /// The reason of a `ww` edge: the closest pair of appends to one list.
+    fn overwrite(&self, from: u32, to: u32) -> Option<(Append, Append)> {
+        let pairs = self.appended(to).filter_map(|later| {
+            let same = self
+                .appended(from)
+                .filter(|append| append.list == later.list);
+            let earlier = same.filter(|append| append.position < later.position);
+            let last = earlier.max_by_key(|append| append.position);
+            last.map(|earlier| (earlier, later))
+        });
+        pairs.min_by_key(|(earlier, later)| later.position - earlier.position)
+    }
+
+    /// The reason of a `wr` edge: an append that was read.
+    fn observed(&self, from: u32, to: u32) -> Option<Append> {
+        let mut seen = self.reads(to).filter_map(|(list, seen)| {
+            let theirs = self.appended(from).filter(|append| append.list == list);
+            theirs
+                .filter(|append| seen.contains(&append.element))
+                .last()
+        });
+        seen.next()
+    }
+
+    /// The reason of an `rw` edge: whether a read saw nothing, and the first append of `to` that it does not have.
+    fn missed(&self, from: u32, to: u32) -> Option<(bool, Append)> {
+        let agreed = |at: u32| self.lists.table.lists[at as usize].agreed as usize;
+        let regular = self
+            .reads(from)
+            .filter(|&(at, seen)| seen.len() <= agreed(at));
+        let pairs = regular.filter_map(|(at, seen)| {
+            let same = self.appended(to).filter(|append| append.list == at);
+            let missed = same.filter(|append| !seen.contains(&append.element));
+            let first = missed.min_by_key(|append| append.position);
+            first.map(|append| (seen, append))
+        });
+        pairs
+            .min_by_key(|(seen, append)| i64::from(append.position) - seen.len() as i64)
+            .map(|(seen, append)| (seen.is_empty() && append.position == 0, append))
+    }
+
+    /// Why elements were appended twice, for people.
+    pub(super) fn twice(&self, key: &str, element: i64, [one, other]: [u32; 2]) -> String {
+        format!(
+            "op {} does [:append {key} {element}], as op {} did: elements must be unique for each key",
+            self.told_index(other),
+            self.told_index(one)
+        )
+    }
+
+    /// The finding that a suspect makes.
+    pub(super) fn finding(&self, anomaly: Anomaly, suspect: &Suspect) -> Finding {
+        if let Suspect::Cycle(cycle) = suspect {
+            return explain::cycle(self, self, anomaly, cycle);
+        }
+        let mut operations: Vec<u64> = Vec::new();
+        for number in suspect.transactions() {
+            let index = self.told_index(number);
+            if !operations.contains(&index) {
+                operations.push(index);
+            }
+        }
+        Finding {
+            anomaly,
+            summary: self.story(suspect),
+            operations,
+            steps: Vec::new(),
+        }
+    }
+
+    fn story(&self, suspect: &Suspect) -> String {
+        let line = |number: u32| shown(self, number);
+        let key = |list: u32| self.key(list);
+        match *suspect {
+            Suspect::Internal(number) => self.internal(number),
+            Suspect::Future(number) => self.future(number),
+            Suspect::Incompatible {
+                list,
+                readers: [one, other],
+                agreed,
+            } => format!(
+                "No order of appends to key {} explains both of these reads, which agree on the first {agreed} \
+                 elements only:\n  {}\n  {}",
+                key(list),
+                line(one),
+                line(other)
+            ),
+            Suspect::Duplicate {
+                list,
+                reader,
+                element,
+                count,
+            } => format!(
+                "{}\nIt read element {element} of key {} {count} times.",
+                line(reader),
+                key(list)
+            ),
+            Suspect::Dirty { list, above, below } => format!(
+                "{}\ncommitted its append of {} to key {} on top of {}, which was aborted:\n{}",
+                line(above.0),
+                above.1,
+                key(list),
+                below.1,
+                line(below.0)
+            ),
+            Suspect::Garbage {
+                list,
+                reader,
+                element,
+            } => format!(
+                "{}\nobserved element {element} of key {}, which nobody ever appended.",
+                line(reader),
+                key(list)
+            ),
+            Suspect::Aborted {
+                list,
+                reader,
+                writer,
+                element,
+            } => format!(
+                "{}\nobserved element {element} of key {}, whose append was aborted:\n{}",
+                line(reader),
+                key(list),
+                line(writer)
+            ),
+            Suspect::Intermediate {
+                list,
+                reader,
+                writer,
+                element,
+            } => format!(
+                "{}\nobserved key {} as it was in the middle of another transaction, which appended more after \
+                 {element}:\n{}",
+                line(reader),
+                key(list),
+                line(writer)
+            ),
+            Suspect::Lost {
+                list,
+                length,
+                ref transactions,
+            } => self.lost(list, length, transactions),
+            Suspect::Cycle(_) => String::new(),
+        }
+    }
+
+    fn lost(&self, at: u32, length: u32, transactions: &[u32]) -> String {
+        let version = &self.lists.table.lists[at as usize].elements[..length as usize];
+        let shown = transactions.iter().take(2).map(|&one| shown(self, one));
+        let shown: Vec<_> = shown.collect();
+        format!(
+            "{} transactions read key {} as {} and then appended to it, among them:\n  {}",
+            transactions.len(),
+            self.key(at),
+            list(version),
+            shown.join("\n  ")
+        )
+    }
+
+    /// The micro-operations of a transaction on each list.
+    fn groups(&self, number: u32) -> BTreeMap<u32, Vec<&Mop>> {
+        let mut groups: BTreeMap<u32, Vec<&Mop>> = BTreeMap::new();
+        for (list, mop) in self.mops(number) {
+            groups.entry(list).or_default().push(mop);
+        }
+        groups
+    }
+
+    fn internal(&self, number: u32) -> String {
+        let groups = self.groups(number);
+        let mut found = groups.values().filter_map(|mops| contradiction(mops));
+        let line = shown(self, number);
+        match found.next() {
+            Some((mop, expected)) => format!(
+                "{line}\nIts {} contradicts what it read or appended before: {expected} was to be expected.",
+                micro_operation(mop)
+            ),
+            None => line,
+        }
+    }
+
+    fn future(&self, number: u32) -> String {
+        let groups = self.groups(number);
+        let mut found = groups.values().filter_map(|mops| future_read(mops));
+        let line = shown(self, number);
+        match found.next() {
+            Some((read, append)) => format!(
+                "{line}\nIts {} observes its own {append}, which it performs only later.",
+                micro_operation(read)
+            ),
+            None => line,
+        }
+    }
+}
+
+impl Reasons for Scene<'_> {
+    fn reason(&self, from: (u32, &str), to: (u32, &str), kind: u8) -> String {
+        let ((earlier, a), (later, b)) = (from, to);
+        let reason = match kind {
+            WW => self.overwrite(earlier, later).map(|(first, second)| {
+                let (one, two) = (first.element, second.element);
+                let key = self.key(second.list);
+                format!("{b} appended {two} after {a} appended {one} to key {key}")
+            }),
+            WR => self.observed(earlier, later).map(|append| {
+                let (element, key) = (append.element, self.key(append.list));
+                format!("{b} observed {a}'s append of {element} to key {key}")
+            }),
+            _ => self.missed(earlier, later).map(|(is_first, append)| {
+                let (element, key) = (append.element, self.key(append.list));
+                if is_first {
+                    format!(
+                        "{a} observed the initial (nil) state of key {key}, which {b} created by \
+                         appending {element}"
+                    )
+                } else {
+                    format!("{a} did not observe {b}'s append of {element} to key {key}")
+                }
+            }),
+        };
+        reason.unwrap_or_else(|| format!("{a} and {b} depend on each other"))
+    }
+}
+
+/// The elements of a read of a list; `None` for anything else.
+fn elements(mop: &Mop) -> Option<&[i64]> {
+    match mop {
+        Mop::Read { observed, .. } => match observed {
+            Observed::List(elements) => Some(elements),
+            _ => Some(&[]),
+        },
+        _ => None,
+    }
+}
+
+/// The first read that contradicts the micro-operations before it on the same list, and what it should have been.
+fn contradiction<'a>(mops: &[&'a Mop]) -> Option<(&'a Mop, String)> {
+    let mut appended = Vec::new();
+    let mut known: Option<&[i64]> = None;
+    for &mop in mops {
+        if let Mop::Append { element, .. } = mop {
+            appended.push(*element);
+        }
+        let Some(seen) = elements(mop) else {
+            continue;
+        };
+        let before = seen.strip_suffix(&appended[..]);
+        match (known, before) {
+            (Some(known), Some(before)) if known == before => {}
+            (None, Some(_)) => {}
+            (Some(known), _) => {
+                return Some((mop, list(&[known, &appended].concat())));
+            }
+            (None, None) => return Some((mop, format!("[… {}", &list(&appended)[1..]))),
+        }
+        known = Some(seen);
+        appended.clear();
+    }
+    None
+}
+
+/// The first append of an element that an earlier read of the same list observed, with that read.
+fn future_read<'a>(mops: &[&'a Mop]) -> Option<(&'a Mop, &'a Mop)> {
+    let mut read: Option<(&Mop, &[i64])> = None;
+    for &mop in mops {
+        match (mop, read) {
+            (Mop::Append { element, .. }, Some((read, seen))) if seen.contains(element) => {
+                return Some((read, mop));
+            }
+            _ => {}
+        }
+        if let Some(seen) = elements(mop) {
+            read = Some((mop, seen));
+        }
+    }
+    None
+}

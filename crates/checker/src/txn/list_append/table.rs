@@ -1,0 +1,404 @@
+//! What a history of lists comes to: transactions in columns, lists as they grew, reads as lengths.
+
+use crate::txn::dense::Map;
+use seatrial_history::Key;
+use std::collections::BTreeMap;
+
+/// Nobody; nothing.
+pub(super) const NONE: u32 = u32::MAX;
+/// Transactions that are judged at most: two bits of a number are marks, and graphs have helpers.
+pub(super) const TRANSACTIONS_MAX: usize = 1 << 29;
+
+/// The last list that a read may be behind: a read whose length has this bit saw a branch, the other bits are its number.
+pub(super) const BRANCH: u32 = 1 << 31;
+
+/// How a transaction ended.
+pub(super) mod outcome {
+    /// Nobody knows.
+    pub(in crate::txn) const INFO: u8 = 0;
+    /// It took place.
+    pub(in crate::txn) const OK: u8 = 1;
+    /// It did not take place.
+    pub(in crate::txn) const FAIL: u8 = 2;
+}
+
+/// Who appended an element: the number of a transaction and two marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Writer(u32);
+
+impl Writer {
+    /// Nobody, or somebody whose element stands elsewhere already.
+    pub(super) const NOBODY: Writer = Writer(NONE);
+    const IS_INTERMEDIATE: u32 = 1 << 31;
+    const IS_SEEN: u32 = 1 << 30;
+
+    /// The transaction of this number.
+    pub(super) fn new(number: u32) -> Writer {
+        Writer(number)
+    }
+
+    /// The transaction; `None` for nobody.
+    pub(super) fn number(self) -> Option<u32> {
+        let number = self.0 & !(Writer::IS_INTERMEDIATE | Writer::IS_SEEN);
+        (self != Writer::NOBODY).then_some(number)
+    }
+
+    /// Did the same transaction append more to the same list later?
+    pub(super) fn is_intermediate(self) -> bool {
+        self != Writer::NOBODY && self.0 & Writer::IS_INTERMEDIATE != 0
+    }
+
+    /// Did a successful transaction read it?
+    pub(super) fn is_seen(self) -> bool {
+        self.0 & Writer::IS_SEEN != 0
+    }
+}
+
+/// One key and its list.
+///
+/// Who appended an element is found in a table by element where elements lie close together, as counters do, and in a
+/// map elsewhere.
+pub(super) struct List {
+    pub(super) key: Key,
+    lowest: i64,
+    near: Vec<Writer>,
+    far: Option<Box<Map<i64, Writer>>>,
+    /// The first read, as far as later ones extended it.
+    pub(super) elements: Vec<i64>,
+    /// Who read it.
+    pub(super) reader: u32,
+    /// All reads agree on so many first elements (once all are known, never more than there are).
+    pub(super) agreed: u32,
+    /// Two reads that do not agree.
+    pub(super) conflict: Option<(u32, u32)>,
+    /// Its reads that are no prefixes of `elements`: numbers of [`Table::branches`].
+    pub(super) branches: Vec<u32>,
+    /// The last append: transaction and element.
+    last: (u32, i64),
+    /// The last successful transaction that did something here, and how long the list was that it read first; [`NONE`]
+    /// when it appended first, or has been told as an update.
+    touched: (u32, u32),
+    /// Where its versions begin in [`super::lists::Lists::versions`].
+    pub(super) first: usize,
+}
+
+/// Elements this far above a table's end still make it grow.
+const GAP_MAX: usize = 256;
+/// Tables begin at a multiple of this.
+const ALIGNMENT: i64 = 64;
+
+impl List {
+    fn new(key: Key) -> List {
+        List {
+            key,
+            lowest: 0,
+            near: Vec::new(),
+            far: None,
+            elements: Vec::new(),
+            reader: NONE,
+            agreed: NONE,
+            conflict: None,
+            branches: Vec::new(),
+            last: (NONE, 0),
+            touched: (NONE, NONE),
+            first: 0,
+        }
+    }
+
+    fn place(&self, element: i64) -> Option<usize> {
+        usize::try_from(element.checked_sub(self.lowest)?).ok()
+    }
+
+    /// Who appended `element`.
+    pub(super) fn writer(&self, element: i64) -> Option<Writer> {
+        let near = self.place(element).and_then(|place| self.near.get(place));
+        match near {
+            Some(&writer) if writer != Writer::NOBODY => Some(writer),
+            _ => self.far.as_ref()?.get(&element).copied(),
+        }
+    }
+
+    fn writer_mut(&mut self, element: i64) -> Option<&mut Writer> {
+        let place = self.place(element);
+        match place.and_then(|place| self.near.get_mut(place)) {
+            Some(writer) if *writer != Writer::NOBODY => Some(writer),
+            _ => self.far.as_mut()?.get_mut(&element),
+        }
+    }
+
+    /// Notes who appended `element`; who did before, if anybody.
+    fn insert(&mut self, element: i64, number: u32) -> Option<u32> {
+        if let Some(before) = self.writer(element) {
+            return before.number();
+        }
+        if self.near.is_empty() {
+            // The lowest integer is such a multiple itself.
+            self.lowest = element - element.rem_euclid(ALIGNMENT);
+        }
+        let limit = 2 * self.near.len() + GAP_MAX;
+        if let Some(place) = self.place(element).filter(|&place| place < limit) {
+            if place >= self.near.len() {
+                self.near.resize(place + 1, Writer::NOBODY);
+            }
+            self.near[place] = Writer::new(number);
+        } else {
+            let far = self.far.get_or_insert_default();
+            far.insert(element, Writer::new(number));
+        }
+        None
+    }
+
+    /// Marks an append as seen; its writer, if it has one and was not marked before.
+    pub(super) fn see(&mut self, element: i64) -> Option<Writer> {
+        let writer = self.writer_mut(element)?;
+        if writer.is_seen() {
+            return None;
+        }
+        writer.0 |= Writer::IS_SEEN;
+        Some(*writer)
+    }
+
+    /// Who appended to it, element by element; in no order where elements lie far apart.
+    pub(super) fn writers(&self) -> impl Iterator<Item = Writer> {
+        let near = self.near.iter().copied();
+        let near = near.filter(|&writer| writer != Writer::NOBODY);
+        near.chain(self.far.iter().flat_map(|far| far.values().copied()))
+    }
+}
+
+/// A transaction that read a list before anything else and then appended to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Update {
+    pub(super) list: u32,
+    /// How long the list was.
+    pub(super) length: u32,
+    pub(super) transaction: u32,
+}
+
+/// What cannot be judged.
+pub(super) enum Refusal {
+    /// This operation, for this reason.
+    Operation(u64, String),
+    /// One element was appended twice: key, element, transactions.
+    Twice(Key, i64, [u32; 2]),
+    /// Too much.
+    Size(&'static str),
+}
+
+/// A first look at one kind of contradiction within a transaction.
+#[derive(Default)]
+pub(super) struct Contradicting {
+    pub(super) count: u64,
+    /// The first transactions that do it.
+    pub(super) first: Vec<u32>,
+}
+
+/// Everything that is known of a history after one pass. Transactions are numbered in the order of their invocations.
+#[derive(Default)]
+pub(super) struct Table {
+    /// Per transaction the position of its invocation; [`NONE`] when it was not recorded.
+    pub(super) invocations: Vec<u32>,
+    /// Per transaction the position of its completion; [`NONE`] when there is none.
+    pub(super) completions: Vec<u32>,
+    /// Per transaction who ran it, as a number.
+    pub(super) processes: Vec<u32>,
+    /// Per transaction its [`outcome`].
+    pub(super) outcomes: Vec<u8>,
+    /// Successful transactions in the order of their completions.
+    pub(super) ended: Vec<u32>,
+    /// Per one of `ended`, where its reads end.
+    pub(super) read_ends: Vec<u32>,
+    /// Lists and lengths, in the order of completions.
+    pub(super) reads: Vec<(u32, u32)>,
+    pub(super) updates: Vec<Update>,
+    pub(super) lists: Vec<List>,
+    integers: Map<i64, u32>,
+    others: BTreeMap<Key, u32>,
+    /// Where divergent reads stand in `branch_elements`: start and length.
+    pub(super) branches: Vec<(usize, u32)>,
+    branch_elements: Vec<i64>,
+    pub(super) internal: Contradicting,
+    pub(super) future: Contradicting,
+    pub(super) refusal: Option<Refusal>,
+}
+
+impl Table {
+    /// The list of this key, as a number; a new one if need be.
+    pub(super) fn list_of(&mut self, key: &Key) -> u32 {
+        if let Some(number) = self.number(key) {
+            return number;
+        }
+        let number = self.lists.len() as u32;
+        self.lists.push(List::new(key.clone()));
+        match key {
+            Key::Int(integer) => self.integers.insert(*integer, number),
+            other => self.others.insert(other.clone(), number),
+        };
+        number
+    }
+
+    /// The number of this key's list.
+    pub(super) fn number(&self, key: &Key) -> Option<u32> {
+        match key {
+            Key::Int(integer) => self.integers.get(integer).copied(),
+            other => self.others.get(other).copied(),
+        }
+    }
+
+    /// How many transactions there are.
+    pub(super) fn len(&self) -> usize {
+        self.invocations.len()
+    }
+
+    /// A new transaction without a completion.
+    pub(super) fn push(&mut self, invocation: u32, process: u32) -> u32 {
+        let number = self.invocations.len() as u32;
+        if self.len() >= TRANSACTIONS_MAX {
+            self.refusal
+                .get_or_insert(Refusal::Size("more than 2^29 transactions"));
+        }
+        self.invocations.push(invocation);
+        self.completions.push(NONE);
+        self.processes.push(process);
+        self.outcomes.push(outcome::INFO);
+        number
+    }
+
+    /// A transaction's append.
+    pub(super) fn append(&mut self, at: u32, element: i64, number: u32) {
+        let list = &mut self.lists[at as usize];
+        if let Some(before) = list.insert(element, number) {
+            let both = [before.min(number), before.max(number)];
+            let key = list.key.clone();
+            self.refusal
+                .get_or_insert(Refusal::Twice(key, element, both));
+            return;
+        }
+        let (last, other) = std::mem::replace(&mut list.last, (number, element));
+        if last == number
+            && let Some(writer) = list.writer_mut(other)
+        {
+            writer.0 |= Writer::IS_INTERMEDIATE;
+        }
+        let (before, length) = std::mem::replace(&mut list.touched, (number, NONE));
+        if before == number && length != NONE {
+            self.updates.push(Update {
+                list: at,
+                length,
+                transaction: number,
+            });
+        }
+    }
+
+    /// A successful transaction read the first `length` elements of a list that is known to be like `source`.
+    pub(super) fn read_prefix(&mut self, at: u32, source: &[i64], length: u32, number: u32) {
+        let list = &mut self.lists[at as usize];
+        if length as usize > list.elements.len() {
+            let more = &source[list.elements.len()..length as usize];
+            list.elements.extend_from_slice(more);
+            list.reader = number;
+        }
+        self.read(at, length, length, number);
+    }
+
+    /// A successful transaction read this of a list. Did the list grow?
+    pub(super) fn read_any(&mut self, at: u32, elements: &[i64], number: u32) -> bool {
+        let list = &mut self.lists[at as usize];
+        let length = elements.len() as u32;
+        let pairs = list.elements.iter().zip(elements);
+        let agreed = pairs.take_while(|(a, b)| a == b).count();
+        if agreed == elements.len().min(list.elements.len()) {
+            let grows = elements.len() > agreed;
+            self.read_prefix(at, elements, length, number);
+            return grows;
+        }
+        list.agreed = list.agreed.min(agreed as u32);
+        list.conflict.get_or_insert((list.reader, number));
+        let known = list.branches.iter().copied().find(|&branch| {
+            let (start, length) = self.branches[branch as usize];
+            self.branch_elements[start..start + length as usize] == *elements
+        });
+        let branch = known.unwrap_or_else(|| {
+            let start = self.branch_elements.len();
+            self.branch_elements.extend_from_slice(elements);
+            self.branches.push((start, length));
+            let branch = self.branches.len() as u32 - 1;
+            if list.branches.len() < BRANCHES_COMPARED_MAX {
+                list.branches.push(branch);
+            }
+            branch
+        });
+        self.read(at, BRANCH | branch, length, number);
+        false
+    }
+
+    fn read(&mut self, at: u32, place: u32, length: u32, number: u32) {
+        self.reads.push((at, place));
+        let list = &mut self.lists[at as usize];
+        if list.touched.0 != number {
+            list.touched = (number, length);
+        }
+    }
+
+    /// What a read saw.
+    pub(super) fn elements(&self, (list, place): (u32, u32)) -> &[i64] {
+        if place & BRANCH == 0 {
+            &self.lists[list as usize].elements[..place as usize]
+        } else {
+            let (start, length) = self.branches[(place & !BRANCH) as usize];
+            &self.branch_elements[start..start + length as usize]
+        }
+    }
+
+    /// All reads of successful transactions, with their readers, in the order of completions.
+    pub(super) fn each_read(&self) -> impl Iterator<Item = (u32, (u32, u32))> {
+        let starts = std::iter::once(&0).chain(&self.read_ends);
+        let ranges = self.ended.iter().zip(starts.zip(&self.read_ends));
+        ranges.flat_map(|(&reader, (&start, &end))| {
+            let reads = self.reads[start as usize..end as usize].iter();
+            reads.map(move |&read| (reader, read))
+        })
+    }
+}
+
+/// Divergent reads of one list that a new one is compared with, to keep it once.
+const BRANCHES_COMPARED_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seatrial_machine::Rng;
+
+    #[test]
+    fn writers_are_found_wherever_elements_lie() {
+        for seed in 0..2_000 {
+            let mut rng = Rng::from_seed(seed);
+            let wide = rng.chance(0.5);
+            let extremes = [i64::MIN, i64::MAX, 0, -1, 7];
+            let mut list = List::new(Key::Int(1));
+            let mut twin: BTreeMap<i64, u32> = BTreeMap::new();
+            for number in 0..rng.below(60) as u32 {
+                let element = match rng.below(8) {
+                    0 if wide => *rng.pick(&extremes),
+                    1 if wide => rng.word().cast_signed(),
+                    2 => rng.below(3_000).cast_signed(),
+                    _ => rng.below(90).cast_signed() - 30,
+                };
+                let before = twin.get(&element).copied();
+                assert_eq!(
+                    list.insert(element, number),
+                    before,
+                    "seed {seed} {element}"
+                );
+                twin.entry(element).or_insert(number);
+                for (&element, &number) in &twin {
+                    let found = list.writer(element).and_then(Writer::number);
+                    assert_eq!(found, Some(number), "seed {seed} {element}");
+                }
+                let absent = rng.below(200).cast_signed() - 100;
+                assert_eq!(list.writer(absent).is_some(), twin.contains_key(&absent));
+            }
+            assert_eq!(list.writers().count(), twin.len(), "seed {seed}");
+        }
+    }
+}
