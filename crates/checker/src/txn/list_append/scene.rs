@@ -230,6 +230,20 @@ impl<'a> Scene<'a> {
                 below.1,
                 line(below.0)
             ),
+            Suspect::Lost {
+                list,
+                length,
+                ref transactions,
+            } => self.lost(list, length, transactions),
+            _ => self.bad_read(suspect),
+        }
+    }
+
+    /// A read of what is not there, or not to be seen.
+    fn bad_read(&self, suspect: &Suspect) -> String {
+        let line = |number: u32| shown(self, number);
+        let key = |list: u32| self.key(list);
+        match *suspect {
             Suspect::Garbage {
                 list,
                 reader,
@@ -262,12 +276,7 @@ impl<'a> Scene<'a> {
                 key(list),
                 line(writer)
             ),
-            Suspect::Lost {
-                list,
-                length,
-                ref transactions,
-            } => self.lost(list, length, transactions),
-            Suspect::Cycle(_) => String::new(),
+            _ => String::new(),
         }
     }
 
