@@ -330,6 +330,12 @@ impl Archive {
         Ok(self.shared.state().log.compact()?)
     }
 
+    /// Sets when the catalog is compacted unasked: before an event is added to one of at least `length_min` bytes that is at
+    /// least `ratio` times as long as it need be; at first 64 KiB and 4.
+    pub fn compact_when(&mut self, length_min: u64, ratio: u64) {
+        self.shared.state().log.compact_when(length_min, ratio);
+    }
+
     /// Segments in the folder that belong to no recording, or lie behind the end of theirs: what a lost catalog, or files
     /// from elsewhere, left. Nothing uses them, and their recordings' numbers are not given out.
     pub fn orphans(&self) -> Result<Vec<PathBuf>, ArchiveError> {

@@ -66,6 +66,19 @@ pub enum BatchError {
     },
 }
 
+/// What stands before the frames of a whole block; a reason when it is not a batch. Checksums are not looked at.
+pub(crate) fn batch_of(block: &[u8]) -> Result<BatchHeader, String> {
+    let head = block.first_chunk().ok_or("its header is cut")?;
+    let header = BlockHeader::decode(head).map_err(|defect| defect.to_string())?;
+    let payload = block.get(block::HEADER_LENGTH..);
+    let payload = payload.and_then(|rest| rest.get(..header.payload_length as usize));
+    let payload = payload.ok_or("its payload is cut")?;
+    let decoded = BatchHeader::decode(header.kind, payload);
+    decoded
+        .map(|(batch, _)| batch)
+        .map_err(|error| error.to_string())
+}
+
 impl BatchHeader {
     /// The first bytes of the payload.
     pub fn encode(&self) -> [u8; BATCH_HEADER_LENGTH] {

@@ -9,18 +9,22 @@ mod fields;
 mod limits;
 pub mod message;
 mod operation;
+mod push;
 mod remote;
 mod server;
 
 pub use answer::{Answer, Claimed, Description, Health, Refusal, RefusalCode, SegmentDescription};
 pub use bug::ServiceBug;
 pub use client::{
-    Client, ClientOptions, ClientReply, ClientRequest, FrameBatch, ReplayEnd, ReplayHandle,
-    ReplayPiece, ReplayedBlock, ReplayedMessage,
+    BlockBatch, Client, ClientOptions, ClientReply, ClientRequest, FrameBatch, ReplayEnd,
+    ReplayHandle, ReplayPiece, ReplayedBlock, ReplayedMessage,
 };
 pub use copy::{CopyError, CopySource, CopyTarget, copy_remote};
 pub use limits::ServiceLimits;
-pub use message::{BatchPlace, Reached, ReplayState};
-pub use operation::{LabelFilter, ListFilter, Operation, ReplayBound, ReplayFrom, ReplayRequest};
+pub use message::{BatchForm, BatchPlace, Reached, ReplayState};
+pub use operation::{
+    CopyRequest, LabelFilter, ListFilter, Operation, ReplayBound, ReplayFrom, ReplayRequest,
+};
+pub use push::PushTarget;
 pub use remote::{Played, RemoteArchive, RemoteError};
 pub use server::{ArchiveService, ServiceOptions, ServiceReply, ServiceRequest};

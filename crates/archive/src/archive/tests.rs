@@ -90,6 +90,41 @@ fn a_recording_is_found_again_with_its_end_and_goes_on_from_there() {
 }
 
 #[test]
+fn a_catalog_does_not_grow_without_end() {
+    let storage = MemoryStorage::new();
+    let (mut archive, _) = open(&storage);
+    let length = |storage: &MemoryStorage| {
+        let files = storage.files();
+        files.get(Path::new(FOLDER).join("catalog")).unwrap().len()
+    };
+    let id = archive.start(&options(1_024), 5).unwrap().recording();
+    let mut longest = 0;
+    for time in 0..2_000 {
+        let writer = archive.extend(id, 10 + time).unwrap();
+        writer.stop(10 + time).unwrap();
+        longest = longest.max(length(&storage));
+    }
+    // Each of the 4,000 events has 88 bytes.
+    assert!((60 << 10..66 << 10).contains(&longest), "{longest}");
+    let label = "x".repeat(1_000);
+    for time in 3_000..3_300 {
+        let options = RecordingOptions {
+            label: label.clone(),
+            ..options(1_024)
+        };
+        archive.start(&options, time).unwrap().stop(time).unwrap();
+    }
+    // All of it is needed, so it is left as it is.
+    assert!(length(&storage) > 300 * 1_000, "{}", length(&storage));
+    let before = archive.catalog();
+    drop(archive);
+    let (archive, recovered) = open(&storage);
+    assert!(recovered.is_clean(), "{recovered:?}");
+    assert_eq!(archive.catalog(), before);
+    assert_eq!(before.len(), 301);
+}
+
+#[test]
 fn a_copy_has_the_same_positions_and_refuses_what_does_not_come_next() {
     let storage = MemoryStorage::new();
     let (mut archive, _) = open(&storage);

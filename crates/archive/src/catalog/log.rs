@@ -124,7 +124,29 @@ pub(crate) struct CatalogLog {
     next_sequence: u64,
     poison: Option<String>,
     pub(crate) catalog: Catalog,
+    compaction: Compaction,
+    /// The length at which it is looked at whether the catalog is too long.
+    look_at: u64,
 }
+
+/// When a catalog makes itself shorter: when it is at least so long, and so many times as long as it need be.
+#[derive(Clone, Copy, Debug)]
+struct Compaction {
+    length_min: u64,
+    ratio: u64,
+}
+
+impl Compaction {
+    /// The length that is too long when so many bytes would do.
+    fn bound(self, fewest: u64) -> u64 {
+        self.length_min.max(self.ratio.saturating_mul(fewest))
+    }
+}
+
+/// A catalog below this length is never compacted unasked: 64 KiB.
+const COMPACTION_LENGTH_MIN: u64 = 64 << 10;
+/// A catalog is compacted when it is this many times as long as it need be.
+const COMPACTION_RATIO: u64 = 4;
 
 impl CatalogLog {
     /// Opens the catalog of a folder, which is made when it is missing, cuts off a torn tail, and makes durable what
@@ -153,6 +175,11 @@ impl CatalogLog {
             next_sequence: contents.next_sequence,
             poison: None,
             catalog: contents.catalog,
+            compaction: Compaction {
+                length_min: COMPACTION_LENGTH_MIN,
+                ratio: COMPACTION_RATIO,
+            },
+            look_at: COMPACTION_LENGTH_MIN,
         };
         Ok((log, contents.last, contents.torn))
     }
@@ -171,6 +198,8 @@ impl CatalogLog {
                 });
             }
         }
+        self.compact_if_long();
+        self.check()?;
         let bytes = encode(events, self.next_sequence, block::flags::UNORDERED);
         if let Err(error) = self.folder.write(CATALOG, &*self.medium, self.end, &bytes) {
             let cut = self.folder.cut(CATALOG, &*self.medium, self.end);
@@ -186,6 +215,25 @@ impl CatalogLog {
         self.next_sequence += events.len() as u64;
         self.catalog.replace_part(events, catalog);
         Ok(())
+    }
+
+    /// Sets when the catalog makes itself shorter.
+    pub(crate) fn compact_when(&mut self, length_min: u64, ratio: u64) {
+        self.compaction = Compaction { length_min, ratio };
+        self.look_at = length_min;
+    }
+
+    /// Compacts a catalog that is too long. Only to be called in front of an event: what the one before implies is done then, so
+    /// that nobody has to know which it was. When it fails the catalog is merely longer, unless it is out of use
+    /// from now on.
+    fn compact_if_long(&mut self) {
+        if self.end < self.look_at {
+            return;
+        }
+        let fewest = encode_events(&self.catalog.events()).len() as u64;
+        let has_failed = self.end >= self.compaction.bound(fewest) && self.compact().is_err();
+        let least = if has_failed { self.end } else { fewest };
+        self.look_at = self.compaction.bound(least);
     }
 
     /// Writes the fewest events that add up to the same into a file of their own and puts it in the catalog's place.

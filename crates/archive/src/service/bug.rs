@@ -22,11 +22,15 @@ pub enum ServiceBug {
     GapAccepted,
     /// Who copies goes on behind the first block that is missing.
     CopySkipsBlock,
+    /// A copy is gone on with whatever recording of the other archive it was made of.
+    CopiesMixed,
+    /// Of blocks that come together for a copy, the last is confirmed and not written.
+    CopiedBlockLost,
 }
 
 impl ServiceBug {
     /// All of them.
-    pub const ALL: [ServiceBug; 8] = [
+    pub const ALL: [ServiceBug; 10] = [
         ServiceBug::AckBeforeDurable,
         ServiceBug::GapAtLive,
         ServiceBug::DuplicateAfterResend,
@@ -35,6 +39,8 @@ impl ServiceBug {
         ServiceBug::LostInGroup,
         ServiceBug::GapAccepted,
         ServiceBug::CopySkipsBlock,
+        ServiceBug::CopiesMixed,
+        ServiceBug::CopiedBlockLost,
     ];
 
     /// The name that `--bug` takes.
@@ -48,6 +54,8 @@ impl ServiceBug {
             ServiceBug::LostInGroup => "lost-in-group",
             ServiceBug::GapAccepted => "gap-accepted",
             ServiceBug::CopySkipsBlock => "copy-skips-block",
+            ServiceBug::CopiesMixed => "copies-mixed",
+            ServiceBug::CopiedBlockLost => "copied-block-lost",
         }
     }
 

@@ -6,7 +6,7 @@ mod recorder;
 
 pub use piece::{ReplayPiece, ReplayedBlock, ReplayedMessage};
 pub use player::ReplayEnd;
-pub use recorder::FrameBatch;
+pub use recorder::{BlockBatch, FrameBatch};
 
 use crate::service::answer::{Answer, Refusal, RefusalCode};
 use crate::service::message::{
@@ -14,7 +14,7 @@ use crate::service::message::{
 };
 use crate::service::operation::{Operation, ReplayRequest};
 use player::Player;
-use recorder::Recorder;
+use recorder::{Load, Recorder};
 use seatrial_machine::{Input, Machine, NodeId, Output, Peer, Rng, Ticket, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub struct ReplayHandle(pub u64);
 /// What a caller asks of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientRequest {
-    /// Anything but a replay. After [`Operation::Start`] and [`Operation::Extend`] the recording may be recorded.
+    /// Anything but a replay. After [`Operation::Start`], [`Operation::Extend`] and [`Operation::Copy`] it may be recorded.
     Ask(Operation),
     /// Records messages; answered by [`ClientReply::Recorded`] when the promise of the recording's level holds.
     Record {
@@ -65,6 +65,14 @@ pub enum ClientRequest {
         recording: u64,
         /// The messages, at least one.
         batch: FrameBatch,
+    },
+    /// Appends blocks of its source to a copy that was claimed by [`Operation::Copy`]; answered like
+    /// [`ClientRequest::Record`]. Blocks that the copy has are compared.
+    Copy {
+        /// The copy.
+        recording: u64,
+        /// The blocks, at least one.
+        batch: BlockBatch,
     },
     /// Begins a replay; answered by [`ClientReply::Playing`].
     Play(ReplayRequest),
@@ -238,7 +246,12 @@ impl Client {
                 });
             }
             ClientRequest::Record { recording, batch } => {
-                if let Some(problem) = self.record(recording, ticket, batch) {
+                if let Some(problem) = self.record(recording, ticket, batch.into()) {
+                    out.push(Output::Reply(ticket, problem));
+                }
+            }
+            ClientRequest::Copy { recording, batch } => {
+                if let Some(problem) = self.record(recording, ticket, batch.into()) {
                     out.push(Output::Reply(ticket, problem));
                 }
             }
@@ -276,13 +289,13 @@ impl Client {
         }
     }
 
-    fn record(&mut self, recording: u64, ticket: Ticket, batch: FrameBatch) -> Option<ClientReply> {
+    fn record(&mut self, recording: u64, ticket: Ticket, batch: Load) -> Option<ClientReply> {
         let bytes: usize = self.recorders.values().map(|recorder| recorder.bytes).sum();
         let refused = |code, text: &str| Some(ClientReply::Refused(Refusal::new(code, text)));
         let Some(recorder) = self.recorders.get_mut(&recording) else {
             return refused(RefusalCode::NoClaim, "start or extend the recording first");
         };
-        if batch.is_empty() {
+        if batch.messages() == 0 {
             return refused(RefusalCode::WrongBatch, "a batch without messages");
         }
         let longest = self.session.as_ref().map(|it| it.granted.batch_bytes_max);
@@ -295,8 +308,8 @@ impl Client {
         if bytes > 0 && bytes + batch.length() > self.options.unconfirmed_bytes_max {
             return Some(ClientReply::Busy);
         }
-        recorder.push(ticket, batch);
-        None
+        let pushed = recorder.push(ticket, batch);
+        pushed.err().map(ClientReply::Refused)
     }
 
     fn next(&mut self, handle: ReplayHandle, ticket: Ticket, out: &mut Vec<Output<ClientReply>>) {

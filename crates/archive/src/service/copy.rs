@@ -29,6 +29,9 @@ pub enum CopyError {
     /// The source cannot be read.
     #[error("the source: {0}")]
     Source(RemoteError),
+    /// The service that the copy is in refused, or cannot be reached.
+    #[error("the copy: {0}")]
+    Target(RemoteError),
     /// The copy has what the source has not: one of them was cut or recorded anew.
     #[error("the copy, recording {recording}, differs from its source at {position}: {reason}")]
     Differs {

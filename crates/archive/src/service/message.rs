@@ -18,7 +18,7 @@ pub const LABEL_LENGTH_MAX: usize = 1_024;
 pub const TEXT_LENGTH_MAX: usize = 4_096;
 /// Requests of one session that may be under way.
 pub const REQUEST_WINDOW: u64 = 64;
-/// Bytes of the header of a `record` message's body, in front of the frames.
+/// Bytes of the header of the body of a `record` or `copy` message, in front of the messages.
 pub const RECORD_HEADER_LENGTH: usize = 16;
 /// Entries of one `recorded` message.
 pub const ENTRIES_MAX: usize = 4_096;
@@ -65,6 +65,7 @@ mod kind {
     pub(super) const CLOSE: u8 = 5;
     pub(super) const ALIVE: u8 = 6;
     pub(super) const GOODBYE: u8 = 7;
+    pub(super) const COPY: u8 = 8;
     pub(super) const WELCOME: u8 = 16;
     pub(super) const REPLY: u8 = 17;
     pub(super) const RECORDED: u8 = 18;
@@ -107,6 +108,15 @@ impl Header {
         })
     }
 
+    /// This kind is never sent by that side.
+    fn unknown_kind(&self) -> MessageError {
+        MessageError::Value {
+            field: "kind",
+            offset: 0,
+            value: u64::from(self.kind),
+        }
+    }
+
     /// An error unless the fields that this kind does not use are zero.
     fn only(self, code: bool, detail: bool, second: bool) -> Result<Header, MessageError> {
         let never = |field, offset, value| MessageError::Value {
@@ -125,6 +135,15 @@ impl Header {
         }
         Ok(self)
     }
+}
+
+/// What the body of a batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchForm {
+    /// Frames back to back, to be put into blocks.
+    Frames,
+    /// Blocks of another archive, to be appended as they are: for each its position (8 bytes) and the block, padding included.
+    Blocks,
 }
 
 /// What a client says.
@@ -156,10 +175,12 @@ pub enum ClientMessage<'a> {
         first_message: u64,
         /// How many messages.
         messages: u32,
-        /// CRC-32C of the frames.
+        /// CRC-32C of the body.
         checksum: u32,
-        /// Frames back to back.
-        frames: &'a [u8],
+        /// What the body is.
+        form: BatchForm,
+        /// The messages.
+        body: &'a [u8],
     },
     /// Allows a replay to go on.
     Credit {
@@ -210,7 +231,7 @@ impl<'a> ClientMessage<'a> {
                     operation: Operation::decode(&mut reader)?,
                 }
             }
-            kind::RECORD => ClientMessage::decode_record(header, &mut reader)?,
+            kind::RECORD | kind::COPY => ClientMessage::decode_record(header, &mut reader)?,
             kind::CREDIT => {
                 let header = header.only(false, false, true)?;
                 ClientMessage::Credit {
@@ -232,13 +253,7 @@ impl<'a> ClientMessage<'a> {
             kind::GOODBYE => ClientMessage::Goodbye {
                 session: header.only(false, false, false)?.first,
             },
-            other => {
-                return Err(MessageError::Value {
-                    field: "kind",
-                    offset: 0,
-                    value: u64::from(other),
-                });
-            }
+            _ => return Err(header.unknown_kind()),
         };
         reader.end()?;
         Ok(message)
@@ -264,7 +279,11 @@ impl<'a> ClientMessage<'a> {
             first_message,
             messages: header.detail,
             checksum,
-            frames: reader.rest(),
+            form: match header.kind {
+                kind::COPY => BatchForm::Blocks,
+                _ => BatchForm::Frames,
+            },
+            body: reader.rest(),
         })
     }
 
@@ -297,18 +316,23 @@ impl<'a> ClientMessage<'a> {
                 first_message,
                 messages,
                 checksum,
-                frames,
+                form,
+                body,
             } => {
+                let kind = match form {
+                    BatchForm::Frames => kind::RECORD,
+                    BatchForm::Blocks => kind::COPY,
+                };
                 let mut bytes = Header {
                     detail: *messages,
-                    ..header(kind::RECORD, *session, *claim)
+                    ..header(kind, *session, *claim)
                 }
                 .encode();
-                bytes.reserve_exact(RECORD_HEADER_LENGTH + frames.len());
+                bytes.reserve_exact(RECORD_HEADER_LENGTH + body.len());
                 bytes.extend_from_slice(&first_message.to_le_bytes());
                 bytes.extend_from_slice(&checksum.to_le_bytes());
                 bytes.extend_from_slice(&[0; 4]);
-                bytes.extend_from_slice(frames);
+                bytes.extend_from_slice(body);
                 bytes
             }
             ClientMessage::Credit {
@@ -489,13 +513,7 @@ impl<'a> ServerMessage<'a> {
             kind::GONE => ServerMessage::Gone {
                 session: header.only(false, false, false)?.first,
             },
-            other => {
-                return Err(MessageError::Value {
-                    field: "kind",
-                    offset: 0,
-                    value: u64::from(other),
-                });
-            }
+            _ => return Err(header.unknown_kind()),
         };
         reader.end()?;
         Ok(message)

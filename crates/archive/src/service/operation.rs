@@ -1,6 +1,8 @@
 //! What a client may ask.
 
+use crate::catalog::{Boundary, Source};
 use crate::recording::Durability;
+use crate::service::answer::{decode_boundary, decode_source, encode_boundary, encode_source};
 use crate::service::fields::{FieldReader, put_text};
 use crate::service::message::{LABEL_LENGTH_MAX, MessageError};
 
@@ -83,6 +85,42 @@ pub struct ReplayRequest {
     /// Also what is written and not yet durable; otherwise a recording whose level promises durability is replayed as
     /// far as it is durable.
     pub is_eager: bool,
+}
+
+/// A copy that is asked for. If the archive has one of this source already, that is gone on with, as it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyRequest {
+    /// What it is a copy of.
+    pub source: Source,
+    /// Its label.
+    pub label: String,
+    /// Bytes after which the source begins a new segment.
+    pub segment_length: u64,
+    /// When its messages are made durable.
+    pub durability: Durability,
+    /// Where the source starts.
+    pub start: Boundary,
+}
+
+impl CopyRequest {
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_source(Some(&self.source), out);
+        put_text(out, &self.label, LABEL_LENGTH_MAX);
+        out.extend_from_slice(&self.segment_length.to_le_bytes());
+        self.durability.encode(out);
+        encode_boundary(&self.start, out);
+    }
+
+    fn decode(reader: &mut FieldReader<'_>) -> Result<CopyRequest, MessageError> {
+        let source = decode_source(reader)?;
+        Ok(CopyRequest {
+            source: source.ok_or_else(|| reader.never("source", 10, 0))?,
+            label: reader.text("label", LABEL_LENGTH_MAX)?.to_owned(),
+            segment_length: reader.long("segment length")?,
+            durability: Durability::decode(reader)?,
+            start: decode_boundary(reader)?,
+        })
+    }
 }
 
 /// A request's operation. Positions, recordings and message numbers are those of `docs/formats/archive.md`.
@@ -173,6 +211,8 @@ pub enum Operation {
     Health,
     /// Sends a recording. The number of the request becomes that of the replay.
     Replay(ReplayRequest),
+    /// Begins a copy of another archive's recording or goes on with the one that is there, and claims it for this session.
+    Copy(CopyRequest),
     /// Which files does a recording have?
     Segments {
         /// Which.
@@ -202,6 +242,7 @@ mod code {
     pub(super) const HEALTH: u8 = 14;
     pub(super) const REPLAY: u8 = 15;
     pub(super) const SEGMENTS: u8 = 16;
+    pub(super) const COPY: u8 = 17;
 }
 
 /// The position that stands for none.
@@ -389,6 +430,10 @@ impl Operation {
                 out.push(code::REPLAY);
                 replay.encode(out);
             }
+            Operation::Copy(copy) => {
+                out.push(code::COPY);
+                copy.encode(out);
+            }
             Operation::Segments {
                 recording,
                 from,
@@ -414,6 +459,7 @@ impl Operation {
             }
             code::COMPACT => return Ok(Operation::Compact),
             code::HEALTH => return Ok(Operation::Health),
+            code::COPY => return Ok(Operation::Copy(CopyRequest::decode(reader)?)),
             code::REPLAY => return Ok(Operation::Replay(ReplayRequest::decode(reader)?)),
             code::LIST..=code::RELABEL | code::SEGMENTS => {}
             other => return Err(reader.never("operation", 1, u64::from(other))),

@@ -3,10 +3,11 @@
 use crate::recording::Durability;
 use crate::service::answer::{Answer, Claimed, Description, Health, Refusal, SegmentDescription};
 use crate::service::client::{
-    Client, ClientReply, ClientRequest, FrameBatch, ReplayEnd, ReplayHandle, ReplayPiece,
+    BlockBatch, Client, ClientReply, ClientRequest, FrameBatch, ReplayEnd, ReplayHandle,
+    ReplayPiece,
 };
 use crate::service::message::BatchPlace;
-use crate::service::operation::{ListFilter, Operation, ReplayRequest};
+use crate::service::operation::{CopyRequest, ListFilter, Operation, ReplayRequest};
 use seatrial_machine::{Conversation, Ticket};
 use std::collections::BTreeMap;
 
@@ -190,6 +191,17 @@ impl<C: Conversation<Client>> RemoteArchive<C> {
     pub fn record(&mut self, recording: u64, batch: FrameBatch) -> Ticket {
         self.conversation
             .submit(ClientRequest::Record { recording, batch })
+    }
+
+    /// Begins a copy, or goes on with the one that is there.
+    pub fn start_copy(&mut self, copy: CopyRequest) -> Result<Claimed, RemoteError> {
+        self.claimed(Operation::Copy(copy))
+    }
+
+    /// The same as [`RemoteArchive::record`] with blocks for a copy.
+    pub fn copy(&mut self, recording: u64, batch: BlockBatch) -> Ticket {
+        self.conversation
+            .submit(ClientRequest::Copy { recording, batch })
     }
 
     /// Waits until a batch is recorded as durably as the recording's level says.

@@ -201,12 +201,14 @@ impl ArchiveService {
                 first_message,
                 messages,
                 checksum,
+                form,
                 ..
             } => {
                 let pending = Pending {
                     first_message,
                     messages,
                     checksum,
+                    form,
                     bytes,
                 };
                 self.record(now, id, claim, pending, out);
@@ -359,7 +361,7 @@ impl ArchiveService {
             Operation::Replay(replay) => self.begin_replay(asker, replay, out),
             Operation::Stop { recording } => self.stop(now, asker, recording, out),
             Operation::Flush { recording } => self.flush(now, asker, recording, out),
-            Operation::Start { .. } => self.claim(now, asker, operation, out),
+            Operation::Start { .. } | Operation::Copy(_) => self.claim(now, asker, operation, out),
             Operation::Extend { recording } => {
                 if !self.claim_again(asker, recording, out) {
                     self.claim(now, asker, operation, out);
@@ -418,6 +420,7 @@ impl ArchiveService {
             archive,
             operation,
             list_count_max: self.options.limits.list_count_max,
+            bug: self.options.bug,
             now: self.clock(now),
         };
         self.start_job(Task::Control(asker, purpose), Box::new(job), out);

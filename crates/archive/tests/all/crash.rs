@@ -34,6 +34,13 @@ fn trace(durability: Durability, seed: u64) -> Trace<Model> {
     recorder.trace()
 }
 
+/// How often a catalog was compacted.
+fn compactions(trace: &Trace<Model>) -> usize {
+    let is_one =
+        |it: &&Operation| matches!(it, Operation::Rename { to, .. } if is_file(to, "catalog"));
+    trace.operations().iter().filter(is_one).count()
+}
+
 fn check(crash: &Crash<'_, Model>) -> Result<(), String> {
     let storage: Arc<dyn Storage> = Arc::new(crash.storage());
     let empty = Model::new();
@@ -49,7 +56,10 @@ fn an_archive_survives_every_loss_of_power() {
     for durability in LEVELS {
         let mut total: Option<CrashReport> = None;
         for seed in 0..4 {
-            let report = explore(&trace(durability, seed)).assert_holds();
+            let trace = trace(durability, seed);
+            // One was asked for.
+            assert!(compactions(&trace) >= 2, "{}", compactions(&trace));
+            let report = explore(&trace).assert_holds();
             match &mut total {
                 Some(total) => total.add(report),
                 None => total = Some(report),
@@ -63,7 +73,7 @@ fn an_archive_survives_every_loss_of_power() {
 
 #[test]
 fn lives_of_chance_survive_every_loss_of_power() {
-    let mut total: Option<CrashReport> = None;
+    let (mut total, mut compacted): (Option<CrashReport>, _) = (None, 0);
     let limits = Limits {
         combinations_max: 32,
         singles_max: 3,
@@ -77,6 +87,7 @@ fn lives_of_chance_survive_every_loss_of_power() {
         let lived = live_by_chance(&recorder.storage(), durability, seed, 40, &mut tell);
         lived.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let trace = recorder.trace();
+        compacted += compactions(&trace);
         let report = Explorer::new(&trace)
             .limits(limits)
             .seed(seed)
@@ -88,7 +99,8 @@ fn lives_of_chance_survive_every_loss_of_power() {
         }
     }
     let total = total.unwrap();
-    println!("by chance: {total}");
+    println!("by chance: {total}; {compacted} compactions");
+    assert!(compacted > 30, "{compacted}");
     assert!(total.distinct > 8_000, "{total}");
 }
 

@@ -13,4 +13,6 @@ mod ledger;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod pusher;
+#[cfg(test)]
 mod service;

@@ -13,6 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) const FOLDER: &str = "data/recordings";
+/// So short and so wasteful a catalog is compacted unasked, to see it often.
+const COMPACTION: (u64, u64) = (600, 2);
 
 /// An error with its causes.
 pub(crate) fn told(error: impl Error) -> String {
@@ -194,7 +196,9 @@ impl<'a> Driver<'a> {
         tell: &'a mut dyn FnMut(&Model),
     ) -> Result<Driver<'a>, String> {
         tell(&Model::new());
-        let (archive, _) = Archive::open(storage, Path::new(FOLDER), 1).map_err(told)?;
+        let opened = Archive::open(storage, Path::new(FOLDER), 1);
+        let (mut archive, _) = opened.map_err(told)?;
+        archive.compact_when(COMPACTION.0, COMPACTION.1);
         Ok(Driver {
             archive,
             model: Model::new(),
@@ -415,6 +419,7 @@ impl<'a> Driver<'a> {
         let opened = Archive::open(Arc::clone(storage), Path::new(FOLDER), now);
         let (archive, recovered) = opened.map_err(told)?;
         self.archive = archive;
+        self.archive.compact_when(COMPACTION.0, COMPACTION.1);
         if let Some((id, problem)) = recovered.problems.into_iter().next() {
             return Err(format!("recording {id}: {}", told(problem)));
         }

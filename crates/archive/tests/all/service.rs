@@ -2,12 +2,13 @@
 
 use crate::copier::Copier;
 use crate::ledger::Ledger;
-use seatrial_archive::Durability;
+use crate::pusher::Pusher;
 use seatrial_archive::service::{
     Answer, ArchiveService, BatchPlace, Client, ClientOptions, ClientReply, ClientRequest,
     FrameBatch, Operation, ReplayBound, ReplayEnd, ReplayFrom, ReplayHandle, ReplayRequest,
     ServiceBug, ServiceLimits, ServiceOptions,
 };
+use seatrial_archive::{Bound, Cursor, Durability, Origin};
 use seatrial_machine::{
     Disk, Fault, FaultKind, Input, Link, Machine, NodeId, Output, Peer, Rng, Storage, Ticket, Time,
 };
@@ -23,6 +24,9 @@ use std::time::Duration;
 const SERVER: NodeId = NodeId::server(1);
 /// Where everything is copied to.
 const COPIER: NodeId = NodeId::server(2);
+/// Where everything is pushed to, in every other run, and by whom.
+const DESTINATION: NodeId = NodeId::server(3);
+const PUSHER: NodeId = NodeId::server(4);
 /// Clients that record, each as many recordings.
 const RECORDERS: u32 = 2;
 const RECORDINGS: usize = 2;
@@ -41,6 +45,7 @@ enum Node {
     Service(Box<ArchiveService>),
     Client(Box<Client>),
     Copier(Box<Copier>),
+    Pusher(Box<Pusher>),
 }
 
 impl Machine for Node {
@@ -51,6 +56,7 @@ impl Machine for Node {
         match self {
             Node::Client(client) => client.turn(now, input, out),
             Node::Copier(copier) => copier.turn(now, input, out),
+            Node::Pusher(pusher) => pusher.turn(now, input, out),
             Node::Service(service) => {
                 let input = match input {
                     Input::Wake => Input::Wake,
@@ -75,6 +81,7 @@ impl Machine for Node {
             Node::Service(service) => service.wake_at(),
             Node::Client(client) => client.wake_at(),
             Node::Copier(copier) => copier.wake_at(),
+            Node::Pusher(pusher) => pusher.wake_at(),
         }
     }
 
@@ -83,6 +90,7 @@ impl Machine for Node {
             Node::Service(service) => service.check_invariants(),
             Node::Client(client) => client.check_invariants(),
             Node::Copier(copier) => copier.check_invariants(),
+            Node::Pusher(pusher) => pusher.check_invariants(),
         }
     }
 }
@@ -97,6 +105,10 @@ fn closed(node: &mut Node, now: Time, _: NodeId, out: &mut Vec<Output<ClientRepl
         Node::Copier(copier) => {
             copier.connection_closed(out);
             copier.connection_opened(now, out);
+        }
+        Node::Pusher(pusher) => {
+            pusher.connection_closed(out);
+            pusher.connection_opened(now, out);
         }
         Node::Service(_) => {}
     }
@@ -169,7 +181,7 @@ fn serve(
 fn boot(
     seed: u64,
     bug: Option<ServiceBug>,
-    power: [Rc<RefCell<Power>>; 2],
+    power: [Rc<RefCell<Power>>; 3],
 ) -> impl FnMut(NodeId, &dyn Disk) -> Result<Booted<Node>, String> {
     let mut seeds = Rng::from_seed(seed).fork("lives");
     move |id, _| {
@@ -180,8 +192,20 @@ fn boot(
         };
         let machine = if id.is_client() {
             Node::Client(Box::new(Client::new(options)))
+        } else if id == PUSHER {
+            let there = ClientOptions {
+                server: DESTINATION,
+                seed: seeds.word(),
+                ..options.clone()
+            };
+            let (source, destination) = (Client::new(options), Client::new(there));
+            Node::Pusher(Box::new(Pusher::new(source, destination, DESTINATION)))
         } else {
-            let power = &power[usize::from(id == COPIER)];
+            let power = &power[match id {
+                COPIER => 1,
+                DESTINATION => 2,
+                _ => 0,
+            }];
             let storage = power.borrow_mut().storage();
             let epoch = 1_000_000_000 * (1 + power.borrow().lives);
             if id == COPIER {
@@ -225,6 +249,8 @@ struct Run {
     /// The recordings that each tail plays, with the replay's handle once known and its number in the ledger.
     tails: BTreeMap<(NodeId, u64), Option<ReplayHandle>>,
     durability: Durability,
+    /// The disk of the destination, if there is one.
+    pushed: Option<Rc<RefCell<Power>>>,
     batches: u64,
     kinds: Vec<FaultKind>,
     is_broken: bool,
@@ -250,7 +276,12 @@ impl Run {
                 bytes: 1 << (8 + rng.below(8)),
             },
         };
-        let power = [("power", durability == Durability::None), ("copier", false)];
+        let is_kept = durability == Durability::None;
+        let power = [
+            ("power", is_kept),
+            ("copier", false),
+            ("destination", is_kept),
+        ];
         let power = power.map(|(name, is_kept)| {
             Rc::new(RefCell::new(Power {
                 recorder: Recorder::new(),
@@ -259,10 +290,15 @@ impl Run {
                 lives: 0,
             }))
         });
+        let pushed = (seed % 2 == 1).then(|| Rc::clone(&power[2]));
         let mut world = World::new(seed, options, boot(seed, bug, power));
         world.tell_closed(closed);
         world.add(SERVER);
         world.add(COPIER);
+        if pushed.is_some() {
+            world.add(DESTINATION);
+            world.add(PUSHER);
+        }
         let mut desks = BTreeMap::new();
         for number in 0..RECORDERS + TAILS {
             world.add(NodeId::client(number));
@@ -279,6 +315,7 @@ impl Run {
             desks,
             tails: BTreeMap::new(),
             durability,
+            pushed,
             batches: 0,
             kinds,
             is_broken: false,
@@ -387,6 +424,11 @@ impl Run {
         {
             return Err(format!("copy: {error}"));
         }
+        if let Some(Node::Pusher(pusher)) = self.world.machine(PUSHER)
+            && let Some(error) = &pusher.error
+        {
+            return Err(format!("push: {error}"));
+        }
         match self.world.take_boot_failures().pop() {
             Some((id, reason)) => Err(format!("{id} does not start: {reason}")),
             None => Ok(()),
@@ -482,6 +524,13 @@ impl Run {
                 Fault::Kill(client)
             }
             FaultKind::Kill if self.rng.chance(0.3) => Fault::Kill(COPIER),
+            FaultKind::Kill if self.pushed.is_some() && self.rng.chance(0.4) => {
+                self.kills += 1;
+                Fault::Kill(*self.rng.pick(&[DESTINATION, PUSHER]))
+            }
+            FaultKind::Partition if self.pushed.is_some() && self.rng.chance(0.3) => {
+                Fault::Reset(Link::both(PUSHER, DESTINATION).into())
+            }
             FaultKind::Kill | FaultKind::Disk => {
                 self.kills += 1;
                 Fault::Kill(SERVER)
@@ -513,6 +562,10 @@ impl Run {
             Fault::Restart(COPIER),
         ] {
             self.world.apply(&fault);
+        }
+        if self.pushed.is_some() {
+            self.world.apply(&Fault::Restart(DESTINATION));
+            self.world.apply(&Fault::Restart(PUSHER));
         }
         for number in 0..RECORDERS + TAILS {
             self.world.apply(&Fault::Restart(NodeId::client(number)));
@@ -629,7 +682,8 @@ impl Run {
         }
         plays.iter().try_for_each(|play| self.ledger.judge(*play))?;
         for round in 0.. {
-            let unlike = plays.iter().find(|play| !self.is_copied(**play));
+            let is_whole = |play: u64| self.is_copied(play) && self.is_pushed(play);
+            let unlike = plays.iter().find(|play| !is_whole(**play));
             let Some(unlike) = unlike else {
                 break;
             };
@@ -651,6 +705,31 @@ impl Run {
             && copier
                 .read(play & 0xff)
                 .is_ok_and(|copied| copied == messages)
+    }
+
+    /// Is what was pushed of a recording what a replay of all of it brought, at the same positions?
+    fn is_pushed(&self, play: u64) -> bool {
+        let Some(power) = &self.pushed else {
+            return true;
+        };
+        let Some(Node::Pusher(pusher)) = self.world.machine(PUSHER) else {
+            return false;
+        };
+        let Some(copy) = pusher.copy(play & 0xff) else {
+            return false;
+        };
+        let storage = power.borrow().recorder.storage();
+        let folder = Path::new("archive");
+        let Ok(mut cursor) = Cursor::open(storage, folder, copy, Origin::Start, Bound::Follow)
+        else {
+            return false;
+        };
+        let mut found = Vec::new();
+        while let Ok(Some(block)) = cursor.next_block() {
+            let messages = block.messages();
+            found.extend(messages.map(|it| (it.position.0, it.payload.to_vec())));
+        }
+        found == self.ledger.messages(play)
     }
 
     /// A live replay that has not got everything.
@@ -693,6 +772,8 @@ fn every_planted_bug_is_found_within_its_seeds() {
         (ServiceBug::LostInGroup, 20),
         (ServiceBug::GapAccepted, 20),
         (ServiceBug::CopySkipsBlock, 20),
+        (ServiceBug::CopiesMixed, 20),
+        (ServiceBug::CopiedBlockLost, 20),
     ] {
         let found = explore(0..seeds, |seed| Run::new(seed, Some(bug)).judge());
         println!("{bug}: {found:?}");

@@ -243,7 +243,7 @@ Example: seatrial archive copy tcp://127.0.0.1:7600 /backup/logs --follow"
 pub(crate) struct CopyArguments {
     /// The archive to copy from: a folder, or tcp://HOST:PORT.
     pub(crate) from: String,
-    /// The archive to copy to: a folder, made when missing.
+    /// The archive to copy to: a folder, made when missing, or tcp://HOST:PORT.
     pub(crate) to: String,
     /// Only this recording, by number or label; may be given several times.
     #[arg(long, value_name = "RECORDING")]

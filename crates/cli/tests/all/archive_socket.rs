@@ -5,7 +5,7 @@ use seatrial_archive::file::Files;
 use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
 use seatrial_archive::service::{
     ArchiveService, Client, ClientOptions, CopySource, CopyTarget, FrameBatch, ListFilter, Played,
-    RemoteArchive, ReplayBound, ReplayEnd, ReplayFrom, ReplayRequest, ServiceOptions,
+    PushTarget, RemoteArchive, ReplayBound, ReplayEnd, ReplayFrom, ReplayRequest, ServiceOptions,
     ServiceRequest, copy_remote,
 };
 use seatrial_archive::{Archive, Bound, Cursor, Durability, Origin, RecordingId};
@@ -223,6 +223,43 @@ fn a_copy_goes_on_where_it_ended_and_has_the_same_blocks() {
     assert_eq!(copy(server.address, &copies, recording), 0, "nothing new");
     record(server.address, "log", MESSAGES);
     assert_eq!(copy(server.address, &copies, recording), MESSAGES);
+    server.end();
+    assert_eq!(blocks(&folder), blocks(&copies));
+}
+
+/// Pushes a recording from a folder to a server; answers how many messages that brought.
+fn push(folder: &Path, address: SocketAddr) -> u64 {
+    let catalog = Archive::view(Arc::new(Files), folder).unwrap();
+    let source = CopySource::folder("folder", catalog.recording(RecordingId(1)).unwrap());
+    let mut remote = connect(address);
+    let mut target = PushTarget::begin(&mut remote, &source).unwrap();
+    let (id, bound) = (RecordingId(1), Bound::End);
+    let cursor = Cursor::open(Arc::new(Files), folder, id, target.from(), bound);
+    let mut cursor = cursor.unwrap();
+    while let Some(block) = cursor.next_block().unwrap() {
+        let (bytes, position) = block.stored();
+        target.append(&mut remote, position, bytes).unwrap();
+    }
+    target.settle(&mut remote).unwrap();
+    assert_eq!(target.end(), source.end.position);
+    let messages = target.messages();
+    target.stop(&mut remote).unwrap();
+    remote.goodbye().unwrap();
+    messages
+}
+
+#[test]
+fn a_pushed_copy_goes_on_where_it_ended_and_has_the_same_blocks() {
+    let scratch = Scratch::new("archive-socket-push");
+    let (folder, copies) = (scratch.0.join("archive"), scratch.0.join("copies"));
+    let any = "127.0.0.1:0".parse().unwrap();
+    let (source, server) = (Server::start(&folder, any), Server::start(&copies, any));
+    record(source.address, "log", 0);
+    assert_eq!(push(&folder, server.address), MESSAGES);
+    assert_eq!(push(&folder, server.address), 0, "nothing new");
+    record(source.address, "log", MESSAGES);
+    assert_eq!(push(&folder, server.address), MESSAGES);
+    source.end();
     server.end();
     assert_eq!(blocks(&folder), blocks(&copies));
 }

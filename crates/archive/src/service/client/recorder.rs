@@ -4,7 +4,7 @@ use crate::crc32c;
 use crate::recording::Durability;
 use crate::service::answer::{Claimed, Refusal, RefusalCode};
 use crate::service::client::ClientReply;
-use crate::service::message::{BatchPlace, ClientMessage, Reached};
+use crate::service::message::{BatchForm, BatchPlace, ClientMessage, Reached};
 use seatrial_machine::{Output, Ticket, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -60,19 +60,124 @@ impl FrameBatch {
     }
 }
 
+/// Blocks of another archive's recording, one behind the other, to be appended to a copy of it as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockBatch {
+    body: Vec<u8>,
+    first_message: u64,
+    messages: u32,
+}
+
+impl BlockBatch {
+    /// No blocks.
+    pub fn new() -> BlockBatch {
+        BlockBatch::default()
+    }
+
+    /// Takes the next block, whole, with its position. An error: it is not a batch, or not the one behind those that are in.
+    pub fn push(&mut self, position: u64, block: &[u8]) -> Result<(), Refusal> {
+        let header = crate::batch::batch_of(block).map_err(|reason| {
+            let text = format!("the block at position {position}: {reason}");
+            Refusal::new(RefusalCode::WrongBatch, text)
+        })?;
+        if self.is_empty() {
+            self.first_message = header.first_message;
+        }
+        let next = self.first_message.wrapping_add(u64::from(self.messages));
+        let messages = self.messages.checked_add(header.messages);
+        let Some(messages) = messages.filter(|_| next == header.first_message) else {
+            let first = header.first_message;
+            let text =
+                format!("the block at position {position} begins with message {first}, not {next}");
+            return Err(Refusal::new(RefusalCode::WrongBatch, text));
+        };
+        self.messages = messages;
+        self.body.extend_from_slice(&position.to_le_bytes());
+        self.body.extend_from_slice(block);
+        Ok(())
+    }
+
+    /// The number of the first message in it.
+    pub fn first_message(&self) -> u64 {
+        self.first_message
+    }
+
+    /// Messages in it.
+    pub fn messages(&self) -> u32 {
+        self.messages
+    }
+
+    /// Bytes of its blocks, with 8 for each one's position.
+    pub fn length(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Is nothing in it?
+    pub fn is_empty(&self) -> bool {
+        self.messages == 0
+    }
+
+    /// Takes all out, and leaves it empty.
+    pub fn take(&mut self) -> BlockBatch {
+        std::mem::take(self)
+    }
+}
+
+/// What is sent of a batch.
+#[derive(Debug)]
+pub(crate) struct Load {
+    form: BatchForm,
+    body: Vec<u8>,
+    messages: u32,
+    /// The number of its first message, when that is given.
+    first_message: Option<u64>,
+}
+
+impl Load {
+    pub(crate) fn messages(&self) -> u32 {
+        self.messages
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.body.len()
+    }
+}
+
+impl From<FrameBatch> for Load {
+    fn from(batch: FrameBatch) -> Load {
+        Load {
+            form: BatchForm::Frames,
+            body: batch.frames,
+            messages: batch.messages,
+            first_message: None,
+        }
+    }
+}
+
+impl From<BlockBatch> for Load {
+    fn from(batch: BlockBatch) -> Load {
+        Load {
+            form: BatchForm::Blocks,
+            body: batch.body,
+            messages: batch.messages,
+            first_message: Some(batch.first_message),
+        }
+    }
+}
+
 /// A batch without a confirmation.
 #[derive(Debug)]
 struct Sent {
     ticket: Ticket,
     first_message: u64,
-    batch: FrameBatch,
+    load: Load,
     place: Option<BatchPlace>,
 }
 
 impl Sent {
     fn end(&self) -> u64 {
         self.first_message
-            .saturating_add(u64::from(self.batch.messages))
+            .saturating_add(u64::from(self.load.messages))
     }
 }
 
@@ -93,6 +198,8 @@ pub(crate) struct Recorder {
     /// Messages with lower numbers are confirmed.
     confirmed: u64,
     unconfirmed: VecDeque<Sent>,
+    /// Has any batch been taken in since it was claimed first?
+    has_begun: bool,
     /// How many of them were sent since the claim or the last time-out.
     sent: usize,
     /// Bytes of all unconfirmed.
@@ -111,23 +218,32 @@ impl Recorder {
             next_message: claimed.next_message,
             confirmed: claimed.next_message,
             unconfirmed: VecDeque::new(),
+            has_begun: false,
             sent: 0,
             bytes: 0,
             again_at: None,
         }
     }
 
-    /// Takes a batch in.
-    pub(crate) fn push(&mut self, ticket: Ticket, batch: FrameBatch) {
-        let first_message = self.next_message;
-        self.next_message = self.next_message.saturating_add(u64::from(batch.messages));
-        self.bytes += batch.frames.len();
+    /// Takes a batch in. The refusal: its messages are not the next ones. Only the first blocks that a copy is sent may
+    /// be some that it has, to be compared.
+    pub(crate) fn push(&mut self, ticket: Ticket, load: Load) -> Result<(), Refusal> {
+        let next = self.next_message;
+        let first_message = load.first_message.unwrap_or(next);
+        if first_message != next && (first_message > next || self.has_begun) {
+            let text = format!("message {next} comes next, the batch begins with {first_message}");
+            return Err(Refusal::new(RefusalCode::WrongBatch, text));
+        }
+        self.has_begun = true;
+        self.next_message = first_message.saturating_add(u64::from(load.messages));
+        self.bytes += load.body.len();
         self.unconfirmed.push_back(Sent {
             ticket,
             first_message,
-            batch,
+            load,
             place: None,
         });
+        Ok(())
     }
 
     /// Batches without a confirmation.
@@ -181,11 +297,11 @@ impl Recorder {
         let under_way = self.unconfirmed.iter().take(self.sent);
         let mut bytes: usize = under_way
             .filter(|sent| sent.place.is_none())
-            .map(|sent| sent.batch.frames.len())
+            .map(|sent| sent.load.body.len())
             .sum();
         let mut has_sent = false;
         while let Some(next) = self.unconfirmed.get(self.sent) {
-            let length = next.batch.frames.len();
+            let length = next.load.body.len();
             if next.place.is_none() {
                 if bytes > 0 && bytes + length > window_bytes {
                     break;
@@ -223,9 +339,9 @@ impl Recorder {
             && let Some(place) = sent.place
             && let Some(sent) = self.unconfirmed.pop_front()
         {
-            self.bytes -= sent.batch.frames.len();
+            self.bytes -= sent.load.body.len();
             self.sent = self.sent.saturating_sub(1);
-            self.confirmed = sent.end();
+            self.confirmed = self.confirmed.max(sent.end());
             let reply = ClientReply::Recorded(place);
             out.push(Output::Reply(sent.ticket, reply));
         }
@@ -279,24 +395,21 @@ impl Recorder {
 
     pub(crate) fn check_invariants(&self) {
         assert!(self.sent <= self.unconfirmed.len());
-        let bytes: usize = self
-            .unconfirmed
-            .iter()
-            .map(|it| it.batch.frames.len())
-            .sum();
+        let bytes: usize = self.unconfirmed.iter().map(|it| it.load.body.len()).sum();
         assert_eq!(bytes, self.bytes);
     }
 }
 
 fn message(session: u64, claim: u64, sent: &Sent) -> Vec<u8> {
-    let frames = &sent.batch.frames;
+    let body = &sent.load.body;
     ClientMessage::Record {
         session,
         claim,
         first_message: sent.first_message,
-        messages: sent.batch.messages,
-        checksum: crc32c(frames),
-        frames,
+        messages: sent.load.messages,
+        checksum: crc32c(body),
+        form: sent.load.form,
+        body,
     }
     .encode()
 }

@@ -1,6 +1,8 @@
 use super::*;
 use crate::service::answer::{Claimed, Description, Health, RefusalCode, SegmentDescription};
-use crate::service::operation::{LabelFilter, ListFilter, ReplayBound, ReplayFrom, ReplayRequest};
+use crate::service::operation::{
+    CopyRequest, LabelFilter, ListFilter, ReplayBound, ReplayFrom, ReplayRequest,
+};
 use crate::{Boundary, Durability, Position, RecordingId, Source};
 use seatrial_machine::Rng;
 
@@ -56,7 +58,7 @@ fn replay(rng: &mut Rng) -> ReplayRequest {
 
 fn operation(rng: &mut Rng) -> Operation {
     let (recording, position) = (rng.word(), rng.word());
-    match rng.below(16) {
+    match rng.below(17) {
         0 => Operation::List {
             after: recording,
             count_max: position as u32,
@@ -92,6 +94,13 @@ fn operation(rng: &mut Rng) -> Operation {
         },
         12 => Operation::Compact,
         13 => Operation::Health,
+        15 => Operation::Copy(CopyRequest {
+            source: source(rng),
+            label: text(rng),
+            segment_length: position,
+            durability: durability(rng),
+            start: boundary(rng),
+        }),
         14 => Operation::Segments {
             recording,
             from: position,
@@ -209,7 +218,8 @@ fn from_client(rng: &mut Rng) -> Vec<u8> {
             first_message: rng.word(),
             messages: rng.word() as u32,
             checksum: rng.word() as u32,
-            frames: &frames,
+            form: *rng.pick(&[BatchForm::Frames, BatchForm::Blocks]),
+            body: &frames,
         },
         5 => ClientMessage::Credit {
             session,
@@ -378,7 +388,7 @@ fn every_cut_of_every_message_is_refused_with_its_place() {
     for _ in 0..300 {
         let client = from_client(&mut rng);
         // What carries bytes of any length ends anywhere behind its fields.
-        let is_open = matches!(client[0], 3);
+        let is_open = matches!(client[0], 3 | 8);
         for length in 0..client.len() {
             let decoded = ClientMessage::decode(&client[..length]);
             let whole = is_open && length >= HEADER_LENGTH + RECORD_HEADER_LENGTH;

@@ -5,8 +5,9 @@ use crate::catalog::{Filter, Recording};
 use crate::cursor::{Bound, Cursor, CursorError, Origin, Pause};
 use crate::recording::{Durability, Progress, RecordingOptions, Writer};
 use crate::service::answer::{Answer, Description, Refusal, RefusalCode, SegmentDescription};
+use crate::service::bug::ServiceBug;
 use crate::service::message::data_header;
-use crate::service::operation::{LabelFilter, ListFilter, Operation, ReplayFrom};
+use crate::service::operation::{CopyRequest, LabelFilter, ListFilter, Operation, ReplayFrom};
 use crate::{Position, RecordingId, SEGMENT_LENGTH};
 use seatrial_machine::{Computed, Job, Storage};
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub(crate) struct ControlJob {
     pub(crate) operation: Operation,
     /// Recordings in one answer to a list.
     pub(crate) list_count_max: u32,
+    pub(crate) bug: Option<ServiceBug>,
     /// Nanoseconds since 1970.
     pub(crate) now: u64,
 }
@@ -101,6 +103,10 @@ impl ControlJob {
                 count_max,
             } => self.segments(id(*recording), Position(*from), *count_max)?,
             Operation::Start { .. } => return self.start(),
+            Operation::Copy(copy) => {
+                let copy = copy.clone();
+                return self.copy(copy);
+            }
             Operation::Extend { recording } => {
                 return self.extend(id(*recording));
             }
@@ -173,6 +179,31 @@ impl ControlJob {
         };
         let durability = *durability;
         let writer = self.archive.start(&options, self.now).map_err(refusal)?;
+        Ok(Done::Writer(Box::new(writer), durability, false))
+    }
+
+    fn copy(&mut self, copy: CopyRequest) -> Result<Done, Refusal> {
+        let all = self.archive.list(&Filter::default());
+        // Bug: any recording of that archive will do.
+        let is_any = self.bug == Some(ServiceBug::CopiesMixed);
+        let is_it = |it: &&Recording| {
+            let source = it.source.as_ref();
+            source.is_some_and(|it| it.archive == copy.source.archive && is_any)
+                || source == Some(&copy.source)
+        };
+        if let Some(found) = all.iter().find(is_it) {
+            return self.extend(found.id);
+        }
+        let durability = copy.durability;
+        let options = RecordingOptions {
+            label: copy.label,
+            segment_length: copy.segment_length,
+            durability,
+        };
+        let writer = self
+            .archive
+            .start_copy(&options, copy.source, copy.start, self.now);
+        let writer = writer.map_err(refusal)?;
         Ok(Done::Writer(Box::new(writer), durability, false))
     }
 

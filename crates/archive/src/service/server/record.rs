@@ -101,7 +101,7 @@ impl ArchiveService {
         let limits = &self.options.limits;
         let (window, longest) = (limits.record_window_bytes, limits.batch_bytes_max);
         let gaps = self.options.bug == Some(ServiceBug::GapAccepted);
-        let length = pending.frames().len();
+        let length = pending.body().len();
         let mut tracks = self.tracks.iter_mut();
         let is_meant = |track: &Track| track.claim == claim && track.session == Some(session);
         let found = tracks.find(|(_, track)| is_meant(track) && !track.is_stopping);
@@ -213,11 +213,11 @@ impl ArchiveService {
         };
         let (mut batches, mut bytes) = (Vec::new(), 0);
         while let Some(next) = track.pending.front()
-            && (bytes == 0 || bytes + next.frames().len() <= JOB_BYTES_MAX)
+            && (bytes == 0 || bytes + next.body().len() <= JOB_BYTES_MAX)
             && batches.len() < ENTRIES_MAX
             && let Some(next) = track.pending.pop_front()
         {
-            bytes += next.frames().len();
+            bytes += next.body().len();
             batches.push(next);
         }
         track.under_way_bytes = bytes;

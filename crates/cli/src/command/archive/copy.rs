@@ -5,21 +5,22 @@ use super::folder;
 use super::interrupt::Interrupt;
 use super::moment;
 use super::place::Place;
-use super::remote::{self, Next, Pieces, Remote};
+use super::remote::{self, ALIVE_INTERVAL, Next, Pieces, Remote};
 use crate::args::CopyArguments;
 use crate::exit::Exit;
 use crate::output::say;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_archive::file::Files;
 use seatrial_archive::service::{
-    CopySource, CopyTarget, ListFilter, ReplayBound, ReplayFrom, ReplayRequest,
+    CopyError, CopySource, CopyTarget, ListFilter, PushTarget, RefusalCode, RemoteError,
+    ReplayBound, ReplayRequest,
 };
-use seatrial_archive::{Archive, Bound, Cursor, Origin, Pause, Recording, RecordingId};
+use seatrial_archive::{Archive, Bound, Cursor, Origin, Pause, Position, Recording, RecordingId};
 use serde_json::{Value, json};
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,10 @@ use std::time::{Duration, Instant};
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// How often it is looked at for new recordings.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
+/// So long a copy waits for one before it that the server takes for alive, longer than a session may be silent …
+const CLAIM_PATIENCE: Duration = Duration::from_secs(15);
+/// … and how often it asks.
+const CLAIM_INTERVAL: Duration = Duration::from_millis(200);
 /// Blocks or pieces of one recording before the others have their turn.
 const TURN_BLOCKS: usize = 64;
 
@@ -85,18 +90,17 @@ impl Origins {
     }
 
     /// Its blocks from where the copy ends.
-    fn blocks(&self, id: RecordingId, target: &CopyTarget, follow: bool) -> Result<Blocks> {
+    fn blocks(&self, id: RecordingId, origin: Origin, follow: bool) -> Result<Blocks> {
         match self {
             Origins::Folder(path) => {
                 let bound = if follow { Bound::Follow } else { Bound::End };
-                let origin = Origin::Position(target.from());
                 let cursor = Cursor::open(Arc::new(Files), path, id, origin, bound)?;
                 Ok(Blocks::Folder(Box::new(cursor)))
             }
             Origins::Server(address, _) => {
                 let request = ReplayRequest {
                     recording: id.0,
-                    from: ReplayFrom::Position(target.from().0),
+                    from: remote::from(origin),
                     bound: if follow {
                         ReplayBound::Follow
                     } else {
@@ -117,26 +121,160 @@ enum Blocks {
     Server(Pieces),
 }
 
+/// Where recordings are copied to.
+enum Destination {
+    Folder(PathBuf, Archive),
+    Server(Box<Remote>),
+}
+
+impl Destination {
+    fn new(place: &Place) -> Result<Destination> {
+        Ok(match place {
+            Place::Folder(path) => Destination::Folder(path.clone(), folder::open(path)?),
+            Place::Server(address) => Destination::Server(Box::new(remote::connect(*address)?)),
+        })
+    }
+
+    /// Goes on with the copy of a recording, or makes one.
+    fn begin(&mut self, source: &CopySource) -> Result<Target, CopyError> {
+        Ok(match self {
+            Destination::Folder(path, archive) => {
+                let files = Arc::new(Files);
+                let target = CopyTarget::begin(files, path, archive, source, moment::now());
+                Target::Folder(Box::new(target?))
+            }
+            Destination::Server(remote) => Target::Server(push(remote, source)?),
+        })
+    }
+
+    /// Takes the next block.
+    fn append(&mut self, target: &mut Target, position: Position, bytes: &[u8]) -> Result<()> {
+        match (self, target) {
+            (Destination::Server(remote), Target::Server(target)) => {
+                target.append(remote, position, bytes)?;
+            }
+            (_, Target::Folder(target)) => target.append(position, bytes, moment::now())?,
+            _ => bail!("a copy in another place"),
+        }
+        Ok(())
+    }
+
+    /// What is to be done now and then, also while nothing comes.
+    fn tick(&mut self, target: &mut Target, has_news: bool, is_due: bool) -> Result<()> {
+        match (self, target) {
+            (Destination::Server(remote), Target::Server(target)) => {
+                if has_news || is_due {
+                    target.settle(remote)?;
+                }
+            }
+            (_, Target::Folder(target)) => target.tick(moment::now())?,
+            _ => bail!("a copy in another place"),
+        }
+        Ok(())
+    }
+
+    /// What it recorded is stopped at once, also when it could not be said so before.
+    fn end(self) -> Result<()> {
+        if let Destination::Server(remote) = self {
+            remote.goodbye()?;
+        }
+        Ok(())
+    }
+
+    /// Ends a copy for now.
+    fn stop(&mut self, target: Target) -> Result<()> {
+        match (self, target) {
+            (Destination::Server(remote), Target::Server(target)) => target.stop(remote)?,
+            (_, Target::Folder(target)) => target.stop(moment::now())?,
+            _ => bail!("a copy in another place"),
+        };
+        Ok(())
+    }
+}
+
+/// Begins a copy in a server. One that was killed while it copied the same is waited for: the server ends its session when it
+/// has been silent for some time.
+fn push(remote: &mut Remote, source: &CopySource) -> Result<PushTarget, CopyError> {
+    let began = Instant::now();
+    loop {
+        match PushTarget::begin(remote, source) {
+            Err(CopyError::Target(RemoteError::Refused(refusal)))
+                if refusal.code == RefusalCode::Recording && began.elapsed() < CLAIM_PATIENCE =>
+            {
+                std::thread::sleep(CLAIM_INTERVAL);
+            }
+            begun => return begun,
+        }
+    }
+}
+
+/// A copy that is being written.
+enum Target {
+    Folder(Box<CopyTarget>),
+    Server(PushTarget),
+}
+
+impl Target {
+    fn from(&self) -> Origin {
+        match self {
+            Target::Folder(target) => Origin::Position(target.from()),
+            Target::Server(target) => target.from(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Target::Folder(target) => target.bytes(),
+            Target::Server(target) => target.bytes(),
+        }
+    }
+
+    fn json(&self, from: RecordingId) -> Value {
+        let (recording, messages, end) = match self {
+            Target::Folder(target) => (target.recording(), target.messages(), target.end()),
+            Target::Server(target) => (target.recording(), target.messages(), target.end()),
+        };
+        json!({
+            "recording": recording.0,
+            "from_recording": from.0,
+            "messages": messages,
+            "bytes": self.bytes(),
+            "position": end.0,
+        })
+    }
+}
+
 /// One recording on its way.
 struct Copying {
     from: RecordingId,
     blocks: Blocks,
-    target: CopyTarget,
+    target: Target,
     reached: bool,
+    /// When something was sent last.
+    settled: Instant,
+    /// Has anything come since?
+    has_news: bool,
 }
 
 impl Copying {
     /// Copies some blocks; false when there are none.
-    fn turn(&mut self) -> Result<bool> {
+    fn turn(&mut self, to: &mut Destination) -> Result<bool> {
         let mut count = 0;
-        while count < TURN_BLOCKS && !self.reached && self.next()? {
+        while count < TURN_BLOCKS && !self.reached && self.next(to)? {
             count += 1;
         }
-        self.target.tick(moment::now())?;
+        let is_due = self.settled.elapsed() >= ALIVE_INTERVAL;
+        // While more comes at once, what was sent need not be waited for.
+        let has_news = self.has_news && count < TURN_BLOCKS;
+        to.tick(&mut self.target, has_news, is_due)?;
+        if has_news || is_due {
+            self.settled = Instant::now();
+            self.has_news = false;
+        }
         Ok(count > 0)
     }
 
-    fn next(&mut self) -> Result<bool> {
+    fn next(&mut self, to: &mut Destination) -> Result<bool> {
         match &mut self.blocks {
             Blocks::Folder(cursor) => {
                 let Some(block) = cursor.next_block()? else {
@@ -144,13 +282,12 @@ impl Copying {
                     return Ok(false);
                 };
                 let (bytes, position) = block.stored();
-                self.target.append(position, bytes, moment::now())?;
+                to.append(&mut self.target, position, bytes)?;
             }
             Blocks::Server(pieces) => match pieces.next(Duration::ZERO)? {
                 Next::Piece(piece) => {
                     for block in piece.blocks() {
-                        let position = seatrial_archive::Position(block.position);
-                        self.target.append(position, block.bytes, moment::now())?;
+                        to.append(&mut self.target, Position(block.position), block.bytes)?;
                     }
                 }
                 Next::Nothing => return Ok(false),
@@ -160,53 +297,48 @@ impl Copying {
                 }
             },
         }
+        self.has_news = true;
         Ok(true)
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "recording": self.target.recording().0,
-            "from_recording": self.from.0,
-            "messages": self.target.messages(),
-            "bytes": self.target.bytes(),
-            "position": self.target.end().0,
-        })
     }
 }
 
-/// A copy into a folder.
+/// Copies of recordings.
 struct Copy<'a> {
     arguments: &'a CopyArguments,
     from: Origins,
     name: String,
-    to: &'a Path,
-    archive: Archive,
+    to: Destination,
     copying: Vec<Copying>,
 }
 
 /// Carries the verb out.
 pub(super) fn run(arguments: &CopyArguments) -> Result<Exit> {
     let (from, to) = (Place::parse(&arguments.from)?, Place::parse(&arguments.to)?);
-    let to_folder = to.folder()?;
+    ensure!(from != to, "{from}: an archive is not copied into itself");
     let origins = Origins::new(&from)?;
     let interrupt = Interrupt::listen(|| {})?;
     let mut copy = Copy {
         arguments,
         name: origins.name().with_context(|| from.to_string())?,
         from: origins,
-        to: to_folder,
-        archive: folder::open(to_folder)?,
+        to: Destination::new(&to)?,
         copying: Vec::new(),
     };
     let outcome = copy.run(&interrupt);
     // Also after an error: what was copied is kept, and the next call goes on from there.
-    let copied: Vec<Value> = copy.copying.iter().map(Copying::json).collect();
-    for one in copy.copying {
-        one.target
-            .stop(moment::now())
-            .with_context(|| to.to_string())?;
+    let mut copied = Vec::new();
+    let mut stopped = Ok(());
+    for mut one in copy.copying {
+        let settled = copy.to.tick(&mut one.target, true, true);
+        copied.push(one.target.json(one.from));
+        let ended = settled.and_then(|()| copy.to.stop(one.target));
+        stopped = stopped.and(ended.with_context(|| to.to_string()));
     }
-    outcome.with_context(|| format!("{from} to {to}"))?;
+    let ended = copy.to.end().with_context(|| to.to_string());
+    outcome
+        .and(stopped)
+        .and(ended)
+        .with_context(|| format!("{from} to {to}"))?;
     if arguments.json {
         say!(
             "{:#}",
@@ -237,7 +369,7 @@ impl Copy<'_> {
             let mut busy = false;
             for one in &mut self.copying {
                 busy |= one
-                    .turn()
+                    .turn(&mut self.to)
                     .with_context(|| format!("recording {}", one.from))?;
             }
             if let Some(bar) = &bar {
@@ -275,17 +407,17 @@ impl Copy<'_> {
     /// Goes on with the copy of a recording, or makes one.
     fn begin(&mut self, recording: &Recording) -> Result<Copying> {
         let source = CopySource::folder(&self.name, recording);
-        let storage = Arc::new(Files);
-        let target =
-            CopyTarget::begin(storage, self.to, &mut self.archive, &source, moment::now())?;
+        let target = self.to.begin(&source)?;
         let blocks = self
             .from
-            .blocks(recording.id, &target, self.arguments.follow)?;
+            .blocks(recording.id, target.from(), self.arguments.follow)?;
         Ok(Copying {
             from: recording.id,
             blocks,
             target,
             reached: false,
+            settled: Instant::now(),
+            has_news: false,
         })
     }
 

@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result, bail};
 use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
 use seatrial_archive::service::{
     Client, ClientOptions, Description, FrameBatch, LabelFilter, ListFilter, Played, RefusalCode,
-    RemoteArchive, RemoteError, ReplayEnd, ReplayPiece, ReplayRequest,
+    RemoteArchive, RemoteError, ReplayEnd, ReplayFrom, ReplayPiece, ReplayRequest,
 };
-use seatrial_archive::{BATCH_LENGTH, Durability, Recording, RecordingId};
+use seatrial_archive::{BATCH_LENGTH, Durability, Origin, Recording, RecordingId};
 use seatrial_host::{BlockingLink, LinkOptions};
 use seatrial_machine::{NodeId, Ticket};
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ const PIECES_MAX: usize = 4;
 /// Batches that were sent and are not confirmed; 4 MiB.
 const BATCHES_MAX: usize = 16;
 /// The server hears something at least this often.
-const ALIVE_INTERVAL: Duration = Duration::from_secs(3);
+pub(super) const ALIVE_INTERVAL: Duration = Duration::from_secs(3);
 
 /// A connected archive.
 pub(super) type Remote = RemoteArchive<BlockingLink<Client>>;
@@ -82,6 +82,17 @@ pub(super) fn find(remote: &mut Remote, wanted: &str, address: SocketAddr) -> Re
     newest.with_context(|| {
         format!("tcp://{address}: no recording has the number or label {wanted:?}")
     })
+}
+
+/// Where a replay begins, as a server is asked for it.
+pub(super) fn from(origin: Origin) -> ReplayFrom {
+    match origin {
+        Origin::Start => ReplayFrom::Start,
+        Origin::Position(position) => ReplayFrom::Position(position.0),
+        Origin::Time(time) => ReplayFrom::Time(time),
+        Origin::Message(number) => ReplayFrom::Message(number),
+        Origin::End => ReplayFrom::End,
+    }
 }
 
 /// What comes of a replay, from a thread of its own, so that whoever takes it is never kept waiting.

@@ -11,7 +11,7 @@ use crate::args::ReplayArguments;
 use crate::exit::Exit;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::file::Files;
-use seatrial_archive::service::{ReplayBound, ReplayFrom, ReplayRequest};
+use seatrial_archive::service::{ReplayBound, ReplayRequest};
 use seatrial_archive::{Bound, Cursor, Origin, Pause, ReplayBlock};
 use seatrial_archive::{Position, Recording};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -99,13 +99,7 @@ fn from_server(
     };
     let request = ReplayRequest {
         recording: found.recording,
-        from: match origin {
-            Origin::Start => ReplayFrom::Start,
-            Origin::Position(position) => ReplayFrom::Position(position.0),
-            Origin::Time(time) => ReplayFrom::Time(time),
-            Origin::Message(number) => ReplayFrom::Message(number),
-            Origin::End => ReplayFrom::End,
-        },
+        from: remote::from(origin),
         bound,
         window_bytes: u32::MAX,
         is_eager: true,

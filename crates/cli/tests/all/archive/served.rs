@@ -1,8 +1,8 @@
 //! An archive behind a server: the same verbs, with the same answers.
 
-use super::copy::follow;
+use super::copy::{follow, wait_for};
 use super::{PATIENCE, Running, alike, archive, archive_json, feed, lines, replays};
-use crate::{Scratch, error};
+use crate::{Scratch, error, stderr, stdout};
 
 /// A server and its address.
 fn serve(folder: &str, listen: &str) -> (Running, String) {
@@ -164,4 +164,99 @@ fn a_copy_over_tcp_goes_on_after_kills() {
     let (_server, tcp) = serve(&from, "127.0.0.1:0");
     follow(&tcp, &tcp, &to);
     archive(0, &["checksum", &from, "--against", &to]);
+}
+
+/// The positions of all messages.
+fn positions(place: &str) -> Vec<u64> {
+    let replayed = archive(0, &["replay", place, "log", "--output", "json"]).stdout;
+    let lines = replayed
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    let object = |line| serde_json::from_slice::<serde_json::Value>(line).unwrap();
+    lines
+        .map(|line| object(line)["position"].as_u64().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_copy_into_a_running_server_goes_on_after_kills() {
+    let scratch = Scratch::new("archive-pushed");
+    let (from, to) = (scratch.path("from"), scratch.path("to"));
+    let (_server, tcp) = serve(&to, "127.0.0.1:0");
+    follow(&from, &from, &tcp);
+    assert_eq!(positions(&from), positions(&to));
+    archive(0, &["checksum", &from, "--against", &to]);
+    archive(0, &["verify", &to]);
+    // Folder and server tell the same of it, also where it came from and of its files.
+    for words in [&["describe", "log"][..], &["list"]] {
+        let answer = |place: &str| {
+            let mut answer = archive_json(&[&words[..1], &[place], &words[1..]].concat());
+            answer.as_object_mut().unwrap().remove("archive");
+            answer
+        };
+        assert_eq!(answer(&tcp), answer(&to), "{words:?}");
+    }
+    let described = archive_json(&["describe", &tcp, "log"]);
+    assert_eq!(described["source"]["recording"], 1, "{described:#}");
+    let source = described["source"]["archive"].as_str().unwrap();
+    let text = stdout(&archive(0, &["list", &tcp]));
+    assert!(text.contains(&format!("1 of {source}")), "{text}");
+    let text = stdout(&archive(0, &["describe", &tcp, "log"]));
+    assert!(text.contains(&format!("recording 1 of {source}")), "{text}");
+}
+
+#[test]
+fn a_copy_from_server_to_server_survives_a_kill_of_the_destination() {
+    let scratch = Scratch::new("archive-pushed-kill");
+    let (from, to) = (scratch.path("from"), scratch.path("to"));
+    let (_source, source) = serve(&from, "127.0.0.1:0");
+    let (server, tcp) = serve(&to, "127.0.0.1:0");
+    let address = tcp.strip_prefix("tcp://").unwrap().to_owned();
+    let mut writer = Running::start(&["record", &source, "--label", "log", "--acknowledge"]);
+    let acknowledged = writer.lines();
+    writer.write(&lines(0, 5_000));
+    acknowledged.recv_timeout(PATIENCE).unwrap();
+    let copy = Running::start(&["copy", &source, &tcp, "--follow"]);
+    wait_for(&tcp, "log", "line 4999");
+    server.kill();
+    drop(server);
+    writer.write(&lines(5_000, 5_000));
+    let (_server, _) = serve(&to, &address);
+    wait_for(&tcp, "log", "line 9999");
+    writer.write(&lines(10_000, 5_000));
+    assert_eq!(writer.output().status.code(), Some(0));
+    wait_for(&tcp, "log", "line 14999");
+    copy.interrupt();
+    let output = copy.output();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let again = archive_json(&["copy", &source, &tcp]);
+    assert_eq!(again["recordings"][0]["messages"], 0, "{again:#}");
+    assert_eq!(positions(&from), positions(&to));
+    archive(0, &["checksum", &from, "--against", &to]);
+    archive(0, &["verify", &to]);
+}
+
+#[test]
+fn a_source_that_was_recorded_anew_is_not_copied_over_the_old() {
+    let scratch = Scratch::new("archive-pushed-differs");
+    let (from, to) = (scratch.path("from"), scratch.path("to"));
+    let (_server, tcp) = serve(&to, "127.0.0.1:0");
+    feed(0, &["record", &from, "--label", "log"], &lines(0, 100));
+    let end = archive_json(&["describe", &from, "log"])["end"].to_string();
+    feed(0, &["record", &from, "--extend", "log"], &lines(100, 100));
+    archive(0, &["copy", &from, &tcp]);
+    // Shorter than the copy; then as long, with other messages at the end.
+    archive(0, &["truncate", &from, "log", "--to", &end]);
+    error(
+        &["archive", "copy", &from, &tcp],
+        &["differs", "the source ends there"],
+    );
+    feed(0, &["record", &from, "--extend", "log"], &lines(500, 100));
+    error(&["archive", "copy", &from, &tcp], &["the copy differs at"]);
+    replays(&[&tcp, "log"], &lines(0, 200));
+    // The server takes other copies as before.
+    let other = scratch.path("other");
+    feed(0, &["record", &other, "--label", "log"], &lines(0, 10));
+    archive(0, &["copy", &other, &tcp]);
+    replays(&[&tcp, "2"], &lines(0, 10));
 }
