@@ -1,14 +1,17 @@
-//! Data types with promises that one pass over a history can judge: sets, queues, counters, bank accounts, identifiers.
+//! Data types with promises that one pass over a history can judge: sets, queues, counters, bank accounts, identifiers,
+//! groups of registers, timestamps.
 //!
 //! Each checker is a fold over the operations in order. Its state is some words per element, never the history, so each
 //! judges a history of any size chunk by chunk ([`crate::Streaming`]) and gives the same verdict as on one in memory.
 //! Values of independent keys (Jepsen's tuples `[key value]`) are judged key by key, and the findings say of which key
-//! they are. Semantics: `jepsen.checker` and `jepsen.tests.bank`.
+//! they are. Semantics: `jepsen.checker` and `jepsen.tests`.
 
 mod bank;
 mod counter;
 mod element;
 mod judge;
+mod long_fork;
+mod monotonic;
 mod outcome;
 mod queue;
 mod set;
@@ -19,11 +22,15 @@ mod unique_ids;
 pub use bank::Bank;
 pub use counter::Counter;
 pub(crate) use judge::{Folded, Judge};
+pub use long_fork::LongFork;
+pub use monotonic::{Agreement, Monotonic};
 pub use queue::Queue;
 pub use set::Set;
 pub use set_full::{SetFull, Visibility};
 pub use total_queue::TotalQueue;
 pub use unique_ids::UniqueIds;
 
+#[cfg(test)]
+mod orders_tests;
 #[cfg(test)]
 mod tests;

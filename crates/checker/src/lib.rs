@@ -11,7 +11,10 @@ pub mod txn;
 mod verdict;
 
 pub use compose::{Judgement, check_safe, compose};
-pub use data::{Bank, Counter, Queue, Set, SetFull, TotalQueue, UniqueIds, Visibility};
+pub use data::{
+    Agreement, Bank, Counter, LongFork, Monotonic, Queue, Set, SetFull, TotalQueue, UniqueIds,
+    Visibility,
+};
 pub use registry::{NAMES, UnknownName, by_name, for_workload};
 pub use stats::{Counts, Stats, counts};
 pub use stream::Streaming;

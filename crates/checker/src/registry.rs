@@ -3,7 +3,8 @@
 use crate::linear::{Linearizable, Model};
 use crate::txn::{G1, Level, ListAppend, RwRegister};
 use crate::{
-    Bank, Checker, Counter, Queue, Set, SetFull, Stats, TotalQueue, UniqueIds, Visibility,
+    Agreement, Bank, Checker, Counter, LongFork, Monotonic, Queue, Set, SetFull, Stats, TotalQueue,
+    UniqueIds, Visibility,
 };
 
 /// A name that no checker or model has.
@@ -34,7 +35,7 @@ pub enum UnknownName {
 }
 
 /// The names of all checkers.
-pub const NAMES: [&str; 15] = [
+pub const NAMES: [&str; 17] = [
     "stats",
     "register",
     "cas-register",
@@ -50,6 +51,8 @@ pub const NAMES: [&str; 15] = [
     "unique-ids",
     "counter",
     "bank",
+    "long-fork",
+    "monotonic",
 ];
 
 /// The checker called `name`, judging by `model` (`None`: the checker's strictest).
@@ -61,6 +64,7 @@ pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, Unkn
     match name {
         "stats" => Ok(Box::new(Stats)),
         "set-full" => Ok(Box::new(SetFull::new(visibility(model)?))),
+        "monotonic" => Ok(Box::new(Monotonic::new(agreement(model)?))),
         "rw-register" => Ok(Box::new(RwRegister::new(level("rw-register", model)?))),
         "list-append" => Ok(Box::new(ListAppend::new(level("list-append", model)?))),
         _ => match (anomalies(name), model) {
@@ -84,6 +88,7 @@ fn anomalies(name: &str) -> Option<Box<dyn Checker>> {
         "unique-ids" => Box::new(UniqueIds),
         "counter" => Box::new(Counter),
         "bank" => Box::new(Bank::new()),
+        "long-fork" => Box::new(LongFork::new()),
         _ => return None,
     })
 }
@@ -119,6 +124,19 @@ fn visibility(model: Option<&str>) -> Result<Visibility, UnknownName> {
         checker: "set-full",
         model: name.into(),
         models: Visibility::ALL.map(Visibility::name).to_vec(),
+    })
+}
+
+/// Whose order timestamps must agree with; all rows' together when nothing is named.
+fn agreement(model: Option<&str>) -> Result<Agreement, UnknownName> {
+    let Some(name) = model else {
+        return Ok(Agreement::default());
+    };
+    let known = Agreement::ALL.into_iter().find(|one| one.name() == name);
+    known.ok_or_else(|| UnknownName::Model {
+        checker: "monotonic",
+        model: name.into(),
+        models: Agreement::ALL.map(Agreement::name).to_vec(),
     })
 }
 

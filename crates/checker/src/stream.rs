@@ -3,7 +3,9 @@
 use crate::data::{Folded, Judge};
 use crate::stats::CountFold;
 use crate::txn::{G1, Level, ListAppend};
-use crate::{Bank, Counter, Queue, Set, SetFull, Stats, TotalQueue, UniqueIds, Verdict};
+use crate::{
+    Bank, Counter, LongFork, Monotonic, Queue, Set, SetFull, Stats, TotalQueue, UniqueIds, Verdict,
+};
 use seatrial_history::{Chunks, FoldError, Folder};
 
 /// A checker that needs no whole history in memory, so it judges one of any size. Several that judge at once, each in
@@ -30,11 +32,15 @@ pub enum Streaming {
     Counter,
     /// The total of accounts: [`Bank`].
     Bank,
+    /// Groups of registers: [`LongFork`].
+    LongFork,
+    /// Numbers and timestamps: [`Monotonic`].
+    Monotonic,
 }
 
 impl Streaming {
     /// All of them.
-    pub const ALL: [Streaming; 10] = [
+    pub const ALL: [Streaming; 12] = [
         Streaming::Stats,
         Streaming::G1,
         Streaming::ListAppend(Level::StrictSerializable),
@@ -45,6 +51,8 @@ impl Streaming {
         Streaming::UniqueIds,
         Streaming::Counter,
         Streaming::Bank,
+        Streaming::LongFork,
+        Streaming::Monotonic,
     ];
 
     /// The name by which `--checker` and the results know it.
@@ -60,6 +68,8 @@ impl Streaming {
             Streaming::UniqueIds => UniqueIds::NAME,
             Streaming::Counter => Counter::NAME,
             Streaming::Bank => Bank::NAME,
+            Streaming::LongFork => LongFork::NAME,
+            Streaming::Monotonic => Monotonic::NAME,
         }
     }
 
@@ -96,6 +106,8 @@ impl Streaming {
             Streaming::UniqueIds => folder.fold(Folded(UniqueIds)),
             Streaming::Counter => folder.fold(Folded(Counter)),
             Streaming::Bank => folder.fold(Folded(Bank::new())),
+            Streaming::LongFork => folder.fold(Folded(LongFork::new())),
+            Streaming::Monotonic => folder.fold(Folded(Monotonic::default())),
         }
     }
 }

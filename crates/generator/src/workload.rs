@@ -19,6 +19,8 @@
 mod bank;
 mod counter;
 mod keys;
+mod long_fork;
+mod monotonic;
 mod options;
 mod queue;
 mod registers;
@@ -29,6 +31,8 @@ mod unique_ids;
 pub use bank::{BankOptions, banks};
 pub use counter::counters;
 pub use keys::{KeyOptions, RotatingKeys};
+pub use long_fork::{LongForks, long_forks};
+pub use monotonic::monotonics;
 pub use options::{WorkloadError, WorkloadOptions};
 pub use queue::{drain, queues};
 pub use registers::{RegisterOptions, Registers, cas_registers, registers};
@@ -50,7 +54,7 @@ pub struct Workload {
 }
 
 /// The names of all workloads.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 12] = [
     "register",
     "cas-register",
     "list-append",
@@ -61,6 +65,8 @@ pub const NAMES: [&str; 10] = [
     "counter",
     "bank",
     "unique-ids",
+    "long-fork",
+    "monotonic",
 ];
 
 impl Workload {
@@ -83,6 +89,8 @@ impl Workload {
             "counter" => counters(rng, options.keys(KeyOptions::default())).boxed(),
             "bank" => banks(rng, BankOptions::default()).boxed(),
             "unique-ids" => unique_ids().boxed(),
+            "long-fork" => long_forks(rng, 2).boxed(),
+            "monotonic" => monotonics(rng, options.keys(KeyOptions::default())).boxed(),
             _ => queues(rng).boxed(),
         };
         let is_queue = matches!(name, "queue" | "total-queue");

@@ -81,6 +81,19 @@ impl Outcome {
         });
     }
 
+    /// So many more anomalies of one sort, of which the first is told.
+    pub(super) fn anomalies(
+        &mut self,
+        anomaly: Anomaly,
+        count: u64,
+        tell: impl FnOnce() -> (Vec<u64>, String),
+    ) {
+        if count > 0 {
+            self.anomaly(anomaly, tell);
+            self.findings.count(anomaly, count - 1);
+        }
+    }
+
     /// The answer is not known for this reason, unless there is an anomaly. The first reason counts.
     pub(super) fn unknown(&mut self, reason: impl Into<String>) {
         let reason = format!("{}{}", self.prefix(), reason.into());

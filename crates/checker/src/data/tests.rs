@@ -7,7 +7,7 @@ use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-type Counts = BTreeMap<&'static str, u64>;
+pub(super) type Counts = BTreeMap<&'static str, u64>;
 
 const SEEDS: u64 = 3_000;
 
@@ -47,7 +47,7 @@ pub(super) fn history(
     History::from_unindexed(ops)
 }
 
-fn counts(all: &[(&'static str, usize)]) -> Counts {
+pub(super) fn counts(all: &[(&'static str, usize)]) -> Counts {
     let found = all.iter().filter(|(_, count)| *count > 0);
     found.map(|&(name, count)| (name, count as u64)).collect()
 }
@@ -59,7 +59,7 @@ fn values(history: &History, kind: OpType, f: &str) -> Vec<Value> {
 }
 
 /// The integers of operations of this function and kind.
-fn ints(history: &History, kind: OpType, f: &str) -> Vec<i64> {
+pub(super) fn ints(history: &History, kind: OpType, f: &str) -> Vec<i64> {
     let values = values(history, kind, f);
     values.iter().filter_map(Value::as_int).collect()
 }
@@ -75,7 +75,7 @@ fn count(all: &[i64], one: i64) -> usize {
 }
 
 /// Runs a checker and its twin on many histories, whole, in chunks, and spread over keys.
-fn compare(
+pub(super) fn compare(
     name: &'static str,
     make: impl Fn(&mut Rng) -> History,
     twin: impl Fn(&History) -> (Counts, bool),

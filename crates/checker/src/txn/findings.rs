@@ -26,6 +26,11 @@ impl Findings {
         }
     }
 
+    /// Counts so many more without telling of them.
+    pub(crate) fn count(&mut self, anomaly: Anomaly, count: u64) {
+        *self.counts.entry(anomaly).or_default() += count;
+    }
+
     /// The counts, and what was kept, by anomaly.
     pub(crate) fn into_parts(self) -> (BTreeMap<Anomaly, u64>, Vec<Finding>) {
         (self.counts, self.kept.into_values().flatten().collect())

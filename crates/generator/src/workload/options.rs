@@ -72,8 +72,11 @@ impl WorkloadOptions {
     /// Can this workload be had like this?
     pub(crate) fn check(&self, workload: &'static str) -> Result<(), WorkloadError> {
         let has_transactions = matches!(workload, "list-append" | "rw-register");
-        let has_keys =
-            has_transactions || matches!(workload, "register" | "cas-register" | "set" | "counter");
+        let has_keys = has_transactions
+            || matches!(
+                workload,
+                "register" | "cas-register" | "set" | "counter" | "monotonic"
+            );
         let keys = self.key_count.is_some()
             || self.distribution.is_some()
             || self.writes_per_key.is_some();

@@ -3,7 +3,7 @@
 use seatrial_checker::{Validity, compose, for_workload};
 use seatrial_generator::workload::{NAMES, Workload, WorkloadOptions};
 use seatrial_generator::{Answer, Generator, Interpreter, InterpreterOptions, Simulation, phases};
-use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Value};
+use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Symbol, Value};
 use seatrial_machine::Rng;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -20,6 +20,8 @@ struct Model {
     is_lists: bool,
     balances: BTreeMap<i64, i64>,
     identifier: i64,
+    registers: BTreeMap<Key, i64>,
+    rows: BTreeMap<Option<Key>, Vec<(i64, i64)>>,
 }
 
 impl Model {
@@ -34,6 +36,9 @@ impl Model {
 
     /// What a success shows; `None` when it fails.
     fn answer(&mut self, name: &str, op: &Op, is_broken: bool) -> Option<Value> {
+        if name == "long-fork" {
+            return Some(self.registers(&op.value, is_broken));
+        }
         if let Value::Txn(mops) = &op.value {
             let mops = mops.iter().map(|mop| self.micro(mop, is_broken));
             return Some(Value::Txn(mops.collect()));
@@ -86,6 +91,21 @@ impl Model {
                 self.identifier += i64::from(!is_broken);
                 Value::Int(self.identifier)
             }
+            ("monotonic", "read") => {
+                let mut rows = self.rows.entry(key.clone()).or_default().clone();
+                rows.sort_by_key(|(_, stamp)| *stamp);
+                let rows = rows.iter().map(|(number, stamp)| row(*number, *stamp));
+                Value::List(rows.collect())
+            }
+            ("monotonic", _) => {
+                self.identifier += 1;
+                let rows = self.rows.entry(key.clone()).or_default();
+                let number = rows.last().map_or(0, |(number, _)| number + 1);
+                // Some node's clock is late.
+                let late = if is_broken { 1_000 } else { 0 };
+                rows.push((number, 10_000 + self.identifier - late));
+                row(number, 10_000 + self.identifier - late)
+            }
             (_, "drain") => Value::integers(&self.queue.drain(..).collect::<Vec<_>>()),
             (_, "enqueue") => {
                 if !is_broken {
@@ -126,6 +146,34 @@ fn keyed(key: Option<Key>, value: Value) -> Value {
         Some(key) => Value::Keyed(key, value.into()),
         None => value,
     }
+}
+
+impl Model {
+    /// A transaction on registers; a broken one misses a write that others have seen.
+    fn registers(&mut self, value: &Value, is_broken: bool) -> Value {
+        let mut unseen = is_broken;
+        let mops = value.as_txn().unwrap().iter().map(|mop| match mop {
+            Mop::Write { key, value } => {
+                self.registers.insert(key.clone(), *value);
+                mop.clone()
+            }
+            Mop::Read { key, .. } => {
+                let known = self.registers.get(key);
+                let is_missed = known.is_some() && std::mem::take(&mut unseen);
+                let known = known.filter(|_| !is_missed);
+                let observed = known.map_or(Observed::Nil, |known| Observed::Register(*known));
+                let key = key.clone();
+                Mop::Read { key, observed }
+            }
+            Mop::Append { .. } => mop.clone(),
+        });
+        Value::Txn(mops.collect())
+    }
+}
+
+fn row(number: i64, stamp: i64) -> Value {
+    let field = |name: &'static str, number| (Value::Word(Symbol::new(name)), Value::Int(number));
+    Value::Map([field("val", number), field("sts", stamp)].into())
 }
 
 /// A test of the workload; one operation in `broken_every` is answered wrongly.

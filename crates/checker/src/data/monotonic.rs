@@ -1,0 +1,311 @@
+//! Rows whose numbers must grow with their timestamps.
+
+use super::element::Element;
+use super::judge::{Event, Judge};
+use super::outcome::Outcome;
+use crate::{Anomaly, Checker, Verdict};
+use seatrial_history::{History, OpType, Value};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// Whose order the timestamps of the system must agree with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Agreement {
+    /// All rows' together.
+    #[default]
+    Linearizable,
+    /// The rows' of each process, apart.
+    Sequential,
+}
+
+impl Agreement {
+    /// All of them, the strictest first.
+    pub const ALL: [Agreement; 2] = [Agreement::Linearizable, Agreement::Sequential];
+
+    /// The name that `--model` takes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Agreement::Linearizable => "linearizable",
+            Agreement::Sequential => "sequential",
+        }
+    }
+}
+
+/// Every `add` inserts a row with a number larger than all before it and the system's timestamp, and the last `read`
+/// gives all rows in the order of their timestamps: Jepsen's `monotonic` (of its tests of CockroachDB).
+///
+/// Rows are maps with `:val` and `:sts` (an integer, or decimal digits as text), and perhaps `:proc`, or lists of these
+/// two or three. Anomalies, of the last read: `lost` (a row whose addition had succeeded before the read began is not
+/// there), `revived` (it has the row of an addition that failed and said which), `duplicated`, `timestamp-disorder` and
+/// `value-disorder`, once for each pair of neighbours: timestamps may not fall, numbers must rise, among all rows or
+/// among those of each process. (Jepsen asks whether the numbers rise per process by a field that its rows do not have, and
+/// says that a history without read is wrong; here it is unknown.)
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Monotonic {
+    agreement: Agreement,
+}
+
+impl Monotonic {
+    /// The checker that demands this.
+    pub const fn new(agreement: Agreement) -> Monotonic {
+        Monotonic { agreement }
+    }
+}
+
+/// What is known of one table.
+#[derive(Default)]
+pub(crate) struct State {
+    /// By number: index of the first completion that acknowledged it, failed to add it, or knew not.
+    added: BTreeMap<i64, u64>,
+    failed: BTreeMap<i64, u64>,
+    unsure: BTreeMap<i64, u64>,
+    /// The last read that succeeded: index of its invocation, its own, what it saw.
+    read: Option<(u64, u64, Value)>,
+}
+
+/// A timestamp of any length: digits before and after the point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    is_negative: bool,
+    whole: String,
+    fraction: String,
+}
+
+impl Stamp {
+    fn read(value: &Value) -> Option<Stamp> {
+        let text = match value {
+            Value::Int(number) => number.to_string(),
+            Value::Text(text) => text.to_string(),
+            _ => return None,
+        };
+        let digits = text.strip_prefix('-');
+        let (whole, fraction) = digits
+            .unwrap_or(&text)
+            .split_once('.')
+            .unwrap_or((digits.unwrap_or(&text), ""));
+        let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        (!whole.is_empty() && are_digits(whole) && are_digits(fraction)).then(|| Stamp {
+            is_negative: digits.is_some(),
+            whole: whole.trim_start_matches('0').into(),
+            fraction: fraction.trim_end_matches('0').into(),
+        })
+    }
+}
+
+impl PartialOrd for Stamp {
+    fn partial_cmp(&self, other: &Stamp) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Stamp {
+    fn cmp(&self, other: &Stamp) -> Ordering {
+        let size = |stamp: &Stamp| {
+            (
+                stamp.whole.len(),
+                stamp.whole.clone(),
+                stamp.fraction.clone(),
+            )
+        };
+        match (self.is_negative, other.is_negative) {
+            (false, false) => size(self).cmp(&size(other)),
+            (true, true) => size(other).cmp(&size(self)),
+            (mine, theirs) => theirs.cmp(&mine),
+        }
+    }
+}
+
+/// A row of the table.
+struct Row {
+    number: i64,
+    stamp: Stamp,
+    process: Option<Element>,
+}
+
+/// A field of a row.
+fn field<'v>(value: &'v Value, names: &[&str], place: usize) -> Option<&'v Value> {
+    match value {
+        Value::Map(pairs) => {
+            let named = |key: &Value| matches!(key, Value::Word(word) if names.iter().any(|name| *word == **name));
+            pairs
+                .iter()
+                .find(|(key, _)| named(key))
+                .map(|(_, field)| field)
+        }
+        Value::List(fields) => fields.get(place),
+        _ => None,
+    }
+}
+
+/// The number of a row.
+fn number(value: &Value) -> Option<i64> {
+    match value {
+        Value::Cas(number, _) => Some(*number),
+        row => field(row, &["val"], 0)?.as_int(),
+    }
+}
+
+impl Row {
+    fn read(value: &Value) -> Option<Row> {
+        let stamp = match value {
+            Value::Cas(_, stamp) => Stamp::read(&Value::Int(*stamp)),
+            row => Stamp::read(field(row, &["sts"], 1)?),
+        };
+        let process = field(value, &["proc", "process"], 2);
+        Some(Row {
+            number: number(value)?,
+            stamp: stamp?,
+            process: process.map(Element::from),
+        })
+    }
+}
+
+/// The rows of a read.
+fn rows(value: &Value) -> Option<Vec<Row>> {
+    match value {
+        Value::List(rows) => rows.iter().map(Row::read).collect(),
+        Value::Txn(mops) if mops.is_empty() => Some(Vec::new()),
+        _ => None,
+    }
+}
+
+impl Judge for Monotonic {
+    type State = State;
+    const NAME: &'static str = "monotonic";
+    const FUNCTIONS: &'static [&'static str] = &["add", "read"];
+
+    fn model(&self) -> Option<&'static str> {
+        Some(self.agreement.name())
+    }
+
+    fn take(&self, state: &mut State, event: &Event<'_>) {
+        if event.f == "read" {
+            if event.kind == OpType::Ok {
+                state.read = Some((event.started(), event.index, event.value.clone()));
+            }
+            return;
+        }
+        let known = match event.kind {
+            OpType::Invoke => return,
+            OpType::Ok => &mut state.added,
+            OpType::Fail => &mut state.failed,
+            OpType::Info => &mut state.unsure,
+        };
+        if let Some(number) = number(event.value) {
+            known.entry(number).or_insert(event.index);
+        }
+    }
+
+    fn finish(&self, state: State, outcome: &mut Outcome) {
+        outcome.count("acknowledged", state.added.len() as u64);
+        let Some((began, index, value)) = state.read.clone() else {
+            return outcome.silent("the rows were never read");
+        };
+        let Some(rows) = rows(&value) else {
+            return outcome.unknown(format!("op {index}: the read gave no rows"));
+        };
+        outcome.count("rows", rows.len() as u64);
+        state.compare(began, index, &rows, outcome);
+        let all: Vec<&Row> = rows.iter().collect();
+        disorder(&all, "timestamp-disorder", index, outcome, |one, next| {
+            one.stamp <= next.stamp
+        });
+        let rises = |one: &Row, next: &Row| one.number < next.number;
+        if self.agreement == Agreement::Linearizable {
+            return disorder(&all, "value-disorder", index, outcome, rises);
+        }
+        let mut processes: BTreeMap<&Element, Vec<&Row>> = BTreeMap::new();
+        for row in &rows {
+            if let Some(process) = &row.process {
+                processes.entry(process).or_default().push(row);
+            }
+        }
+        for rows in processes.values() {
+            disorder(rows, "value-disorder", index, outcome, rises);
+        }
+    }
+}
+
+impl State {
+    /// What the read that began at `began` has and has not.
+    fn compare(&self, began: u64, index: u64, rows: &[Row], outcome: &mut Outcome) {
+        let mut read: BTreeMap<i64, u64> = BTreeMap::new();
+        for row in rows {
+            *read.entry(row.number).or_default() += 1;
+        }
+        for (&number, &times) in read.iter().filter(|(_, times)| **times > 1) {
+            outcome.anomaly("duplicated", || {
+                (
+                    vec![index],
+                    format!("Op {index} read {number} {times} times."),
+                )
+            });
+        }
+        for (&number, &added) in &self.added {
+            if added < began && !read.contains_key(&number) {
+                outcome.anomaly("lost", || {
+                    let summary = format!(
+                        "Op {added} added {number}, but the last read (op {index}) does not have it."
+                    );
+                    (vec![added, index], summary)
+                });
+            }
+        }
+        for (&number, &failed) in &self.failed {
+            if read.contains_key(&number) {
+                outcome.anomaly("revived", || {
+                    let summary = format!(
+                        "The addition of {number} failed (op {failed}), but the last read (op {index}) has it."
+                    );
+                    (vec![failed, index], summary)
+                });
+            }
+        }
+        let recovered = self
+            .unsure
+            .keys()
+            .filter(|number| read.contains_key(number));
+        let recovered: Vec<Element> = recovered.map(|&number| Element::Int(number)).collect();
+        outcome.list("recovered", recovered.iter());
+    }
+}
+
+/// Counts neighbours that are not in order.
+fn disorder(
+    rows: &[&Row],
+    anomaly: Anomaly,
+    index: u64,
+    outcome: &mut Outcome,
+    is_ordered: impl Fn(&Row, &Row) -> bool,
+) {
+    for pair in rows.windows(2).filter(|pair| !is_ordered(pair[0], pair[1])) {
+        outcome.anomaly(anomaly, || {
+            let show = |row: &Row| {
+                let Stamp {
+                    is_negative,
+                    whole,
+                    fraction,
+                } = &row.stamp;
+                let sign = if *is_negative { "-" } else { "" };
+                let point = if fraction.is_empty() { "" } else { "." };
+                format!("{} (at {sign}{whole}{point}{fraction})", row.number)
+            };
+            let summary = format!(
+                "Op {index} read {} before {}.",
+                show(pair[0]),
+                show(pair[1])
+            );
+            (vec![index], summary)
+        });
+    }
+}
+
+impl Checker for Monotonic {
+    fn name(&self) -> &'static str {
+        Monotonic::NAME
+    }
+
+    fn check(&self, history: &History) -> Verdict {
+        self.judge(history)
+    }
+}

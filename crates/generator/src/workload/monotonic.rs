@@ -1,0 +1,24 @@
+//! Rows with numbers and timestamps.
+
+use super::keys::{KeyOptions, RotatingKeys, keyed};
+use crate::{Generator, function, operation};
+use seatrial_history::Value;
+use seatrial_machine::Rng;
+
+/// Endless `add`s, each of which inserts a row with the largest number so far and one, and the system's timestamp (the
+/// success says `{:val number, :sts timestamp}`), and, one time in eight, `read`s of all rows by timestamp.
+pub fn monotonics(mut rng: Rng, options: KeyOptions) -> impl Generator {
+    let mut keys = RotatingKeys::new(options);
+    function(move || {
+        let is_read = rng.below(8) == 0;
+        let written = if is_read {
+            Err(keys.read(&mut rng))
+        } else {
+            keys.write(&mut rng)
+        };
+        Some(match written {
+            Ok((key, _)) => operation("add", keyed(key, Value::Nil)),
+            Err(key) => operation("read", keyed(key, Value::Nil)),
+        })
+    })
+}
