@@ -14,7 +14,7 @@ pub fn monotonics(mut rng: Rng, options: KeyOptions) -> impl Generator {
         let written = if is_read {
             Err(keys.read(&mut rng))
         } else {
-            keys.write(&mut rng)
+            keys.write_or_retire(&mut rng)
         };
         Some(match written {
             Ok((key, _)) => operation("add", keyed(key, Value::Nil)),
