@@ -192,9 +192,9 @@ fn tables(rng: &mut Rng) -> History {
         },
         |rng, op| {
             let mut rows = rows.borrow_mut();
-            let mut noise = |range: i64| match rng.chance(sloppiness) {
-                true => rng.below(range as u64) as i64,
-                false => 0,
+            let mut noise = |range: u64| {
+                let is_noisy = rng.chance(sloppiness);
+                if is_noisy { rng.below(range) as i64 } else { 0 }
             };
             if op.f == "add" {
                 let next = rows.last().map_or(0, |row| row.0 + 1 - noise(2));
