@@ -4,7 +4,7 @@ use super::element::Element;
 use super::judge::{Event, Judge};
 use super::outcome::Outcome;
 use crate::{Anomaly, Checker, Verdict};
-use seatrial_history::{History, OpType, Value};
+use seatrial_history::{History, OpType, Symbol, Value};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -126,7 +126,8 @@ struct Row {
 fn field<'v>(value: &'v Value, names: &[&str], place: usize) -> Option<&'v Value> {
     match value {
         Value::Map(pairs) => {
-            let named = |key: &Value| matches!(key, Value::Word(word) if names.iter().any(|name| *word == **name));
+            let is_named = |word: &Symbol| names.iter().any(|name| *word == **name);
+            let named = |key: &Value| matches!(key, Value::Word(word) if is_named(word));
             pairs
                 .iter()
                 .find(|(key, _)| named(key))

@@ -79,7 +79,9 @@ fn forks_are_pairs_of_reads_that_contradict_each_other() {
                 }
                 (OpType::Ok, "read") => {
                     let mops = mops.unwrap();
-                    let saw = |mop: &&Mop| !matches!(mop, Mop::Read { observed, .. } if *observed == Observed::Nil);
+                    let is_nil = |observed: &Observed| *observed == Observed::Nil;
+                    let saw =
+                        |mop: &&Mop| !matches!(mop, Mop::Read { observed, .. } if is_nil(observed));
                     let keys = |mop: &Mop| mop.key().clone();
                     let seen = mops.iter().filter(saw).map(keys);
                     sights.push((mops.iter().map(keys).collect(), seen.collect()));

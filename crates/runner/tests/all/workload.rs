@@ -91,21 +91,7 @@ impl Model {
                 self.identifier += i64::from(!is_broken);
                 Value::Int(self.identifier)
             }
-            ("monotonic", "read") => {
-                let mut rows = self.rows.entry(key.clone()).or_default().clone();
-                rows.sort_by_key(|(_, stamp)| *stamp);
-                let rows = rows.iter().map(|(number, stamp)| row(*number, *stamp));
-                Value::List(rows.collect())
-            }
-            ("monotonic", _) => {
-                self.identifier += 1;
-                let rows = self.rows.entry(key.clone()).or_default();
-                let number = rows.last().map_or(0, |(number, _)| number + 1);
-                // Some node's clock is late.
-                let late = if is_broken { 1_000 } else { 0 };
-                rows.push((number, 10_000 + self.identifier - late));
-                row(number, 10_000 + self.identifier - late)
-            }
+            ("monotonic", f) => self.table(key.clone(), f, is_broken),
             (_, "drain") => Value::integers(&self.queue.drain(..).collect::<Vec<_>>()),
             (_, "enqueue") => {
                 if !is_broken {
@@ -149,6 +135,22 @@ fn keyed(key: Option<Key>, value: Value) -> Value {
 }
 
 impl Model {
+    /// A table; the clock of a broken one is late.
+    fn table(&mut self, key: Option<Key>, f: &str, is_broken: bool) -> Value {
+        let rows = self.rows.entry(key).or_default();
+        if f == "read" {
+            let mut rows = rows.clone();
+            rows.sort_by_key(|(_, stamp)| *stamp);
+            let rows = rows.iter().map(|(number, stamp)| row(*number, *stamp));
+            return Value::List(rows.collect());
+        }
+        self.identifier += 1;
+        let number = rows.last().map_or(0, |(number, _)| number + 1);
+        let late = if is_broken { 1_000 } else { 0 };
+        rows.push((number, 10_000 + self.identifier - late));
+        row(number, 10_000 + self.identifier - late)
+    }
+
     /// A transaction on registers; a broken one misses a write that others have seen.
     fn registers(&mut self, value: &Value, is_broken: bool) -> Value {
         let mut unseen = is_broken;
