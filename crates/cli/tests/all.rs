@@ -10,6 +10,8 @@ mod archive_socket;
 mod generate;
 #[path = "all/interchange.rs"]
 mod interchange;
+#[path = "all/interrupt.rs"]
+mod interrupt;
 #[path = "all/plan.rs"]
 mod plan;
 #[path = "all/salvage.rs"]
@@ -20,8 +22,7 @@ mod stream;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
 
 /// A folder of its own for each test, removed in the end.
 struct Scratch(PathBuf);
@@ -261,78 +262,5 @@ fn a_port_in_use_is_named() {
             &scratch.path("data"),
         ],
         &[&listen],
-    );
-}
-
-/// A test of a minute, given time to begin.
-fn begin(out: &str) -> Child {
-    let child = command(&[
-        "test", "kv", "--time", "60", "--faults", "none", "--out", out,
-    ])
-    .stdout(Stdio::piped())
-    .stderr(Stdio::null())
-    .spawn()
-    .unwrap();
-    let log = Path::new(out).join("n1.log");
-    wait_until("the node listens", || {
-        fs::read_to_string(&log).is_ok_and(|text| text.contains("listening"))
-    });
-    std::thread::sleep(Duration::from_millis(1_500));
-    child
-}
-
-fn wait_until(what: &str, done: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(
-            began.elapsed() < Duration::from_secs(30),
-            "not within 30 s: {what}"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn signal(child: &Child, signal: rustix::process::Signal) {
-    let id = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(id, signal).unwrap();
-}
-
-/// Does a process use this folder as the data of a node?
-fn nodes_of(out: &str) -> usize {
-    let of = |entry: &fs::DirEntry| {
-        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        line.contains("node kv") && line.contains(out)
-    };
-    fs::read_dir("/proc").unwrap().flatten().filter(of).count()
-}
-
-#[test]
-fn ctrl_c_ends_a_test_early_and_judges_what_there_is() {
-    let scratch = Scratch::new("interrupt");
-    let out = scratch.path("run");
-    let child = begin(&out);
-    assert_eq!(nodes_of(&out), 1);
-    signal(&child, rustix::process::Signal::INT);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
-    assert!(stdout(&output).contains('✓'), "{}", stdout(&output));
-    assert!(Path::new(&out).join("report.html").exists());
-    assert_eq!(nodes_of(&out), 0);
-}
-
-#[test]
-fn a_bench_that_is_killed_leaves_no_process_and_a_history_that_can_be_judged() {
-    let scratch = Scratch::new("killed");
-    let out = scratch.path("run");
-    let mut child = begin(&out);
-    signal(&child, rustix::process::Signal::KILL);
-    child.wait().unwrap();
-    wait_until("its node is gone", || nodes_of(&out) == 0);
-    let history = Path::new(&out).join("history.sea").display().to_string();
-    let results = json(&run(0, &["check", "--json", &history]));
-    assert!(
-        results["counts"]["ok"].as_u64().unwrap() > 100,
-        "{results:#}"
     );
 }

@@ -17,12 +17,13 @@ use seatrial_kv::Bug;
 use seatrial_machine::{FaultKind, NodeId, Rng};
 use seatrial_report::{Report, html, results_json, text};
 use seatrial_runner::{
-    self as runner, Ended, NodeLimits, Observer, Outcome, ProcessNodes, Progress, RunFolder, Stop,
-    Test,
+    self as runner, Ended, NodeLimits, Observer, Outcome, Phase, ProcessNodes, Progress, RunFolder,
+    Stop, Test, Urgency,
 };
 use serde_json::{Map, Value as Json, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What is broken, unless asked otherwise.
@@ -55,8 +56,10 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Exit> {
     } else {
         Arc::new(Screen::new(plan.length))
     };
-    listen_for_interrupts(stop)?;
-    let outcome = runner::run(test, observer)?;
+    let history = test.folder.history();
+    let judging = Arc::new(AtomicBool::new(false));
+    listen_for_interrupts(stop, Arc::clone(&judging), history)?;
+    let outcome = runner::run(test, Arc::new(Watch { observer, judging }))?;
     plan.conclude(&outcome)
 }
 
@@ -367,8 +370,27 @@ fn clock_word() -> String {
     clock_seed().to_string()
 }
 
-/// Ctrl-C and SIGTERM end the test; once more ends it at once.
-fn listen_for_interrupts(stop: Stop) -> Result<()> {
+/// Notes when the history is complete and is being judged.
+struct Watch {
+    observer: Arc<dyn Observer>,
+    judging: Arc<AtomicBool>,
+}
+
+impl Observer for Watch {
+    fn progress(&self, progress: &Progress) {
+        let judging = progress.phase == Phase::Checking;
+        self.judging.store(judging, Ordering::Relaxed);
+        self.observer.progress(progress);
+    }
+
+    fn message(&self, text: &str) {
+        self.observer.message(text);
+    }
+}
+
+/// Ctrl-C and SIGTERM end the test; once more ends it at once, and a third time, or while the history is judged, this
+/// program: its nodes die with it, and what was recorded is in the file.
+fn listen_for_interrupts(stop: Stop, judging: Arc<AtomicBool>, history: PathBuf) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -385,6 +407,11 @@ fn listen_for_interrupts(stop: Stop) -> Result<()> {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
+            }
+            if judging.load(Ordering::Relaxed) || stop.urgency() == Urgency::Abort {
+                let history = history.display();
+                eprintln!("seatrial: not judged; the history is {history}");
+                std::process::exit(2);
             }
             stop.request();
             eprintln!("seatrial: ending the test; once more to end it at once");

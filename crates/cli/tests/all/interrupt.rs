@@ -1,0 +1,166 @@
+//! Tests that end early: by Ctrl-C, by a kill, because nobody answers.
+
+use super::{Scratch, command, json, run, stderr, stdout};
+use rustix::process::{Pid, Signal, kill_process};
+use seatrial_history::{OpType, TestFile};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on the busiest machine; far less than what a test that hangs would.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A test of `kv`, and its folder.
+struct Test {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Test {
+    /// Begins one; returns when clients have been at work.
+    fn begin(folder: &str, words: &[&str]) -> Test {
+        let words = [&["test", "kv", "--out", folder], words].concat();
+        let mut command = command(&words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let test = Test {
+            child: command.spawn().unwrap(),
+            folder: folder.into(),
+        };
+        let history = test.folder.join("history.sea");
+        wait_until("clients are at work", || {
+            history.metadata().is_ok_and(|file| file.len() > 32_768)
+        });
+        test
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// The processes of its nodes.
+    fn nodes(&self) -> Vec<Pid> {
+        let folder = self.folder.display().to_string();
+        let mine = |entry: &fs::DirEntry| {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            line.contains("node kv") && line.contains(&folder)
+        };
+        let entries = fs::read_dir("/proc").unwrap().flatten().filter(mine);
+        let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        numbers.filter_map(Pid::from_raw).collect()
+    }
+
+    /// Its node does not do anything any more, but is there.
+    fn freeze(&self) {
+        for node in self.nodes() {
+            kill_process(node, Signal::STOP).unwrap();
+        }
+    }
+
+    /// Waits for a line on standard error.
+    fn says(&mut self, words: &str) {
+        let lines = BufReader::new(self.child.stderr.as_mut().unwrap()).lines();
+        let found = lines.map_while(Result::ok).any(|line| line.contains(words));
+        assert!(found, "never said {words:?}");
+    }
+
+    /// Waits for the end: nothing is left behind but a sound history.
+    fn end(mut self, status: i32) -> Output {
+        let began = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(began.elapsed() < PATIENCE, "does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(self.nodes(), [], "orphans");
+        let history = self.history();
+        let output = self.child.wait_with_output().unwrap();
+        let (said, complained) = (stdout(&output), stderr(&output));
+        assert_eq!(output.status.code(), Some(status), "{said}\n{complained}");
+        sound(&history);
+        output
+    }
+
+    fn history(&self) -> String {
+        self.folder.join("history.sea").display().to_string()
+    }
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Every operation is whole: it began, and it ended with `ok`, `fail` or `info`.
+fn sound(history: &str) {
+    let history = TestFile::open(Path::new(history)).unwrap().history().unwrap();
+    assert!(history.len() > 100, "{}", history.len());
+    for (position, op) in history.iter().enumerate() {
+        let pair = history.pair(position);
+        assert!(pair.is_some(), "half an operation: {op}");
+        assert_eq!(op.is_invoke(), op.process.is_client() && pair > Some(position), "{op}");
+    }
+}
+
+/// How many client operations ended so.
+fn count(history: &str, kind: OpType) -> usize {
+    let history = TestFile::open(Path::new(history)).unwrap().history().unwrap();
+    history.iter().filter(|op| op.process.is_client() && op.kind == kind).count()
+}
+
+#[test]
+fn ctrl_c_ends_a_test_early_and_judges_what_there_is() {
+    let scratch = Scratch::new("interrupt");
+    let out = scratch.path("run");
+    let words = ["--time", "600", "--interval", "0.3", "--timeout", "1"];
+    let mut test = Test::begin(&out, &words);
+    test.signal(Signal::INT);
+    test.says("once more");
+    let output = test.end(0);
+    assert!(stdout(&output).contains('✓'), "{}", stdout(&output));
+    assert!(Path::new(&out).join("report.html").exists());
+    assert!(Path::new(&out).join("results.json").exists());
+}
+
+#[test]
+fn ctrl_c_twice_waits_for_nobody() {
+    let scratch = Scratch::new("interrupt-twice");
+    let words = ["--time", "600", "--faults", "none", "--timeout", "600"];
+    let mut test = Test::begin(&scratch.path("run"), &words);
+    // From now on nobody answers: without the second request it would wait for half an hour.
+    test.freeze();
+    test.signal(Signal::INT);
+    test.says("once more");
+    test.signal(Signal::INT);
+    let history = test.history();
+    test.end(2);
+    let given_up = count(&history, OpType::Info);
+    assert!((1..=10).contains(&given_up), "{given_up}");
+    run(0, &["check", "--json", &history]);
+}
+
+#[test]
+fn a_system_that_never_answers_ends_the_test_in_time() {
+    let scratch = Scratch::new("silence");
+    let words = ["--time", "8", "--faults", "none", "--timeout", "0.5"];
+    let test = Test::begin(&scratch.path("run"), &words);
+    test.freeze();
+    let history = test.history();
+    test.end(0);
+    assert!(count(&history, OpType::Info) >= 10, "one for each client at least");
+}
+
+#[test]
+fn a_bench_that_is_killed_leaves_no_process_and_a_history_that_can_be_judged() {
+    let scratch = Scratch::new("killed");
+    let mut test = Test::begin(&scratch.path("run"), &["--time", "600", "--faults", "none"]);
+    test.signal(Signal::KILL);
+    test.child.wait().unwrap();
+    wait_until("its node is gone", || test.nodes().is_empty());
+    let results = json(&run(0, &["check", "--json", &test.history()]));
+    assert!(results["counts"]["ok"].as_u64().unwrap() > 100, "{results:#}");
+}
