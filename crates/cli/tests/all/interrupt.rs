@@ -97,19 +97,32 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 
 /// Every operation is whole: it began, and it ended with `ok`, `fail` or `info`.
 fn sound(history: &str) {
-    let history = TestFile::open(Path::new(history)).unwrap().history().unwrap();
+    let history = TestFile::open(Path::new(history))
+        .unwrap()
+        .history()
+        .unwrap();
     assert!(history.len() > 100, "{}", history.len());
     for (position, op) in history.iter().enumerate() {
         let pair = history.pair(position);
         assert!(pair.is_some(), "half an operation: {op}");
-        assert_eq!(op.is_invoke(), op.process.is_client() && pair > Some(position), "{op}");
+        assert_eq!(
+            op.is_invoke(),
+            op.process.is_client() && pair > Some(position),
+            "{op}"
+        );
     }
 }
 
 /// How many client operations ended so.
 fn count(history: &str, kind: OpType) -> usize {
-    let history = TestFile::open(Path::new(history)).unwrap().history().unwrap();
-    history.iter().filter(|op| op.process.is_client() && op.kind == kind).count()
+    let history = TestFile::open(Path::new(history))
+        .unwrap()
+        .history()
+        .unwrap();
+    history
+        .iter()
+        .filter(|op| op.process.is_client() && op.kind == kind)
+        .count()
 }
 
 #[test]
@@ -151,7 +164,10 @@ fn a_system_that_never_answers_ends_the_test_in_time() {
     test.freeze();
     let history = test.history();
     test.end(0);
-    assert!(count(&history, OpType::Info) >= 10, "one for each client at least");
+    assert!(
+        count(&history, OpType::Info) >= 10,
+        "one for each client at least"
+    );
 }
 
 #[test]
@@ -162,5 +178,8 @@ fn a_bench_that_is_killed_leaves_no_process_and_a_history_that_can_be_judged() {
     test.child.wait().unwrap();
     wait_until("its node is gone", || test.nodes().is_empty());
     let results = json(&run(0, &["check", "--json", &test.history()]));
-    assert!(results["counts"]["ok"].as_u64().unwrap() > 100, "{results:#}");
+    assert!(
+        results["counts"]["ok"].as_u64().unwrap() > 100,
+        "{results:#}"
+    );
 }
