@@ -82,6 +82,14 @@ impl PlanFile {
         source.error(problem).into()
     }
 
+    /// What is allowed but hardly meant, each with its place.
+    pub(crate) fn advice(&self) -> Vec<String> {
+        let advice = self.plan.advice().into_iter();
+        advice
+            .map(|problem| self.error(problem).to_string())
+            .collect()
+    }
+
     /// As it was written.
     pub(crate) fn text(&self) -> &str {
         &self.text

@@ -4,6 +4,7 @@
 //!
 //! Every word is explained in `docs/guide/plans.md`.
 
+mod advice;
 mod build;
 pub mod document;
 mod fault;
@@ -192,6 +193,12 @@ impl Plan {
             .iter()
             .any(|node| matches!(node.kind, Kind::Fault(_) | Kind::Faults));
         Builder::new(surroundings).plan(&self.root, &kinds, heal)
+    }
+
+    /// What is allowed, but hardly meant: a phase without end that others follow, an operation that a mix has only once.
+    pub fn advice(&self) -> Vec<Problem> {
+        let options = &self.options;
+        advice::advice(&self.root, options.time.is_some() || options.ops.is_some())
     }
 
     /// The plan as a tree, for people.

@@ -73,6 +73,9 @@ fn check(arguments: &PlanCheckArguments) -> Result<Exit> {
         say!(" test: {}", options.join(", "));
     }
     say!(" judged by: {judges}");
+    for advice in file.advice() {
+        say!(" note: {advice}");
+    }
     Ok(Exit::Valid)
 }
 

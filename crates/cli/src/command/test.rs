@@ -93,6 +93,11 @@ impl Plan {
             .as_deref()
             .map(|path| PlanFile::open(path, &kv::VOCABULARY));
         let file = file.transpose()?;
+        if !run.output.quiet {
+            for advice in file.iter().flat_map(PlanFile::advice) {
+                eprintln!(" note: {advice}");
+            }
+        }
         let options = file
             .as_ref()
             .map(|file| file.plan.options().clone())

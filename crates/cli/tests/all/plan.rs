@@ -208,7 +208,7 @@ fn every_example_is_sound() {
         fs::write(&file, &text).unwrap();
         let checked = stdout(&run(0, &["plan", "check", &file]));
         assert!(
-            checked.contains(&name) && !checked.contains("nobody"),
+            checked.contains(&name) && !checked.contains("nobody") && !checked.contains("note:"),
             "{checked}"
         );
         let shown = stdout(&run(0, &["plan", "show", &file, "--ops", "300"]));
@@ -338,6 +338,12 @@ fn plans_and_options_that_do_not_go_together_are_clear_errors() {
         error(&[words, &["--keys", "3"]].concat(), &["--keys 3", "--plan"]);
     }
     assert!(stdout(&run(0, &["plan", "check", &file])).contains("judged by: nobody yet"));
+    fs::write(&file, "f = 'read'\nkey = 1\nrepeat = true").unwrap();
+    let noted = stdout(&run(0, &["plan", "check", &file]));
+    assert!(
+        noted.contains("plan.toml:1:1: the plan has no end"),
+        "{noted}"
+    );
     fs::write(&file, "workload = 'register'\n[test]\nnodes = 3").unwrap();
     error(
         &["test", "kv", "--plan", &file],

@@ -68,6 +68,9 @@ pub const MODIFIERS: [&str; 18] = [
 /// One node: a generator as data.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
+    /// Where it stands, for messages.
+    pub(super) at: usize,
+    pub(super) path: String,
     pub(super) name: Option<String>,
     pub(super) kind: Kind,
     pub(super) modifiers: Modifiers,
@@ -281,6 +284,8 @@ impl Decoder<'_> {
             kind.who()
         };
         let node = Node {
+            at: fields.field.entry.at,
+            path: fields.field.path.clone(),
             name,
             kind,
             modifiers,

@@ -162,6 +162,9 @@ fn nodes_that_make_no_sense() {
             "fault = 'kill'\nnode = 'n99999999999'",
             "fault = 'cut'\nlinks = [['n1']]",
             "fault = 'heal'\nnode = 'n1'",
+            "fault = 'kill'\nnode = 'n1'\nbits = 3",
+            "fault = 'slow'\nlinks = [['n1', 'n2']]",
+            "fault = 'skew'\nnode = 'n1'\noffset_ms = 9_000_000_000_000",
             "heal = []",
             "heal = false",
             "workload = 'bank'\nkeys = 3",
@@ -249,6 +252,43 @@ fn options_have_their_bounds() {
         "f = 'a'\n[test]\nops = 9_000_000_000_000_000_000",
     ] {
         assert!(read(text, Syntax::Toml).is_ok());
+    }
+}
+
+#[test]
+fn advice_is_given_about_what_is_hardly_meant() {
+    let mut said = String::new();
+    for text in [
+        "f = 'a'\nrepeat = true",
+        "workload = 'bank'",
+        "[[phases]]\nworkload = 'bank'\n[[phases]]\nf = 'a'",
+        "[[phases]]\nworkload = 'bank'\nfaults = ['kill']\n[[phases]]\nf = 'a'\n[test]\ntime = 3",
+        "mix = [{ f = 'a', repeat = true }, { f = 'b' }]\nlimit = 10",
+        "mix = [{ f = 'a', repeat = true, until_ok = true }]\nlimit = 10",
+        "sequential_keys = { f = 'a' }",
+        "shortest_any = [{ workload = 'bank' }, { faults = ['kill'] }]",
+        "each_thread = { sequence = [{ f = 'a' }], cycle = true }",
+    ] {
+        for advice in super::plan(text).advice() {
+            let _ = writeln!(said, "{} {advice}", advice.at);
+        }
+    }
+    expect![[r#"
+    "#]]
+    .assert_eq(&said);
+    for text in [
+        "f = 'a'\nrepeat = true\n[test]\nops = 3",
+        "workload = 'bank'\ntime_limit = 3",
+        "[[phases]]\nworkload = 'bank'\nlimit = 3\n[[phases]]\nworkload = 'bank'\n[test]\ntime = 3",
+        "mix = [{ f = 'a', repeat = 3 }, { f = 'b', limit = 1 }]",
+        "sequence = [{ f = 'a', repeat = true, until_ok = true }, { f = 'b' }]",
+        "sequential_keys = { f = 'a' }\nkeys = 3",
+        "shortest_any = [{ workload = 'bank' }, { f = 'a' }]",
+        "flip_flop = [{ f = 'a', repeat = true }, { f = 'b', repeat = 3 }]",
+        "workload = 'bank'\nrepeat = 3",
+        "workload = 'bank'\nfaults = { kinds = ['kill'], for = 3 }",
+    ] {
+        assert_eq!(super::plan(text).advice(), [], "{text}");
     }
 }
 
