@@ -158,7 +158,7 @@ fn links(field: &Field<'_>) -> Result<Value> {
 
 /// A word beside the name of a fault.
 struct Word {
-    word: &'static str,
+    name: &'static str,
     /// What the operation's value calls it.
     field: &'static str,
     shape: WordShape,
@@ -177,37 +177,37 @@ enum WordShape {
 }
 
 const NODE: Word = Word {
-    word: "node",
+    name: "node",
     field: "node",
     shape: WordShape::Node,
 };
 const LINKS: Word = Word {
-    word: "links",
+    name: "links",
     field: "links",
     shape: WordShape::Links,
 };
 const LATENCY: Word = Word {
-    word: "latency",
+    name: "latency",
     field: "delay-ns",
     shape: WordShape::Time(None),
 };
 const JITTER: Word = Word {
-    word: "jitter",
+    name: "jitter",
     field: "jitter-ns",
     shape: WordShape::Time(Some(Duration::ZERO)),
 };
 const OFFSET: Word = Word {
-    word: "offset_ms",
+    name: "offset_ms",
     field: "offset-ns",
     shape: WordShape::Whole(-1_000_000_000_000, 1_000_000_000_000, 1_000_000, 0),
 };
 const RATE: Word = Word {
-    word: "rate_ppm",
+    name: "rate_ppm",
     field: "rate-ppm",
     shape: WordShape::Whole(-1_000_000, 1_000_000, 1, 0),
 };
 const BITS: Word = Word {
-    word: "bits",
+    name: "bits",
     field: "bits",
     shape: WordShape::Whole(1, 1_000_000, 1, 1),
 };
@@ -229,7 +229,7 @@ const FAULTS: [(&str, &[Word]); 10] = [
 impl Word {
     /// Its value, beside the fault.
     fn read(&self, fields: &mut Fields<'_>) -> Result<Value> {
-        let said = match (&self.shape, fields.take(self.word)) {
+        let said = match (&self.shape, fields.take(self.name)) {
             (WordShape::Node, Some(field)) => return Ok(Value::text(server(&field)?.to_string())),
             (WordShape::Links, Some(field)) => return links(&field),
             (WordShape::Time(_), Some(field)) => nanoseconds(field.duration()?),
@@ -244,7 +244,7 @@ impl Word {
                     WordShape::Links => "which links, each [\"from\", \"to\"]",
                     _ => "how long",
                 };
-                return fields.need(self.word, what).map(|_| Value::Nil);
+                return fields.need(self.name, what).map(|_| Value::Nil);
             }
         };
         Ok(Value::Int(said))

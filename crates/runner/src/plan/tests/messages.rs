@@ -201,6 +201,9 @@ fn nodes_that_make_no_sense() {
             plan:2:8: node: must be a node such as "n1", or a client such as "c0", not "n99999999999"
             plan:2:10: links[0]: must be a link such as ["n1", "n2"]: from the first to the second, not a list
             plan:2:1: there is no word "node" here; did you mean "name"?
+            plan:3:1: there is no word "bits" here
+            plan:1:1: `latency` is missing: how long
+            plan:3:13: offset_ms: must be a whole number from -1000000000000 to 1000000000000, not 9000000000000
             plan:1:8: heal: must be a list of at least one kind of faults, not an empty list
             plan:1:8: heal: must be true (everything) or a list of kinds of faults, not false
             plan:1:12: workload: the workload bank has no keys
@@ -274,6 +277,16 @@ fn advice_is_given_about_what_is_hardly_meant() {
         }
     }
     expect![[r#"
+        0 the plan has no end: test.time, test.ops, or a time_limit or limit in it would give it one
+        0 the plan has no end: test.time, test.ops, or a time_limit or limit in it would give it one
+        0 the plan has no end: test.time, test.ops, or a time_limit or limit in it would give it one
+        0 phases[0]: this has no end, so that what follows it never comes
+        0 phases[0]: this has no end, so that what follows it never comes
+        35 mix[1]: this happens once in the whole mix; repeat = true makes it happen again and again
+        7 mix[0]: a mix tells nobody of completions, so until_ok never ends in it
+        0 the plan has no end: test.time, test.ops, or a time_limit or limit in it would give it one
+        0 the plan has no end: test.time, test.ops, or a time_limit or limit in it would give it one
+        0 the plan has no end: test.time, test.ops, or a time_limit or limit in it would give it one
     "#]]
     .assert_eq(&said);
     for text in [
