@@ -83,21 +83,7 @@ struct Plan {
 impl Plan {
     fn new(arguments: &TestArguments) -> Result<Plan> {
         let run = &arguments.run;
-        ensure!(
-            run.plan.is_none() || run.workload_options.words().is_empty(),
-            "a plan says by itself which keys its workloads use;{} has no place beside --plan",
-            run.workload_options.words()
-        );
-        let file = run
-            .plan
-            .as_deref()
-            .map(|path| PlanFile::open(path, &kv::VOCABULARY));
-        let file = file.transpose()?;
-        if !run.output.quiet {
-            for advice in file.iter().flat_map(PlanFile::advice) {
-                eprintln!(" note: {advice}");
-            }
-        }
+        let file = plan_file(arguments)?;
         let options = file
             .as_ref()
             .map(|file| file.plan.options().clone())
@@ -346,6 +332,27 @@ impl Plan {
         }
         Ok(Exit::from(&outcome.validity()))
     }
+}
+
+/// The plan that the options name, if they do.
+fn plan_file(arguments: &TestArguments) -> Result<Option<PlanFile>> {
+    let run = &arguments.run;
+    ensure!(
+        run.plan.is_none() || run.workload_options.words().is_empty(),
+        "a plan says by itself which keys its workloads use;{} has no place beside --plan",
+        run.workload_options.words()
+    );
+    let file = run
+        .plan
+        .as_deref()
+        .map(|path| PlanFile::open(path, &kv::VOCABULARY));
+    let file = file.transpose()?;
+    if !run.output.quiet {
+        for advice in file.iter().flat_map(PlanFile::advice) {
+            eprintln!(" note: {advice}");
+        }
+    }
+    Ok(file)
 }
 
 /// The time that an option says, if it is given.
