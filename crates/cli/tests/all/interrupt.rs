@@ -10,7 +10,7 @@ use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on the busiest machine; far less than what a test that hangs would.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A test of `kv`, and its folder.
 struct Test {

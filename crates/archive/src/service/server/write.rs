@@ -152,11 +152,7 @@ impl Job for WriteJob {
             Some(ServiceBug::LostInGroup) if batches.len() > 1 => batches.pop(),
             _ => None,
         };
-        let duplicates = bug == Some(ServiceBug::DuplicateAfterResend);
-        let gaps = bug == Some(ServiceBug::GapAccepted);
-        // Bug: the last of several blocks is not written.
-        let loses = bug == Some(ServiceBug::CopiedBlockLost);
-        let result = work.write_all(&batches, duplicates, gaps, loses, sync || stop);
+        let result = work.write_all(&batches, bug, sync || stop);
         if let (Some(lost), Ok(())) = (lost, &result) {
             work.next_message += u64::from(lost.messages);
             let (position, end) = (work.end.0, work.end.0 + lost.body().len() as u64);
@@ -174,11 +170,13 @@ impl Work {
     fn write_all(
         &mut self,
         batches: &[Pending],
-        duplicates: bool,
-        gaps: bool,
-        loses: bool,
+        bug: Option<ServiceBug>,
         sync: bool,
     ) -> Result<(), Stuck> {
+        let duplicates = bug == Some(ServiceBug::DuplicateAfterResend);
+        let gaps = bug == Some(ServiceBug::GapAccepted);
+        // Bug: the last of several blocks is not written.
+        let loses = bug == Some(ServiceBug::CopiedBlockLost);
         self.lane.batch.clear();
         let mut written = Ok(());
         for pending in batches {
