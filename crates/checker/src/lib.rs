@@ -1,6 +1,7 @@
 //! What went wrong: statistics, data types, linearizability, transactions. Checkers read a history and answer with data; they
 //! draw nothing, write nothing, and know neither the generator that ran nor the system that was tested.
 
+mod certificate;
 mod compose;
 mod data;
 pub mod linear;
@@ -9,7 +10,9 @@ mod stats;
 mod stream;
 pub mod txn;
 mod verdict;
+mod verify;
 
+pub use certificate::{Certificate, CertificateError, Evidence, Proof};
 pub use compose::{Judgement, check_safe, compose};
 pub use data::{
     Agreement, Bank, Counter, LongFork, Monotonic, Queue, Set, SetFull, TotalQueue, UniqueIds,
@@ -19,3 +22,4 @@ pub use registry::{NAMES, UnknownName, by_name, for_workload};
 pub use stats::{Counts, Stats, counts};
 pub use stream::Streaming;
 pub use verdict::{Anomaly, Checker, Finding, Step, Validity, Verdict};
+pub use verify::verify;

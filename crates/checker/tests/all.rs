@@ -4,6 +4,8 @@
 
 #[path = "all/corpus.rs"]
 mod corpus;
+#[path = "all/lattice.rs"]
+mod lattice;
 #[path = "all/totality.rs"]
 mod totality;
 #[path = "all/transactions.rs"]

@@ -191,8 +191,8 @@ pub(crate) struct CheckArguments {
     /// How the file is written: auto, sea, edn, json, jepsen, porcupine.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
-    /// Which checkers judge, separated by commas. `stats`, `g1` and those from `set` on read a test file chunk by
-    /// chunk, of any size.
+    /// Which checkers judge, separated by commas. `stats`, `g1`, `list-append` and those from `set` on read a test file
+    /// chunk by chunk, of any size.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) checker: Option<Vec<String>>,
     /// Threads that read chunk by chunk [default: one per core].
@@ -210,6 +210,12 @@ pub(crate) struct CheckArguments {
     /// Write the report page here.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    /// Write what proves the verdict here, for `--verify`. For transactions on lists.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["report", "record", "salvage", "verify"])]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Do not judge, but replay such a proof: does it hold for this history?
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["report", "record", "salvage", "checker", "model"])]
+    pub(crate) verify: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
 }

@@ -86,7 +86,8 @@ impl<S: Sink> Edges<S> {
         }
     }
 
-    fn helper(&mut self) -> u32 {
+    /// One more node that stands for edges.
+    pub(super) fn helper(&mut self) -> u32 {
         self.nodes += 1;
         self.sink.node();
         self.nodes - 1

@@ -6,6 +6,7 @@
 mod edges;
 mod gather;
 mod lists;
+mod proof;
 mod reads;
 mod scene;
 mod table;
@@ -19,7 +20,7 @@ use super::passes::{InTurn, Passes};
 use super::rows::{Inside, Linked, Rows, TooManyEdges};
 use super::search::{Found, search};
 use super::{Bound, cyclic};
-use crate::{Checker, Finding, Verdict};
+use crate::{Certificate, Checker, Finding, Verdict};
 use edges::Orders;
 use gather::Gather;
 use lists::Lists;
@@ -69,20 +70,35 @@ impl ListAppend {
         &self,
         folder: &Folder<C>,
     ) -> Result<Verdict, FoldError<C::Error>> {
-        self.verdict(folder)
+        let (verdict, _) = self.verdict(folder, false)?;
+        Ok(verdict)
     }
 
-    fn verdict<P: Passes>(&self, passes: &P) -> Result<Verdict, P::Error> {
+    /// The same with what proves it; without for an unknown verdict, and for a valid one at a level that no simple order
+    /// proves.
+    pub fn certify<C: Chunks + 'static>(
+        &self,
+        folder: &Folder<C>,
+    ) -> Result<(Verdict, Option<Certificate>), FoldError<C::Error>> {
+        self.verdict(folder, true)
+    }
+
+    fn verdict<P: Passes>(
+        &self,
+        passes: &P,
+        certify: bool,
+    ) -> Result<(Verdict, Option<Certificate>), P::Error> {
         let mut table = passes.pass(Gather)?;
         if let Some(refusal) = table.refusal.take() {
-            return Ok(self.unknown(refused(passes, table, refusal)?));
+            let reason = refused(passes, table, refusal)?;
+            return Ok((self.unknown(reason), None));
         }
         let lists = Lists::new(table, self.level);
         let mut suspects = Suspects::default();
         lists.tell(&mut suspects);
-        let (found, edges) = match self.cycles(&lists) {
-            Ok(found) => found,
-            Err(TooManyEdges) => return Ok(self.unknown("more than 2^32 dependencies".into())),
+        let Ok((found, edges)) = self.cycles(&lists) else {
+            let reason = "more than 2^32 dependencies".to_owned();
+            return Ok((self.unknown(reason), None));
         };
         for (kind, cycle) in &found.cycles {
             suspects.add(kind.name(), || Suspect::Cycle(cycle.clone()));
@@ -96,7 +112,13 @@ impl ListAppend {
             found: &found,
             undecided: lists.undecided(),
         };
-        Ok(verdict(told(passes, &lists, suspects)?, &summary))
+        let verdict = verdict(told(passes, &lists, suspects)?, &summary);
+        let certificate = if certify {
+            self.certificate(&lists, &verdict)
+        } else {
+            None
+        };
+        Ok((verdict, certificate))
     }
 
     /// All cycles that the level forbids, and the number of dependencies.
@@ -209,8 +231,10 @@ impl Checker for ListAppend {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        let judged = self.verdict(&InTurn(history));
-        judged.unwrap_or_else(|error| self.unknown(error.to_string()))
+        match self.verdict(&InTurn(history), false) {
+            Ok((verdict, _)) => verdict,
+            Err(error) => self.unknown(error.to_string()),
+        }
     }
 }
 

@@ -82,15 +82,33 @@ impl Rows {
     }
 
     /// The components of two transactions or more, their nodes sorted, by their lowest nodes. Takes away what comes
-    /// before all cycles (Kahn 1962), and looks for components in what is left: of a graph without cycles, nothing.
+    /// before all cycles, and looks for components in what is left: of a graph without cycles, nothing.
     pub(super) fn components(&self, transactions: u32) -> Vec<Vec<u32>> {
+        let (order, before) = self.peel();
+        if order.len() == self.len() {
+            return Vec::new();
+        }
+        drop(order);
+        let rest = (0..self.len() as u32).filter(|&node| before[node as usize] > 0);
+        components_from(self, transactions, rest)
+    }
+
+    /// All nodes in an order in which no edge leads back; `None` when there is a cycle.
+    pub(super) fn order(&self) -> Option<Vec<u32>> {
+        let (order, _) = self.peel();
+        (order.len() == self.len()).then_some(order)
+    }
+
+    /// The nodes before all cycles in an order in which no edge leads back, and for each other node how many edges lead
+    /// to it from others such (Kahn 1962).
+    fn peel(&self) -> (Vec<u32>, Vec<u32>) {
         let mut before = vec![0_u32; self.len()];
         for &target in &self.targets {
             before[target as usize] += 1;
         }
         let nodes = 0..self.len() as u32;
         let mut order = Vec::with_capacity(self.len());
-        order.extend(nodes.clone().filter(|&node| before[node as usize] == 0));
+        order.extend(nodes.filter(|&node| before[node as usize] == 0));
         let mut next = 0;
         while let Some(&node) = order.get(next) {
             next += 1;
@@ -102,12 +120,7 @@ impl Rows {
                 }
             }
         }
-        if order.len() == self.len() {
-            return Vec::new();
-        }
-        drop(order);
-        let rest = nodes.filter(|&node| before[node as usize] > 0);
-        components_from(self, transactions, rest)
+        (order, before)
     }
 
     fn range(&self, node: u32) -> std::ops::Range<usize> {

@@ -1,10 +1,11 @@
 //! List-append against a brute-force twin, on histories of a simulated store with random isolation bugs.
 
 use seatrial_checker::txn::{Level, ListAppend, RwRegister};
-use seatrial_checker::{Checker, Validity};
-use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Process, Value};
+use seatrial_checker::{Certificate, Checker, Proof, Validity, verify};
+use seatrial_history::{Folder, History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_machine::Rng;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// How the simulated store isolates transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -535,4 +536,108 @@ fn stores_keep_the_level_that_they_promise() {
         broken[number] += u32::from(verdict.valid == Validity::Invalid);
     }
     assert!(broken.iter().all(|&count| count > 50), "{broken:?}");
+}
+
+/// A certificate that was tampered with.
+fn tampered(certificate: &Certificate, rng: &mut Rng) -> Certificate {
+    let mut other = certificate.clone();
+    match &mut other.proof {
+        Proof::Serial(order) | Proof::Snapshots(order) | Proof::Commits(order) => {
+            let at = rng.index(order.len());
+            order.remove(at);
+        }
+        Proof::Findings(findings) => {
+            let finding = rng.index(findings.len());
+            let finding = &mut findings[finding];
+            finding.anomaly = if finding.anomaly == "G1a" {
+                "G1b"
+            } else {
+                "G1a"
+            }
+            .into();
+            let operations = finding.operations.clone();
+            finding.operations = operations.into_iter().rev().collect();
+            finding.steps.clear();
+        }
+    }
+    other
+}
+
+/// A certificate that was tampered with does not hold. (What is unknown may be left out: perhaps nobody saw it.)
+fn refuse_tampered(history: &History, certificate: &Certificate, rng: &mut Rng) {
+    let unknown = |place: &u64| {
+        let completion = history.completion(*place as usize);
+        completion.is_none_or(|op| op.kind == OpType::Info)
+    };
+    let excused = match &certificate.proof {
+        Proof::Serial(order) | Proof::Snapshots(order) | Proof::Commits(order) => {
+            order.is_empty() || order.iter().any(unknown)
+        }
+        Proof::Findings(_) => false,
+    };
+    if !excused {
+        let tampered = tampered(certificate, rng);
+        let answer = verify(history, &tampered);
+        assert!(answer.is_err(), "{tampered:?}\n{}", printed(history));
+    }
+}
+
+#[test]
+fn verdicts_come_with_certificates_that_hold() {
+    let with_orders = [
+        Level::ReadUncommitted,
+        Level::ReadCommitted,
+        Level::StrongSessionReadCommitted,
+        Level::StrongReadCommitted,
+        Level::SnapshotIsolation,
+        Level::StrongSessionSnapshotIsolation,
+        Level::StrongSnapshotIsolation,
+        Level::Serializable,
+        Level::StrongSessionSerializable,
+        Level::StrictSerializable,
+    ];
+    let levels: Vec<_> = Level::all().collect();
+    let mut verified: BTreeMap<(Level, bool), u32> = BTreeMap::new();
+    for seed in 0..16_000_u64 {
+        let mut rng = Rng::from_seed(seed ^ 0xce27);
+        let store = STORES[seed as usize % STORES.len()];
+        let length = 2 + rng.below(7);
+        let history = Arc::new(random_history(store, length, &mut rng));
+        let level = *rng.pick(&levels);
+        let folder = Folder::new(history.clone(), 1);
+        let (verdict, certificate) = ListAppend::new(level).certify(&folder).unwrap();
+        let context = || {
+            let found = verdict.findings.iter().map(|one| one.summary.as_str());
+            let found: Vec<_> = found.collect();
+            format!(
+                "seed {seed} {store:?} {level:?} {}\n{certificate:?}\n{found:#?}",
+                printed(&history)
+            )
+        };
+        let Some(certificate) = &certificate else {
+            let tolerates = verdict.details["tolerated"]
+                .get("incompatible-order")
+                .is_some();
+            let excused = tolerates || !with_orders.contains(&level);
+            assert!(
+                excused && verdict.valid != Validity::Invalid,
+                "{}",
+                context()
+            );
+            continue;
+        };
+        assert_eq!(certificate.is_valid(), verdict.valid == Validity::Valid);
+        let read = Certificate::from_json(&certificate.to_json()).unwrap();
+        assert_eq!(verify(&history, &read), Ok(()), "{}", context());
+        *verified.entry((level, certificate.is_valid())).or_default() += 1;
+        refuse_tampered(&history, certificate, &mut rng);
+    }
+    for level in with_orders {
+        for is_valid in [true, false] {
+            let count = verified.get(&(level, is_valid)).copied().unwrap_or(0);
+            // Next to nothing violates the weakest level.
+            let expected = if is_valid { 50 } else { 1 };
+            assert!(count >= expected, "{level:?} {is_valid}: {count}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! `seatrial check`: histories in, verdicts out.
 
+mod proof;
 mod stream;
 
 use crate::args::CheckArguments;
@@ -21,6 +22,10 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
         !(several && arguments.report.is_some()),
         "--report takes one history"
     );
+    ensure!(
+        !(several && (arguments.certificate.is_some() || arguments.verify.is_some())),
+        "a certificate is of one history"
+    );
     let mut exit = Exit::Valid;
     let mut documents = Vec::new();
     for path in &arguments.files {
@@ -40,6 +45,12 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
 
 /// Judges one file and shows the verdict unless it goes into a document.
 fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
+    if let Some(certificate) = &arguments.verify {
+        return proof::verify(path, certificate, arguments);
+    }
+    if let Some(certificate) = &arguments.certificate {
+        return proof::certify(path, certificate, arguments);
+    }
     if let Some(checkers) = stream::wanted(path, arguments)? {
         return stream::check(path, &checkers, arguments);
     }

@@ -76,3 +76,61 @@ fn a_part_of_a_large_file_is_shown() {
         assert_eq!(shown.lines().collect::<Vec<_>>(), expected, "from {from}");
     }
 }
+
+#[test]
+fn a_proof_of_a_verdict_is_replayed() {
+    let scratch = Scratch::new("stream-proof");
+    let (sea, skewed) = (scratch.path("a.sea"), scratch.path("skewed.sea"));
+    let generate = ["generate", "list-append", "--ops", "4000", "-q", "-o"];
+    run(0, &[&generate[..], &[&sea]].concat());
+    let isolation = ["--isolation", "snapshot-isolation"];
+    run(0, &[&generate[..], &[&skewed], &isolation].concat());
+    for (file, model, status, told) in [
+        (&sea, "strict-serializable", 0, "transactions in order"),
+        (
+            &skewed,
+            "snapshot-isolation",
+            0,
+            "snapshots and commits in order",
+        ),
+        (&skewed, "read-committed", 0, "commits in order"),
+        (&skewed, "serializable", 1, "not serializable: 8 findings"),
+    ] {
+        let proof = scratch.path(&format!("{model}.json"));
+        let words = ["check", "--model", model, "--certificate", &proof, file];
+        run(status, &words);
+        let answer = stdout(&run(0, &["check", "--verify", &proof, file]));
+        assert!(
+            answer.contains("holds: ") && answer.contains(told),
+            "{answer}"
+        );
+        // It is of this history, not of another.
+        let other = if file == &sea { &skewed } else { &sea };
+        let answer = stdout(&run(1, &["check", "--verify", &proof, other]));
+        assert!(answer.contains("does not hold: "), "{answer}");
+    }
+    let told = stderr(&run(254, &["check", "--verify", &sea, &sea]));
+    assert!(told.contains(&sea), "{told}");
+}
+
+#[test]
+fn a_large_history_of_lists_is_judged_chunk_by_chunk() {
+    let scratch = Scratch::new("stream-large");
+    let sea = scratch.path("a.sea");
+    let words = [
+        "generate",
+        "list-append",
+        "--ops",
+        "264000",
+        "-q",
+        "-o",
+        &sea,
+    ];
+    run(0, &words);
+    let answer = stdout(&run(0, &["check", "--json", &sea]));
+    let document: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(document["model"], "strict-serializable");
+    let transactions = &document["checkers"]["list-append"]["details"]["transactions"];
+    assert_eq!(transactions, 132_000);
+    assert_eq!(document["operations"], 132_000);
+}

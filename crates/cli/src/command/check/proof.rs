@@ -1,0 +1,115 @@
+//! Proofs of verdicts: written by the checker, replayed by somebody else.
+
+use super::word;
+use crate::args::CheckArguments;
+use crate::exit::Exit;
+use crate::judge::write;
+use crate::load::{is_test_file, load};
+use crate::output::say;
+use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_checker::txn::{Level, ListAppend};
+use seatrial_checker::{Certificate, Proof, Verdict};
+use seatrial_history::{Folder, TestFile};
+use serde_json::{Value as Json, json};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Judges the history at `path` and writes what proves the verdict to `out`.
+pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
+    let names = arguments.checker.as_deref().unwrap_or_default();
+    ensure!(
+        names.iter().all(|name| name == "list-append"),
+        "only list-append proves its verdicts"
+    );
+    let level = match arguments.model.as_deref() {
+        None => Level::default(),
+        Some(name) => Level::by_name(name).with_context(|| format!("there is no model {name}"))?,
+    };
+    let (verdict, certificate) = judge(path, level, arguments)?;
+    let Some(certificate) = certificate else {
+        match &verdict.reason {
+            Some(reason) => bail!("{}: nothing is proven: {reason}", path.display()),
+            None => bail!("no order of transactions proves {}", level.name()),
+        }
+    };
+    write(out, &format!("{}\n", certificate.to_json()))?;
+    let document = json!({
+        "file": path.display().to_string(),
+        "valid": certificate.is_valid(),
+        "model": certificate.model,
+        "certificate": out.display().to_string(),
+    });
+    if !arguments.output.json {
+        say!(
+            "{}: {}, {}",
+            path.display(),
+            word(&document["valid"]),
+            described(&certificate)
+        );
+    }
+    Ok((Exit::from(&verdict.valid), document))
+}
+
+fn judge(
+    path: &Path,
+    level: Level,
+    arguments: &CheckArguments,
+) -> Result<(Verdict, Option<Certificate>)> {
+    let checker = ListAppend::new(level);
+    let threads = arguments.threads();
+    if matches!(arguments.format.as_str(), "auto" | "sea") && is_test_file(path) {
+        let file = Arc::new(TestFile::open(path)?);
+        return Ok(checker.certify(&Folder::new(file, threads))?);
+    }
+    let loaded = load(path, &arguments.format, false)?;
+    Ok(checker.certify(&Folder::new(Arc::new(loaded.history), threads))?)
+}
+
+/// Replays the certificate for the history at `path`.
+pub(super) fn verify(
+    path: &Path,
+    certificate: &Path,
+    arguments: &CheckArguments,
+) -> Result<(Exit, Json)> {
+    let name = || certificate.display().to_string();
+    let text = std::fs::read_to_string(certificate).with_context(name)?;
+    let document: Json = serde_json::from_str(&text).with_context(name)?;
+    let proof = Certificate::from_json(&document).with_context(name)?;
+    let loaded = load(path, &arguments.format, false)?;
+    let verified = seatrial_checker::verify(&loaded.history, &proof);
+    let document = json!({
+        "file": path.display().to_string(),
+        "valid": proof.is_valid(),
+        "model": proof.model,
+        "certificate": name(),
+        "holds": verified.is_ok(),
+        "reason": verified.as_ref().err(),
+    });
+    if !arguments.output.json {
+        match &verified {
+            Ok(()) => say!("{}: holds: {}", name(), described(&proof)),
+            Err(reason) => say!("{}: does not hold: {reason}", name()),
+        }
+    }
+    let exit = if verified.is_ok() {
+        Exit::Valid
+    } else {
+        Exit::Invalid
+    };
+    Ok((exit, document))
+}
+
+fn described(certificate: &Certificate) -> String {
+    let model = &certificate.model;
+    match &certificate.proof {
+        Proof::Serial(order) => format!("{model}: {} transactions in order", order.len()),
+        Proof::Snapshots(order) => {
+            format!(
+                "{model}: {} transactions, snapshots and commits in order",
+                order.len() / 2
+            )
+        }
+        Proof::Commits(order) => format!("{model}: {} commits in order", order.len()),
+        Proof::Findings(findings) => format!("not {model}: {} findings", findings.len()),
+    }
+}
