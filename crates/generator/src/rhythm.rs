@@ -235,6 +235,8 @@ impl<G: Generator> Generator for ConcurrencyLimit<G> {
         if self.limit == 0 {
             return Next::Exhausted;
         }
+        // Inside of a mixture nobody tells that an operation has ended.
+        self.open.retain(|thread| !context.is_free(*thread));
         let next = self.generator.next(context);
         if let Next::Op(op) = &next {
             if self.open.len() >= self.limit {

@@ -4,6 +4,7 @@
 
 mod golden;
 mod interpreter;
+mod laws;
 mod properties;
 mod soundness;
 mod twin;

@@ -3,12 +3,13 @@
 
 use crate::twin::{Gen, Link, Rule, Sight, added, mixture, refused, saw};
 use seatrial_generator::{
-    Generator, Next, Thread, Threads, any, concurrent_keys, cycle, cycle_times, each_process,
-    each_thread, flip_flop, function, mix, operation, reserve, sequence, sequential_keys,
-    shortest_any,
+    Context, Generator, Next, Thread, Threads, Tree, any, concurrent_keys, cycle, cycle_times,
+    each_process, each_thread, flip_flop, function, mix, operation, reserve, sequence,
+    sequential_keys, shortest_any,
 };
 use seatrial_history::{Key, Op, OpType, Process, Value};
 use seatrial_machine::{Rng, Time};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ fn ns(nanoseconds: i64) -> Duration {
 }
 
 /// The fast generator that begins as this twin does.
-fn build(gen_: &Gen) -> Box<dyn Generator> {
+pub(crate) fn build(gen_: &Gen) -> Box<dyn Generator> {
     let all = |parts: &[Option<Link>]| -> Vec<Box<dyn Generator>> {
         parts.iter().flatten().map(|part| build(part)).collect()
     };
@@ -150,7 +151,57 @@ fn build_around(gen_: &Gen) -> Box<dyn Generator> {
         Gen::Validate(one) => build(one).validate().boxed(),
         Gen::Trace(one) => build(one).trace(|_, _| {}).boxed(),
         Gen::Friendly(one) => build(one).friendly_exceptions().boxed(),
+        Gen::Watched(one) => Watched::new(build(one)).boxed(),
         other => unreachable!("{other:?}"),
+    }
+}
+
+thread_local! {
+    /// Watched generators of this thread that have ended and were not dropped yet.
+    static LEFT_BEHIND: Cell<u32> = const { Cell::new(0) };
+}
+
+/// See [`LEFT_BEHIND`].
+struct Watched {
+    inner: Box<dyn Generator>,
+    ended: bool,
+}
+
+impl Watched {
+    fn new(inner: Box<dyn Generator>) -> Watched {
+        Watched {
+            inner,
+            ended: false,
+        }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        LEFT_BEHIND.set(LEFT_BEHIND.get() - u32::from(self.ended));
+    }
+}
+
+impl Generator for Watched {
+    fn next(&mut self, context: &Context) -> Next {
+        let next = self.inner.next(context);
+        if !self.ended && next == Next::Exhausted {
+            self.ended = true;
+            LEFT_BEHIND.set(LEFT_BEHIND.get() + 1);
+        }
+        next
+    }
+
+    fn commit(&mut self) {
+        self.inner.commit();
+    }
+
+    fn update(&mut self, context: &Context, event: &Op) {
+        self.inner.update(context, event);
+    }
+
+    fn tree(&self) -> Tree {
+        self.inner.tree()
     }
 }
 
@@ -167,7 +218,7 @@ struct Plan {
 }
 
 /// Deepest tree.
-const DEPTH: u32 = 6;
+pub(crate) const DEPTH: u32 = 6;
 
 impl Plan {
     fn new(seed: u64, concurrency: u32) -> Plan {
@@ -199,7 +250,12 @@ impl Plan {
         Gen::One(f.into(), Value::Int(self.value), by, at)
     }
 
+    /// A generator of operations, watched.
     fn leaf(&mut self) -> Gen {
+        Gen::Watched(self.bare_leaf().into())
+    }
+
+    fn bare_leaf(&mut self) -> Gen {
         match self.rng.below(12) {
             0 => Gen::Nothing,
             1 => self.one(),
@@ -397,6 +453,7 @@ fn name(gen_: &Gen) -> &'static str {
         Gen::Validate(_) => "validate",
         Gen::Trace(_) => "trace",
         Gen::Friendly(_) => "friendly-exceptions",
+        Gen::Watched(_) => "watched",
     }
 }
 
@@ -490,6 +547,16 @@ impl Pair {
             self.shape
         );
         self.twin = asked.kept;
+        if next != Next::Exhausted {
+            let left = LEFT_BEHIND.get();
+            assert_eq!(
+                left,
+                0,
+                "seed {}: what has ended is not dropped\n{}",
+                self.seed,
+                self.fast.tree()
+            );
+        }
         match next {
             Next::Exhausted => return Step::End,
             Next::Failed(_) => return Step::Mistake,

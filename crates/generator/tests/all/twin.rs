@@ -101,6 +101,8 @@ pub(crate) enum Gen {
     Validate(Link),
     Trace(Link),
     Friendly(Link),
+    /// Counts those that have ended and are still there.
+    Watched(Link),
 }
 
 /// What a generator sees.
@@ -460,7 +462,8 @@ impl Gen {
                     Gen::ProcessLimit(limit, seen.clone(), inner)
                 })
             }
-            Gen::ConcurrencyLimit(limit, open, inner) => {
+            Gen::ConcurrencyLimit(limit, mut open, inner) => {
+                open.retain(|thread| !sight.free.contains(thread));
                 let mut asked = inner.ask(sight);
                 if matches!(asked.next, Next::Op(_)) && open.len() >= limit {
                     asked = Asked::same(Next::Pending, asked.kept);
@@ -476,6 +479,7 @@ impl Gen {
             Gen::Validate(inner) => inner.ask(sight).within(|_, inner| Gen::Validate(inner)),
             Gen::Trace(inner) => inner.ask(sight).within(|_, inner| Gen::Trace(inner)),
             Gen::Friendly(inner) => inner.ask(sight).within(|_, inner| Gen::Friendly(inner)),
+            Gen::Watched(inner) => inner.ask(sight).within(|_, inner| Gen::Watched(inner)),
             other => unreachable!("{other:?}"),
         }
     }
@@ -543,6 +547,7 @@ impl Gen {
             Gen::Validate(inner) => Gen::Validate(told(&inner)),
             Gen::Trace(inner) => Gen::Trace(told(&inner)),
             Gen::Friendly(inner) => Gen::Friendly(told(&inner)),
+            Gen::Watched(inner) => Gen::Watched(told(&inner)),
             many => many.tell_one(sight, event, thread),
         }
     }
