@@ -2,9 +2,8 @@
 
 use super::document::Shape;
 use super::fields::{Field, Fields, Result};
-use crate::{FaultOptions, fault_of};
-use seatrial_history::{Op, Process, Symbol, Value};
-use seatrial_machine::{Fault, FaultKind, NodeId};
+use crate::FaultOptions;
+use seatrial_machine::{Fault, FaultKind, Link, NodeId};
 use std::time::Duration;
 
 /// Mean time between two faults, unless the plan says otherwise.
@@ -60,23 +59,12 @@ impl FaultsDraw {
 
     /// The options of the faults for a system of these nodes.
     pub(super) fn options(&self, servers: &[NodeId], clients: &[NodeId]) -> FaultOptions {
-        let servers = self.targets.as_deref().unwrap_or(servers);
-        options(&self.kinds, servers, clients, self.interval)
-    }
-}
-
-/// These faults, however they come.
-pub(super) fn options(
-    kinds: &[FaultKind],
-    servers: &[NodeId],
-    clients: &[NodeId],
-    interval: Duration,
-) -> FaultOptions {
-    FaultOptions {
-        kinds: kinds.to_vec(),
-        servers: servers.to_vec(),
-        clients: clients.to_vec(),
-        interval,
+        FaultOptions {
+            kinds: self.kinds.clone(),
+            servers: self.targets.clone().unwrap_or_else(|| servers.to_vec()),
+            clients: clients.to_vec(),
+            interval: self.interval,
+        }
     }
 }
 
@@ -139,142 +127,67 @@ fn node(field: &Field<'_>) -> Result<NodeId> {
 }
 
 /// `[["n1", "n2"], …]`: one direction each.
-fn links(field: &Field<'_>) -> Result<Value> {
+fn links(field: &Field<'_>) -> Result<Vec<Link>> {
     const EXPECTED: &str = "a list of links such as [\"n1\", \"n2\"]: from the first to the second";
     let link = |item: &Field<'_>| match &item.items(EXPECTED)?[..] {
-        [from, to] => {
-            let ends = [node(from)?, node(to)?].map(|end| Value::text(end.to_string()));
-            Ok(Value::List(ends.into()))
-        }
+        [from, to] => Ok(Link {
+            from: node(from)?,
+            to: node(to)?,
+        }),
         _ => Err(item.wrong("a link such as [\"n1\", \"n2\"]: from the first to the second")),
     };
-    let links: Vec<Value> = field
-        .items(EXPECTED)?
-        .iter()
-        .map(link)
-        .collect::<Result<_>>()?;
-    Ok(Value::List(links.into()))
-}
-
-/// A word beside the name of a fault.
-struct Word {
-    name: &'static str,
-    /// What the operation's value calls it.
-    field: &'static str,
-    shape: WordShape,
-}
-
-/// What follows a word.
-enum WordShape {
-    /// A node of the system.
-    Node,
-    /// Links in one direction each.
-    Links,
-    /// A time, nothing unless it is said; `None` when it must be.
-    Time(Option<Duration>),
-    /// A whole number between these, in units of the value's, and what it is unless it is said.
-    Whole(i64, i64, i64, i64),
-}
-
-const NODE: Word = Word {
-    name: "node",
-    field: "node",
-    shape: WordShape::Node,
-};
-const LINKS: Word = Word {
-    name: "links",
-    field: "links",
-    shape: WordShape::Links,
-};
-const LATENCY: Word = Word {
-    name: "latency",
-    field: "delay-ns",
-    shape: WordShape::Time(None),
-};
-const JITTER: Word = Word {
-    name: "jitter",
-    field: "jitter-ns",
-    shape: WordShape::Time(Some(Duration::ZERO)),
-};
-const OFFSET: Word = Word {
-    name: "offset_ms",
-    field: "offset-ns",
-    shape: WordShape::Whole(-1_000_000_000_000, 1_000_000_000_000, 1_000_000, 0),
-};
-const RATE: Word = Word {
-    name: "rate_ppm",
-    field: "rate-ppm",
-    shape: WordShape::Whole(-1_000_000, 1_000_000, 1, 0),
-};
-const BITS: Word = Word {
-    name: "bits",
-    field: "bits",
-    shape: WordShape::Whole(1, 1_000_000, 1, 1),
-};
-
-/// The faults that a plan may order one by one, and the words of each.
-const FAULTS: [(&str, &[Word]); 10] = [
-    ("kill", &[NODE]),
-    ("restart", &[NODE]),
-    ("pause", &[NODE]),
-    ("resume", &[NODE]),
-    ("cut", &[LINKS]),
-    ("reset", &[LINKS]),
-    ("heal", &[]),
-    ("slow", &[LINKS, LATENCY, JITTER]),
-    ("skew", &[NODE, OFFSET, RATE]),
-    ("bit-rot", &[NODE, BITS]),
-];
-
-impl Word {
-    /// Its value, beside the fault.
-    fn read(&self, fields: &mut Fields<'_>) -> Result<Value> {
-        let said = match (&self.shape, fields.take(self.name)) {
-            (WordShape::Node, Some(field)) => return Ok(Value::text(server(&field)?.to_string())),
-            (WordShape::Links, Some(field)) => return links(&field),
-            (WordShape::Time(_), Some(field)) => nanoseconds(field.duration()?),
-            (WordShape::Time(Some(usual)), None) => nanoseconds(*usual),
-            (WordShape::Whole(least, most, unit, _), Some(field)) => {
-                field.whole(*least..=*most)? * unit
-            }
-            (WordShape::Whole(_, _, unit, usual), None) => usual * unit,
-            (_, None) => {
-                let what = match self.shape {
-                    WordShape::Node => "which node",
-                    WordShape::Links => "which links, each [\"from\", \"to\"]",
-                    _ => "how long",
-                };
-                return fields.need(self.name, what).map(|_| Value::Nil);
-            }
-        };
-        Ok(Value::Int(said))
-    }
-}
-
-fn nanoseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+    field.items(EXPECTED)?.iter().map(link).collect()
 }
 
 /// One fault: its name and the words beside it.
 pub(super) fn fault(field: &Field<'_>, fields: &mut Fields<'_>) -> Result<Fault> {
-    let name = field.one_of("fault", &FAULTS.map(|(name, _)| name))?;
-    let (_, words) = FAULTS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .unwrap_or(&FAULTS[0]);
-    let mut values = Vec::new();
-    for word in *words {
-        let value = word.read(fields)?;
-        values.push((Value::Word(Symbol::new(word.field)), value));
-    }
-    // As histories have it: what a fault is about stands alone when there is nothing else to say.
-    let value = match &values[..] {
-        [] => Value::Nil,
-        [(_, value)] => value.clone(),
-        _ => Value::Map(values.into()),
+    const NAMES: [&str; 10] = [
+        "kill", "restart", "pause", "resume", "cut", "reset", "slow", "heal", "skew", "bit-rot",
+    ];
+    let name = field.one_of("fault", &NAMES)?;
+    let broken = |fields: &mut Fields<'_>| server(&fields.need("node", "which node")?);
+    let wires = |fields: &mut Fields<'_>| {
+        links(&fields.need("links", "which links, each [\"from\", \"to\"]")?)
     };
-    fault_of(&Op::invoke(Process::NEMESIS, name, value))
-        .map_err(|error| field.problem(error.to_string()))
+    Ok(match name {
+        "kill" => Fault::Kill(broken(fields)?),
+        "restart" => Fault::Restart(broken(fields)?),
+        "pause" => Fault::Pause(broken(fields)?),
+        "resume" => Fault::Resume(broken(fields)?),
+        "cut" => Fault::Cut(wires(fields)?),
+        "reset" => Fault::Reset(wires(fields)?),
+        "slow" => Fault::Slow {
+            links: wires(fields)?,
+            delay: fields
+                .need("latency", "how much longer messages take")?
+                .duration()?,
+            jitter: fields.read("jitter", Field::duration)?.unwrap_or_default(),
+        },
+        "heal" => Fault::Heal,
+        "skew" => Fault::Skew {
+            node: broken(fields)?,
+            offset_ns: offset(fields)?,
+            rate_ppm: {
+                let rate = |field: &Field<'_>| field.whole(-1_000_000..=1_000_000);
+                fields.read("rate_ppm", rate)?.unwrap_or(0) as i32
+            },
+        },
+        _ => Fault::BitRot {
+            node: broken(fields)?,
+            bits: fields
+                .read("bits", |field| field.whole(1..=1_000_000))?
+                .unwrap_or(1) as u32,
+        },
+    })
+}
+
+/// How far a clock jumps: forward, or back with a minus.
+fn offset(fields: &mut Fields<'_>) -> Result<i64> {
+    const MOST: i64 = 1_000_000_000_000;
+    let Some(field) = fields.take("offset_ms") else {
+        return Ok(0);
+    };
+    Ok(field.whole(-MOST..=MOST)? * 1_000_000)
 }
 
 /// Names of families, one after the other.
