@@ -4,6 +4,7 @@
 //! [`serve`] runs a server: one machine, its log on disk, and whoever connects. [`Session`] runs a client's machine over
 //! one connection. Both speak [`wire`]: a length of four bytes before each message.
 
+mod connection;
 mod disk;
 mod drive;
 mod link;

@@ -1,15 +1,11 @@
 //! A client's machine over a connection that comes back.
 
-use crate::wire::{self, Messages};
+use crate::connection::{Connection, Event};
 use seatrial_machine::{Conversation, Input, NodeId, Output, Peer, Ticket, Time};
 use std::collections::VecDeque;
-use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// What a link needs to know.
 #[derive(Clone, Copy, Debug)]
@@ -31,21 +27,11 @@ pub struct Link<M: Peer> {
     machine: M,
     address: SocketAddr,
     options: LinkOptions,
-    stream: Option<(Messages<OwnedReadHalf>, OwnedWriteHalf)>,
+    connection: Option<Connection>,
     began: Instant,
     tickets: u64,
     out: Vec<Output<M::Reply>>,
     replies: VecDeque<(Ticket, M::Reply)>,
-    gathered: Vec<u8>,
-    /// Bytes of `gathered` that were written.
-    written: usize,
-}
-
-/// What happened first.
-enum Event {
-    Message(Vec<u8>),
-    Wake,
-    Lost,
 }
 
 impl<M: Peer> Link<M> {
@@ -59,21 +45,19 @@ impl<M: Peer> Link<M> {
             machine,
             address,
             options,
-            stream: None,
+            connection: None,
             began: Instant::now(),
             tickets: 0,
             out: Vec::new(),
             replies: VecDeque::new(),
-            gathered: Vec::new(),
-            written: 0,
         };
-        link.stream = Some(link.open().await?);
+        link.connection = Some(link.open().await?);
         Ok(link)
     }
 
     /// Is the connection there, as far as anybody has noticed?
     pub fn is_connected(&self) -> bool {
-        self.stream.is_some()
+        self.connection.is_some()
     }
 
     /// The machine.
@@ -96,7 +80,7 @@ impl<M: Peer> Link<M> {
             if let Some(reply) = self.replies.pop_front() {
                 return Some(reply);
             }
-            if self.stream.is_none() && !self.reconnect().await {
+            if self.connection.is_none() && !self.reconnect().await {
                 return self.replies.pop_front();
             }
             match self.next_event().await {
@@ -106,9 +90,7 @@ impl<M: Peer> Link<M> {
                 }
                 Event::Wake => self.turn(Input::Wake),
                 Event::Lost => {
-                    self.stream = None;
-                    self.gathered.clear();
-                    self.written = 0;
+                    self.connection = None;
                     self.machine.connection_closed(&mut self.out);
                     self.gather();
                 }
@@ -118,20 +100,14 @@ impl<M: Peer> Link<M> {
 
     /// Writes what was to be sent and is not yet.
     pub async fn flush(&mut self) -> io::Result<()> {
-        if let Some((_, writing)) = &mut self.stream {
-            writing.write_all(&self.gathered[self.written..]).await?;
-            self.gathered.clear();
-            self.written = 0;
+        if let Some(connection) = &mut self.connection {
+            connection.flush().await?;
         }
         Ok(())
     }
 
-    async fn open(&self) -> io::Result<(Messages<OwnedReadHalf>, OwnedWriteHalf)> {
-        let stream = TcpStream::connect(self.address).await?;
-        stream.set_nodelay(true)?;
-        let (reading, writing) = stream.into_split();
-        let messages = Messages::new(reading, self.options.message_length_max);
-        Ok((messages, writing))
+    async fn open(&self) -> io::Result<Connection> {
+        Connection::open(self.address, self.options.message_length_max).await
     }
 
     /// Tries again until it works, or the machine has something to say meanwhile. False: it is not to be tried, and the
@@ -140,8 +116,8 @@ impl<M: Peer> Link<M> {
         let Some(interval) = self.options.reconnect_interval else {
             return self.wait_without_connection().await;
         };
-        if let Ok(stream) = self.open().await {
-            self.stream = Some(stream);
+        if let Ok(connection) = self.open().await {
+            self.connection = Some(connection);
             let now = self.now();
             self.machine.connection_opened(now, &mut self.out);
             self.gather();
@@ -177,11 +153,12 @@ impl<M: Peer> Link<M> {
         let mut computed = Vec::new();
         for output in self.out.drain(..) {
             match output {
-                Output::Send { message, .. } if self.stream.is_some() => {
-                    wire::write(&mut self.gathered, &message);
+                Output::Send { message, .. } => {
+                    // Without a connection it is lost; the machine sends it again.
+                    if let Some(connection) = &mut self.connection {
+                        connection.push(&message);
+                    }
                 }
-                // It is lost; the machine sends it again.
-                Output::Send { .. } => {}
                 Output::Reply(ticket, reply) => self.replies.push_back((ticket, reply)),
                 Output::Compute(job, ticket) => computed.push((ticket, job.run())),
                 Output::Append(bytes, _) => panic!("a client appends {} bytes", bytes.len()),
@@ -192,36 +169,12 @@ impl<M: Peer> Link<M> {
         }
     }
 
-    /// Writes what is gathered, and waits for a message or for the machine's next wake-up.
+    /// Waits for a message or for the machine's next wake-up, and writes meanwhile.
     async fn next_event(&mut self) -> Event {
-        let wait = self.machine.wake_at().map(|wake| wake.since(self.now()));
-        let wake = async {
-            match wait {
-                Some(wait) => tokio::time::sleep(wait).await,
-                None => pending().await,
-            }
-        };
-        tokio::pin!(wake);
-        let Some((messages, writing)) = &mut self.stream else {
-            return Event::Wake;
-        };
-        loop {
-            let rest = &self.gathered[self.written..];
-            tokio::select! {
-                message = messages.next() => match message {
-                    Ok(Some(bytes)) => return Event::Message(bytes),
-                    Ok(None) | Err(_) => return Event::Lost,
-                },
-                count = writing.write(rest), if !rest.is_empty() => match count {
-                    Ok(count) if count > 0 => self.written += count,
-                    _ => return Event::Lost,
-                },
-                () = &mut wake => return Event::Wake,
-            }
-            if self.written == self.gathered.len() {
-                self.gathered.clear();
-                self.written = 0;
-            }
+        let patience = self.machine.wake_at().map(|wake| wake.since(self.now()));
+        match &mut self.connection {
+            Some(connection) => connection.next_event(patience).await,
+            None => Event::Wake,
         }
     }
 }

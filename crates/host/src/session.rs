@@ -1,14 +1,10 @@
 //! A client's machine over one real connection.
 
-use crate::wire::{self, Messages};
+use crate::connection::{Connection, Event};
 use seatrial_machine::{Input, Machine, NodeId, Output, Peer, Ticket, Time};
-use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// What a session needs to know.
 #[derive(Clone, Copy, Debug)]
@@ -28,13 +24,10 @@ pub struct Session<M: Machine> {
     machine: M,
     options: SessionOptions,
     /// `None` when it is lost; it does not come back.
-    stream: Option<(Messages<OwnedReadHalf>, OwnedWriteHalf)>,
+    connection: Option<Connection>,
     began: Instant,
     tickets: u64,
     out: Vec<Output<M::Reply>>,
-    gathered: Vec<u8>,
-    /// Bytes of `gathered` that were written.
-    written: usize,
 }
 
 impl<M: Peer> Session<M> {
@@ -44,24 +37,20 @@ impl<M: Peer> Session<M> {
         machine: M,
         options: SessionOptions,
     ) -> io::Result<Session<M>> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let (reading, writing) = stream.into_split();
+        let connection = Connection::open(address, options.message_length_max).await?;
         Ok(Session {
             machine,
             options,
-            stream: Some((Messages::new(reading, options.message_length_max), writing)),
+            connection: Some(connection),
             began: Instant::now(),
             tickets: 0,
             out: Vec::new(),
-            gathered: Vec::new(),
-            written: 0,
         })
     }
 
     /// Is the connection still there, as far as anybody has noticed?
     pub fn is_connected(&self) -> bool {
-        self.stream.is_some()
+        self.connection.is_some()
     }
 
     /// Asks the machine and waits for its answer, however long its own time-outs let it take. `None`: the connection is
@@ -71,7 +60,7 @@ impl<M: Peer> Session<M> {
         let mine = Ticket(self.tickets);
         let mut reply = self.turn(Input::Request(mine, request), mine);
         loop {
-            if self.stream.is_none() && reply.is_none() {
+            if self.connection.is_none() && reply.is_none() {
                 self.machine.connection_closed(&mut self.out);
                 return self.gather(mine);
             }
@@ -99,7 +88,11 @@ impl<M: Peer> Session<M> {
         let mut found = None;
         for output in self.out.drain(..) {
             match output {
-                Output::Send { message, .. } => wire::write(&mut self.gathered, &message),
+                Output::Send { message, .. } => {
+                    if let Some(connection) = &mut self.connection {
+                        connection.push(&message);
+                    }
+                }
                 Output::Reply(ticket, reply) if ticket == mine => found = Some(reply),
                 // Clients have no disk and no jobs; answers to earlier requests have lost their caller.
                 _ => {}
@@ -108,40 +101,18 @@ impl<M: Peer> Session<M> {
         found
     }
 
-    /// Writes what is gathered, and waits for a message or for the machine's next wake-up, which neither a server that reads
-    /// slowly nor one that answers slowly holds up. `None` when the connection is found to be gone.
+    /// Waits for a message or for the machine's next wake-up, and writes meanwhile. `None` when the connection is found to
+    /// be gone.
     async fn next_input(&mut self) -> Option<Input<M::Request>> {
-        let wait = self.machine.wake_at().map(|wake| wake.since(self.now()));
-        let wake = async {
-            match wait {
-                Some(wait) => tokio::time::sleep(wait).await,
-                None => pending().await,
-            }
-        };
-        tokio::pin!(wake);
+        let patience = self.machine.wake_at().map(|wake| wake.since(self.now()));
         let from = self.options.server;
-        let (messages, writing) = self.stream.as_mut()?;
-        loop {
-            let rest = &self.gathered[self.written..];
-            tokio::select! {
-                message = messages.next() => {
-                    if let Ok(Some(bytes)) = message {
-                        return Some(Input::Message { from, bytes });
-                    }
-                    break;
-                }
-                count = writing.write(rest), if !rest.is_empty() => match count {
-                    Ok(count) if count > 0 => self.written += count,
-                    _ => break,
-                },
-                () = &mut wake => return Some(Input::Wake),
-            }
-            if self.written == self.gathered.len() {
-                self.gathered.clear();
-                self.written = 0;
+        match self.connection.as_mut()?.next_event(patience).await {
+            Event::Message(bytes) => Some(Input::Message { from, bytes }),
+            Event::Wake => Some(Input::Wake),
+            Event::Lost => {
+                self.connection = None;
+                None
             }
         }
-        self.stream = None;
-        None
     }
 }

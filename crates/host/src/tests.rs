@@ -326,7 +326,10 @@ impl Machine for Asker {
     fn turn(&mut self, now: Time, input: Input<Vec<u8>>, out: &mut Vec<Output<Self::Reply>>) {
         match input {
             Input::Request(ticket, message) => {
-                self.open = Some((ticket, now + Duration::from_millis(50)));
+                // Only what nobody answers is given up soon.
+                let is_answered = message.len() == 1;
+                let patience = if is_answered { 60_000 } else { 50 };
+                self.open = Some((ticket, now + Duration::from_millis(patience)));
                 out.push(Output::Send {
                     to: NodeId::server(1),
                     message,

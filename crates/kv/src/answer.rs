@@ -1,6 +1,7 @@
 //! What a committed transaction answers.
 
-use crate::message::{Cursor, HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageError};
+use crate::message::{HEADER_LENGTH, MESSAGE_LENGTH_MAX, MessageError, StoreFields};
+use seatrial_machine::FieldReader;
 
 /// The bytes that name the kinds of answers.
 const ABSENT: u8 = 0;
@@ -42,14 +43,14 @@ impl<'a> List<'a> {
     /// The elements, oldest first.
     pub fn iter(&self) -> Elements<'a> {
         Elements {
-            cursor: Cursor::new(self.bytes, 0),
+            cursor: FieldReader::new(self.bytes),
             left: self.count,
         }
     }
 
     /// Do `count` elements fill `bytes` exactly?
     fn checked(count: u32, bytes: &'a [u8]) -> Result<List<'a>, MessageError> {
-        let mut cursor = Cursor::new(bytes, 0);
+        let mut cursor = FieldReader::new(bytes);
         for _ in 0..count {
             cursor.value()?;
         }
@@ -70,7 +71,7 @@ impl<'a> IntoIterator for &List<'a> {
 /// The elements of a list, oldest first.
 #[derive(Clone, Debug)]
 pub struct Elements<'a> {
-    cursor: Cursor<'a>,
+    cursor: FieldReader<'a>,
     left: u32,
 }
 
@@ -97,7 +98,7 @@ pub struct Answers {
 impl Answers {
     /// Checks that `reply` (header included) holds exactly `count` answers. Gives the reply back if not.
     pub(crate) fn new(reply: Vec<u8>, count: u16) -> Result<Answers, MessageError> {
-        let mut cursor = Cursor::new(&reply, HEADER_LENGTH);
+        let mut cursor = FieldReader::starting_at(&reply, HEADER_LENGTH);
         for _ in 0..count {
             decode(&mut cursor)?;
         }
@@ -120,13 +121,13 @@ impl Answers {
 
     /// The answers, in the order of the operations.
     pub fn iter(&self) -> impl Iterator<Item = Answer<'_>> {
-        let mut cursor = Cursor::new(&self.message, HEADER_LENGTH);
+        let mut cursor = FieldReader::starting_at(&self.message, HEADER_LENGTH);
         (0..self.count).map_while(move |_| decode(&mut cursor).ok())
     }
 }
 
 /// The next answer.
-fn decode<'a>(cursor: &mut Cursor<'a>) -> Result<Answer<'a>, MessageError> {
+fn decode<'a>(cursor: &mut FieldReader<'a>) -> Result<Answer<'a>, MessageError> {
     let offset = cursor.offset();
     Ok(match cursor.byte("answer")? {
         ABSENT => Answer::Absent,

@@ -1,5 +1,8 @@
 //! What goes over the wire: the header of every message and the limits. Byte map in `docs/formats/kv-protocol.md`.
 
+use seatrial_machine::FieldReader;
+pub use seatrial_machine::MessageError;
+
 /// Bytes of the header that every message starts with.
 pub const HEADER_LENGTH: usize = 24;
 /// The longest message: 4 MiB.
@@ -93,39 +96,6 @@ pub struct Header {
     pub second: u64,
 }
 
-/// Bytes that are not a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MessageError {
-    /// The message ends inside a field.
-    #[error("message ends at {length}, inside the {field} that starts at {offset}")]
-    Short {
-        /// What is cut.
-        field: &'static str,
-        /// Where it starts.
-        offset: usize,
-        /// Where the message ends.
-        length: usize,
-    },
-    /// A field has a value that is never sent.
-    #[error("{field} at {offset} is {value}, which is never sent")]
-    Value {
-        /// Which field.
-        field: &'static str,
-        /// Where it is.
-        offset: usize,
-        /// What it says.
-        value: u64,
-    },
-    /// Bytes are left behind the last operation or answer.
-    #[error("{count} bytes behind the end at {offset}")]
-    Trailing {
-        /// Where the message should end.
-        offset: usize,
-        /// How many bytes are left.
-        count: usize,
-    },
-}
-
 impl Header {
     /// The header as sent.
     #[inline]
@@ -143,7 +113,7 @@ impl Header {
     /// The header of `message`.
     #[inline]
     pub fn decode(message: &[u8]) -> Result<Header, MessageError> {
-        let mut cursor = Cursor::new(message, 0);
+        let mut cursor = FieldReader::new(message);
         let kind = match cursor.byte("type")? {
             1 => MessageKind::Hello,
             2 => MessageKind::Request,
@@ -171,80 +141,19 @@ impl Header {
     }
 }
 
-/// Reads fields of a message, each checked against what is there.
-#[derive(Clone, Debug)]
-pub(crate) struct Cursor<'a> {
-    message: &'a [u8],
-    offset: usize,
+/// The fields that only the store's messages have.
+pub(crate) trait StoreFields<'a> {
+    /// A key: length and bytes.
+    fn key(&mut self) -> Result<&'a [u8], MessageError>;
+    /// A value: length and bytes.
+    fn value(&mut self) -> Result<&'a [u8], MessageError>;
+    /// A value, or the mark for none.
+    fn optional_value(&mut self) -> Result<Option<&'a [u8]>, MessageError>;
 }
 
-impl<'a> Cursor<'a> {
-    /// Starts at `offset`.
-    pub(crate) fn new(message: &'a [u8], offset: usize) -> Cursor<'a> {
-        Cursor { message, offset }
-    }
-
-    /// Where the next field starts.
-    pub(crate) fn offset(&self) -> usize {
-        self.offset
-    }
-
-    /// The field of `width` bytes that was just read has a value that is never sent.
-    fn never(&self, field: &'static str, width: usize, value: u64) -> MessageError {
-        MessageError::Value {
-            field,
-            offset: self.offset - width,
-            value,
-        }
-    }
-
-    /// The next `length` bytes.
+impl<'a> StoreFields<'a> for FieldReader<'a> {
     #[inline]
-    pub(crate) fn bytes(
-        &mut self,
-        field: &'static str,
-        length: usize,
-    ) -> Result<&'a [u8], MessageError> {
-        let rest = self.message.get(self.offset..).unwrap_or(&[]);
-        let found = rest.get(..length).ok_or(MessageError::Short {
-            field,
-            offset: self.offset,
-            length: self.message.len(),
-        })?;
-        self.offset += length;
-        Ok(found)
-    }
-
-    #[inline]
-    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], MessageError> {
-        let mut array = [0; N];
-        array.copy_from_slice(self.bytes(field, N)?);
-        Ok(array)
-    }
-
-    #[inline]
-    pub(crate) fn byte(&mut self, field: &'static str) -> Result<u8, MessageError> {
-        self.array(field).map(u8::from_le_bytes)
-    }
-
-    #[inline]
-    pub(crate) fn half(&mut self, field: &'static str) -> Result<u16, MessageError> {
-        self.array(field).map(u16::from_le_bytes)
-    }
-
-    #[inline]
-    pub(crate) fn word(&mut self, field: &'static str) -> Result<u32, MessageError> {
-        self.array(field).map(u32::from_le_bytes)
-    }
-
-    #[inline]
-    pub(crate) fn long(&mut self, field: &'static str) -> Result<u64, MessageError> {
-        self.array(field).map(u64::from_le_bytes)
-    }
-
-    /// A key: length and bytes.
-    #[inline]
-    pub(crate) fn key(&mut self) -> Result<&'a [u8], MessageError> {
+    fn key(&mut self) -> Result<&'a [u8], MessageError> {
         let length = usize::from(self.half("key length")?);
         if length > KEY_LENGTH_MAX {
             return Err(self.never("key length", 2, length as u64));
@@ -252,9 +161,8 @@ impl<'a> Cursor<'a> {
         self.bytes("key", length)
     }
 
-    /// A value: length and bytes.
     #[inline]
-    pub(crate) fn value(&mut self) -> Result<&'a [u8], MessageError> {
+    fn value(&mut self) -> Result<&'a [u8], MessageError> {
         let length = self.word("value length")? as usize;
         if length > VALUE_LENGTH_MAX {
             return Err(self.never("value length", 4, length as u64));
@@ -262,27 +170,14 @@ impl<'a> Cursor<'a> {
         self.bytes("value", length)
     }
 
-    /// A value, or the mark for none.
     #[inline]
-    pub(crate) fn optional_value(&mut self) -> Result<Option<&'a [u8]>, MessageError> {
+    fn optional_value(&mut self) -> Result<Option<&'a [u8]>, MessageError> {
         let mut ahead = self.clone();
         if ahead.word("value length")? == ABSENT {
             *self = ahead;
             return Ok(None);
         }
         self.value().map(Some)
-    }
-
-    /// An error unless everything was read.
-    pub(crate) fn end(&self) -> Result<(), MessageError> {
-        let count = self.message.len().saturating_sub(self.offset);
-        if count == 0 {
-            return Ok(());
-        }
-        Err(MessageError::Trailing {
-            offset: self.offset,
-            count,
-        })
     }
 }
 

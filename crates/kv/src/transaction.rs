@@ -1,9 +1,10 @@
 //! Transactions: operations on keys, executed completely or not at all.
 
 use crate::message::{
-    ABSENT, Cursor, HEADER_LENGTH, Header, KEY_LENGTH_MAX, MESSAGE_LENGTH_MAX, MessageError,
-    MessageKind, OPERATIONS_MAX, VALUE_LENGTH_MAX,
+    ABSENT, HEADER_LENGTH, Header, KEY_LENGTH_MAX, MESSAGE_LENGTH_MAX, MessageError, MessageKind,
+    OPERATIONS_MAX, StoreFields, VALUE_LENGTH_MAX,
 };
+use seatrial_machine::FieldReader;
 
 /// The bytes that name the kinds of operations.
 const READ: u8 = 1;
@@ -197,7 +198,7 @@ impl Transaction {
 /// bytes are left behind the last operation.
 #[derive(Clone, Debug)]
 pub struct Operations<'a> {
-    cursor: Cursor<'a>,
+    cursor: FieldReader<'a>,
     left: u16,
     ended: bool,
 }
@@ -206,7 +207,7 @@ impl<'a> Operations<'a> {
     /// Reads `count` operations from a whole request, header included.
     pub fn new(request: &'a [u8], count: u16) -> Operations<'a> {
         Operations {
-            cursor: Cursor::new(request, HEADER_LENGTH),
+            cursor: FieldReader::starting_at(request, HEADER_LENGTH),
             left: count,
             ended: false,
         }

@@ -31,6 +31,7 @@
 
 mod disk;
 mod fault;
+mod fields;
 mod node;
 mod random;
 mod storage;
@@ -39,6 +40,7 @@ mod turn;
 
 pub use disk::Disk;
 pub use fault::{Fault, FaultKind, Link};
+pub use fields::{FieldReader, MessageError};
 pub use node::NodeId;
 pub use random::Rng;
 pub use storage::{Mapped, Medium, Storage};

@@ -2,9 +2,10 @@
 
 use crate::catalog::{Boundary, Source};
 use crate::recording::Durability;
-use crate::service::fields::{FieldReader, put_text};
-use crate::service::message::{LABEL_LENGTH_MAX, MessageError, TEXT_LENGTH_MAX};
+use crate::service::fields::put_text;
+use crate::service::message::{LABEL_LENGTH_MAX, TEXT_LENGTH_MAX};
 use crate::{Position, RecordingId};
+use seatrial_machine::{FieldReader, MessageError};
 use std::fmt;
 
 /// Why something was not done.

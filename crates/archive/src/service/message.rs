@@ -3,8 +3,9 @@
 //! [`ClientMessage`] and [`ServerMessage`] decode without copying what they carry; whatever decodes encodes to the same bytes.
 
 use crate::service::answer::{Answer, Refusal};
-use crate::service::fields::FieldReader;
 use crate::service::operation::Operation;
+use seatrial_machine::FieldReader;
+pub use seatrial_machine::MessageError;
 
 /// The version of the protocol that is spoken.
 pub const VERSION: u8 = 1;
@@ -22,39 +23,6 @@ pub const REQUEST_WINDOW: u64 = 64;
 pub const RECORD_HEADER_LENGTH: usize = 16;
 /// Entries of one `recorded` message.
 pub const ENTRIES_MAX: usize = 4_096;
-
-/// Bytes that are not a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MessageError {
-    /// The message ends inside a field.
-    #[error("message ends at {length}, inside the {field} that starts at {offset}")]
-    Short {
-        /// What is cut.
-        field: &'static str,
-        /// Where it starts.
-        offset: usize,
-        /// Where the message ends.
-        length: usize,
-    },
-    /// A field has a value that is never sent.
-    #[error("{field} at {offset} is {value}, which is never sent")]
-    Value {
-        /// Which field.
-        field: &'static str,
-        /// Where it is.
-        offset: usize,
-        /// What it says.
-        value: u64,
-    },
-    /// Bytes are left behind the last field.
-    #[error("{count} bytes behind the end at {offset}")]
-    Trailing {
-        /// Where the message should end.
-        offset: usize,
-        /// How many bytes are left.
-        count: usize,
-    },
-}
 
 /// The first byte of every message.
 mod kind {

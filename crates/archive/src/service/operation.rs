@@ -3,8 +3,9 @@
 use crate::catalog::{Boundary, Source};
 use crate::recording::Durability;
 use crate::service::answer::{decode_boundary, decode_source, encode_boundary, encode_source};
-use crate::service::fields::{FieldReader, put_text};
-use crate::service::message::{LABEL_LENGTH_MAX, MessageError};
+use crate::service::fields::put_text;
+use crate::service::message::LABEL_LENGTH_MAX;
+use seatrial_machine::{FieldReader, MessageError};
 
 /// Which label is looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

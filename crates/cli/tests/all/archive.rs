@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 /// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Runs `seatrial archive` with these bytes as its input, and expects this exit status.
 pub(crate) fn feed(status: i32, words: &[&str], input: &[u8]) -> Output {

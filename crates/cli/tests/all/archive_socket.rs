@@ -1,6 +1,7 @@
 //! The archive's service on real sockets and files: clients that live through a restart of the server, and copies.
 
 use crate::Scratch;
+use crate::archive::{PATIENCE, Running, alike, lines};
 use seatrial_archive::file::Files;
 use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
 use seatrial_archive::service::{
@@ -8,7 +9,7 @@ use seatrial_archive::service::{
     PushTarget, RemoteArchive, ReplayBound, ReplayEnd, ReplayFrom, ReplayRequest, ServiceOptions,
     ServiceRequest, copy_remote,
 };
-use seatrial_archive::{Archive, Bound, Cursor, Durability, Origin, RecordingId};
+use seatrial_archive::{Archive, Bound, Cursor, Durability, Origin, Pause, RecordingId};
 use seatrial_host::{BlockingLink, LinkOptions, ListenOptions, serve_machine};
 use seatrial_machine::NodeId;
 use std::net::SocketAddr;
@@ -262,6 +263,61 @@ fn a_pushed_copy_goes_on_where_it_ended_and_has_the_same_blocks() {
     source.end();
     server.end();
     assert_eq!(blocks(&folder), blocks(&copies));
+}
+
+/// Reads on from where the cursor is, until so many messages have come.
+fn follow(cursor: &mut Cursor, seen: &mut Vec<u8>, count: u64) {
+    let until = Instant::now() + Duration::from_mins(1);
+    let mut last = None;
+    while last < Some(count - 1) {
+        let Some(block) = cursor.next_block().unwrap() else {
+            assert!(Instant::now() < until, "{last:?} of {count} messages");
+            std::thread::sleep(Duration::from_millis(2));
+            continue;
+        };
+        for message in block.messages() {
+            seen.extend_from_slice(message.payload);
+            seen.push(b'\n');
+        }
+        last = Some(block.first_message() + block.messages().count() as u64 - 1);
+    }
+}
+
+#[test]
+fn a_cursor_follows_what_other_processes_record() {
+    let scratch = Scratch::new("archive-socket-follow");
+    let folder = scratch.path("archive");
+    let (mut seen, mut written, mut cursor) = (Vec::new(), 0, None);
+    for round in 0..4 {
+        let to = if round == 0 { "--label" } else { "--extend" };
+        let words = ["record", &folder, to, "log", "--acknowledge"];
+        let mut writer = Running::start(&words);
+        let acknowledged = writer.lines();
+        let first = written;
+        for _ in 0..3 {
+            writer.write(&lines(written, 20_000));
+            written += 20_000;
+            let expected = format!("written {} ", written - first);
+            while !acknowledged
+                .recv_timeout(PATIENCE)
+                .unwrap()
+                .starts_with(&expected)
+            {}
+            let cursor = cursor.get_or_insert_with(|| {
+                let (id, origin) = (RecordingId(1), Origin::Start);
+                let folder = Path::new(&folder);
+                Cursor::open(Arc::new(Files), folder, id, origin, Bound::Follow).unwrap()
+            });
+            follow(cursor, &mut seen, written);
+            assert_eq!(cursor.pause(), Pause::Live, "what comes next is waited for");
+        }
+        if round % 2 == 0 {
+            writer.kill();
+        } else {
+            assert_eq!(writer.output().status.code(), Some(0));
+        }
+    }
+    alike(&seen, &lines(0, written));
 }
 
 #[test]
