@@ -385,6 +385,14 @@ fn printed(history: &History) -> String {
     history.iter().map(|op| op.to_string() + "\n").collect()
 }
 
+/// How many random histories a test tries: so many, or what `SEATRIAL_HISTORIES` says.
+fn histories(usual: u64) -> u64 {
+    let wanted = std::env::var("SEATRIAL_HISTORIES").ok();
+    wanted
+        .and_then(|wanted| wanted.parse().ok())
+        .unwrap_or(usual)
+}
+
 #[test]
 fn agrees_with_all_serial_orders_on_small_histories() {
     let levels = [
@@ -394,7 +402,7 @@ fn agrees_with_all_serial_orders_on_small_histories() {
     ];
     // Per level: serializable, not, not and fully observed.
     let mut seen = [[0; 3]; 3];
-    for seed in 0..24_000_u64 {
+    for seed in 0..histories(24_000) {
         let mut rng = Rng::from_seed(seed);
         let store = STORES[seed as usize % STORES.len()];
         let history = random_history(store, 5, &mut rng);
@@ -598,7 +606,7 @@ fn verdicts_come_with_certificates_that_hold() {
     ];
     let levels: Vec<_> = Level::all().collect();
     let mut verified: BTreeMap<(Level, bool), u32> = BTreeMap::new();
-    for seed in 0..16_000_u64 {
+    for seed in 0..histories(16_000) {
         let mut rng = Rng::from_seed(seed ^ 0xce27);
         let store = STORES[seed as usize % STORES.len()];
         let length = 2 + rng.below(7);
