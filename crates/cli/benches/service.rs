@@ -9,8 +9,6 @@
 //! where the files go, by default a temporary folder; it has to be on a disk for the latencies to mean anything. All is
 //! measured in turns, in several rounds; rates are medians, all rounds' times together make the quantiles.
 
-#![expect(clippy::disallowed_types, reason = "a bench asks the clock")]
-
 use seatrial_archive::file::Files;
 use seatrial_archive::frame::frame_length;
 use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
