@@ -34,6 +34,9 @@ use seatrial_history::{History, Key};
 /// Findings that are kept; the count of objects that failed is exact.
 const FINDINGS_MAX: usize = 8;
 
+/// Keys that failed and are named in the details; of more, the first.
+const RESULTS_MAX: usize = 64;
+
 /// Judges one data type, each key on its own (linearizability is local: Herlihy and Wing 1990, theorem 1).
 ///
 /// Operations of unknown outcome (`info`, or never completed) may take place at any time after their invocation, or
@@ -64,6 +67,7 @@ impl Linearizable {
         let mut reason: Option<String> = None;
         let mut failures: u64 = 0;
         let mut configurations = 0;
+        let mut keys = serde_json::Map::new();
         for object in objects.iter_mut() {
             let search = Search::new(&object.entries, &mut object.values, self.bound);
             let (outcome, visited) = search.run();
@@ -72,6 +76,11 @@ impl Linearizable {
                 Outcome::Linearizable => {}
                 Outcome::Stuck(stuck) => {
                     failures += 1;
+                    if let Some(key) = object.key.as_ref().filter(|_| keys.len() < RESULTS_MAX) {
+                        let result =
+                            serde_json::json!({"valid": false, "anomalies": [NONLINEARIZABLE]});
+                        keys.insert(key.to_string(), result);
+                    }
                     if verdict.findings.len() < FINDINGS_MAX {
                         let finding = explain::finding(history, self.model, object, &stuck);
                         verdict.findings.push(finding);
@@ -98,6 +107,12 @@ impl Linearizable {
             "configurations_max": self.bound.configurations_max,
             "findings_max": FINDINGS_MAX,
         });
+        let keyed = objects.iter().filter(|object| object.key.is_some()).count();
+        if keyed > 0 {
+            verdict.details["keys"] = keyed.into();
+            verdict.details["keys_invalid"] = failures.into();
+            verdict.details["results"] = keys.into();
+        }
         if failures > 0 {
             verdict.valid = Validity::Invalid;
             verdict.anomalies.insert(NONLINEARIZABLE, failures);

@@ -71,7 +71,7 @@ pub(crate) enum Command {
 pub(crate) struct RunArguments {
     /// The system to test; `kv` is the bundled key-value store.
     pub(crate) suite: String,
-    /// What the clients do: list-append, rw-register, register, cas-register.
+    /// What the clients do: list-append, rw-register, register, cas-register, set, queue, total-queue, counter, bank, unique-ids.
     #[arg(long, value_name = "NAME")]
     pub(crate) workload: Option<String>,
     #[command(flatten)]
@@ -195,6 +195,9 @@ pub(crate) struct CheckArguments {
     /// chunk by chunk, of any size.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) checker: Option<Vec<String>>,
+    /// Values `[key value]` of foreign files belong to independent keys, even if not all look like that.
+    #[arg(long)]
+    pub(crate) keyed: bool,
     /// Threads that read chunk by chunk [default: one per core].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,

@@ -1,5 +1,6 @@
 //! A history from whatever file a person names.
 
+use crate::independent;
 use crate::losses::Losses;
 use crate::source::{Reading, Source};
 use anyhow::{Result, ensure};
@@ -25,7 +26,8 @@ pub(crate) struct Loaded {
 /// The first bytes of a test file.
 const MAGIC: &[u8; 8] = b"SEATRIAL";
 
-/// Loads the history in `path`. With `keyed`, values `[key value]` of EDN belong to independent keys.
+/// Loads the history in `path`. With `keyed`, values `[key value]` of foreign files belong to independent keys; without, they
+/// do if all look like that.
 pub(crate) fn load(path: &Path, format: &str, keyed: bool) -> Result<Loaded> {
     let reading = Reading::by_name(format)?;
     if reading == Reading::Sea || (reading == Reading::Auto && is_test_file(path)) {
@@ -34,7 +36,7 @@ pub(crate) fn load(path: &Path, format: &str, keyed: bool) -> Result<Loaded> {
     let mut source = Source::open(path, reading, keyed)?;
     Ok(Loaded {
         attributes: source.attributes()?,
-        history: source.history()?,
+        history: independent::keyed(source.history()?),
         warnings: source.warnings,
         losses: None,
     })

@@ -3,6 +3,7 @@
 mod args;
 mod command;
 mod exit;
+mod independent;
 mod judge;
 mod load;
 mod losses;

@@ -12,12 +12,16 @@ mod generate;
 mod interchange;
 #[path = "all/interrupt.rs"]
 mod interrupt;
+#[path = "all/keyed.rs"]
+mod keyed;
 #[path = "all/plan.rs"]
 mod plan;
 #[path = "all/salvage.rs"]
 mod salvage;
 #[path = "all/stream.rs"]
 mod stream;
+#[path = "all/workloads.rs"]
+mod workloads;
 
 use std::fs;
 use std::net::TcpListener;

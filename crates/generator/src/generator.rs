@@ -356,6 +356,13 @@ impl fmt::Display for Tree {
     }
 }
 
+/// Its tree.
+impl fmt::Debug for dyn Generator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.tree(), f)
+    }
+}
+
 impl<G: Generator + ?Sized> Generator for Box<G> {
     fn next(&mut self, context: &Context) -> Next {
         (**self).next(context)

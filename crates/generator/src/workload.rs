@@ -19,6 +19,7 @@
 mod bank;
 mod counter;
 mod keys;
+mod last;
 mod long_fork;
 mod monotonic;
 mod options;
@@ -31,10 +32,11 @@ mod unique_ids;
 pub use bank::{BankOptions, banks};
 pub use counter::counters;
 pub use keys::{KeyOptions, RotatingKeys};
+pub use last::{drain, final_read, final_reads};
 pub use long_fork::{LongForks, long_forks};
 pub use monotonic::monotonics;
 pub use options::{WorkloadError, WorkloadOptions};
-pub use queue::{drain, queues};
+pub use queue::queues;
 pub use registers::{RegisterOptions, Registers, cas_registers, registers};
 pub use set::sets;
 pub use transactions::{TransactionOptions, Transactions, list_append, rw_register};
@@ -44,12 +46,14 @@ use crate::Generator;
 use seatrial_machine::Rng;
 
 /// One thing that clients can do to a system.
+#[derive(Debug)]
 pub struct Workload {
     /// The name that `--workload` takes and that a history carries.
     pub name: &'static str,
     /// The clients' operations: without end, without pauses, and without a thought for the nemesis.
     pub generator: Box<dyn Generator>,
-    /// What clients do at the very end, when all faults are healed and nothing is under way.
+    /// What clients do at the very end, when all faults are healed and nothing is under way. It is to be shown the events
+    /// of the whole test ([`crate::Course::and_last`] does that).
     pub last: Option<Box<dyn Generator>>,
 }
 
@@ -93,18 +97,16 @@ impl Workload {
             "monotonic" => monotonics(rng, options.keys(KeyOptions::default())).boxed(),
             _ => queues(rng).boxed(),
         };
-        let is_queue = matches!(name, "queue" | "total-queue");
+        let last = match name {
+            "set" | "counter" => Some(final_reads().boxed()),
+            "bank" => Some(final_read().boxed()),
+            "queue" | "total-queue" => Some(drain().boxed()),
+            _ => None,
+        };
         Ok(Workload {
             name,
             generator,
-            last: is_queue.then(|| drain().boxed()),
+            last,
         })
-    }
-}
-
-impl std::fmt::Debug for Workload {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Workload");
-        shown.field("name", &self.name).finish_non_exhaustive()
     }
 }

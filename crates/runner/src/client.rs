@@ -25,6 +25,11 @@ pub trait Client: Send {
     /// with that text as `error`; after any `Info` this client is closed and a new one is opened.
     fn invoke<'a>(&'a mut self, op: &'a Op) -> BoxFuture<'a, Result<Op, ClientError>>;
 
+    /// Can it carry out another operation? Asked after each; one that cannot is closed, and a new one is opened.
+    fn is_usable(&self) -> bool {
+        true
+    }
+
     /// Says good-bye. Called once, before the client is dropped; not called after a time-out or a panic.
     fn close(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))

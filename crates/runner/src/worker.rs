@@ -88,6 +88,7 @@ impl Worker {
             return crashed(op, "no client");
         };
         let answer = timeout(self.timeout, caught(|| client.invoke(op))).await;
+        let usable = client.is_usable();
         let (completion, broken) = match answer {
             Ok(Ok(Ok(answer))) => (valid(op, answer), false),
             Ok(Ok(Err(error))) => (crashed(op, &error.to_string()), false),
@@ -96,7 +97,7 @@ impl Worker {
         };
         if broken {
             self.client = None;
-        } else if completion.is_info() {
+        } else if completion.is_info() || !usable {
             self.close().await;
         }
         completion
@@ -182,7 +183,7 @@ mod tests {
         refuse: bool,
     }
 
-    struct Actor(Arc<AtomicU32>);
+    struct Actor(Arc<AtomicU32>, bool);
 
     impl Clients for Actors {
         fn open<'a>(
@@ -194,7 +195,7 @@ mod tests {
                 if self.refuse {
                     return Err("nobody is there".into());
                 }
-                Ok(Box::new(Actor(Arc::clone(&self.closed))) as Box<dyn Client>)
+                Ok(Box::new(Actor(Arc::clone(&self.closed), true)) as Box<dyn Client>)
             })
         }
     }
@@ -202,6 +203,7 @@ mod tests {
     impl Client for Actor {
         fn invoke<'a>(&'a mut self, op: &'a Op) -> BoxFuture<'a, Result<Op, ClientError>> {
             assert!(op.f != "panic-early", "early");
+            self.1 = op.f != "wear-out";
             Box::pin(async move {
                 match op.f.as_str() {
                     "panic" => panic!("number {}", 7),
@@ -212,6 +214,10 @@ mod tests {
                     _ => Ok(op.complete(OpType::Ok, Value::Int(1))),
                 }
             })
+        }
+
+        fn is_usable(&self) -> bool {
+            self.1
         }
 
         fn close(&mut self) -> BoxFuture<'_, ()> {
@@ -277,6 +283,17 @@ mod tests {
         );
         let closed = actors.closed.load(Ordering::Relaxed);
         assert_eq!(closed, 3, "no good-bye after panic and time-out");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_used_up_is_replaced() {
+        let actors = Arc::new(Actors::default());
+        let mut worker = worker(&actors);
+        for f in ["fine", "wear-out", "fine"] {
+            assert_eq!(worker.carry_out(&op(0, f)).await.kind, OpType::Ok);
+        }
+        assert_eq!(actors.opened.load(Ordering::Relaxed), 2);
+        assert_eq!(actors.closed.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]

@@ -6,12 +6,23 @@ use crate::txn::findings::{FINDINGS_MAX, Findings};
 use crate::{Anomaly, Validity, Verdict};
 use seatrial_history::Key;
 use serde_json::{Value as Json, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs of elements that a list in the details names.
 const INTERVALS_MAX: usize = 64;
 /// Keys of which the details have lists.
 const LISTED_KEYS_MAX: usize = 8;
+
+/// Keys that did not pass and are named in the details; of more, the first.
+const RESULTS_MAX: usize = 64;
+
+/// What was found of one key.
+#[derive(Default)]
+struct KeyResult {
+    anomalies: BTreeSet<Anomaly>,
+    /// Why the answer is unknown.
+    unknown: Option<String>,
+}
 
 /// Counts, lists and findings of all keys so far.
 #[derive(Default)]
@@ -28,13 +39,42 @@ pub(crate) struct Outcome {
     silent_keys: u64,
     keys: u64,
     key: Option<Key>,
+    /// Of the present key.
+    result: KeyResult,
+    keys_invalid: u64,
+    keys_unknown: u64,
+    /// Of keys that did not pass.
+    results: serde_json::Map<String, Json>,
 }
 
 impl Outcome {
     /// What comes now is of this key.
     pub(super) fn of_key(&mut self, key: Option<Key>) {
+        self.close_key();
         self.key = key;
         self.keys += 1;
+    }
+
+    /// Takes down what came of the present key, unless it passed.
+    fn close_key(&mut self) {
+        let KeyResult { anomalies, unknown } = std::mem::take(&mut self.result);
+        let Some(key) = self.key.take() else {
+            return;
+        };
+        let result = match (anomalies.is_empty(), unknown) {
+            (false, _) => {
+                self.keys_invalid += 1;
+                json!({"valid": false, "anomalies": anomalies})
+            }
+            (true, Some(reason)) => {
+                self.keys_unknown += 1;
+                json!({"valid": "unknown", "reason": reason})
+            }
+            (true, None) => return,
+        };
+        if self.results.len() < RESULTS_MAX {
+            self.results.insert(key.to_string(), result);
+        }
     }
 
     fn prefix(&self) -> String {
@@ -75,6 +115,7 @@ impl Outcome {
     /// One more anomaly; `tell` says of which operations, and in words, when it is among the first.
     pub(super) fn anomaly(&mut self, anomaly: Anomaly, tell: impl FnOnce() -> (Vec<u64>, String)) {
         let prefix = self.prefix();
+        self.result.anomalies.insert(anomaly);
         self.findings.tell(anomaly, || {
             let (operations, summary) = tell();
             (operations, format!("{prefix}{summary}"))
@@ -96,19 +137,23 @@ impl Outcome {
 
     /// The answer is not known for this reason, unless there is an anomaly. The first reason counts.
     pub(super) fn unknown(&mut self, reason: impl Into<String>) {
-        let reason = format!("{}{}", self.prefix(), reason.into());
+        let reason = reason.into();
+        self.result.unknown.get_or_insert_with(|| reason.clone());
+        let reason = format!("{}{reason}", self.prefix());
         self.unknown.get_or_insert(reason);
     }
 
     /// This key says nothing, for this reason. If none says anything, the answer is unknown.
     pub(super) fn silent(&mut self, reason: &str) {
         self.silent_keys += 1;
+        self.result.unknown.get_or_insert_with(|| reason.into());
         let reason = format!("{}{reason}", self.prefix());
         self.silence.get_or_insert(reason);
     }
 
     /// The verdict of all that came.
-    pub(super) fn verdict(self, checker: &'static str) -> Verdict {
+    pub(super) fn verdict(mut self, checker: &'static str) -> Verdict {
+        self.close_key();
         let mut verdict = Verdict::valid(checker);
         let (anomalies, findings) = self.findings.into_parts();
         verdict.anomalies = anomalies;
@@ -116,6 +161,11 @@ impl Outcome {
         verdict.details = json!(self.counts);
         verdict.details["findings_max"] = FINDINGS_MAX.into();
         verdict.details["silent_keys"] = self.silent_keys.into();
+        if self.counts.get("keys").is_some_and(|&keys| keys > 0) {
+            verdict.details["keys_invalid"] = self.keys_invalid.into();
+            verdict.details["keys_unknown"] = self.keys_unknown.into();
+            verdict.details["results"] = Json::Object(self.results);
+        }
         verdict.details["lists"] = json!(self.lists);
         for (name, figure) in self.figures {
             verdict.details[name] = figure;

@@ -128,11 +128,21 @@ fn keys_are_judged_by_themselves(checker: &dyn Checker, history: &History, seed:
     });
     let whole = checker.check(&History::from_ops(keyed.collect()));
     let mut sum = Counts::new();
+    let mut failing = 0;
     for key in 0..2 {
-        let part = history.filter(|op| key_of(op) == key);
-        for (name, count) in checker.check(&part).anomalies {
+        let part = checker.check(&history.filter(|op| key_of(op) == key));
+        if whole.details["keys"].as_u64() > Some(0) {
+            let result = &whole.details["results"][key.to_string()]["valid"];
+            let is_invalid = part.valid == Validity::Invalid;
+            assert_eq!(is_invalid, *result == false, "seed {seed}");
+        }
+        failing += u64::from(part.valid == Validity::Invalid);
+        for (name, count) in part.anomalies {
             *sum.entry(name).or_default() += count;
         }
+    }
+    if whole.details["keys"].as_u64() > Some(0) {
+        assert_eq!(whole.details["keys_invalid"], failing, "seed {seed}");
     }
     assert_eq!(whole.anomalies, sum, "seed {seed}");
     let named = |finding: &crate::Finding| finding.summary.starts_with("Key ");
@@ -363,6 +373,40 @@ fn what_goes_into_a_queue_comes_out() {
         let found = [("lost", known), ("unexpected", unexpected)];
         (counts(&found), lost == 0 || !hangs)
     });
+}
+
+#[test]
+fn what_a_crashed_dequeue_may_have_taken_is_not_lost() {
+    let client = |number, f: &'static str, value| Op::invoke(Process::Client(number), f, value);
+    let judge = |crashed: Vec<(&'static str, Value)>| {
+        let mut ops = Vec::new();
+        for element in 1..=3 {
+            let enqueue = client(0, "enqueue", Value::Int(element));
+            ops.extend([
+                enqueue.clone(),
+                enqueue.complete(OpType::Ok, Value::Int(element)),
+            ]);
+        }
+        for (number, (f, value)) in (1..).zip(crashed) {
+            let op = client(number, f, Value::Nil);
+            ops.extend([op.clone(), op.complete(OpType::Info, value)]);
+        }
+        let drain = client(9, "drain", Value::Nil);
+        ops.extend([
+            drain.clone(),
+            drain.complete(OpType::Ok, Value::integers(&[3])),
+        ]);
+        TotalQueue.check(&History::from_unindexed(ops))
+    };
+    let named = judge(vec![
+        ("dequeue", Value::Int(1)),
+        ("drain", Value::integers(&[2])),
+    ]);
+    assert_eq!(named.valid, Validity::Valid);
+    let half = judge(vec![("dequeue", Value::Int(1)), ("dequeue", Value::Nil)]);
+    assert_eq!(half.anomalies["lost"], 1);
+    let silent = judge(vec![("dequeue", Value::Int(1)), ("drain", Value::Nil)]);
+    assert!(matches!(silent.valid, Validity::Unknown(_)));
 }
 
 #[test]

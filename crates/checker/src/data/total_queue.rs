@@ -4,7 +4,7 @@ use super::element::{Element, elements};
 use super::judge::{Event, Judge};
 use super::outcome::Outcome;
 use crate::{Checker, Verdict};
-use seatrial_history::{History, OpType};
+use seatrial_history::{History, OpType, Value};
 use std::collections::BTreeMap;
 
 /// What goes in comes out: Jepsen's `total-queue`, for histories that end by draining the queue (`drain`, or as many
@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 /// tried to enqueue it). Elements that came out more often than they were tried to be put in are counted as `duplicated`,
 /// which a queue that delivers at least once may do (the checker `queue` forbids it); those whose enqueue was not
 /// acknowledged and that came out are `recovered`. What a drain took that crashed nobody knows: then a loss is unknown.
+/// A dequeue or drain that crashed may name what it perhaps took, in its value; that is not lost but `uncertain`. (Jepsen's
+/// knows no such values.)
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TotalQueue;
 
@@ -32,6 +34,8 @@ struct Counted {
     attempts: u64,
     acknowledged: u64,
     dequeued: u64,
+    /// Named by operations that crashed.
+    perhaps: u64,
     /// Index of the last completion that acknowledged it.
     acknowledgement: u64,
     /// Index of the last completion that took it.
@@ -56,6 +60,11 @@ impl State {
                 }
             }
             (OpType::Fail, _) => {}
+            (OpType::Info, Some(perhaps)) if !perhaps.is_empty() => {
+                for element in perhaps {
+                    self.elements.entry(element).or_default().perhaps += 1;
+                }
+            }
             _ => self.crashed = self.crashed.or(Some(event.index)),
         }
     }
@@ -79,6 +88,10 @@ impl Judge for TotalQueue {
                 counted.acknowledgement = event.index;
             }
             (OpType::Ok, "dequeue") => state.dequeue(event.value.into(), event.index),
+            (OpType::Info, "dequeue") if !matches!(event.value, Value::Nil) => {
+                let element = Element::from(event.value);
+                state.elements.entry(element).or_default().perhaps += 1;
+            }
             (OpType::Invoke, "drain") => state.draining += 1,
             (_, "drain") => state.drain(event),
             _ => {}
@@ -87,7 +100,7 @@ impl Judge for TotalQueue {
 
     fn finish(&self, state: State, outcome: &mut Outcome) {
         let (mut lost, mut unexpected) = (Vec::new(), Vec::new());
-        let (mut duplicated, mut recovered) = (Vec::new(), Vec::new());
+        let [mut duplicated, mut recovered, mut uncertain] = [const { Vec::new() }; 3];
         for (element, counted) in &state.elements {
             let Counted {
                 attempts,
@@ -100,8 +113,10 @@ impl Judge for TotalQueue {
             outcome.count("acknowledged", acknowledged);
             outcome.count("dequeued", dequeued);
             outcome.count("came_out", ok);
-            if acknowledged > dequeued {
+            if acknowledged > dequeued + counted.perhaps {
                 lost.push((element, counted));
+            } else if acknowledged > dequeued {
+                uncertain.push(element);
             }
             if attempts == 0 && dequeued > 0 {
                 unexpected.push(element);
@@ -120,6 +135,7 @@ impl Judge for TotalQueue {
             }
         }
         outcome.list("lost", lost.iter().map(|one| one.0));
+        outcome.list("uncertain", uncertain.into_iter());
         outcome.list("unexpected", unexpected.into_iter());
         outcome.list("duplicated", duplicated.into_iter());
         outcome.list("recovered", recovered.into_iter());

@@ -54,9 +54,9 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     if let Some(checkers) = stream::wanted(path, arguments)? {
         return stream::check(path, &checkers, arguments);
     }
-    // Tuples of independent keys look like lists; only who asks for registers knows which they are.
+    // A register has no lists for values: whoever asks for registers means tuples.
     let names = arguments.checker.as_deref().unwrap_or_default();
-    let keyed = names.iter().any(|name| name == "register");
+    let keyed = arguments.keyed || names.iter().any(|name| name == "register");
     let loaded = if arguments.salvage {
         salvage(path, &arguments.format, true)?
     } else {
@@ -153,7 +153,11 @@ fn workload_of(history: &History) -> Option<&'static str> {
     let clients = history.iter().filter(|op| op.process.is_client());
     let mut guess = None;
     for op in clients {
-        match (op.f.as_str(), &op.value) {
+        let value = match &op.value {
+            Value::Keyed(_, value) => value,
+            value => value,
+        };
+        match (op.f.as_str(), value) {
             (_, Value::Txn(mops)) => {
                 let writes = mops.iter().find_map(|mop| match mop {
                     Mop::Append { .. } => Some("list-append"),

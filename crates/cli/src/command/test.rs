@@ -39,6 +39,9 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Operations per second, unless asked otherwise: enough to meet every fault, few enough to read.
 const RATE: f64 = 2_000.0;
 
+/// How long the last operations may take: drains, and reads of all there is.
+const LAST_LIMIT: Duration = Duration::from_secs(30);
+
 /// Carries the verb out.
 pub(crate) fn run(arguments: &TestArguments) -> Result<Exit> {
     if arguments.run.suite != "kv" {
@@ -195,7 +198,8 @@ impl Plan {
             duration: length.saturating_sub(recovery),
             recovery,
         };
-        Ok(course(clients, self.faults(rng), course_options).boxed())
+        let course = course(clients, self.faults(rng), course_options);
+        Ok(course.and_last(workload.last, LAST_LIMIT).boxed())
     }
 
     fn faults(&self, rng: &Rng) -> Option<FaultPackage> {
@@ -233,9 +237,15 @@ impl Plan {
             clients: Arc::new(KvClients::new(
                 rng.fork("tokens").fork(&clock_word()),
                 timeout,
+                if self.file.is_some() {
+                    ""
+                } else {
+                    &self.workload
+                },
             )),
             concurrency: self.concurrency,
-            timeout: timeout * 2,
+            // An operation may ask for something for so long, and then wait as long for the answer.
+            timeout: timeout * 3,
             generator,
             checkers,
             seed: self.seed,

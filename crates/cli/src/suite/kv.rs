@@ -1,6 +1,7 @@
 //! The bundled key-value store as a system under test: simulated and real, with the same workloads and faults.
 
 pub(crate) mod binding;
+mod errand;
 pub(crate) mod real;
 pub(crate) mod simulated;
 
@@ -15,15 +16,38 @@ use seatrial_kv::Bug;
 use seatrial_machine::{FaultKind, Rng};
 use std::sync::Arc;
 
-/// The workloads whose operations the store knows.
-pub(crate) const WORKLOADS: [&str; 4] = ["register", "cas-register", "list-append", "rw-register"];
+/// The workloads that the store can serve.
+pub(crate) const WORKLOADS: [&str; 10] = [
+    "register",
+    "cas-register",
+    "list-append",
+    "rw-register",
+    "set",
+    "queue",
+    "total-queue",
+    "counter",
+    "bank",
+    "unique-ids",
+];
 
 /// Those that `sim kv` takes in turn when it is told none.
 pub(crate) const USUAL: [&str; 2] = ["cas-register", "list-append"];
 
+/// Those of plans. Others have operations that tell not by themselves what they are about.
+const PLANNED: [&str; 8] = [
+    "register",
+    "cas-register",
+    "list-append",
+    "rw-register",
+    "queue",
+    "total-queue",
+    "bank",
+    "unique-ids",
+];
+
 /// The words that plans may use: those workloads, and operations on registers under keys or in transactions.
 pub(crate) const VOCABULARY: Vocabulary<'static> = Vocabulary {
-    workloads: &WORKLOADS,
+    workloads: &PLANNED,
     functions: Some(&["read", "write", "cas", "txn"]),
 };
 

@@ -15,9 +15,3 @@ pub fn queues(mut rng: Rng) -> impl Generator {
         Some(operation("enqueue", Value::Int(element)))
     })
 }
-
-/// One client takes all that is left, once nothing else is under way, and tries again until that succeeds.
-pub fn drain() -> impl Generator {
-    let drains = operation("drain", Value::Nil).repeat().until_ok();
-    drains.clients().synchronize()
-}

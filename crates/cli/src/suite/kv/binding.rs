@@ -1,5 +1,4 @@
-//! Operations of a test as transactions of the store, and outcomes as completions. The simulated and the real suite
-//! share it.
+//! Operations on registers and transactions as transactions of the store, and outcomes as completions.
 
 use seatrial_history::{Key, Mop, Observed, Op, OpType, Symbol, Value};
 use seatrial_kv::{Answer, Answers, Outcome, Transaction};
@@ -11,7 +10,7 @@ pub(crate) const ABORT: Symbol = Symbol::new("abort");
 /// A register that nobody ever writes, so a comparison with a value fails.
 const NEVER_WRITTEN: &[u8] = b"never-written";
 
-/// What an operation of the workloads `register` and `list-append` asks of the store. The error says which part of the
+/// What a transaction, or an operation on one register, asks of the store. The error says which part of the
 /// operation the store has no word for.
 pub(crate) fn transaction(op: &Op) -> Result<Transaction, String> {
     let mut transaction = Transaction::new();
@@ -79,13 +78,13 @@ pub(crate) fn completion(op: &Op, outcome: &Outcome) -> Op {
 }
 
 /// A completion that leaves open what happened.
-fn doubtful(op: &Op, error: &str) -> Op {
+pub(super) fn doubtful(op: &Op, error: &str) -> Op {
     op.complete(OpType::Info, op.value.clone())
         .with("error", Value::text(error))
 }
 
 /// A name that the program knows, as a keyword.
-fn word(name: &'static str) -> Value {
+pub(super) fn word(name: &'static str) -> Value {
     Value::Word(Symbol::new(name))
 }
 
@@ -137,12 +136,12 @@ fn seen(mop: &Mop, answer: &Answer<'_>) -> Result<Mop, String> {
 }
 
 /// Numbers are kept as decimal text, so that a person can read a log.
-fn decimal(number: i64) -> Vec<u8> {
+pub(super) fn decimal(number: i64) -> Vec<u8> {
     number.to_string().into_bytes()
 }
 
 /// The number that [`decimal`] wrote.
-fn number(bytes: &[u8]) -> Result<i64, String> {
+pub(super) fn number(bytes: &[u8]) -> Result<i64, String> {
     let text = std::str::from_utf8(bytes).ok();
     let number = text.and_then(|text| text.parse().ok());
     number.ok_or_else(|| format!("the store answered {bytes:?} where a number was written"))

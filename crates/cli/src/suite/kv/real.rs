@@ -1,6 +1,6 @@
 //! The store as real processes, and clients that talk to it through the mesh.
 
-use super::binding;
+use super::errand::{Errand, Next};
 use seatrial_history::{Op, OpType, Value};
 use seatrial_host::{Peer, Session, SessionOptions};
 use seatrial_kv::message::MESSAGE_LENGTH_MAX;
@@ -9,8 +9,8 @@ use seatrial_machine::{Input, Machine, Output, Rng, Time};
 use seatrial_runner::{self as runner, BoxFuture, ClientError, Clients, Place, Seat, System};
 use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// How a node of the store is started: this same program, with the verb `node`.
 #[derive(Debug)]
@@ -63,14 +63,16 @@ pub(crate) struct KvClients {
     /// Where the tokens of sessions come from.
     tokens: Mutex<Rng>,
     request_timeout: Duration,
+    workload: Arc<str>,
 }
 
 impl KvClients {
-    /// Clients that give an operation up after this long.
-    pub(crate) fn new(rng: Rng, request_timeout: Duration) -> KvClients {
+    /// Clients of this workload (empty when a plan says what they do) that give a request up after this long.
+    pub(crate) fn new(rng: Rng, request_timeout: Duration, workload: &str) -> KvClients {
         KvClients {
             tokens: Mutex::new(rng),
             request_timeout,
+            workload: workload.into(),
         }
     }
 }
@@ -92,7 +94,13 @@ impl Clients for KvClients {
             // A first round trip: the proxy accepts connections to nodes that are dead or cut off.
             match session.request(Transaction::new()).await {
                 Some(Outcome::Ok(_)) => {
-                    Ok(Box::new(KvClient { session }) as Box<dyn runner::Client>)
+                    let client = KvClient {
+                        session,
+                        workload: Arc::clone(&self.workload),
+                        patience: self.request_timeout,
+                        is_answered: true,
+                    };
+                    Ok(Box::new(client) as Box<dyn runner::Client>)
                 }
                 Some(Outcome::Failed(failure)) => Err(failure.name().into()),
                 Some(Outcome::Unknown(doubt)) => Err(doubt.name().into()),
@@ -143,22 +151,43 @@ impl Peer for Connected {
 /// One worker's connection.
 struct KvClient {
     session: Session<Connected>,
+    workload: Arc<str>,
+    /// After so long an operation asks for nothing more.
+    patience: Duration,
+    /// Was every question answered so far? An answer that is missing may mean that the connection is gone.
+    is_answered: bool,
 }
 
 impl runner::Client for KvClient {
     fn invoke<'a>(&'a mut self, op: &'a Op) -> BoxFuture<'a, Result<Op, ClientError>> {
         Box::pin(async move {
-            let transaction = match binding::transaction(op) {
-                Ok(transaction) => transaction,
+            let (mut errand, mut transaction) = match Errand::begin(&self.workload, op) {
+                Ok(begun) => begun,
                 Err(reason) => {
                     let failed = op.complete(OpType::Fail, op.value.clone());
                     return Ok(failed.with("error", Value::text(reason)));
                 }
             };
-            let outcome = self.session.request(transaction).await;
-            // Without an answer it was never sent.
-            let outcome = outcome.unwrap_or(Outcome::Failed(Failure::NoSession));
-            Ok(binding::completion(op, &outcome))
+            let began = Instant::now();
+            loop {
+                if began.elapsed() > self.patience {
+                    return Ok(errand.give_up());
+                }
+                let outcome = self.session.request(transaction).await;
+                // Without an answer it was never sent.
+                let outcome = outcome.unwrap_or(Outcome::Failed(Failure::NoSession));
+                self.is_answered &= !matches!(
+                    outcome,
+                    Outcome::Unknown(_) | Outcome::Failed(Failure::NoSession)
+                );
+                match errand.told(&outcome) {
+                    Next::Ask(next) => transaction = next,
+                    Next::Done(op) => return Ok(op),
+                }
+            }
         })
+    }
+    fn is_usable(&self) -> bool {
+        self.is_answered
     }
 }

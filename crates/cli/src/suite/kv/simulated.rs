@@ -1,6 +1,6 @@
 //! The store, its clients and a whole test in one thread from one seed.
 
-use super::binding;
+use super::errand::{Errand, Next};
 use crate::plan::PlanFile;
 use anyhow::Result;
 use seatrial_generator::plan::{Limits, Surroundings};
@@ -168,6 +168,10 @@ impl Simulation {
         let mut test = Driver {
             world: self.world(&options, pace.timeout, &rng),
             interpreter: Interpreter::new(generator, &self.interpreter_options(&pace, &rng)),
+            workload: match &self.work {
+                Work::Named(name, _) => name,
+                Work::Planned { .. } => "",
+            },
             open: BTreeMap::new(),
             tickets: 0,
             completed: VecDeque::new(),
@@ -225,7 +229,9 @@ impl Simulation {
             duration: pace.duration,
             recovery: pace.duration / 4,
         };
-        Ok(course(clients, Some(faults), course_options).boxed())
+        let last_limit = pace.duration + pace.timeout * 20;
+        let course = course(clients, Some(faults), course_options);
+        Ok(course.and_last(workload.last, last_limit).boxed())
     }
 
     fn interpreter_options(&self, pace: &Pace, rng: &Rng) -> InterpreterOptions {
@@ -268,8 +274,10 @@ impl Simulation {
 struct Driver {
     world: World<Actor>,
     interpreter: Interpreter<Box<dyn Generator>>,
-    /// Requests under way: which thread asked what.
-    open: BTreeMap<Ticket, (Thread, Op)>,
+    /// What the clients do; empty when a plan says so.
+    workload: &'static str,
+    /// Requests under way: which thread asked, and what for.
+    open: BTreeMap<Ticket, (Thread, Errand)>,
     tickets: u64,
     /// What is done and the interpreter does not know yet.
     completed: VecDeque<(Thread, Op)>,
@@ -311,7 +319,7 @@ impl Driver {
             match step {
                 Step::Record(op) => self.ops.push(op),
                 Step::Invoke(thread, op) if thread == Thread::NEMESIS => self.break_world(&op),
-                Step::Invoke(thread, op) => self.invoke(thread, op),
+                Step::Invoke(thread, op) => self.invoke(thread, &op),
                 Step::Log(_) => {}
                 Step::Failed(failure) => self.mistake = Some(failure.to_string()),
                 Step::Done => self.over = true,
@@ -324,8 +332,11 @@ impl Driver {
     fn collect(&mut self) {
         let replies: Vec<_> = self.world.drain_replies().collect();
         for (_, ticket, outcome) in replies {
-            if let Some((thread, op)) = self.open.remove(&ticket) {
-                self.complete(thread, binding::completion(&op, &outcome));
+            if let Some((thread, mut errand)) = self.open.remove(&ticket) {
+                match errand.told(&outcome) {
+                    Next::Ask(transaction) => self.ask(thread, errand, transaction),
+                    Next::Done(op) => self.complete(thread, op),
+                }
             }
         }
         while let Some((thread, op)) = self.completed.pop_front() {
@@ -345,15 +356,17 @@ impl Driver {
         self.completed.push_back((thread, op));
     }
 
-    fn invoke(&mut self, thread: Thread, op: Op) {
-        match binding::transaction(&op) {
-            Ok(transaction) => {
-                self.tickets += 1;
-                let ticket = Ticket(self.tickets);
-                self.open.insert(ticket, (thread, op));
-                self.world
-                    .request(NodeId::client(thread.0), ticket, transaction);
-            }
+    fn ask(&mut self, thread: Thread, errand: Errand, transaction: Transaction) {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.open.insert(ticket, (thread, errand));
+        self.world
+            .request(NodeId::client(thread.0), ticket, transaction);
+    }
+
+    fn invoke(&mut self, thread: Thread, op: &Op) {
+        match Errand::begin(self.workload, op) {
+            Ok((errand, transaction)) => self.ask(thread, errand, transaction),
             Err(reason) => {
                 let failed = op.complete(OpType::Fail, op.value.clone());
                 self.complete(thread, failed.with("error", Value::text(reason)));
@@ -378,5 +391,51 @@ impl Driver {
             Err(error) => done.with("error", Value::text(error.to_string())),
         };
         self.complete(Thread::NEMESIS, done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn at_the_end_clients_look_at_all_there_is() {
+        for workload in ["set", "counter", "queue", "bank"] {
+            let options = WorkloadOptions {
+                writes_per_key: matches!(workload, "set" | "counter").then_some(20),
+                ..WorkloadOptions::default()
+            };
+            for seed in 0..10 {
+                let simulation = Simulation {
+                    seed,
+                    work: Work::Named(workload, options.clone()),
+                    kinds: vec![FaultKind::Kill, FaultKind::Pause, FaultKind::Partition],
+                    operations: 300,
+                    concurrency: 6,
+                    operation_interval: None,
+                    bug: None,
+                };
+                let history = simulation.run().unwrap().history;
+                let ops = history.ops();
+                let mended = ops.iter().rposition(|op| !op.process.is_client());
+                let f = if workload == "queue" { "drain" } else { "read" };
+                // The last moment before which something else was under way.
+                let other = ops.iter().rposition(|op| op.f != f);
+                let begin = mended.max(other).unwrap() + 1;
+                let tail = &ops[begin..];
+                assert!(tail.iter().any(Op::is_ok), "{workload} {seed}: {tail:?}");
+                let keys = |ops: &[Op], kind: OpType| -> BTreeSet<String> {
+                    let of_kind = ops.iter().filter(|op| op.kind == kind);
+                    let keys = of_kind.filter_map(|op| match &op.value {
+                        Value::Keyed(key, _) => Some(key.to_string()),
+                        _ => None,
+                    });
+                    keys.collect()
+                };
+                let (all, seen) = (keys(ops, OpType::Invoke), keys(tail, OpType::Ok));
+                assert_eq!(all, seen, "{workload} {seed}");
+            }
+        }
     }
 }

@@ -1,0 +1,182 @@
+//! Histories of independent keys, written by other tools: judged key by key.
+
+use super::{Scratch, json, run};
+use serde_json::Value as Json;
+use std::fs;
+
+/// Three keys, the second broken: `(checker, invocation and completion of key 1, of key 2 and of key 3)`.
+struct Case {
+    checker: &'static str,
+    /// Operations of each key: f, value of the invocation, value of the success.
+    sound: &'static [(&'static str, &'static str, &'static str)],
+    broken: &'static [(&'static str, &'static str, &'static str)],
+    anomaly: &'static str,
+}
+
+const CASES: [Case; 7] = [
+    Case {
+        checker: "set",
+        sound: &[
+            ("add", "1", "1"),
+            ("add", "2", "2"),
+            ("read", "nil", "[1 2]"),
+        ],
+        broken: &[("add", "1", "1"), ("add", "2", "2"), ("read", "nil", "[1]")],
+        anomaly: "lost",
+    },
+    Case {
+        checker: "set-full",
+        sound: &[("add", "1", "1"), ("read", "nil", "[1]")],
+        broken: &[("add", "1", "1"), ("read", "nil", "[]")],
+        anomaly: "lost",
+    },
+    Case {
+        checker: "counter",
+        sound: &[("add", "2", "2"), ("add", "3", "3"), ("read", "nil", "5")],
+        broken: &[("add", "2", "2"), ("read", "nil", "3")],
+        anomaly: "above-bounds",
+    },
+    Case {
+        checker: "queue",
+        sound: &[("enqueue", "7", "7"), ("dequeue", "nil", "7")],
+        broken: &[
+            ("enqueue", "7", "7"),
+            ("dequeue", "nil", "7"),
+            ("dequeue", "nil", "7"),
+        ],
+        anomaly: "duplicated",
+    },
+    Case {
+        checker: "total-queue",
+        sound: &[("enqueue", "7", "7"), ("drain", "nil", "[7]")],
+        broken: &[("enqueue", "7", "7"), ("drain", "nil", "[]")],
+        anomaly: "lost",
+    },
+    Case {
+        checker: "unique-ids",
+        sound: &[("generate", "nil", "1"), ("generate", "nil", "2")],
+        broken: &[("generate", "nil", "1"), ("generate", "nil", "1")],
+        anomaly: "duplicated",
+    },
+    Case {
+        checker: "cas-register",
+        sound: &[
+            ("write", "1", "1"),
+            ("cas", "[1 2]", "[1 2]"),
+            ("read", "nil", "2"),
+        ],
+        broken: &[
+            ("write", "1", "1"),
+            ("cas", "[1 2]", "[1 2]"),
+            ("read", "nil", "1"),
+        ],
+        anomaly: "nonlinearizable",
+    },
+];
+
+impl Case {
+    /// The history in EDN; key 2 is broken if asked for.
+    fn edn(&self, is_broken: bool) -> String {
+        let mut text = String::new();
+        for key in 1..=3 {
+            let ops = if key == 2 && is_broken {
+                self.broken
+            } else {
+                self.sound
+            };
+            for (f, asked, answered) in ops {
+                for (kind, value) in [("invoke", asked), ("ok", answered)] {
+                    let op = format!(
+                        "{{:process {key} :type :{kind} :f :{f} :value [{key} {value}]}}\n"
+                    );
+                    text.push_str(&op);
+                }
+            }
+        }
+        text
+    }
+
+    /// The same as lines of JSON.
+    fn jsonl(&self, is_broken: bool) -> String {
+        let edn = self.edn(is_broken);
+        let lines = edn.lines().map(|line| {
+            let (head, value) = line.trim_end_matches('}').split_once(":value ").unwrap();
+            let words: Vec<&str> = head.trim_start_matches('{').split_whitespace().collect();
+            let (process, kind, f) = (words[1], &words[3][1..], &words[5][1..]);
+            let value = value.replace("nil", "null").replace(' ', ", ");
+            format!(r#"{{"process": {process}, "type": "{kind}", "f": "{f}", "value": {value}}}"#)
+                + "\n"
+        });
+        lines.collect()
+    }
+}
+
+fn judge(status: i32, words: &[&str]) -> Json {
+    json(&run(status, &[&["check", "--json"], words].concat()))
+}
+
+/// The details of a checker in a document.
+fn details<'a>(document: &'a Json, checker: &str) -> &'a Json {
+    let one = &document["checkers"][checker];
+    if one["details"].is_null() {
+        one
+    } else {
+        &one["details"]
+    }
+}
+
+#[test]
+fn each_key_is_judged_on_its_own() {
+    let scratch = Scratch::new("keyed");
+    for case in &CASES {
+        let checker = case.checker;
+        for (ending, sound, broken) in [
+            ("edn", case.edn(false), case.edn(true)),
+            ("jsonl", case.jsonl(false), case.jsonl(true)),
+        ] {
+            let path = scratch.path(&format!("{checker}-sound.{ending}"));
+            fs::write(&path, sound).unwrap();
+            let document = judge(0, &["--checker", checker, &path]);
+            let found = details(&document, checker);
+            assert_eq!(found["keys"], 3, "{checker} {ending}: {document:#}");
+            assert_eq!(found["keys_invalid"], 0, "{checker}");
+            let path = scratch.path(&format!("{checker}-broken.{ending}"));
+            fs::write(&path, broken).unwrap();
+            let document = judge(1, &["--checker", checker, &path]);
+            assert_eq!(document["anomalies"][case.anomaly], 1, "{document:#}");
+            let found = details(&document, checker);
+            assert_eq!(found["keys"], 3, "{checker}");
+            assert_eq!(found["keys_invalid"], 1, "{checker}");
+            assert_eq!(found["results"]["2"]["valid"], false, "{checker}");
+            assert_eq!(found["results"]["2"]["anomalies"][0], case.anomaly);
+            assert!(found["results"]["1"].is_null(), "{checker}");
+        }
+    }
+}
+
+#[test]
+fn lists_are_no_keys_unless_all_are_or_somebody_says_so() {
+    let scratch = Scratch::new("not-keyed");
+    // Elements that are pairs, in a set without keys: its reads are invoked without any value.
+    let plain = "{:process 0 :type :invoke :f :add :value [1 nil]}\n\
+                 {:process 0 :type :ok :f :add :value [1 nil]}\n\
+                 {:process 0 :type :invoke :f :read :value nil}\n\
+                 {:process 0 :type :ok :f :read :value [[1 nil]]}\n";
+    let path = scratch.path("plain.edn");
+    fs::write(&path, plain).unwrap();
+    let document = judge(0, &["--checker", "set", &path]);
+    assert_eq!(details(&document, "set")["keys"], 0, "{document:#}");
+    // Told so, the element that was added is of key 1, and what is read without a key nobody added.
+    let document = judge(1, &["--checker", "set", "--keyed", &path]);
+    assert_eq!(details(&document, "set")["keys"], 1, "{document:#}");
+    // Without a checker the operations tell which one it is.
+    let case = &CASES[2];
+    let path = scratch.path("guessed.edn");
+    fs::write(&path, case.edn(true)).unwrap();
+    let document = judge(1, &[&path]);
+    assert_eq!(
+        details(&document, "counter")["keys_invalid"],
+        1,
+        "{document:#}"
+    );
+}

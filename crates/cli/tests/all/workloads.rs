@@ -1,0 +1,185 @@
+//! Every workload, in the simulator and with real processes: what is sound is valid, what is planted is found, and at the
+//! very end clients look at all there is.
+
+use super::{Scratch, error, json, run, stdout};
+use std::fs;
+use std::path::Path;
+
+/// Each with bugs that its operations can show.
+const WORKLOADS: [(&str, &[&str]); 10] = [
+    ("register", &["stale-read"]),
+    ("cas-register", &["stale-read", "ack-before-append"]),
+    ("list-append", &["stale-read", "lost-append", "dirty-abort"]),
+    ("rw-register", &["stale-read", "dirty-abort"]),
+    ("set", &["stale-read", "lost-append"]),
+    ("queue", &["ack-before-append"]),
+    ("total-queue", &["ack-before-append"]),
+    ("counter", &["stale-read", "lost-append"]),
+    ("bank", &["dirty-abort"]),
+    ("unique-ids", &["ack-before-append"]),
+];
+
+#[test]
+fn the_simulator_serves_every_workload() {
+    let scratch = Scratch::new("workloads");
+    for (workload, bugs) in WORKLOADS {
+        let words = ["sim", "kv", "--workload", workload, "--json", "--out"];
+        let out = scratch.path(workload);
+        let results = json(&run(0, &[&words[..], &[&out, "--seeds", "40"]].concat()));
+        let unknown = results["seeds_unknown"].as_u64().unwrap();
+        assert!(unknown < 8, "{workload}: {results:#}");
+        for bug in bugs {
+            let out = scratch.path(&format!("{workload}-{bug}"));
+            let found = [&words[..], &[&out, "--bug", bug, "--seeds", "200"]].concat();
+            let found = json(&run(1, &found));
+            assert_eq!(found["valid"], false, "{workload} {bug}");
+        }
+    }
+}
+
+/// The operations of the history in a run folder, as text, and the place of the nemesis' last.
+fn operations(folder: &str) -> (Vec<String>, Option<usize>) {
+    let history = Path::new(folder).join("history.sea").display().to_string();
+    let text = stdout(&run(0, &["show", "--edn", &history]));
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let last = lines
+        .iter()
+        .rposition(|line| line.contains(":process :nemesis"));
+    (lines, last)
+}
+
+#[test]
+fn real_tests_serve_every_workload_and_look_at_all_there_is_in_the_end() {
+    let scratch = Scratch::new("real-workloads");
+    let last = [
+        ("set", ":f :read"),
+        ("queue", ":f :drain"),
+        ("total-queue", ":f :drain"),
+        ("counter", ":f :read"),
+        ("bank", ":f :read"),
+        ("unique-ids", ""),
+    ];
+    for (workload, f) in last {
+        let out = scratch.path(workload);
+        let words = [
+            "test",
+            "kv",
+            "--time",
+            "3",
+            "--interval",
+            "0.4",
+            "--workload",
+            workload,
+        ];
+        let words = [&words[..], &["--rate", "500", "--out", &out, "--json"]].concat();
+        let results = json(&run(0, &words));
+        assert_eq!(results["valid"], true, "{workload}: {results:#}");
+        assert!(
+            results["counts"]["ok"].as_u64().unwrap() > 50,
+            "{results:#}"
+        );
+        let (lines, mended) = operations(&out);
+        let begin = mended.expect("there were faults") + 1;
+        if f.is_empty() {
+            continue;
+        }
+        if f == ":f :drain" {
+            let drain = lines.iter().position(|line| line.contains(f)).unwrap();
+            assert!(drain >= begin, "{workload}: all is mended");
+            let before = lines[..drain].iter();
+            let clients = before.filter(|line| !line.contains(":process :nemesis"));
+            let (begun, ended): (Vec<_>, Vec<_>) =
+                clients.partition(|line| line.contains(":type :invoke"));
+            assert_eq!(begun.len(), ended.len(), "{workload}: nothing is under way");
+        }
+        let tail = &lines[begin..];
+        let ended = tail
+            .iter()
+            .rposition(|line| !line.contains(f))
+            .map_or(0, |at| at + 1);
+        let (_, looks) = tail.split_at(ended);
+        assert!(
+            looks.len() >= 2 && open(looks) == 0,
+            "{workload}: {looks:?}"
+        );
+        assert!(
+            looks.iter().any(|line| line.contains(":type :ok")),
+            "{workload}"
+        );
+    }
+}
+
+#[test]
+fn options_of_workloads_are_obeyed_or_refused() {
+    let scratch = Scratch::new("workload-options");
+    let out = scratch.path("run");
+    let words = [
+        "sim",
+        "kv",
+        "--workload",
+        "rw-register",
+        "--bug",
+        "dirty-abort",
+        "--keys",
+        "2",
+        "--distribution",
+        "zipf:1.20",
+        "--writes-per-key",
+        "20",
+        "--txn-length",
+        "2..3",
+        "--seeds",
+        "200",
+        "--out",
+        &out,
+        "--json",
+    ];
+    let found = json(&run(1, &words));
+    let command = found["command"].as_str().unwrap();
+    let wanted = "--keys 2 --distribution zipf:1.20 --writes-per-key 20 --txn-length 2..3";
+    assert!(command.contains(wanted), "{command}");
+    let again: Vec<&str> = command.split(' ').skip(1).collect();
+    let second = scratch.path("again");
+    let again = json(&run(
+        1,
+        &[&again[..], &["--out", &second, "--json"]].concat(),
+    ));
+    assert_eq!(again["anomalies"], found["anomalies"]);
+    error(
+        &["sim", "kv", "--workload", "bank", "--keys", "2"],
+        &["bank has no keys"],
+    );
+    error(
+        &["sim", "kv", "--workload", "set", "--txn-length", "2"],
+        &["set has no transactions"],
+    );
+    error(
+        &["sim", "kv", "--keys", "0", "--workload", "set"],
+        &["must be from 1 to"],
+    );
+    error(
+        &["sim", "kv", "--distribution", "zipf:11"],
+        &["zipf:11", "zipf:SKEW"],
+    );
+}
+
+#[test]
+fn the_commands_of_the_guide_work() {
+    let scratch = Scratch::new("guide-workloads");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/workloads.md");
+    let text = fs::read_to_string(guide).unwrap();
+    let mut count = 0;
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        // A simulated test has a bug to find.
+        let status = match words[..] {
+            ["seatrial", "sim", ..] => 1,
+            ["seatrial", "test", ..] => 0,
+            _ => continue,
+        };
+        let out = scratch.path(&count.to_string());
+        run(status, &[&words[1..], &["--out", &out]].concat());
+        count += 1;
+    }
+    assert_eq!(count, 4);
+}
