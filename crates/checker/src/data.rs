@@ -1,5 +1,5 @@
 //! Data types with promises that one pass over a history can judge: sets, queues, counters, bank accounts, identifiers,
-//! groups of registers, timestamps.
+//! groups of registers, timestamps, locks, logs.
 //!
 //! Each checker is a fold over the operations in order. Its state is some words per element, never the history, so each
 //! judges a history of any size chunk by chunk ([`crate::Streaming`]) and gives the same verdict as on one in memory.
@@ -10,6 +10,8 @@ mod bank;
 mod counter;
 mod element;
 mod judge;
+mod lock;
+mod log;
 mod long_fork;
 mod monotonic;
 mod outcome;
@@ -22,6 +24,8 @@ mod unique_ids;
 pub use bank::Bank;
 pub use counter::Counter;
 pub(crate) use judge::{Folded, Judge};
+pub use lock::{Discipline, Lock};
+pub use log::Log;
 pub use long_fork::LongFork;
 pub use monotonic::{Agreement, Monotonic};
 pub use queue::Queue;

@@ -15,8 +15,8 @@ mod verify;
 pub use certificate::{Certificate, CertificateError, Evidence, Proof};
 pub use compose::{Judgement, check_safe, compose};
 pub use data::{
-    Agreement, Bank, Counter, LongFork, Monotonic, Queue, Set, SetFull, TotalQueue, UniqueIds,
-    Visibility,
+    Agreement, Bank, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull,
+    TotalQueue, UniqueIds, Visibility,
 };
 pub use registry::{NAMES, UnknownName, by_name, for_workload};
 pub use stats::{Counts, Stats, counts};

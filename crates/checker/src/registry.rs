@@ -3,8 +3,8 @@
 use crate::linear::{Linearizable, Model};
 use crate::txn::{G1, Level, ListAppend, RwRegister};
 use crate::{
-    Agreement, Bank, Checker, Counter, LongFork, Monotonic, Queue, Set, SetFull, Stats, TotalQueue,
-    UniqueIds, Visibility,
+    Agreement, Bank, Checker, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set,
+    SetFull, Stats, TotalQueue, UniqueIds, Visibility,
 };
 
 /// A name that no checker or model has.
@@ -35,7 +35,7 @@ pub enum UnknownName {
 }
 
 /// The names of all checkers.
-pub const NAMES: [&str; 17] = [
+pub const NAMES: [&str; 19] = [
     "stats",
     "register",
     "cas-register",
@@ -53,6 +53,8 @@ pub const NAMES: [&str; 17] = [
     "bank",
     "long-fork",
     "monotonic",
+    "lock",
+    "log",
 ];
 
 /// The checker called `name`, judging by `model` (`None`: the checker's strictest).
@@ -64,6 +66,7 @@ pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, Unkn
     match name {
         "stats" => Ok(Box::new(Stats)),
         "set-full" => Ok(Box::new(SetFull::new(visibility(model)?))),
+        "lock" => Ok(Box::new(Lock::new(discipline(model)?))),
         "monotonic" => Ok(Box::new(Monotonic::new(agreement(model)?))),
         "rw-register" => Ok(Box::new(RwRegister::new(level("rw-register", model)?))),
         "list-append" => Ok(Box::new(ListAppend::new(level("list-append", model)?))),
@@ -88,6 +91,7 @@ fn anomalies(name: &str) -> Option<Box<dyn Checker>> {
         "unique-ids" => Box::new(UniqueIds),
         "counter" => Box::new(Counter),
         "bank" => Box::new(Bank::new()),
+        "log" => Box::new(Log),
         "long-fork" => Box::new(LongFork::new()),
         _ => return None,
     })
@@ -124,6 +128,19 @@ fn visibility(model: Option<&str>) -> Result<Visibility, UnknownName> {
         checker: "set-full",
         model: name.into(),
         models: Visibility::ALL.map(Visibility::name).to_vec(),
+    })
+}
+
+/// What a lock promises; to know its owner when nothing is named.
+fn discipline(model: Option<&str>) -> Result<Discipline, UnknownName> {
+    let Some(name) = model else {
+        return Ok(Discipline::default());
+    };
+    let known = Discipline::ALL.into_iter().find(|one| one.name() == name);
+    known.ok_or_else(|| UnknownName::Model {
+        checker: "lock",
+        model: name.into(),
+        models: Discipline::ALL.map(Discipline::name).to_vec(),
     })
 }
 

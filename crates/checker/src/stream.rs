@@ -4,7 +4,8 @@ use crate::data::{Folded, Judge};
 use crate::stats::CountFold;
 use crate::txn::{G1, Level, ListAppend};
 use crate::{
-    Bank, Counter, LongFork, Monotonic, Queue, Set, SetFull, Stats, TotalQueue, UniqueIds, Verdict,
+    Bank, Counter, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull, Stats, TotalQueue,
+    UniqueIds, Verdict,
 };
 use seatrial_history::{Chunks, FoldError, Folder};
 
@@ -36,11 +37,15 @@ pub enum Streaming {
     LongFork,
     /// Numbers and timestamps: [`Monotonic`].
     Monotonic,
+    /// Who holds a lock: [`Lock`].
+    Lock,
+    /// Logs with offsets: [`Log`].
+    Log,
 }
 
 impl Streaming {
     /// All of them.
-    pub const ALL: [Streaming; 12] = [
+    pub const ALL: [Streaming; 14] = [
         Streaming::Stats,
         Streaming::G1,
         Streaming::ListAppend(Level::StrictSerializable),
@@ -53,6 +58,8 @@ impl Streaming {
         Streaming::Bank,
         Streaming::LongFork,
         Streaming::Monotonic,
+        Streaming::Lock,
+        Streaming::Log,
     ];
 
     /// The name by which `--checker` and the results know it.
@@ -70,6 +77,8 @@ impl Streaming {
             Streaming::Bank => Bank::NAME,
             Streaming::LongFork => LongFork::NAME,
             Streaming::Monotonic => Monotonic::NAME,
+            Streaming::Lock => Lock::NAME,
+            Streaming::Log => Log::NAME,
         }
     }
 
@@ -108,6 +117,8 @@ impl Streaming {
             Streaming::Bank => folder.fold(Folded(Bank::new())),
             Streaming::LongFork => folder.fold(Folded(LongFork::new())),
             Streaming::Monotonic => folder.fold(Folded(Monotonic::default())),
+            Streaming::Lock => folder.fold(Folded(Lock::default())),
+            Streaming::Log => folder.fold(Folded(Log)),
         }
     }
 }

@@ -21,6 +21,7 @@
 mod anomaly;
 mod components;
 mod dense;
+mod dependencies;
 mod explain;
 pub(crate) mod findings;
 mod g1;
@@ -33,6 +34,8 @@ mod rw_register;
 mod search;
 mod transactions;
 
+pub(crate) use dense::Map;
+pub(crate) use dependencies::{Cycle, Member, cycles};
 pub use g1::G1;
 pub use level::Level;
 pub use list_append::ListAppend;

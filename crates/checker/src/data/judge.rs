@@ -2,7 +2,9 @@
 
 use super::outcome::Outcome;
 use crate::Verdict;
-use seatrial_history::{Chunk, Fold, History, Key, Op, OpType, Order, Symbol, Value};
+use seatrial_history::{
+    Chunk, Extra, Fold, History, Key, Op, OpType, Order, Process, Symbol, Value,
+};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -44,8 +46,10 @@ pub(crate) struct Event<'a> {
     pub(super) index: u64,
     pub(super) time: i64,
     pub(super) kind: OpType,
+    pub(super) process: Process,
     pub(super) f: Symbol,
     pub(super) value: &'a Value,
+    pub(super) extra: &'a Extra,
     /// Of a completion: what it completes, if that is known.
     pub(super) invocation: Option<&'a Started>,
 }
@@ -121,8 +125,10 @@ impl<S: Default> Passed<S> {
             index: op.index,
             time: op.time,
             kind: op.kind,
+            process: op.process,
             f: op.f,
             value,
+            extra: &op.extra,
             invocation: started.as_ref(),
         };
         judge.take(self.keys.entry(key).or_default(), &event);

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher};
 
 /// A hash map whose order and speed are the same in every run.
-pub(super) type Map<K, V> = HashMap<K, V, Mix>;
+pub(crate) type Map<K, V> = HashMap<K, V, Mix>;
 
 /// Multiply-and-fold hashing of a few integers. Not for hostile keys: an adversary could slow a checker down, as he
 /// could with any large history.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mix(u64);
+pub(crate) struct Mix(u64);
 
 impl BuildHasher for Mix {
     type Hasher = Mix;
