@@ -79,9 +79,14 @@ pub(crate) struct RunArguments {
     /// What is done, in a file (see `seatrial plan`); options given here go before those of the plan.
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     pub(crate) plan: Option<PathBuf>,
-    /// What to break, separated by commas: kill, pause, partition, clock, disk, or none.
+    /// What to break, separated by commas: kill, pause, partition, packet, clock, disk, corruption, membership, or none;
+    /// with targets where they matter, as in `kill:majority,partition:bridge+halves` (see docs/guide/faults.md).
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub(crate) faults: Option<Vec<String>>,
+    /// How the kinds take turns: mix (drawn one by one), interval (each in a stream of its own), one-at-a-time (mended
+    /// before the next breaks) [default: mix].
+    #[arg(long, value_name = "ORDER", conflicts_with = "plan")]
+    pub(crate) fault_schedule: Option<String>,
     /// Number of client threads.
     #[arg(long, value_name = "N")]
     pub(crate) concurrency: Option<u32>,
@@ -128,7 +133,7 @@ pub(crate) struct TestArguments {
     #[arg(long, value_name = "SECONDS")]
     pub(crate) time: Option<f64>,
     /// Seconds between two faults, on average [default: 1, or as the plan says].
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, alias = "fault-interval", value_name = "SECONDS")]
     pub(crate) interval: Option<f64>,
     /// End after this many operations, if that comes first.
     #[arg(long, value_name = "N")]
@@ -390,6 +395,9 @@ pub(crate) struct NodeArguments {
     /// Folder for the log; made when missing.
     #[arg(long, value_name = "DIR", default_value = "kv-data")]
     pub(crate) data: PathBuf,
+    /// A file in which a test orders the node's clock to be wrong.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) clock: Option<PathBuf>,
     /// Plant a bug: ack-before-append, stale-read, lost-append, dirty-abort.
     #[arg(long, value_name = "NAME")]
     pub(crate) bug: Option<String>,

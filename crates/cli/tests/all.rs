@@ -229,6 +229,58 @@ fn wrong_words_and_wrong_files_are_clear_errors() {
 }
 
 #[test]
+fn faults_are_told_with_what_is_known_and_what_the_system_can_bear() {
+    let faults = |words: &str, message: &[&str]| error(&["sim", "kv", "--faults", words], message);
+    faults("kill:bridge", &["kill", "bridge", "minority-third"]);
+    faults("membership", &["membership", "2 nodes", "has 1"]);
+    faults("partition:majorities-ring", &["4 nodes"]);
+    let order = ["test", "kv", "--fault-schedule", "often"];
+    error(&order, &["often", "one-at-a-time"]);
+}
+
+#[test]
+fn clocks_disks_and_packets_of_real_nodes_are_broken_and_mended() {
+    let scratch = Scratch::new("faults");
+    let out = scratch.path("run");
+    let results = json(&run(
+        0,
+        &[
+            "test",
+            "kv",
+            "--faults",
+            "clock,disk,packet,pause",
+            "--fault-schedule",
+            "one-at-a-time",
+            "--fault-interval",
+            "0.3",
+            "--time",
+            "12",
+            "--rate",
+            "200",
+            "--seed",
+            "18",
+            "--json",
+            "--out",
+            &out,
+        ],
+    ));
+    assert_eq!(results["valid"], true, "{results:#}");
+    let history = Path::new(&out).join("history.sea").display().to_string();
+    let text = stdout(&run(0, &["show", "--edn", &history]));
+    let bit = |name: &str| {
+        let f = format!(":f :{name},");
+        let of = text.lines().filter(|line| line.contains(&f));
+        of.filter(|line| !line.contains(":error")).count() >= 2
+    };
+    assert!(bit("skew") || bit("strobe"), "{text}");
+    assert!(bit("no-space") && bit("mend-disk"), "{text}");
+    assert!(bit("calm"), "{text}");
+    // The healing is there, and clients are served after it.
+    let healed = text.rfind(":f :restart").unwrap();
+    assert!(text[healed..].contains(":type :ok"));
+}
+
+#[test]
 fn a_node_that_cannot_start_is_shown_with_its_last_words() {
     let scratch = Scratch::new("start");
     // What the node takes for its log is a folder.

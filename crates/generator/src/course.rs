@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::generator::time_of;
 use crate::partition::OnThreads;
-use crate::{Context, FaultPackage, Generator, Next, Sequence, Template, Tree};
+use crate::{Context, FaultPackage, Generator, Healing, Next, Tree};
 
 /// How long the parts of a test take.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub struct Course<G> {
     clients: Option<OnThreads<G>>,
     faults: Option<OnThreads<crate::FaultSchedule>>,
     /// `None` when all is mended.
-    healing: Option<OnThreads<Sequence<std::vec::IntoIter<Template>>>>,
+    healing: Option<OnThreads<Healing>>,
     options: CourseOptions,
     /// When the test began: the time of the first context.
     begin: Option<Time>,
@@ -224,12 +224,9 @@ mod tests {
         let client = client
             .stagger(rng.fork("rate"), Duration::from_millis(5))
             .limit(limit);
-        let options = FaultOptions {
-            kinds: vec![FaultKind::Kill],
-            servers: vec![NodeId::server(1), NodeId::server(2)],
-            clients: Vec::new(),
-            interval: Duration::from_millis(100),
-        };
+        let servers = [NodeId::server(1), NodeId::server(2)];
+        let interval = Duration::from_millis(100);
+        let options = FaultOptions::new([FaultKind::Kill], servers, [], interval);
         let package = faults.then(|| fault_package(options, rng.fork("faults")));
         let options = CourseOptions {
             duration: Duration::from_secs(1),

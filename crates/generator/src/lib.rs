@@ -51,8 +51,8 @@ pub use course::{Course, CourseOptions, course};
 pub use distribution::{Distribution, Skew};
 pub use each::{EachProcess, SequentialKeys, each_process, sequential_keys};
 pub use faults::{
-    FaultOptions, FaultPackage, FaultSchedule, NotAFault, fault_of, fault_operation, fault_package,
-    fault_value,
+    FaultError, FaultOptions, FaultOrder, FaultPackage, FaultSchedule, Healing, NotAFault, Target,
+    View, fault_of, fault_operation, fault_package, fault_value, parse_fault, view_of, view_value,
 };
 pub use generator::{
     Generator, LOG, Next, SLEEP, Template, Tree, is_special, log, operation, sleep,

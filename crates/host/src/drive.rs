@@ -1,5 +1,6 @@
 //! One machine as a server.
 
+use crate::clock::{self, ServerClock};
 use crate::disk::{DiskThread, LogFile};
 use crate::net::{Arrival, Connections, INBOX_MAX, listen};
 use seatrial_machine::{Computed, Disk, Input, Machine, Output, Ticket, Time};
@@ -8,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -22,6 +23,9 @@ pub struct ServeOptions {
     pub data: PathBuf,
     /// Longest message in bytes; whoever sends a longer one is disconnected.
     pub message_length_max: usize,
+    /// The file in which a test orders the machine's clock to be wrong ([`ClockOrder`](crate::ClockOrder)); none, it is
+    /// right.
+    pub clock: Option<PathBuf>,
 }
 
 /// What a server without a log needs to know.
@@ -119,6 +123,7 @@ pub fn serve<M: Machine>(
     };
     runtime.block_on(work(
         listen,
+        ServerClock::new(options.clock.clone()),
         booted.machine,
         |done| DiskThread::start(log, done).map(Some),
         None,
@@ -141,7 +146,9 @@ pub fn serve_machine<M: Machine>(
 ) -> Result<(), HostError> {
     let runtime = runtime()?;
     let no_disk = |_| Ok(None);
-    runtime.block_on(work(options, machine, no_disk, Some(closing), ready, stop))
+    let clock = ServerClock::new(None);
+    let closing = Some(closing);
+    runtime.block_on(work(options, clock, machine, no_disk, closing, ready, stop))
 }
 
 /// What waits for sockets and the clock in the calling thread, and runs jobs in others.
@@ -159,6 +166,7 @@ type Durable = Box<dyn FnMut(Result<Vec<Ticket>, HostError>) + Send>;
 /// Listens, and serves until `stop` is done.
 async fn work<M: Machine>(
     options: ListenOptions,
+    clock: ServerClock,
     machine: M,
     disk: impl FnOnce(Durable) -> Result<Option<DiskThread>, HostError>,
     closing: Option<M::Request>,
@@ -181,7 +189,7 @@ async fn work<M: Machine>(
     let (finished, jobs) = mpsc::unbounded_channel();
     let server = Server {
         machine,
-        began: Instant::now(),
+        clock,
         connections: Connections::new(inbox, options.message_length_max),
         disk,
         finished,
@@ -212,7 +220,7 @@ struct Sources {
 /// Its downside: one machine, one core.
 struct Server<M: Machine> {
     machine: M,
-    began: Instant,
+    clock: ServerClock,
     connections: Connections,
     /// `None` for a machine without a log.
     disk: Option<DiskThread>,
@@ -274,19 +282,18 @@ impl<M: Machine> Server<M> {
                     }
                 }
                 () = self.sleep_until(wake) => self.turn(Input::Wake),
+                () = tokio::time::sleep(clock::INTERVAL), if self.clock.is_adjustable() => {
+                    self.clock.obey(false);
+                }
             }
         }
         Ok(())
     }
 
-    fn now(&self) -> Time {
-        Time::ZERO + self.began.elapsed()
-    }
-
     async fn sleep_until(&self, wake: Option<Time>) {
         match wake {
             Some(wake) => {
-                let wait = wake.since(self.now()).min(Duration::from_hours(1));
+                let wait = self.clock.until(wake).min(Duration::from_hours(1));
                 tokio::time::sleep(wait).await;
             }
             None => pending().await,
@@ -308,7 +315,7 @@ impl<M: Machine> Server<M> {
 
     /// Gives the machine a turn and carries out what it wants; sends are gathered.
     fn turn(&mut self, input: Input<M::Request>) {
-        let now = self.now();
+        let now = self.clock.now();
         self.machine.turn(now, input, &mut self.out);
         self.machine.check_invariants();
         for output in self.out.drain(..) {

@@ -4,6 +4,7 @@
 //! [`serve`] runs a server: one machine, its log on disk, and whoever connects. [`Session`] runs a client's machine over
 //! one connection. Both speak [`wire`]: a length of four bytes before each message.
 
+mod clock;
 mod connection;
 mod disk;
 mod drive;
@@ -12,6 +13,7 @@ mod net;
 mod session;
 pub mod wire;
 
+pub use clock::ClockOrder;
 pub use disk::LogFile;
 pub use drive::{Booted, HostError, ListenOptions, ServeOptions, serve, serve_machine};
 pub use link::{BlockingLink, Link, LinkOptions};

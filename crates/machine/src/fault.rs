@@ -21,12 +21,79 @@ impl Link {
     }
 }
 
+/// What is wrong with the packets on a link. A simulated network treats whole messages so; a proxy of byte streams delays
+/// what TCP would have to send again or put in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// They take longer: `delay` on average, `jitter` around it.
+    Slow {
+        /// Mean extra delay.
+        delay: Duration,
+        /// Largest deviation from it.
+        jitter: Duration,
+    },
+    /// Some are lost.
+    Lose {
+        /// How many of a hundred.
+        percent: u8,
+    },
+    /// Some are held back, so that later ones overtake them.
+    Reorder {
+        /// How many of a hundred.
+        percent: u8,
+        /// How long they are held back.
+        delay: Duration,
+    },
+    /// No more than so many bytes pass in a second.
+    Throttle {
+        /// Bytes per second, at least 1.
+        bytes_per_second: u64,
+    },
+}
+
+impl Disturbance {
+    /// The name under which a history records it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Disturbance::Slow { .. } => "slow",
+            Disturbance::Lose { .. } => "lose",
+            Disturbance::Reorder { .. } => "reorder",
+            Disturbance::Throttle { .. } => "throttle",
+        }
+    }
+}
+
+/// What is wrong with a disk until it is mended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskTrouble {
+    /// Every sync takes so much longer.
+    Slow(Duration),
+    /// Writes fail with an input/output error.
+    WriteErrors,
+    /// Reads fail with an input/output error.
+    ReadErrors,
+    /// Writes fail because there is no room.
+    NoSpace,
+}
+
+impl DiskTrouble {
+    /// The name under which a history records it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            DiskTrouble::Slow(_) => "slow-disk",
+            DiskTrouble::WriteErrors => "write-errors",
+            DiskTrouble::ReadErrors => "read-errors",
+            DiskTrouble::NoSpace => "no-space",
+        }
+    }
+}
+
 /// Something that breaks the system under test, or mends it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The process is gone at once (SIGKILL); what it had not synced may be lost.
     Kill(NodeId),
-    /// A killed node starts again from its disk; a running node is left alone.
+    /// A node that is down starts again from its disk; a running node is left alone.
     Restart(NodeId),
     /// The process stops without dying (SIGSTOP).
     Pause(NodeId),
@@ -34,20 +101,21 @@ pub enum Fault {
     Resume(NodeId),
     /// Nothing passes these links until [`Fault::Heal`]; what is under way waits or is lost.
     Cut(Vec<Link>),
-    /// Messages on these links take longer: `delay` on average, `jitter` around it.
-    Slow {
-        /// The links that become slow.
-        links: Vec<Link>,
-        /// Mean extra delay.
-        delay: Duration,
-        /// Largest deviation from it.
-        jitter: Duration,
-    },
     /// Connections over these links are reset once.
     Reset(Vec<Link>),
-    /// All links are whole and fast again.
+    /// All links that were cut are whole again.
     Heal,
-    /// The node's clock jumps by `offset_ns` and then runs `rate_ppm` parts per million fast (or slow).
+    /// Packets on these links are disturbed until [`Fault::Calm`].
+    Disturb {
+        /// The links; a later disturbance of the same name replaces an earlier one.
+        links: Vec<Link>,
+        /// What happens to their packets.
+        how: Disturbance,
+    },
+    /// No link is disturbed any more.
+    Calm,
+    /// The node's clock jumps by `offset_ns` and then runs `rate_ppm` parts per million fast (or slow). Neither: it runs
+    /// right again from where it is, and a strobe ends. A clock that only goes forward cannot take back what it showed.
     Skew {
         /// The node whose clock is wrong.
         node: NodeId,
@@ -56,6 +124,28 @@ pub enum Fault {
         /// Drift in parts per million.
         rate_ppm: i32,
     },
+    /// The node's clock jumps ahead and back again and again.
+    Strobe {
+        /// The node whose clock is wrong.
+        node: NodeId,
+        /// How far ahead.
+        delta: Duration,
+        /// How long it stays ahead, and then right.
+        period: Duration,
+        /// It ends by itself after this.
+        length: Duration,
+    },
+    /// The node's disk is in trouble until [`Fault::MendDisk`].
+    Disk {
+        /// The node.
+        node: NodeId,
+        /// What is wrong; replaces what was wrong before.
+        trouble: DiskTrouble,
+    },
+    /// The node's disk works again. What went down meanwhile is not started by this.
+    MendDisk(NodeId),
+    /// The node's machine loses power: the process is gone, and all that was not synced.
+    LoseUnsynced(NodeId),
     /// Flip bits of durable bytes of the node, as a decaying disk does.
     BitRot {
         /// The node whose disk decays.
@@ -63,6 +153,23 @@ pub enum Fault {
         /// How many bits flip.
         bits: u32,
     },
+    /// Cuts off the end of what the node, which is down, wrote last.
+    Truncate {
+        /// The node.
+        node: NodeId,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// Keeps a copy of what the node has on its disk now, for [`Fault::Restore`].
+    Snapshot(NodeId),
+    /// Puts the copy back under a node that is down: whatever it wrote since is lost.
+    Restore(NodeId),
+    /// Breaks nothing: asks the nodes who belongs to the system, and who leads.
+    View,
+    /// A node is told to join the system.
+    Join(NodeId),
+    /// A node is told to leave the system.
+    Leave(NodeId),
 }
 
 /// The families that `--faults` names.
@@ -72,22 +179,31 @@ pub enum FaultKind {
     Kill,
     /// Pause and resume.
     Pause,
-    /// Cut, slow, reset and heal.
+    /// Cut, reset and heal.
     Partition,
-    /// Clock skew.
+    /// Slow, lossy, reordering and narrow links.
+    Packet,
+    /// Clocks that jump, drift and flicker.
     Clock,
-    /// Damage to durable bytes.
+    /// Disks in trouble, and power that fails: nothing that was synced is lost.
     Disk,
+    /// Durable bytes that change or vanish: no single copy outlives it.
+    Corruption,
+    /// Nodes that join and leave.
+    Membership,
 }
 
 impl FaultKind {
     /// All families, in the order in which they are listed to people.
-    pub const ALL: [FaultKind; 5] = [
+    pub const ALL: [FaultKind; 8] = [
         FaultKind::Kill,
         FaultKind::Pause,
         FaultKind::Partition,
+        FaultKind::Packet,
         FaultKind::Clock,
         FaultKind::Disk,
+        FaultKind::Corruption,
+        FaultKind::Membership,
     ];
 
     /// The name that `--faults` takes.
@@ -96,8 +212,11 @@ impl FaultKind {
             FaultKind::Kill => "kill",
             FaultKind::Pause => "pause",
             FaultKind::Partition => "partition",
+            FaultKind::Packet => "packet",
             FaultKind::Clock => "clock",
             FaultKind::Disk => "disk",
+            FaultKind::Corruption => "corruption",
+            FaultKind::Membership => "membership",
         }
     }
 
@@ -114,16 +233,29 @@ impl fmt::Display for FaultKind {
 }
 
 impl Fault {
+    /// The clock of a node runs right from now on.
+    pub const fn right_clock(node: NodeId) -> Fault {
+        Fault::Skew {
+            node,
+            offset_ns: 0,
+            rate_ppm: 0,
+        }
+    }
+
     /// The family of this fault.
     pub const fn kind(&self) -> FaultKind {
         match self {
             Fault::Kill(_) | Fault::Restart(_) => FaultKind::Kill,
             Fault::Pause(_) | Fault::Resume(_) => FaultKind::Pause,
-            Fault::Cut(_) | Fault::Slow { .. } | Fault::Reset(_) | Fault::Heal => {
-                FaultKind::Partition
-            }
-            Fault::Skew { .. } => FaultKind::Clock,
-            Fault::BitRot { .. } => FaultKind::Disk,
+            Fault::Cut(_) | Fault::Reset(_) | Fault::Heal => FaultKind::Partition,
+            Fault::Disturb { .. } | Fault::Calm => FaultKind::Packet,
+            Fault::Skew { .. } | Fault::Strobe { .. } => FaultKind::Clock,
+            Fault::Disk { .. } | Fault::MendDisk(_) | Fault::LoseUnsynced(_) => FaultKind::Disk,
+            Fault::BitRot { .. }
+            | Fault::Truncate { .. }
+            | Fault::Snapshot(_)
+            | Fault::Restore(_) => FaultKind::Corruption,
+            Fault::View | Fault::Join(_) | Fault::Leave(_) => FaultKind::Membership,
         }
     }
 
@@ -135,11 +267,22 @@ impl Fault {
             Fault::Pause(_) => "pause",
             Fault::Resume(_) => "resume",
             Fault::Cut(_) => "cut",
-            Fault::Slow { .. } => "slow",
             Fault::Reset(_) => "reset",
             Fault::Heal => "heal",
+            Fault::Disturb { how, .. } => how.name(),
+            Fault::Calm => "calm",
             Fault::Skew { .. } => "skew",
+            Fault::Strobe { .. } => "strobe",
+            Fault::Disk { trouble, .. } => trouble.name(),
+            Fault::MendDisk(_) => "mend-disk",
+            Fault::LoseUnsynced(_) => "lose-unsynced",
             Fault::BitRot { .. } => "bit-rot",
+            Fault::Truncate { .. } => "truncate",
+            Fault::Snapshot(_) => "snapshot",
+            Fault::Restore(_) => "restore",
+            Fault::View => "view",
+            Fault::Join(_) => "join",
+            Fault::Leave(_) => "leave",
         }
     }
 }

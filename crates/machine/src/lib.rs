@@ -29,6 +29,7 @@
 //! assert!(matches!(out[..], [Output::Reply(Ticket(7), 1)]));
 //! ```
 
+mod clock;
 mod disk;
 mod fault;
 mod fields;
@@ -38,8 +39,9 @@ mod storage;
 mod time;
 mod turn;
 
+pub use clock::Clock;
 pub use disk::Disk;
-pub use fault::{Fault, FaultKind, Link};
+pub use fault::{DiskTrouble, Disturbance, Fault, FaultKind, Link};
 pub use fields::{FieldReader, MessageError};
 pub use node::NodeId;
 pub use random::Rng;

@@ -4,7 +4,7 @@
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const TYPES = ["ok", "fail", "info"];
   const QUANTILES = ["median", "95 %", "99 %", "slowest"];
-  const FAMILIES = ["kill", "pause", "partition", "clock", "disk"];
+  const FAMILIES = ["kill", "pause", "partition", "packet", "clock", "disk", "corruption", "membership"];
   // One shape and one dash for each function, in a box from -1 to 1.
   const SHAPES = [
     "M0-1A1 1 0 0 1 0 1A1 1 0 0 1 0-1Z",

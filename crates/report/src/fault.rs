@@ -40,31 +40,48 @@ enum Effect {
 }
 
 /// Our own names and those of Jepsen's nemesis packages: name, family, effect. Any other name strikes.
-const NAMES: [(&str, &str, Effect); 25] = [
+const NAMES: [(&str, &str, Effect); 42] = [
     ("kill", "kill", Effect::Begins),
     ("restart", "kill", Effect::Ends),
     ("start", "", Effect::Ends),
     ("pause", "pause", Effect::Begins),
     ("resume", "pause", Effect::Ends),
     ("cut", "partition", Effect::Begins),
-    ("slow", "partition", Effect::Begins),
+    ("slow", "packet", Effect::Begins),
+    ("lose", "packet", Effect::Begins),
+    ("reorder", "packet", Effect::Begins),
+    ("throttle", "packet", Effect::Begins),
+    ("calm", "packet", Effect::Ends),
     ("reset", "partition", Effect::Strikes),
     ("heal", "partition", Effect::Ends),
     ("partition", "partition", Effect::Begins),
     ("start-partition", "partition", Effect::Begins),
     ("stop-partition", "partition", Effect::Ends),
-    ("start-packet", "partition", Effect::Begins),
-    ("stop-packet", "partition", Effect::Ends),
+    ("start-packet", "packet", Effect::Begins),
+    ("stop-packet", "packet", Effect::Ends),
     ("skew", "clock", Effect::Begins),
+    ("strobe", "clock", Effect::Begins),
     ("unskew", "clock", Effect::Ends),
     ("bump", "clock", Effect::Begins),
     ("bump-clock", "clock", Effect::Begins),
     ("strobe-clock", "clock", Effect::Strikes),
     ("reset-clock", "clock", Effect::Ends),
     ("check-clock-offsets", "clock", Effect::Observes),
-    ("bit-rot", "disk", Effect::Strikes),
-    ("bitflip-file", "disk", Effect::Strikes),
-    ("truncate-file", "disk", Effect::Strikes),
+    ("slow-disk", "disk", Effect::Begins),
+    ("write-errors", "disk", Effect::Begins),
+    ("read-errors", "disk", Effect::Begins),
+    ("no-space", "disk", Effect::Begins),
+    ("mend-disk", "disk", Effect::Ends),
+    ("lose-unsynced", "kill", Effect::Begins),
+    ("bit-rot", "corruption", Effect::Strikes),
+    ("truncate", "corruption", Effect::Strikes),
+    ("snapshot", "corruption", Effect::Observes),
+    ("restore", "corruption", Effect::Strikes),
+    ("bitflip-file", "corruption", Effect::Strikes),
+    ("truncate-file", "corruption", Effect::Strikes),
+    ("view", "membership", Effect::Observes),
+    ("join", "membership", Effect::Ends),
+    ("leave", "membership", Effect::Begins),
     ("stop", "", Effect::Ends),
 ];
 
@@ -251,9 +268,10 @@ mod tests {
             nemesis("cut", pair, 10),
             nemesis("kill", node("n1"), 20),
             nemesis("slow", node("n3"), 30),
+            nemesis("calm", Value::Nil, 35),
             nemesis("heal", Value::Nil, 40),
         ]);
-        let expected = ["cut n1, n2 10..41", "kill n1 20..", "slow n3 30..41"];
+        let expected = ["cut n1, n2 10..41", "kill n1 20..", "slow n3 30..36"];
         assert_eq!(windows, expected);
     }
 

@@ -3,6 +3,7 @@
 mod bench;
 mod child;
 mod client;
+mod damage;
 mod driver;
 mod folder;
 mod log;
@@ -24,7 +25,7 @@ pub use driver::Ended;
 pub use folder::{FolderError, RunFolder, time_name};
 pub use mesh::{Mesh, Meter};
 pub use nemesis::FaultRecord;
-pub use node::{Death, Effect, NoNodes, NodeError, Nodes};
+pub use node::{ClockError, Death, Effect, NoNodes, NodeError, Nodes};
 pub use plan::{PlanError, PlanSource, Syntax};
 pub use process::{NodeLimits, Place, ProcessNodes, System};
 pub use progress::{Counts, Observer, Phase, Progress};

@@ -5,12 +5,11 @@ mod pump;
 mod wire;
 
 use connection::Route;
-use seatrial_machine::{Link, NodeId};
+use seatrial_machine::{Disturbance, Link, NodeId};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio::runtime::Handle;
 use wire::Wire;
 
@@ -26,6 +25,11 @@ pub use wire::Meter;
 ///   feel it once 64 KiB wait in the proxy and the kernel's buffers are full. A connection that was opened and given
 ///   up again while the link was cut never reaches the node.
 /// - A *slow* link delivers everything later, in order.
+/// - On a *lossy* link a packet has to be sent again, as TCP does: what follows it on its connection waits, 200 ms for
+///   the first loss, twice as long for each further one.
+/// - A *reordering* link holds some packets back. TCP puts them in order again, so within a connection what follows waits;
+///   connections overtake each other.
+/// - A *narrow* link carries so many bytes per second.
 /// - A *reset* breaks connections with RST on both sides, once.
 /// - *Healing* lets through what waited.
 ///
@@ -110,11 +114,11 @@ impl Mesh {
         }
     }
 
-    /// Makes everything on these links take `delay` longer, give or take up to `jitter`, until [`Mesh::heal`].
-    pub fn slow(&self, links: &[Link], delay: Duration, jitter: Duration) {
+    /// Disturbs what passes these links until [`Mesh::calm`].
+    pub fn disturb(&self, links: &[Link], how: Disturbance) {
         let mut state = self.state();
         for &link in links {
-            state.wire(link).slow(delay, jitter);
+            state.wire(link).disturb(how);
         }
     }
 
@@ -128,10 +132,17 @@ impl Mesh {
         routes.map(|(_, route)| route.reset()).sum()
     }
 
-    /// Makes all links whole and fast.
+    /// Makes all links whole.
     pub fn heal(&self) {
         for wire in self.state().wires.values() {
             wire.heal();
+        }
+    }
+
+    /// Disturbs no link any more.
+    pub fn calm(&self) {
+        for wire in self.state().wires.values() {
+            wire.calm();
         }
     }
 

@@ -1,10 +1,10 @@
 //! Carries out faults on nodes and network, and verifies that they bit.
 
 use crate::progress::Board;
-use crate::{Effect, Mesh, Meter, NodeError, Nodes};
-use seatrial_generator::fault_of;
+use crate::{ClockError, Effect, Mesh, Meter, NodeError, Nodes};
+use seatrial_generator::{fault_of, view_value};
 use seatrial_history::{Op, OpType, Value};
-use seatrial_machine::{Fault, FaultKind, Link, NodeId, Rng, Time};
+use seatrial_machine::{DiskTrouble, Disturbance, Fault, FaultKind, Link, Rng, Time};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -80,6 +80,10 @@ impl Nemesis {
     /// says why in its `error`.
     pub(crate) async fn answer(&mut self, op: &Op) -> Op {
         let effect = match fault_of(op) {
+            Ok(Fault::View) => match self.nodes.view().await {
+                Ok(view) => return op.complete(OpType::Info, view_value(&view)),
+                Err(error) => Effect::nothing(error.to_string()),
+            },
             Ok(fault) => self.carry_out(&fault).await,
             Err(error) => {
                 self.warn(error.to_string());
@@ -121,25 +125,59 @@ impl Nemesis {
                 self.mesh.cut(links);
                 Ok(Effect::done(describe(fault)))
             }
-            Fault::Slow {
-                links,
-                delay,
-                jitter,
-            } => {
-                self.mesh.slow(links, *delay, *jitter);
+            Fault::Disturb { links, how } => {
+                self.mesh.disturb(links, *how);
                 Ok(Effect::done(describe(fault)))
             }
             Fault::Reset(links) => Ok(self.reset(links).await),
-            Fault::Heal => Ok(self.heal()),
+            Fault::Heal => {
+                let told = self.settle(FaultKind::Partition);
+                self.mesh.heal();
+                Ok(Effect::done(told.unwrap_or("all links were whole".into())))
+            }
+            Fault::Calm => {
+                let told = self.settle(FaultKind::Packet);
+                self.mesh.calm();
+                Ok(Effect::done(told.unwrap_or("no link was disturbed".into())))
+            }
             Fault::Skew {
                 node,
                 offset_ns,
                 rate_ppm,
-            } => self.nodes.skew(*node, *offset_ns, *rate_ppm).await,
+            } => {
+                let error = ClockError::Skew {
+                    offset_ns: *offset_ns,
+                    rate_ppm: *rate_ppm,
+                };
+                self.nodes.set_clock(*node, error).await
+            }
+            Fault::Strobe {
+                node,
+                delta,
+                period,
+                length,
+            } => {
+                let error = ClockError::Strobe {
+                    delta: *delta,
+                    period: *period,
+                    length: *length,
+                };
+                self.nodes.set_clock(*node, error).await
+            }
+            Fault::Disk { node, trouble } => self.nodes.trouble(*node, Some(*trouble)).await,
+            Fault::MendDisk(node) => self.nodes.trouble(*node, None).await,
+            // Without the power of the whole machine all that can be taken away is the process.
+            Fault::LoseUnsynced(node) => self.nodes.lose_unsynced(*node).await,
             Fault::BitRot { node, bits } => {
                 let rng = Rng::from_seed(self.rng.word());
                 self.nodes.rot(*node, *bits, rng).await
             }
+            Fault::Truncate { node, bytes } => self.nodes.truncate(*node, *bytes).await,
+            Fault::Snapshot(node) => self.nodes.snapshot(*node).await,
+            Fault::Restore(node) => self.nodes.restore(*node).await,
+            Fault::View => Ok(Effect::nothing("a view is no fault")),
+            Fault::Join(node) => self.nodes.join(*node).await,
+            Fault::Leave(node) => self.nodes.leave(*node).await,
         }
     }
 
@@ -162,35 +200,33 @@ impl Nemesis {
         }
     }
 
-    /// Heals the network, and settles whether what was wrong with it met any traffic.
-    fn heal(&mut self) -> Effect {
+    /// Settles whether what was wrong with the network met any traffic; in words.
+    fn settle(&mut self, kind: FaultKind) -> Option<String> {
         let mut told = Vec::new();
         for (number, before) in &self.open {
             let record = &mut self.records[*number];
             let links = links(&record.fault);
-            if !links.is_empty() {
+            if record.fault.kind() == kind && !links.is_empty() {
                 record.effect = bite(&record.fault, self.mesh.meter(links).since(*before));
                 let (Effect::Done(text) | Effect::Nothing(text)) = &record.effect;
                 told.push(text.clone());
             }
         }
-        self.mesh.heal();
-        if told.is_empty() {
-            return Effect::done("all links were whole");
-        }
-        Effect::done(told.join("; "))
+        (!told.is_empty()).then(|| told.join("; "))
     }
 
-    /// Mends what can be mended: the network and paused nodes. Killed nodes stay dead.
+    /// Mends what can be mended: the network, disks, clocks and paused nodes. Killed nodes stay dead.
     pub(crate) async fn final_heal(&mut self) {
-        self.carry_out(&Fault::Heal).await;
-        let paused = |(number, _): &(usize, Meter)| match self.records[*number].fault {
-            Fault::Pause(node) => Some(node),
+        let mut mending = vec![Fault::Heal, Fault::Calm];
+        let open = self.open.iter().map(|(number, _)| *number);
+        mending.extend(open.filter_map(|number| match self.records[number].fault {
+            Fault::Pause(node) => Some(Fault::Resume(node)),
+            Fault::Disk { node, .. } => Some(Fault::MendDisk(node)),
+            Fault::Skew { node, .. } | Fault::Strobe { node, .. } => Some(Fault::right_clock(node)),
             _ => None,
-        };
-        let paused: Vec<NodeId> = self.open.iter().filter_map(paused).collect();
-        for node in paused {
-            self.carry_out(&Fault::Resume(node)).await;
+        }));
+        for fault in mending {
+            self.carry_out(&fault).await;
         }
     }
 
@@ -273,7 +309,14 @@ impl Nemesis {
 /// Does this break something (rather than mend it)?
 fn breaks(fault: &Fault) -> bool {
     match fault {
-        Fault::Restart(_) | Fault::Resume(_) | Fault::Heal => false,
+        Fault::Restart(_)
+        | Fault::Resume(_)
+        | Fault::Heal
+        | Fault::Calm
+        | Fault::MendDisk(_)
+        | Fault::Snapshot(_)
+        | Fault::View
+        | Fault::Join(_) => false,
         Fault::Skew {
             offset_ns,
             rate_ppm,
@@ -285,17 +328,32 @@ fn breaks(fault: &Fault) -> bool {
 
 /// Does what it breaks stay broken?
 fn lasts(fault: &Fault) -> bool {
-    breaks(fault) && !matches!(fault, Fault::Reset(_) | Fault::BitRot { .. })
+    let is_over = matches!(
+        fault,
+        Fault::Reset(_) | Fault::BitRot { .. } | Fault::Truncate { .. } | Fault::Restore(_)
+    );
+    breaks(fault) && !is_over
 }
 
 /// Is `open` over once `fault` has taken effect? Mended, as a rule; a paused process can also die of a kill, and a
 /// new clock error replaces the old one.
 fn ends(fault: &Fault, open: &Fault) -> bool {
     match (fault, open) {
-        (Fault::Restart(node), Fault::Kill(killed)) => node == killed,
-        (Fault::Resume(node) | Fault::Kill(node), Fault::Pause(paused)) => node == paused,
-        (Fault::Skew { node, .. }, Fault::Skew { node: skewed, .. }) => node == skewed,
+        (Fault::Restart(node), Fault::Kill(killed) | Fault::LoseUnsynced(killed)) => node == killed,
+        (
+            Fault::Resume(node) | Fault::Kill(node) | Fault::LoseUnsynced(node),
+            Fault::Pause(paused),
+        ) => node == paused,
+        (
+            Fault::Skew { node, .. } | Fault::Strobe { node, .. },
+            Fault::Skew { node: skewed, .. } | Fault::Strobe { node: skewed, .. },
+        ) => node == skewed,
+        (Fault::MendDisk(node) | Fault::Disk { node, .. }, Fault::Disk { node: troubled, .. }) => {
+            node == troubled
+        }
+        (Fault::Join(node), Fault::Leave(left)) => node == left,
         (Fault::Heal, open) => open.kind() == FaultKind::Partition,
+        (Fault::Calm, open) => open.kind() == FaultKind::Packet,
         _ => false,
     }
 }
@@ -303,7 +361,7 @@ fn ends(fault: &Fault, open: &Fault) -> bool {
 /// The links that a lasting network fault concerns.
 fn links(fault: &Fault) -> &[Link] {
     match fault {
-        Fault::Cut(links) | Fault::Slow { links, .. } => links,
+        Fault::Cut(links) | Fault::Disturb { links, .. } => links,
         _ => &[],
     }
 }
@@ -319,10 +377,10 @@ fn bite(fault: &Fault, meter: Meter) -> Effect {
             "{text}: held {} bytes and {} new connections",
             meter.held_bytes, meter.held_connections
         )),
-        _ if meter.slowed_bytes == 0 => {
+        _ if meter.disturbed_bytes == 0 => {
             Effect::nothing(format!("{text}: nothing was sent there meanwhile"))
         }
-        _ => Effect::done(format!("{text}: delayed {} bytes", meter.slowed_bytes)),
+        _ => Effect::done(format!("{text}: disturbed {} bytes", meter.disturbed_bytes)),
     }
 }
 
@@ -330,22 +388,46 @@ fn bite(fault: &Fault, meter: Meter) -> Effect {
 pub(crate) fn describe(fault: &Fault) -> String {
     let name = fault.name();
     match fault {
-        Fault::Kill(node) | Fault::Restart(node) | Fault::Pause(node) | Fault::Resume(node) => {
-            format!("{name} {node}")
-        }
+        Fault::Kill(node)
+        | Fault::Restart(node)
+        | Fault::Pause(node)
+        | Fault::Resume(node)
+        | Fault::MendDisk(node)
+        | Fault::LoseUnsynced(node)
+        | Fault::Snapshot(node)
+        | Fault::Restore(node)
+        | Fault::Join(node)
+        | Fault::Leave(node) => format!("{name} {node}"),
         Fault::Cut(links) | Fault::Reset(links) => format!("{name} {}", name_links(links)),
-        Fault::Slow {
-            links,
-            delay,
-            jitter,
-        } => format!("{name} {} by {delay:?} ± {jitter:?}", name_links(links)),
-        Fault::Heal => name.into(),
+        Fault::Disturb { links, how } => {
+            let how = match how {
+                Disturbance::Slow { delay, jitter } => format!("by {delay:?} ± {jitter:?}"),
+                Disturbance::Lose { percent } => format!("{percent} %"),
+                Disturbance::Reorder { percent, delay } => format!("{percent} % by {delay:?}"),
+                Disturbance::Throttle { bytes_per_second } => {
+                    format!("to {bytes_per_second} bytes/s")
+                }
+            };
+            format!("{name} {} {how}", name_links(links))
+        }
+        Fault::Heal | Fault::Calm | Fault::View => name.into(),
         Fault::Skew {
             node,
             offset_ns,
             rate_ppm,
         } => format!("{name} {node} by {offset_ns} ns and {rate_ppm} ppm"),
+        Fault::Strobe {
+            node,
+            delta,
+            period,
+            length,
+        } => format!("{name} {node} by {delta:?} every {period:?} for {length:?}"),
+        Fault::Disk { node, trouble } => match trouble {
+            DiskTrouble::Slow(delay) => format!("{name} {node} by {delay:?}"),
+            _ => format!("{name} {node}"),
+        },
         Fault::BitRot { node, bits } => format!("{name} {node}, {bits} bits"),
+        Fault::Truncate { node, bytes } => format!("{name} {node} by {bytes} bytes"),
     }
 }
 

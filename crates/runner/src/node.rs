@@ -1,7 +1,8 @@
 //! The nodes of the system under test, whatever they are.
 
 use crate::{BoxFuture, ClientError, Mesh};
-use seatrial_machine::{NodeId, Rng};
+use seatrial_generator::View;
+use seatrial_machine::{DiskTrouble, NodeId, Rng};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -43,26 +44,61 @@ pub trait Nodes: Send + Sync {
     /// Lets a paused node go on.
     fn resume(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>>;
 
-    /// Sets the node's clock forward by `offset_ns` and lets it run `rate_ppm` parts per million fast from now on.
-    fn skew(
+    /// Makes the node's clock wrong from now on, or right again.
+    fn set_clock(&self, _: NodeId, _: ClockError) -> BoxFuture<'_, Result<Effect, NodeError>> {
+        cannot("the clocks of these nodes cannot be changed")
+    }
+
+    /// Troubles the node's disk from now on, or mends it. What goes down because of it is not started by mending.
+    fn trouble(
         &self,
-        _node: NodeId,
-        _offset_ns: i64,
-        _rate_ppm: i32,
+        _: NodeId,
+        trouble: Option<DiskTrouble>,
     ) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        let reason = "the clocks of these nodes cannot be changed";
-        Box::pin(std::future::ready(Ok(Effect::nothing(reason))))
+        match trouble {
+            None => cannot("nothing was wrong with this disk"),
+            Some(_) => cannot("the disks of these nodes cannot be troubled"),
+        }
+    }
+
+    /// Takes the power away: the node is gone, and all that it had not synced.
+    fn lose_unsynced(&self, _: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
+        cannot("the power of these nodes cannot be cut")
     }
 
     /// Flips `bits` bits of what the node has on its disk.
-    fn rot(
-        &self,
-        _node: NodeId,
-        _bits: u32,
-        _rng: Rng,
-    ) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        let reason = "the disks of these nodes cannot be damaged";
-        Box::pin(std::future::ready(Ok(Effect::nothing(reason))))
+    fn rot(&self, _: NodeId, _bits: u32, _: Rng) -> BoxFuture<'_, Result<Effect, NodeError>> {
+        cannot("the disks of these nodes cannot be damaged")
+    }
+
+    /// Cuts off the end of the file that the node, which is down, wrote last.
+    fn truncate(&self, _: NodeId, _bytes: u64) -> BoxFuture<'_, Result<Effect, NodeError>> {
+        cannot("the disks of these nodes cannot be damaged")
+    }
+
+    /// Keeps a copy of what the node has on its disk.
+    fn snapshot(&self, _: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
+        cannot("the disks of these nodes cannot be copied")
+    }
+
+    /// Puts the copy back under the node, which is down.
+    fn restore(&self, _: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
+        cannot("the disks of these nodes cannot be damaged")
+    }
+
+    /// Asks every node that answers who belongs to the system, and which nodes lead.
+    fn view(&self) -> BoxFuture<'_, Result<View, NodeError>> {
+        Box::pin(std::future::ready(Err(NodeError::NoMembership)))
+    }
+
+    /// Tells a node to join the system; returns when it was told, not when it has joined.
+    fn join(&self, _: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
+        Box::pin(std::future::ready(Err(NodeError::NoMembership)))
+    }
+
+    /// Tells a node to leave the system; returns when it was told, not when it has left.
+    fn leave(&self, _: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
+        Box::pin(std::future::ready(Err(NodeError::NoMembership)))
     }
 
     /// Ends a node in good order; by force when it does not obey within its limit.
@@ -72,6 +108,32 @@ pub trait Nodes: Send + Sync {
     fn take_deaths(&self) -> Vec<Death> {
         Vec::new()
     }
+}
+
+/// Nothing happens, for this reason.
+fn cannot(reason: &str) -> BoxFuture<'static, Result<Effect, NodeError>> {
+    Box::pin(std::future::ready(Ok(Effect::nothing(reason))))
+}
+
+/// What is wrong with a clock from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockError {
+    /// It jumps once and then runs fast or slow; neither: it is right again.
+    Skew {
+        /// Jump in nanoseconds.
+        offset_ns: i64,
+        /// Drift in parts per million.
+        rate_ppm: i32,
+    },
+    /// It jumps ahead and back, again and again.
+    Strobe {
+        /// How far ahead.
+        delta: Duration,
+        /// How long it stays ahead, and then right.
+        period: Duration,
+        /// It ends after this.
+        length: Duration,
+    },
 }
 
 /// What came of an attempt to break or mend something.
@@ -197,6 +259,9 @@ pub enum NodeError {
         /// What the system says.
         error: io::Error,
     },
+    /// Nodes of this system neither join nor leave it.
+    #[error("this system does not say who belongs to it; its nodes cannot join or leave")]
+    NoMembership,
     /// The test has no such node.
     #[error("there is no node {0}")]
     Unknown(NodeId),

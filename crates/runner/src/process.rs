@@ -1,16 +1,19 @@
 //! Nodes that are processes of this machine.
 
 use crate::child::Child;
-use crate::{BoxFuture, ClientError, Death, Effect, Mesh, NodeError, Nodes, log};
-use seatrial_machine::{NodeId, Rng};
-use std::fs::{self, File, OpenOptions};
+use crate::{
+    BoxFuture, ClientError, ClockError, Death, Effect, Mesh, NodeError, Nodes, damage, log,
+};
+use rustix::process::{Pid, Resource, getrlimit, prlimit};
+use seatrial_host::ClockOrder;
+use seatrial_machine::{DiskTrouble, NodeId, Rng};
+use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -20,6 +23,12 @@ pub trait System: Send + Sync {
     /// The command that starts the node: it must listen on `place.address`, keep its data in `place.folder` and
     /// find what it needs there when it is started again. Its output goes to the node's log.
     fn command(&self, place: &Place) -> Result<Command, ClientError>;
+
+    /// The file in which the node takes orders about its clock ([`ClockOrder`](seatrial_host::ClockOrder)), outside its
+    /// folder; none when its program does not do that.
+    fn clock_file(&self, _place: &Place) -> Option<PathBuf> {
+        None
+    }
 
     /// Asks the node whether it is ready to serve; asked again until it says so or the limit is reached. As a rule a
     /// connection that is accepted is answer enough.
@@ -95,6 +104,10 @@ struct Post {
     place: Place,
     log: PathBuf,
     running: Mutex<Option<Arc<Running>>>,
+    /// Is there no room on its disk?
+    is_full: AtomicBool,
+    /// Orders to its clock so far.
+    clock_orders: AtomicU64,
 }
 
 /// One process of a node, from its start to the next.
@@ -111,6 +124,8 @@ struct Running {
 const READY_INTERVAL: Duration = Duration::from_millis(20);
 /// How long one such question may take.
 const READY_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a process may take to set its clock.
+const CLOCK_LIMIT: Duration = Duration::from_secs(10);
 /// Added to a node's number to give the last part of its address.
 const FIRST_ADDRESS: u32 = u32::from_be_bytes([127, 0, 0, 10]);
 
@@ -193,6 +208,8 @@ impl ProcessNodes {
                 },
                 log: folder.join(format!("{node}.log")),
                 running: Mutex::new(None),
+                is_full: AtomicBool::new(false),
+                clock_orders: AtomicU64::new(0),
             });
         }
         assert!(self.posts.set(posts).is_ok(), "nodes are prepared once");
@@ -233,6 +250,10 @@ impl ProcessNodes {
             Arc::clone(&self.deaths),
         ));
         *post.running() = Some(Arc::clone(&running));
+        if post.is_full.load(Ordering::Relaxed) {
+            post.limit(&running)
+                .map_err(|error| signal_error(node, "limited", error))?;
+        }
         Ok(running)
     }
 
@@ -345,40 +366,179 @@ impl ProcessNodes {
         }
     }
 
-    fn rot_here(&self, node: NodeId, bits: u32, rng: &mut Rng) -> Result<Effect, NodeError> {
+    /// Does something to the files of a node, which may have to be down for it.
+    fn damage(
+        &self,
+        node: NodeId,
+        when_down: bool,
+        act: impl FnOnce(&Post) -> io::Result<Effect>,
+    ) -> Result<Effect, NodeError> {
         let post = self.post(node)?;
-        let file_error = |path: &Path, error| NodeError::File {
-            path: path.to_owned(),
+        if when_down && post.alive().is_some() {
+            let reason = format!("{node} runs; this is done to the files of a node that is down");
+            return Ok(Effect::nothing(reason));
+        }
+        act(post).map_err(|error| NodeError::File {
+            path: post.place.folder.clone(),
             error,
-        };
-        let mut files = Vec::new();
-        list(&post.place.folder, &mut files)
-            .map_err(|error| file_error(&post.place.folder, error))?;
-        let total: u64 = files.iter().map(|(_, length)| length).sum();
-        if total == 0 {
-            return Ok(Effect::nothing(format!("{node} has nothing on its disk")));
-        }
-        for _ in 0..bits {
-            let mut offset = rng.below(total);
-            let hit = files.iter().find(|(_, length)| {
-                let found = offset < *length;
-                offset -= if found { 0 } else { *length };
-                found
-            });
-            if let Some((path, _)) = hit {
-                let bit = rng.below(8) as u32;
-                flip(path, offset, bit).map_err(|error| file_error(path, error))?;
+        })
+    }
+
+    fn rot_here(&self, node: NodeId, bits: u32, rng: &mut Rng) -> Result<Effect, NodeError> {
+        self.damage(node, false, |post| {
+            let total = damage::rot(&post.place.folder, bits, rng)?;
+            Ok(match total {
+                0 => Effect::nothing(format!("{node} has nothing on its disk")),
+                _ => Effect::done(format!(
+                    "{bits} of {total} bytes on the disk of {node} have a wrong bit"
+                )),
+            })
+        })
+    }
+
+    fn truncate_here(&self, node: NodeId, bytes: u64) -> Result<Effect, NodeError> {
+        self.damage(node, true, |post| {
+            let cut = damage::truncate(&post.place.folder, bytes)?;
+            Ok(match cut {
+                None => Effect::nothing(format!("{node} has nothing on its disk")),
+                Some((path, cut)) => Effect::done(format!(
+                    "the last {cut} bytes of {} are gone",
+                    path.display()
+                )),
+            })
+        })
+    }
+
+    fn snapshot_here(&self, node: NodeId) -> Result<Effect, NodeError> {
+        self.damage(node, false, |post| {
+            let bytes = damage::copy(&post.place.folder, &post.snapshot())?;
+            Ok(Effect::done(format!("{bytes} bytes of {node} are kept")))
+        })
+    }
+
+    fn restore_here(&self, node: NodeId) -> Result<Effect, NodeError> {
+        self.damage(node, true, |post| {
+            if !post.snapshot().exists() {
+                return Ok(Effect::nothing(format!("there is no snapshot of {node}")));
             }
+            let bytes = damage::copy(&post.snapshot(), &post.place.folder)?;
+            Ok(Effect::done(format!(
+                "{node} has {bytes} bytes of an earlier time"
+            )))
+        })
+    }
+
+    /// Lets no file of the node grow, or all again. What it tells of its end after that is no news.
+    fn trouble_here(
+        &self,
+        node: NodeId,
+        trouble: Option<DiskTrouble>,
+    ) -> Result<Effect, NodeError> {
+        let post = self.post(node)?;
+        let is_full = trouble == Some(DiskTrouble::NoSpace);
+        if let Some(trouble) = trouble.filter(|_| !is_full) {
+            let reason = format!("{} of real processes needs root", trouble.name());
+            return Ok(Effect::nothing(reason));
         }
-        Ok(Effect::done(format!(
-            "{bits} of {total} bytes on the disk of {node} have a wrong bit"
-        )))
+        let was_full = post.is_full.swap(is_full, Ordering::Relaxed);
+        if !is_full && !was_full {
+            return Ok(Effect::nothing(format!("the disk of {node} had room")));
+        }
+        let what = if is_full {
+            format!("no file of {node} may grow")
+        } else {
+            format!("the files of {node} may grow again")
+        };
+        let Some(running) = post.alive() else {
+            return Ok(Effect::done(format!("{what} when it runs")));
+        };
+        post.limit(&running)
+            .map_err(|error| signal_error(node, "limited", error))?;
+        Ok(Effect::done(what))
+    }
+
+    async fn set_clock_here(&self, node: NodeId, wrong: ClockError) -> Result<Effect, NodeError> {
+        let post = self.post(node)?;
+        let Some(file) = self.system.clock_file(&post.place) else {
+            let reason = format!("the program of {node} takes no orders about its clock");
+            return Ok(Effect::nothing(reason));
+        };
+        let order = match wrong {
+            ClockError::Skew {
+                offset_ns,
+                rate_ppm,
+            } => ClockOrder::Skew {
+                offset_ns,
+                rate_ppm,
+            },
+            ClockError::Strobe {
+                delta,
+                period,
+                length,
+            } => ClockOrder::Strobe {
+                delta,
+                period,
+                length,
+            },
+        };
+        let number = post.clock_orders.fetch_add(1, Ordering::Relaxed) + 1;
+        order
+            .write(&file, number)
+            .map_err(|error| NodeError::File {
+                path: file.clone(),
+                error,
+            })?;
+        let Some(running) = post.alive() else {
+            return Ok(Effect::nothing(format!("{node} was not running")));
+        };
+        if running.child.is_stopped().unwrap_or(false) {
+            return Ok(Effect::nothing(format!(
+                "{node} is paused and will see it later"
+            )));
+        }
+        let deadline = Instant::now() + CLOCK_LIMIT;
+        while Instant::now() < deadline {
+            if let Some((obeyed, shown)) = ClockOrder::obeyed(&file)
+                && obeyed == number
+            {
+                return Ok(Effect::done(format!("the clock of {node} shows {shown}")));
+            }
+            sleep(READY_INTERVAL / 4).await;
+        }
+        Ok(Effect::nothing(format!("{node} did not set its clock")))
     }
 }
 
 impl Post {
     fn running(&self) -> std::sync::MutexGuard<'_, Option<Arc<Running>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a copy of its data is kept.
+    fn snapshot(&self) -> PathBuf {
+        self.place.folder.with_added_extension("snapshot")
+    }
+
+    /// Lets no file of the process grow, if the disk is to be full; else all. A process that ends because of it has been
+    /// told to, in a way.
+    fn limit(&self, running: &Running) -> io::Result<()> {
+        let pid = Pid::from_raw(running.child.id());
+        let mut limit = getrlimit(Resource::Fsize); // what the bench's children got
+        if self.is_full.load(Ordering::Relaxed) {
+            let log = fs::metadata(&self.log).map_or(0, |metadata| metadata.len());
+            let longest = damage::longest(&self.place.folder)?.max(log);
+            limit.current = Some(
+                limit
+                    .maximum
+                    .map_or(longest, |maximum| maximum.min(longest)),
+            );
+            running.told.store(true, Ordering::Relaxed);
+        } else {
+            limit.current = limit.maximum;
+            running.told.store(false, Ordering::Relaxed);
+        }
+        prlimit(pid, Resource::Fsize, limit)?;
+        Ok(())
     }
 
     /// The process of this node if it lives.
@@ -426,6 +586,22 @@ impl Nodes for ProcessNodes {
         Box::pin(self.resume_here(node))
     }
 
+    fn set_clock(
+        &self,
+        node: NodeId,
+        wrong: ClockError,
+    ) -> BoxFuture<'_, Result<Effect, NodeError>> {
+        Box::pin(self.set_clock_here(node, wrong))
+    }
+
+    fn trouble(
+        &self,
+        node: NodeId,
+        trouble: Option<DiskTrouble>,
+    ) -> BoxFuture<'_, Result<Effect, NodeError>> {
+        Box::pin(async move { self.trouble_here(node, trouble) })
+    }
+
     fn rot(
         &self,
         node: NodeId,
@@ -433,6 +609,18 @@ impl Nodes for ProcessNodes {
         mut rng: Rng,
     ) -> BoxFuture<'_, Result<Effect, NodeError>> {
         Box::pin(async move { self.rot_here(node, bits, &mut rng) })
+    }
+
+    fn truncate(&self, node: NodeId, bytes: u64) -> BoxFuture<'_, Result<Effect, NodeError>> {
+        Box::pin(async move { self.truncate_here(node, bytes) })
+    }
+
+    fn snapshot(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
+        Box::pin(async move { self.snapshot_here(node) })
+    }
+
+    fn restore(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
+        Box::pin(async move { self.restore_here(node) })
     }
 
     fn stop(&self, node: NodeId) -> BoxFuture<'_, Result<(), NodeError>> {
@@ -506,28 +694,4 @@ fn words(status: ExitStatus) -> String {
 
 fn signal_error(node: NodeId, verb: &'static str, error: io::Error) -> NodeError {
     NodeError::Signal { node, verb, error }
-}
-
-/// All files below `folder` that are not empty, with their lengths, sorted by path.
-fn list(folder: &Path, files: &mut Vec<(PathBuf, u64)>) -> io::Result<()> {
-    let mut entries = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
-    entries.sort_by_key(fs::DirEntry::path);
-    for entry in entries {
-        let metadata = entry.metadata()?;
-        if metadata.is_dir() {
-            list(&entry.path(), files)?;
-        } else if metadata.is_file() && metadata.len() > 0 {
-            files.push((entry.path(), metadata.len()));
-        }
-    }
-    Ok(())
-}
-
-/// Flips one bit of a file in place.
-fn flip(path: &Path, offset: u64, bit: u32) -> io::Result<()> {
-    let file: File = OpenOptions::new().read(true).write(true).open(path)?;
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, offset)?;
-    byte[0] ^= 1 << bit;
-    file.write_all_at(&byte, offset)
 }

@@ -1,8 +1,10 @@
 //! A disk that forgets what was not synced.
 
 use crate::options::DiskOptions;
-use seatrial_machine::{Rng, Ticket};
+use seatrial_machine::{Disk, DiskTrouble, Rng, Ticket};
 use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
 
 /// The log of one node: durable bytes, and appended bytes that a crash may lose.
 #[derive(Debug, Default)]
@@ -12,6 +14,22 @@ pub(crate) struct SimDisk {
     pending: VecDeque<Pending>,
     /// Appends that the sync under way covers; none, no sync is under way.
     covered: usize,
+    trouble: Option<DiskTrouble>,
+    /// An earlier state of the durable bytes.
+    snapshot: Option<Vec<u8>>,
+}
+
+/// Durable bytes that cannot be read.
+pub(crate) struct Unreadable(u64);
+
+impl Disk for Unreadable {
+    fn len(&self) -> u64 {
+        self.0
+    }
+
+    fn read_at(&self, _offset: u64, _buffer: &mut [u8]) -> io::Result<()> {
+        Err(io::Error::other("this disk cannot be read"))
+    }
 }
 
 /// One append that is not durable.
@@ -105,14 +123,72 @@ impl SimDisk {
         }
     }
 
-    /// Flips bits of durable bytes.
-    pub(crate) fn rot(&mut self, bits: u32, rng: &mut Rng) {
+    pub(crate) const fn set_trouble(&mut self, trouble: Option<DiskTrouble>) {
+        self.trouble = trouble;
+    }
+
+    pub(crate) const fn trouble(&self) -> Option<DiskTrouble> {
+        self.trouble
+    }
+
+    /// What the disk shows when it cannot be read.
+    pub(crate) fn unreadable(&self) -> Option<Unreadable> {
+        let is_so = self.trouble == Some(DiskTrouble::ReadErrors);
+        is_so.then_some(Unreadable(self.durable.len() as u64))
+    }
+
+    /// Do writes fail?
+    pub(crate) const fn refuses_writes(&self) -> bool {
+        matches!(
+            self.trouble,
+            Some(DiskTrouble::WriteErrors | DiskTrouble::NoSpace)
+        )
+    }
+
+    /// How much longer a sync takes.
+    pub(crate) const fn extra_delay(&self) -> Duration {
+        match self.trouble {
+            Some(DiskTrouble::Slow(delay)) => delay,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The power is gone, and all that was not durable.
+    pub(crate) fn lose_unsynced(&mut self) {
+        self.covered = 0;
+        self.pending.clear();
+    }
+
+    /// Flips bits of durable bytes; were there any?
+    pub(crate) fn rot(&mut self, bits: u32, rng: &mut Rng) -> bool {
         if self.durable.is_empty() {
-            return;
+            return false;
         }
         for _ in 0..bits {
             let position = rng.index(self.durable.len());
             self.durable[position] ^= 1 << rng.below(8);
         }
+        bits > 0
+    }
+
+    /// Cuts off the last durable bytes; were there any?
+    pub(crate) fn cut_off(&mut self, bytes: u64) -> bool {
+        let length = self.durable.len() as u64;
+        self.truncate(length.saturating_sub(bytes));
+        (self.durable.len() as u64) < length
+    }
+
+    pub(crate) fn keep_snapshot(&mut self) {
+        self.snapshot = Some(self.durable.clone());
+    }
+
+    /// Goes back to the snapshot; does that change anything?
+    pub(crate) fn restore(&mut self) -> bool {
+        let Some(snapshot) = &self.snapshot else {
+            return false;
+        };
+        let changes = *snapshot != self.durable;
+        self.durable.clone_from(snapshot);
+        changes
     }
 }

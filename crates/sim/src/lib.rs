@@ -36,7 +36,6 @@
 //! assert_eq!(world.drain_replies().collect::<Vec<_>>(), [(b, Ticket(0), 3)]);
 //! ```
 
-mod clock;
 pub mod crash;
 mod disk;
 mod explore;

@@ -2,7 +2,7 @@
 
 use crate::options::NetworkOptions;
 use crate::queue::{Event, Queue};
-use seatrial_machine::{Link, NodeId, Rng, Time};
+use seatrial_machine::{Disturbance, Link, NodeId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -21,10 +21,24 @@ pub(crate) struct Network {
     /// Pairs between which messages passed since their connection last ended, lesser endpoint first; kept only when
     /// somebody wants to be told about ends.
     connected: Option<BTreeSet<(NodeId, NodeId)>>,
-    /// Extra delay and its jitter.
-    slow: BTreeMap<Link, (Duration, Duration)>,
+    disturbed: BTreeMap<Link, Disturbed>,
     /// What was sent over these links until then never arrives.
     reset: BTreeMap<Link, Time>,
+}
+
+/// What is wrong with one link.
+#[derive(Debug, Default)]
+struct Disturbed {
+    /// Extra delay and its jitter.
+    slow: Option<(Duration, Duration)>,
+    /// How many of a hundred messages are lost.
+    lose: u8,
+    /// How many of a hundred are held back, and for how long.
+    reorder: Option<(u8, Duration)>,
+    /// Bytes per second.
+    throttle: Option<u64>,
+    /// Until then the narrow link carries what was sent before.
+    busy_until: Time,
 }
 
 impl Network {
@@ -36,7 +50,7 @@ impl Network {
             clients: Vec::new(),
             cut: BTreeSet::new(),
             connected: None,
-            slow: BTreeMap::new(),
+            disturbed: BTreeMap::new(),
             reset: BTreeMap::new(),
         }
     }
@@ -111,8 +125,11 @@ impl Network {
         if self.options.loss > 0.0 && self.rng.chance(self.options.loss) {
             return;
         }
+        let Some(extra) = self.disturbance(now, Link { from, to }, bytes.len()) else {
+            return;
+        };
         if self.options.duplication > 0.0 && self.rng.chance(self.options.duplication) {
-            let due = now + self.delay(from, to);
+            let due = now + extra + self.delay(from, to);
             let bytes = bytes.clone();
             queue.push(
                 due,
@@ -124,7 +141,7 @@ impl Network {
                 },
             );
         }
-        let due = now + self.delay(from, to);
+        let due = now + extra + self.delay(from, to);
         queue.push(
             due,
             index,
@@ -136,6 +153,34 @@ impl Network {
         );
     }
 
+    /// How much longer a message of this length takes because its link is disturbed; nothing when it is lost.
+    fn disturbance(&mut self, now: Time, link: Link, length: usize) -> Option<Duration> {
+        if self.disturbed.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let Some(disturbed) = self.disturbed.get_mut(&link) else {
+            return Some(Duration::ZERO);
+        };
+        let rng = &mut self.rng;
+        let mut strikes = |percent: u8| percent > 0 && rng.below(100) < u64::from(percent);
+        if strikes(disturbed.lose) {
+            return None;
+        }
+        let mut extra = Duration::ZERO;
+        if let Some((percent, delay)) = disturbed.reorder
+            && strikes(percent)
+        {
+            extra += delay;
+        }
+        if let Some(bytes_per_second) = disturbed.throttle {
+            let nanoseconds = length as u128 * 1_000_000_000 / u128::from(bytes_per_second.max(1));
+            let taken = Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
+            disturbed.busy_until = disturbed.busy_until.max(now) + taken;
+            extra += disturbed.busy_until.since(now);
+        }
+        Some(extra)
+    }
+
     /// How long the next message over this link takes.
     fn delay(&mut self, from: NodeId, to: NodeId) -> Duration {
         let options = &self.options;
@@ -143,10 +188,11 @@ impl Network {
         if options.straggler > 0.0 && self.rng.chance(options.straggler) {
             delay += self.rng.exponential(options.straggler_delay);
         }
-        if !self.slow.is_empty()
-            && let Some((extra, jitter)) = self.slow.get(&Link { from, to })
+        if !self.disturbed.is_empty()
+            && let Some(disturbed) = self.disturbed.get(&Link { from, to })
+            && let Some((extra, jitter)) = disturbed.slow
         {
-            delay += extra.saturating_sub(*jitter) + self.rng.duration_below(*jitter * 2);
+            delay += extra.saturating_sub(jitter) + self.rng.duration_below(jitter * 2);
         }
         delay
     }
@@ -171,9 +217,22 @@ impl Network {
         self.cut.extend(links);
     }
 
-    pub(crate) fn slow(&mut self, links: &[Link], delay: Duration, jitter: Duration) {
-        let strength = (delay, jitter.min(delay));
-        self.slow.extend(links.iter().map(|&link| (link, strength)));
+    pub(crate) fn disturb(&mut self, links: &[Link], how: Disturbance) {
+        for &link in links {
+            let disturbed = self.disturbed.entry(link).or_default();
+            match how {
+                Disturbance::Slow { delay, jitter } => {
+                    disturbed.slow = Some((delay, jitter.min(delay)));
+                }
+                Disturbance::Lose { percent } => disturbed.lose = percent,
+                Disturbance::Reorder { percent, delay } => {
+                    disturbed.reorder = Some((percent, delay));
+                }
+                Disturbance::Throttle { bytes_per_second } => {
+                    disturbed.throttle = Some(bytes_per_second);
+                }
+            }
+        }
     }
 
     /// Ends the connection between two endpoints: what is under way in either direction is lost.
@@ -182,8 +241,13 @@ impl Network {
         self.reset.extend(both.map(|link| (link, now)));
     }
 
-    pub(crate) fn heal(&mut self) {
-        self.cut.clear();
-        self.slow.clear();
+    /// Makes every link whole; were any cut?
+    pub(crate) fn heal(&mut self) -> bool {
+        !std::mem::take(&mut self.cut).is_empty()
+    }
+
+    /// Disturbs no link any more; were any disturbed?
+    pub(crate) fn calm(&mut self) -> bool {
+        !std::mem::take(&mut self.disturbed).is_empty()
     }
 }

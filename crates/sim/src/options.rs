@@ -92,7 +92,7 @@ impl WorldOptions {
         disk.crash_loses_all = rng.unit();
         disk.answer_last = rng.fork("answers").unit();
         options.job_delay_max = magnitude(rng, 10, 4);
-        if kinds.contains(&FaultKind::Partition) {
+        if kinds.contains(&FaultKind::Partition) || kinds.contains(&FaultKind::Packet) {
             network.loss = sometimes(rng, 0.3);
             network.duplication = sometimes(rng, 0.3);
             network.straggler = sometimes(rng, 0.2);

@@ -1,10 +1,12 @@
 //! Toy machines in rough worlds.
 
 mod rally;
+mod trouble;
 
 use crate::{Booted, World, WorldOptions, explore, same_twice};
 use seatrial_machine::{
-    Computed, Disk, Fault, FaultKind, Input, Job, Link, Machine, NodeId, Output, Rng, Ticket, Time,
+    Computed, Disk, Disturbance, Fault, FaultKind, Input, Job, Link, Machine, NodeId, Output, Rng,
+    Ticket, Time,
 };
 use std::time::Duration;
 
@@ -212,10 +214,9 @@ fn a_cut_and_a_reset_stop_what_is_under_way() {
 fn slow_links_are_slow() {
     let mut world = world(1, WorldOptions::default(), false);
     let (delay, jitter) = (Duration::from_millis(300), Duration::from_millis(20));
-    world.apply(&Fault::Slow {
+    world.apply(&Fault::Disturb {
         links: Link::both(A, B).into(),
-        delay,
-        jitter,
+        how: Disturbance::Slow { delay, jitter },
     });
     world.request(A, Ticket(0), Ask::Tell(B));
     world.run_until(Time::from_milliseconds(280));

@@ -1,12 +1,13 @@
 //! The seeded world.
 
-use crate::clock::Clock;
 use crate::disk::SimDisk;
 use crate::network::Network;
 use crate::options::WorldOptions;
 use crate::queue::{Event, Queue};
 use crate::trace::Trace;
-use seatrial_machine::{Disk, Fault, Input, Link, Machine, NodeId, Output, Rng, Ticket, Time};
+use seatrial_machine::{
+    Clock, Disk, Fault, Input, Link, Machine, NodeId, Output, Rng, Ticket, Time,
+};
 
 /// What [`Boot`] made of a disk.
 #[derive(Debug)]
@@ -59,6 +60,8 @@ struct Node<M: Machine> {
     /// Counts starts: what was under way for an earlier start never reaches a later one.
     incarnation: u32,
     paused: bool,
+    /// Its disk refused a write: it ends after this turn, as `host` ends a process that cannot write its log.
+    is_failing: bool,
     /// What came while it was paused, in order.
     held: Vec<Event<M::Request>>,
     disk: SimDisk,
@@ -124,6 +127,7 @@ impl<M: Machine> World<M> {
             machine: None,
             incarnation: 0,
             paused: false,
+            is_failing: false,
             held: Vec::new(),
             disk: SimDisk::default(),
             clock: Clock::new(self.now, drift),
@@ -220,45 +224,106 @@ impl<M: Machine> World<M> {
         self.now = self.now.max(time);
     }
 
-    /// Breaks or mends something, now. Endpoints that this world does not have are ignored.
-    pub fn apply(&mut self, fault: &Fault) {
+    /// Breaks or mends something, now; false when that changes nothing (the node was down already, no link was cut).
+    /// Endpoints that this world does not have are ignored, as is what concerns the members of the system: the machines
+    /// know nothing of that.
+    pub fn apply(&mut self, fault: &Fault) -> bool {
         self.trace.note(self.now, || format!("{fault:?}"));
         match fault {
-            Fault::Kill(id) => self.on(*id, World::crash_at),
-            Fault::Restart(id) => self.on(*id, |world, index| {
-                if world.nodes[index].machine.is_none() {
-                    world.start(index);
-                }
-            }),
-            Fault::Pause(id) => self.on(*id, |world, index| {
-                world.nodes[index].paused = world.nodes[index].machine.is_some();
-            }),
-            Fault::Resume(id) => self.on(*id, World::resume),
-            Fault::Cut(links) => self.network.cut(links),
-            Fault::Slow {
-                links,
-                delay,
-                jitter,
-            } => self.network.slow(links, *delay, *jitter),
+            Fault::Cut(links) => {
+                self.network.cut(links);
+                true
+            }
+            Fault::Disturb { links, how } => {
+                self.network.disturb(links, *how);
+                true
+            }
             Fault::Reset(links) => {
-                for link in links {
-                    self.reset(*link);
-                }
+                let known: Vec<bool> = links.iter().map(|link| self.reset(*link)).collect();
+                known.contains(&true)
             }
             Fault::Heal => self.network.heal(),
+            Fault::Calm => self.network.calm(),
+            Fault::Kill(id)
+            | Fault::Restart(id)
+            | Fault::Pause(id)
+            | Fault::Resume(id)
+            | Fault::MendDisk(id)
+            | Fault::LoseUnsynced(id)
+            | Fault::Snapshot(id)
+            | Fault::Restore(id)
+            | Fault::Skew { node: id, .. }
+            | Fault::Strobe { node: id, .. }
+            | Fault::Disk { node: id, .. }
+            | Fault::BitRot { node: id, .. }
+            | Fault::Truncate { node: id, .. } => match self.find(*id) {
+                Some(index) => self.apply_to(index, fault),
+                None => false,
+            },
+            Fault::View | Fault::Join(_) | Fault::Leave(_) => false,
+        }
+    }
+
+    /// Breaks or mends one node.
+    fn apply_to(&mut self, index: usize, fault: &Fault) -> bool {
+        let now = self.now;
+        let node = &mut self.nodes[index];
+        let is_up = node.machine.is_some();
+        match fault {
+            Fault::Kill(_) => self.crash_at(index),
+            Fault::LoseUnsynced(_) => {
+                node.disk.lose_unsynced();
+                self.crash_at(index);
+            }
+            Fault::Restart(_) if is_up => return false,
+            Fault::Restart(_) => {
+                self.start(index);
+                return self.nodes[index].machine.is_some();
+            }
+            Fault::Pause(_) => return is_up && !std::mem::replace(&mut node.paused, is_up),
+            Fault::Resume(_) => {
+                let was_paused = node.paused;
+                self.resume(index);
+                return was_paused;
+            }
             Fault::Skew {
-                node,
                 offset_ns,
                 rate_ppm,
-            } => self.on(*node, |world, index| {
-                let (now, drift) = (world.now, *rate_ppm);
-                world.nodes[index].clock.skew(now, *offset_ns, drift);
-                world.schedule_wake(index);
-            }),
-            Fault::BitRot { node, bits } => self.on(*node, |world, index| {
-                world.nodes[index].disk.rot(*bits, &mut world.disk_rng);
-            }),
+                ..
+            } => {
+                node.clock.skew(now, *offset_ns, *rate_ppm);
+                self.schedule_wake(index);
+                return true;
+            }
+            Fault::Strobe {
+                delta,
+                period,
+                length,
+                ..
+            } => {
+                node.clock.strobe(now, *delta, *period, *length);
+                self.schedule_wake(index);
+                return true;
+            }
+            Fault::Disk { trouble, .. } => {
+                node.disk.set_trouble(Some(*trouble));
+                return true;
+            }
+            Fault::MendDisk(_) => {
+                let was_in_trouble = node.disk.trouble().is_some();
+                node.disk.set_trouble(None);
+                return was_in_trouble;
+            }
+            Fault::BitRot { bits, .. } => return node.disk.rot(*bits, &mut self.disk_rng),
+            Fault::Snapshot(_) => {
+                node.disk.keep_snapshot();
+                return true;
+            }
+            Fault::Truncate { bytes, .. } => return !is_up && node.disk.cut_off(*bytes),
+            Fault::Restore(_) => return !is_up && node.disk.restore(),
+            _ => return false,
         }
+        is_up
     }
 
     /// Ends all trouble, for the phase in which a system has to make progress: the network and the disks of a quiet world,
@@ -268,21 +333,13 @@ impl<M: Machine> World<M> {
         *self.network.options_mut() = network;
         self.options.disk = disk;
         self.apply(&Fault::Heal);
+        self.apply(&Fault::Calm);
         for index in 0..self.nodes.len() {
             let node = self.nodes[index].id;
+            self.apply(&Fault::MendDisk(node));
             self.apply(&Fault::Resume(node));
-            self.apply(&Fault::Skew {
-                node,
-                offset_ns: 0,
-                rate_ppm: 0,
-            });
+            self.apply(&Fault::right_clock(node));
             self.apply(&Fault::Restart(node));
-        }
-    }
-
-    fn on(&mut self, id: NodeId, act: impl FnOnce(&mut World<M>, usize)) {
-        if let Some(index) = self.find(id) {
-            act(self, index);
         }
     }
 
@@ -290,11 +347,13 @@ impl<M: Machine> World<M> {
         self.network.find(id)
     }
 
-    /// Builds the machine of a node that is down, from its disk.
+    /// Builds the machine of a node that is down, from its disk. One whose disk cannot be read stays down, and that is no
+    /// failure of its own.
     fn start(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        let bytes = node.disk.durable_vec();
-        let booted = (self.boot)(node.id, bytes).and_then(|booted| {
+        let (bytes, unreadable) = (node.disk.durable_vec(), node.disk.unreadable());
+        let disk = unreadable.as_ref().map_or(bytes as &dyn Disk, |disk| disk);
+        let booted = (self.boot)(node.id, disk).and_then(|booted| {
             let (end, length) = (booted.log_end, bytes.len());
             if end > length as u64 {
                 return Err(format!("the log is said to end at {end} of {length} bytes"));
@@ -309,6 +368,7 @@ impl<M: Machine> World<M> {
                 node.incarnation += 1;
                 self.turn(index, Input::Wake);
             }
+            Err(_) if unreadable.is_some() => {}
             Err(reason) => self.boot_failures.push((node.id, reason)),
         }
     }
@@ -322,6 +382,7 @@ impl<M: Machine> World<M> {
         node.paused = false;
         node.held.clear();
         node.wake = None;
+        node.is_failing = false;
         node.disk.crash(&self.options.disk, &mut self.disk_rng);
         let dead = node.id;
         for peer in 0..self.nodes.len() {
@@ -331,15 +392,17 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// Ends the connection over a link; both ends will be told.
-    fn reset(&mut self, link: Link) {
+    /// Ends the connection over a link; both ends will be told. False when this world has no such link.
+    fn reset(&mut self, link: Link) -> bool {
         self.network.reset(link, self.now);
-        if let (Some(from), Some(to)) = (self.find(link.from), self.find(link.to))
-            && self.network.disconnect(link.from, link.to)
-        {
-            self.tell(to, link.from);
-            self.tell(from, link.to);
+        if let (Some(from), Some(to)) = (self.find(link.from), self.find(link.to)) {
+            if self.network.disconnect(link.from, link.to) {
+                self.tell(to, link.from);
+                self.tell(from, link.to);
+            }
+            return true;
         }
+        false
     }
 
     /// Queues the notice that the connection of the node at `index` to `peer` is gone.
@@ -446,7 +509,8 @@ impl<M: Machine> World<M> {
     fn begin_sync(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         if node.machine.is_some() && node.disk.begin_sync() {
-            let due = self.now + self.options.disk.sync_delay(&mut self.disk_rng);
+            let delay = node.disk.extra_delay();
+            let due = self.now + delay + self.options.disk.sync_delay(&mut self.disk_rng);
             let incarnation = node.incarnation;
             self.queue.push(due, index, Event::Synced { incarnation });
         }
@@ -475,6 +539,9 @@ impl<M: Machine> World<M> {
             self.carry_out(index, output);
         }
         self.out = out;
+        if std::mem::take(&mut self.nodes[index].is_failing) {
+            self.crash_at(index);
+        }
         self.schedule_wake(index);
     }
 
@@ -488,7 +555,11 @@ impl<M: Machine> World<M> {
             }
             Output::Append(bytes, ticket) => {
                 node.disk.append(&bytes, ticket);
-                self.begin_sync(index);
+                if node.disk.refuses_writes() {
+                    node.is_failing = true;
+                } else {
+                    self.begin_sync(index);
+                }
             }
             Output::Compute(job, ticket) => {
                 let due = self.now + self.options.job_delay(&mut self.job_rng);

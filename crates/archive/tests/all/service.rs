@@ -531,7 +531,11 @@ impl Run {
             FaultKind::Partition if self.pushed.is_some() && self.rng.chance(0.3) => {
                 Fault::Reset(Link::both(PUSHER, DESTINATION).into())
             }
-            FaultKind::Kill | FaultKind::Disk => {
+            FaultKind::Kill
+            | FaultKind::Packet
+            | FaultKind::Disk
+            | FaultKind::Corruption
+            | FaultKind::Membership => {
                 self.kills += 1;
                 Fault::Kill(SERVER)
             }

@@ -52,7 +52,7 @@ fn simulation(arguments: &BenchLoadArguments) -> Result<Exit> {
                 let simulation = Simulation {
                     seed,
                     work: Work::Named(kv::USUAL[(seed % 2) as usize], WorkloadOptions::default()),
-                    kinds: kinds.clone(),
+                    faults: kv::fault_options_of(kinds.clone(), 6),
                     operations: 1_000,
                     concurrency: 6,
                     operation_interval: None,

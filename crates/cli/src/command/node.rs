@@ -26,6 +26,7 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Exit> {
         listen: arguments.listen,
         data: arguments.data.clone(),
         message_length_max: MESSAGE_LENGTH_MAX,
+        clock: arguments.clock.clone(),
     };
     let boot = |disk: &dyn Disk| {
         let options = StoreOptions {
@@ -52,6 +53,8 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Exit> {
 
 /// Done when SIGTERM or Ctrl-C has come.
 pub(crate) async fn told_to_end() {
+    // A write beyond the largest file that is allowed shall be an error, as on a full disk, and no signal that kills.
+    let _full = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
     match (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),

@@ -9,6 +9,7 @@ use crate::suite::kv::simulated::{Run, Simulation, Work};
 use crate::suite::kv::{self, checkers};
 use anyhow::{Result, bail, ensure};
 use seatrial_checker::{Checker, Finding, Validity, Verdict};
+use seatrial_generator::FaultOptions;
 use seatrial_kv::Bug;
 use seatrial_machine::FaultKind;
 use seatrial_sim::explore;
@@ -23,12 +24,14 @@ const SEEDS: u64 = 200;
 const PLANNED_SEEDS: u64 = 20;
 /// A simulated plan ends at this time, if not before.
 const PLANNED_TIME: Duration = Duration::from_hours(1);
-/// What is broken, unless asked otherwise. Disks are left whole: one unreplicated store cannot outlive its disk.
-const FAULTS: [FaultKind; 4] = [
+/// What is broken, unless asked otherwise. What was synced is left whole: one unreplicated store cannot outlive it.
+const FAULTS: [FaultKind; 6] = [
     FaultKind::Kill,
     FaultKind::Pause,
     FaultKind::Partition,
+    FaultKind::Packet,
     FaultKind::Clock,
+    FaultKind::Disk,
 ];
 /// Client threads, unless asked otherwise.
 const CONCURRENCY: u32 = 6;
@@ -92,7 +95,7 @@ struct Plan {
     seeds: std::ops::Range<u64>,
     /// Is this one seed, named by the user?
     replay: bool,
-    kinds: Vec<FaultKind>,
+    faults: FaultOptions,
     bug: Option<Bug>,
     concurrency: u32,
     /// What is done, and who judges it; from seed to seed they take turns.
@@ -141,21 +144,22 @@ impl Plan {
             None => SimArguments::OPERATIONS,
         };
         let first = seed.or(arguments.first_seed).unwrap_or(0);
+        let concurrency = run.concurrency.or(options.concurrency);
+        let concurrency = concurrency.unwrap_or(CONCURRENCY);
+        let usual = match &file {
+            Some(file) => file.kinds(None),
+            None => FAULTS.to_vec(),
+        };
+        let faults = kv::fault_options(run, usual, concurrency)?;
         let mut plan = Plan {
             arguments: run.clone(),
             operations: arguments.ops.unwrap_or(most),
             other_operations: arguments.ops.is_some(),
             seeds: first..first.saturating_add(count),
             replay: seed.is_some(),
-            kinds: match &file {
-                Some(file) if run.faults.is_none() => file.kinds(None),
-                _ => kv::fault_kinds(run.faults.as_deref(), &FAULTS)?,
-            },
+            faults,
             bug,
-            concurrency: run
-                .concurrency
-                .or(options.concurrency)
-                .unwrap_or(CONCURRENCY),
+            concurrency,
             works: Vec::new(),
         };
         plan.works = plan.works(file)?;
@@ -204,7 +208,7 @@ impl Plan {
         Simulation {
             seed,
             work: self.work(seed).clone(),
-            kinds: self.kinds.clone(),
+            faults: self.faults.clone(),
             operations: self.operations,
             concurrency: self.concurrency,
             operation_interval: self
@@ -225,7 +229,7 @@ impl Plan {
     fn judge(&self, seed: u64, run: &Run) -> Judged {
         let mut judged = judge(&self.turn(seed).1, &run.history);
         // Without rot in the plan, a store that cannot read its own log has broken its first promise.
-        if !run.boot_failures.is_empty() && !self.kinds.contains(&FaultKind::Disk) {
+        if !run.boot_failures.is_empty() && !self.faults.kinds.contains(&FaultKind::Corruption) {
             let mut verdict = Verdict::valid("recovery");
             verdict.valid = Validity::Invalid;
             verdict
@@ -252,7 +256,7 @@ impl Plan {
             "checkers": file.and_then(|file| file.checker_names()),
             "seed": format!("{seed:x}"),
             "nodes": ["n1"],
-            "faults": self.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
+            "faults": self.faults.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
             "bug": self.bug.map(Bug::name),
             "world": run.world,
             "command": self.command(seed),
@@ -277,6 +281,9 @@ impl Plan {
         }
         if let Some(faults) = &run.faults {
             let _ = write!(command, " --faults {}", faults.join(","));
+        }
+        if let Some(order) = &run.fault_schedule {
+            let _ = write!(command, " --fault-schedule {order}");
         }
         if let Some(concurrency) = run.concurrency {
             let _ = write!(command, " --concurrency {concurrency}");

@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Exit> {
 struct Plan {
     arguments: TestArguments,
     seed: u64,
-    kinds: Vec<FaultKind>,
+    faults: FaultOptions,
     bug: Option<Bug>,
     /// `None`: until the plan ends.
     length: Option<Duration>,
@@ -117,18 +117,23 @@ impl Plan {
             (1..=10_000).contains(&concurrency),
             "--concurrency goes from 1 to 10000"
         );
+        let interval = seconds("interval", arguments.interval)?;
+        let usual = match &file {
+            Some(file) => file.kinds(None),
+            None => FAULTS.to_vec(),
+        };
+        let mut faults = kv::fault_options(run, usual, concurrency)?;
+        faults.interval = interval.unwrap_or(INTERVAL);
+        faults.omitted.extend(kv::OMITTED);
         Ok(Plan {
             seed: arguments.seed.or(options.seed).unwrap_or_else(draw_seed),
-            kinds: match &file {
-                Some(file) if run.faults.is_none() => file.kinds(None),
-                _ => kv::fault_kinds(run.faults.as_deref(), &FAULTS)?,
-            },
+            faults,
             bug: run.bug.as_deref().map(kv::bug).transpose()?,
             length: match seconds("time", arguments.time)?.or(options.time) {
                 None if file.is_none() => Some(TIME),
                 length => length,
             },
-            interval: seconds("interval", arguments.interval)?,
+            interval,
             timeout: seconds("timeout", arguments.timeout)?
                 .or(options.timeout)
                 .unwrap_or(TIMEOUT),
@@ -171,7 +176,7 @@ impl Plan {
                 .run
                 .faults
                 .is_some()
-                .then(|| self.kinds.clone()),
+                .then(|| self.faults.kinds.clone()),
             interval: self.interval,
             limits: Limits {
                 time: self.length,
@@ -203,13 +208,8 @@ impl Plan {
     }
 
     fn faults(&self, rng: &Rng) -> Option<FaultPackage> {
-        let options = FaultOptions {
-            kinds: self.kinds.clone(),
-            servers: vec![NodeId::server(1)],
-            clients: (0..self.concurrency).map(NodeId::client).collect(),
-            interval: self.interval.unwrap_or(INTERVAL),
-        };
-        (!self.kinds.is_empty()).then(|| fault_package(options, rng.fork("faults")))
+        let options = self.faults.clone();
+        (!options.kinds.is_empty()).then(|| fault_package(options, rng.fork("faults")))
     }
 
     fn test(&self) -> Result<Test> {
@@ -274,12 +274,13 @@ impl Plan {
             "plan": self.file.as_ref().map(PlanFile::text),
             "checkers": self.file.as_ref().and_then(PlanFile::checker_names),
             "seed": format!("{:x}", self.seed),
-            "faults": self.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
+            "faults": self.faults.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
             "bug": self.bug.map(Bug::name),
             "seconds": self.length.map(|length| length.as_secs_f64()),
             "command": self.command(),
             "options": {
-                "interval": self.interval.unwrap_or(INTERVAL).as_secs_f64(),
+                "interval": self.faults.interval.as_secs_f64(),
+                "fault_schedule": self.faults.order.name(),
                 "rate": self.rate(),
                 "concurrency": self.concurrency,
                 "timeout": self.timeout.as_secs_f64(),

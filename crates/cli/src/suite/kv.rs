@@ -5,16 +5,18 @@ mod errand;
 pub(crate) mod real;
 pub(crate) mod simulated;
 
-use anyhow::Context as _;
+use crate::args::RunArguments;
+use anyhow::{Context as _, ensure};
 use binding::ABORT;
 use seatrial_checker::{Checker, for_workload};
-use seatrial_generator::Generator;
 use seatrial_generator::plan::{MakeWorkload, Vocabulary};
 use seatrial_generator::workload::{Workload, WorkloadOptions};
+use seatrial_generator::{FaultOptions, FaultOrder, Generator, parse_fault};
 use seatrial_history::{Mop, Op, Value};
 use seatrial_kv::Bug;
-use seatrial_machine::{FaultKind, Rng};
+use seatrial_machine::{FaultKind, NodeId, Rng};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The workloads that the store can serve.
 pub(crate) const WORKLOADS: [&str; 10] = [
@@ -126,27 +128,43 @@ pub(crate) fn checkers(
     for_workload(workload, model).map_err(anyhow::Error::from)
 }
 
-/// The families of faults that `--faults` names; `default` without it.
-pub(crate) fn fault_kinds(
-    names: Option<&[String]>,
-    default: &[FaultKind],
-) -> anyhow::Result<Vec<FaultKind>> {
-    let Some(names) = names else {
-        return Ok(default.to_vec());
-    };
-    let mut kinds = Vec::new();
-    for name in names
-        .iter()
-        .map(|name| name.trim())
-        .filter(|name| *name != "none")
-    {
-        let kind = FaultKind::from_name(name).with_context(|| {
-            let known = FaultKind::ALL.map(FaultKind::name).join(", ");
-            format!("there is no fault {name:?}; known are {known}, and none")
-        })?;
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
+/// Faults that real processes cannot be given without root: their disks can neither be slowed down nor made to fail, and
+/// what was written and not synced stays with the kernel.
+pub(crate) const OMITTED: [&str; 4] = ["slow-disk", "write-errors", "read-errors", "lose-unsynced"];
+
+/// The faults that `--faults` names, `usual` without it, on this one-node system with so many clients.
+pub(crate) fn fault_options(
+    run: &RunArguments,
+    usual: Vec<FaultKind>,
+    concurrency: u32,
+) -> anyhow::Result<FaultOptions> {
+    let mut options = fault_options_of(usual, concurrency);
+    if let Some(names) = &run.faults {
+        options.kinds.clear();
+        let names = names.iter().map(|name| name.trim());
+        for name in names.filter(|name| *name != "none" && !name.is_empty()) {
+            let (kind, targets) = parse_fault(name)?;
+            ensure!(
+                targets.is_empty() || run.plan.is_none(),
+                "a plan says by itself what its faults strike; {name} has no place beside --plan"
+            );
+            if !options.kinds.contains(&kind) {
+                options.kinds.push(kind);
+            }
+            if !targets.is_empty() {
+                options.targets.entry(kind).or_default().extend(targets);
+            }
         }
+        options.check()?;
     }
-    Ok(kinds)
+    if let Some(order) = &run.fault_schedule {
+        options.order = FaultOrder::from_name(order)?;
+    }
+    Ok(options)
+}
+
+/// These kinds of faults on this one-node system with so many clients.
+pub(crate) fn fault_options_of(kinds: Vec<FaultKind>, concurrency: u32) -> FaultOptions {
+    let clients: Vec<NodeId> = (0..concurrency).map(NodeId::client).collect();
+    FaultOptions::new(kinds, [NodeId::server(1)], clients, Duration::ZERO)
 }

@@ -331,12 +331,12 @@ impl Builder {
 
     fn healing(&self, kinds: &[FaultKind]) -> Built {
         let surroundings = &self.surroundings;
-        let options = crate::FaultOptions {
-            kinds: kinds.to_vec(),
-            servers: surroundings.servers.clone(),
-            clients: surroundings.clients.clone(),
-            interval: super::fault::INTERVAL,
-        };
+        let options = crate::FaultOptions::new(
+            kinds,
+            surroundings.servers.clone(),
+            surroundings.clients.clone(),
+            super::fault::INTERVAL,
+        );
         fault_package(options, surroundings.rng.fork("healing"))
             .healing
             .nemesis()

@@ -3,7 +3,7 @@
 use super::document::Shape;
 use super::fields::{Field, Fields, Result};
 use crate::FaultOptions;
-use seatrial_machine::{Fault, FaultKind, Link, NodeId};
+use seatrial_machine::{DiskTrouble, Disturbance, Fault, FaultKind, Link, NodeId};
 use std::time::Duration;
 
 /// Mean time between two faults, unless the plan says otherwise.
@@ -59,12 +59,8 @@ impl FaultsDraw {
 
     /// The options of the faults for a system of these nodes.
     pub(super) fn options(&self, servers: &[NodeId], clients: &[NodeId]) -> FaultOptions {
-        FaultOptions {
-            kinds: self.kinds.clone(),
-            servers: self.targets.clone().unwrap_or_else(|| servers.to_vec()),
-            clients: clients.to_vec(),
-            interval: self.interval,
-        }
+        let servers = self.targets.clone().unwrap_or_else(|| servers.to_vec());
+        FaultOptions::new(self.kinds.clone(), servers, clients, self.interval)
     }
 }
 
@@ -90,7 +86,11 @@ pub(super) fn kinds(field: &Field<'_>) -> Result<Vec<FaultKind>> {
 /// What `heal` mends: `true` is everything.
 pub(super) fn healing(field: &Field<'_>) -> Result<Vec<FaultKind>> {
     match field.entry.shape {
-        Shape::Bool(true) => Ok(FaultKind::ALL.to_vec()),
+        Shape::Bool(true) => {
+            // Who belongs to the system is asked only where that was changed.
+            let mended = |kind: &FaultKind| *kind != FaultKind::Membership;
+            Ok(FaultKind::ALL.into_iter().filter(mended).collect())
+        }
         Shape::List(_) => kinds(field),
         _ => Err(field.wrong("true (everything) or a list of kinds of faults")),
     }
@@ -141,8 +141,30 @@ fn links(field: &Field<'_>) -> Result<Vec<Link>> {
 
 /// One fault: its name and the words beside it.
 pub(super) fn fault(field: &Field<'_>, fields: &mut Fields<'_>) -> Result<Fault> {
-    const NAMES: [&str; 10] = [
-        "kill", "restart", "pause", "resume", "cut", "reset", "slow", "heal", "skew", "bit-rot",
+    const NAMES: [&str; 23] = [
+        "kill",
+        "restart",
+        "pause",
+        "resume",
+        "cut",
+        "reset",
+        "heal",
+        "slow",
+        "lose",
+        "reorder",
+        "throttle",
+        "calm",
+        "skew",
+        "slow-disk",
+        "write-errors",
+        "read-errors",
+        "no-space",
+        "mend-disk",
+        "lose-unsynced",
+        "bit-rot",
+        "truncate",
+        "snapshot",
+        "restore",
     ];
     let name = field.one_of("fault", &NAMES)?;
     let broken = |fields: &mut Fields<'_>| server(&fields.need("node", "which node")?);
@@ -156,14 +178,32 @@ pub(super) fn fault(field: &Field<'_>, fields: &mut Fields<'_>) -> Result<Fault>
         "resume" => Fault::Resume(broken(fields)?),
         "cut" => Fault::Cut(wires(fields)?),
         "reset" => Fault::Reset(wires(fields)?),
-        "slow" => Fault::Slow {
+        "slow" | "lose" | "reorder" | "throttle" => Fault::Disturb {
             links: wires(fields)?,
-            delay: fields
-                .need("latency", "how much longer messages take")?
-                .duration()?,
-            jitter: fields.read("jitter", Field::duration)?.unwrap_or_default(),
+            how: disturbance(name, fields)?,
         },
         "heal" => Fault::Heal,
+        "calm" => Fault::Calm,
+        "mend-disk" => Fault::MendDisk(broken(fields)?),
+        "lose-unsynced" => Fault::LoseUnsynced(broken(fields)?),
+        "snapshot" => Fault::Snapshot(broken(fields)?),
+        "restore" => Fault::Restore(broken(fields)?),
+        "slow-disk" | "write-errors" | "read-errors" | "no-space" => Fault::Disk {
+            node: broken(fields)?,
+            trouble: match name {
+                "slow-disk" => DiskTrouble::Slow(latency(fields)?),
+                "write-errors" => DiskTrouble::WriteErrors,
+                "read-errors" => DiskTrouble::ReadErrors,
+                _ => DiskTrouble::NoSpace,
+            },
+        },
+        "truncate" => Fault::Truncate {
+            node: broken(fields)?,
+            bytes: {
+                let bytes = fields.need("bytes", "how many bytes are cut off")?;
+                bytes.whole(1..=i64::MAX)? as u64
+            },
+        },
         "skew" => Fault::Skew {
             node: broken(fields)?,
             offset_ns: offset(fields)?,
@@ -177,6 +217,40 @@ pub(super) fn fault(field: &Field<'_>, fields: &mut Fields<'_>) -> Result<Fault>
             bits: fields
                 .read("bits", |field| field.whole(1..=1_000_000))?
                 .unwrap_or(1) as u32,
+        },
+    })
+}
+
+/// How much longer something takes.
+fn latency(fields: &mut Fields<'_>) -> Result<Duration> {
+    fields
+        .need("latency", "how much longer it takes")?
+        .duration()
+}
+
+/// What is wrong with the packets of links.
+fn disturbance(name: &str, fields: &mut Fields<'_>) -> Result<Disturbance> {
+    let percent = |fields: &mut Fields<'_>| {
+        let percent = fields.need("percent", "how many of a hundred packets")?;
+        Ok(percent.whole(1..=100)? as u8)
+    };
+    Ok(match name {
+        "slow" => Disturbance::Slow {
+            delay: latency(fields)?,
+            jitter: fields.read("jitter", Field::duration)?.unwrap_or_default(),
+        },
+        "lose" => Disturbance::Lose {
+            percent: percent(fields)?,
+        },
+        "reorder" => Disturbance::Reorder {
+            percent: percent(fields)?,
+            delay: latency(fields)?,
+        },
+        _ => Disturbance::Throttle {
+            bytes_per_second: {
+                let rate = fields.need("bytes_per_second", "how many bytes pass in a second")?;
+                rate.whole(1..=i64::MAX)? as u64
+            },
         },
     })
 }

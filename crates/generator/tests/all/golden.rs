@@ -3,6 +3,7 @@
 
 #![expect(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
+mod faults;
 mod further;
 
 use expect_test::{Expect, expect};

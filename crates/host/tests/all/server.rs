@@ -103,6 +103,7 @@ fn options(data: &Path) -> ServeOptions {
         listen: "127.0.0.1:0".parse().unwrap(),
         data: data.to_owned(),
         message_length_max: 64,
+        clock: None,
     }
 }
 

@@ -176,7 +176,11 @@ impl Run {
                 self.asked.retain(|_, (asker, _)| *asker != client);
                 Fault::Kill(client)
             }
-            FaultKind::Kill | FaultKind::Disk => {
+            FaultKind::Kill
+            | FaultKind::Packet
+            | FaultKind::Disk
+            | FaultKind::Corruption
+            | FaultKind::Membership => {
                 self.kills += 1;
                 Fault::Kill(SERVER)
             }

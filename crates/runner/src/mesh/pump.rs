@@ -1,6 +1,6 @@
 //! Carries the bytes of one direction of one connection.
 
-use super::wire::{Condition, Wire};
+use super::wire::{Condition, RETRANSMISSION, RETRANSMISSION_MAX, Wire};
 use seatrial_machine::Rng;
 use std::collections::VecDeque;
 use std::io;
@@ -68,16 +68,14 @@ impl Queue {
         let (due, _) = self.parcels.front()?;
         match condition {
             Condition { cut: true, .. } => None,
-            Condition { slow: None, .. } => Some(Instant::now()),
-            Condition { slow: Some(_), .. } => Some(*due),
+            condition if condition.is_disturbed() => Some(*due),
+            _ => Some(Instant::now()),
         }
     }
 
     fn has_room(&self, condition: &Condition) -> bool {
-        let extra = condition.slow.map_or(0, |(delay, jitter)| {
-            let milliseconds = (delay + jitter).as_millis() as usize;
-            milliseconds.saturating_mul(QUEUE_BYTES_PER_MILLISECOND)
-        });
+        let milliseconds = condition.delay_max().as_millis() as usize;
+        let extra = milliseconds.saturating_mul(QUEUE_BYTES_PER_MILLISECOND);
         !self.ended && self.bytes < (QUEUE_BYTES_MAX + extra).min(QUEUE_BYTES_SLOW_MAX)
     }
 }
@@ -85,12 +83,24 @@ impl Queue {
 /// A number for each stream of jitter.
 static STREAMS: AtomicU64 = AtomicU64::new(0);
 
-/// Draws the delay of one parcel.
+/// Draws how much longer one parcel takes. What TCP has to send again or put in order arrives late.
 fn delay(condition: &Condition, rng: &mut Rng) -> Duration {
-    let Some((delay, jitter)) = condition.slow else {
-        return Duration::ZERO;
-    };
-    (delay + rng.duration_below(jitter * 2)).saturating_sub(jitter)
+    let mut total = Duration::ZERO;
+    if let Some((delay, jitter)) = condition.slow {
+        total += (delay + rng.duration_below(jitter * 2)).saturating_sub(jitter);
+    }
+    let mut strikes = |percent: u8| rng.below(100) < u64::from(percent);
+    let mut wait = RETRANSMISSION;
+    while condition.lose > 0 && wait <= RETRANSMISSION_MAX && strikes(condition.lose) {
+        total += wait;
+        wait *= 2;
+    }
+    if let Some((percent, delay)) = condition.reorder
+        && strikes(percent)
+    {
+        total += delay;
+    }
+    total
 }
 
 /// The delay that a packet without content meets now.
@@ -151,7 +161,8 @@ pub(super) async fn pump(
                         }
                     }
                     read => {
-                        let due = Instant::now() + delay(&condition, &mut rng);
+                        let length = *read.as_ref().unwrap_or(&0);
+                        let due = wire.reserve(length, &condition) + delay(&condition, &mut rng);
                         queue.push(due, take(&read, &buffer, &condition, wire));
                     }
                 }
@@ -168,8 +179,8 @@ fn take(read: &io::Result<usize>, buffer: &[u8], condition: &Condition, wire: &W
         Ok(length) => {
             if condition.cut {
                 wire.count_held(length);
-            } else if condition.slow.is_some() {
-                wire.count_slowed(length);
+            } else if condition.is_disturbed() {
+                wire.count_disturbed(length);
             }
             Cargo::Bytes(buffer[..length].to_vec())
         }

@@ -1,5 +1,6 @@
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -144,7 +145,7 @@ async fn slow_links_delay_and_keep_the_order() {
     let mut stream = connect(&mesh).await;
     say(&mut stream, "hello").await.unwrap();
     let (delay, jitter) = (Duration::from_millis(40), Duration::from_millis(20));
-    mesh.slow(&[THERE], delay, jitter);
+    mesh.disturb(&[THERE], Disturbance::Slow { delay, jitter });
     let began = Instant::now();
     say(&mut stream, "hello").await.unwrap();
     let took = began.elapsed();
@@ -155,12 +156,14 @@ async fn slow_links_delay_and_keep_the_order() {
         sleep(Duration::from_micros(300)).await;
     }
     assert_eq!(hear(&mut stream, text.len()).await.unwrap(), text);
-    assert!(mesh.meter(&[THERE]).slowed_bytes >= text.len() as u64);
-    mesh.slow(&[THERE], Duration::from_mins(1), Duration::ZERO);
+    assert!(mesh.meter(&[THERE]).disturbed_bytes >= text.len() as u64);
+    let delay = Duration::from_mins(1);
+    let jitter = Duration::ZERO;
+    mesh.disturb(&[THERE], Disturbance::Slow { delay, jitter });
     stream.write_all(b"late").await.unwrap();
     sleep(QUIET).await;
-    mesh.heal();
-    let heard = timeout(Duration::from_secs(5), hear(&mut stream, 4)).await;
+    mesh.calm();
+    let heard = timeout(Duration::from_secs(30), hear(&mut stream, 4)).await;
     assert_eq!(
         heard.unwrap().unwrap(),
         "late",
@@ -236,4 +239,40 @@ async fn thousands_of_small_exchanges_per_second() {
         "{:?}",
         began.elapsed()
     );
+}
+
+#[tokio::test]
+async fn what_tcp_mends_arrives_late_and_in_order() {
+    let (mesh, _) = echo().await;
+    let mut stream = connect(&mesh).await;
+    say(&mut stream, "hello").await.unwrap();
+    let held = Duration::from_millis(300);
+    let text = "0123456789".repeat(30);
+    for (how, at_least) in [
+        (Disturbance::Lose { percent: 100 }, Duration::from_secs(3)),
+        (
+            Disturbance::Reorder {
+                percent: 100,
+                delay: held,
+            },
+            held,
+        ),
+        (
+            Disturbance::Throttle {
+                bytes_per_second: 1_000,
+            },
+            Duration::from_millis(300),
+        ),
+    ] {
+        let before = mesh.meter(&[THERE]);
+        mesh.disturb(&[THERE], how);
+        let began = Instant::now();
+        assert_eq!(say(&mut stream, &text).await.unwrap(), text);
+        let took = began.elapsed();
+        assert!(took >= at_least, "{how:?}: {took:?}");
+        let disturbed = mesh.meter(&[THERE]).since(before).disturbed_bytes;
+        assert_eq!(disturbed, 300, "{how:?}");
+        mesh.calm();
+    }
+    assert_eq!(say(&mut stream, "calm").await.unwrap(), "calm");
 }

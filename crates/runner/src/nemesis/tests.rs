@@ -1,5 +1,6 @@
 use super::*;
 use crate::BoxFuture;
+use seatrial_machine::NodeId;
 use std::path::Path;
 use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -179,12 +180,15 @@ async fn network_faults_bite_when_traffic_meets_them() {
     while mesh.meter(&links).passed_bytes == 0 {
         sleep(Duration::from_millis(1)).await;
     }
-    let slow = Fault::Slow {
+    let disturb = |how| Fault::Disturb {
         links: links.clone(),
+        how,
+    };
+    let slow = disturb(Disturbance::Slow {
         delay: Duration::from_millis(1),
         jitter: Duration::ZERO,
-    };
-    for fault in [slow, Fault::Heal, Fault::Cut(links)] {
+    });
+    for fault in [slow, Fault::Calm, Fault::Cut(links)] {
         nemesis.carry_out(&fault).await;
         sleep(Duration::from_millis(100)).await;
     }

@@ -1,8 +1,8 @@
 //! Nodes as processes: start, kill, pause, damage, and what is left behind.
 
 use crate::roles::{command, nodes, scratch};
-use seatrial_machine::{Link, NodeId, Rng};
-use seatrial_runner::{Effect, Mesh, NodeError, NodeLimits, Nodes, ProcessNodes};
+use seatrial_machine::{DiskTrouble, Link, NodeId, Rng};
+use seatrial_runner::{ClockError, Effect, Mesh, NodeError, NodeLimits, Nodes, ProcessNodes};
 use std::fs;
 use std::io;
 use std::net::TcpListener;
@@ -236,5 +236,51 @@ fn nothing_is_left_of_a_killed_bench() {
         assert!(Instant::now() < deadline, "a node outlived the bench");
         std::thread::sleep(Duration::from_millis(5));
     }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn files_are_cut_and_put_back_while_a_node_is_down() {
+    let (nodes, mesh, folder) = started("corruption", 1).await;
+    let mut line = Line::open(&mesh).await;
+    assert_eq!(line.say("w 5").await.unwrap(), "ok");
+    did_not_happen(nodes.restore(N1).await);
+    happened(nodes.snapshot(N1).await);
+    assert_eq!(line.say("w 678").await.unwrap(), "ok");
+    did_not_happen(nodes.truncate(N1, 1).await);
+    happened(nodes.kill(N1).await);
+    happened(nodes.truncate(N1, 1).await);
+    happened(nodes.start(N1).await);
+    let mut line = Line::open(&mesh).await;
+    assert_eq!(line.say("r").await.unwrap(), "67");
+    did_not_happen(nodes.restore(N1).await);
+    happened(nodes.kill(N1).await);
+    happened(nodes.restore(N1).await);
+    happened(nodes.start(N1).await);
+    let mut line = Line::open(&mesh).await;
+    assert_eq!(line.say("r").await.unwrap(), "5");
+    nodes.stop(N1).await.unwrap();
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn what_a_program_or_the_kernel_does_not_offer_is_said() {
+    let (nodes, _mesh, folder) = started("offers", 1).await;
+    let right = ClockError::Skew {
+        offset_ns: 0,
+        rate_ppm: 0,
+    };
+    did_not_happen(nodes.set_clock(N1, right).await);
+    did_not_happen(nodes.trouble(N1, Some(DiskTrouble::WriteErrors)).await);
+    did_not_happen(nodes.trouble(N1, None).await);
+    did_not_happen(nodes.lose_unsynced(N1).await);
+    let full = Some(DiskTrouble::NoSpace);
+    happened(nodes.trouble(N1, full).await);
+    happened(nodes.trouble(N1, None).await);
+    for refused in [nodes.join(N1).await, nodes.leave(N1).await] {
+        assert!(matches!(refused, Err(NodeError::NoMembership)));
+    }
+    nodes.view().await.unwrap_err();
+    nodes.stop(N1).await.unwrap();
     fs::remove_dir_all(folder).unwrap();
 }

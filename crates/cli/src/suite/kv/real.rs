@@ -8,6 +8,7 @@ use seatrial_kv::{Bug, Client, ClientOptions, Failure, Outcome, Transaction};
 use seatrial_machine::{Input, Machine, Output, Rng, Time};
 use seatrial_runner::{self as runner, BoxFuture, ClientError, Clients, Place, Seat, System};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -30,10 +31,17 @@ impl System for KvSystem {
             "--data",
         ]);
         command.arg(&place.folder);
+        if let Some(file) = self.clock_file(place) {
+            command.arg("--clock").arg(file);
+        }
         if let Some(bug) = self.bug {
             command.args(["--bug", bug.name()]);
         }
         Ok(command)
+    }
+
+    fn clock_file(&self, place: &Place) -> Option<PathBuf> {
+        Some(place.folder.with_added_extension("clock"))
     }
 
     /// Ready is who answers a transaction, not who merely listens.

@@ -35,12 +35,8 @@ fn package(
     interval: Duration,
     place: &seatrial_machine::Rng,
 ) -> seatrial_generator::FaultPackage {
-    let options = FaultOptions {
-        kinds: kinds.to_vec(),
-        servers: surroundings().servers,
-        clients: surroundings().clients,
-        interval,
-    };
+    let (servers, clients) = (surroundings().servers, surroundings().clients);
+    let options = FaultOptions::new(kinds, servers, clients, interval);
     fault_package(options, place.fork("faults"))
 }
 

@@ -1,0 +1,471 @@
+use super::*;
+use crate::{Answer, Generator, Interpreter, InterpreterOptions, Simulation};
+use seatrial_history::{Op, OpType, Process, Value};
+use seatrial_machine::{Disturbance, Fault, Link};
+use std::sync::{Arc, Mutex};
+
+fn options(servers: u32, clients: u32) -> FaultOptions {
+    FaultOptions::new(
+        FaultKind::ALL,
+        (1..=servers).map(NodeId::server).collect::<Vec<_>>(),
+        (0..clients).map(NodeId::client).collect::<Vec<_>>(),
+        Duration::from_secs(1),
+    )
+}
+
+fn only(kind: FaultKind, servers: u32, clients: u32) -> FaultOptions {
+    FaultOptions {
+        kinds: vec![kind],
+        ..options(servers, clients)
+    }
+}
+
+/// A system on paper: whoever is told to join or leave has done so when the nodes are asked the second time. The first
+/// node that belongs to it leads.
+struct Paper {
+    members: BTreeSet<NodeId>,
+    coming: Vec<(u32, Fault)>,
+}
+
+impl Paper {
+    fn answer(&mut self, op: &Op) -> Value {
+        match fault_of(op).unwrap() {
+            fault @ (Fault::Join(_) | Fault::Leave(_)) => self.coming.push((2, fault)),
+            Fault::View => {
+                for (questions, _) in &mut self.coming {
+                    *questions -= 1;
+                }
+                let due = |(questions, _): &mut (u32, Fault)| *questions == 0;
+                for (_, fault) in self.coming.extract_if(.., due) {
+                    match fault {
+                        Fault::Join(node) => _ = self.members.insert(node),
+                        Fault::Leave(node) => _ = self.members.remove(&node),
+                        _ => {}
+                    }
+                }
+                let members = self.members.iter();
+                return view_value(&View {
+                    members: members.map(|&node| (node, self.members.clone())).collect(),
+                    primaries: self.members.iter().take(1).copied().collect(),
+                });
+            }
+            _ => {}
+        }
+        op.value.clone()
+    }
+}
+
+/// The first so many operations of a schedule, and its healing; with the members in the end.
+fn run(options: FaultOptions, seed: u64, count: u64) -> (Vec<(i64, Fault)>, BTreeSet<NodeId>) {
+    let members = options.servers.iter().copied().collect();
+    let paper = Paper {
+        members,
+        coming: Vec::new(),
+    };
+    let paper = Arc::new(Mutex::new(paper));
+    let package = fault_package(options, Rng::from_seed(seed));
+    let generator = package
+        .faults
+        .limit(count)
+        .nemesis()
+        .then(package.healing.nemesis());
+    let interpreter = InterpreterOptions::new(2, Rng::from_seed(0));
+    let client = {
+        let paper = Arc::clone(&paper);
+        move |op: &Op| {
+            let value = paper.lock().unwrap().answer(op);
+            Answer::After(Duration::from_millis(1), OpType::Info, value)
+        }
+    };
+    let history = Simulation::new(Interpreter::new(generator, &interpreter), client)
+        .run()
+        .unwrap();
+    let begins = history.iter().step_by(2);
+    let faults = begins.map(|op| (op.time, fault_of(op).unwrap())).collect();
+    let members = paper.lock().unwrap().members.clone();
+    (faults, members)
+}
+
+fn faults(options: FaultOptions, seed: u64, count: u64) -> Vec<(i64, Fault)> {
+    run(options, seed, count).0
+}
+
+#[test]
+fn every_fault_comes_back_from_its_operation() {
+    let mut names = BTreeSet::new();
+    for seed in 0..20 {
+        for (_, fault) in faults(options(5, 3), seed, 200) {
+            let op = Op::invoke(Process::NEMESIS, fault.name(), fault_value(&fault));
+            names.insert(fault.name());
+            assert_eq!(fault_of(&op), Ok(fault));
+        }
+    }
+    assert_eq!(names.len(), 27, "{names:?}");
+}
+
+/// What is broken at some time.
+#[derive(Debug, Default)]
+struct Damage {
+    nodes: BTreeSet<(&'static str, NodeId)>,
+    links: BTreeSet<&'static str>,
+    away: BTreeSet<NodeId>,
+}
+
+impl Damage {
+    fn after(&mut self, fault: &Fault) {
+        match fault {
+            Fault::Kill(node) | Fault::LoseUnsynced(node) => {
+                self.nodes.remove(&("pause", *node));
+                self.nodes.insert(("kill", *node));
+            }
+            Fault::Restart(node) => _ = self.nodes.remove(&("kill", *node)),
+            Fault::Pause(node) => {
+                assert!(!self.nodes.contains(&("kill", *node)), "{node} is dead");
+                self.nodes.insert(("pause", *node));
+            }
+            Fault::Resume(node) => _ = self.nodes.remove(&("pause", *node)),
+            Fault::Cut(_) => _ = self.links.insert("cut"),
+            Fault::Heal => _ = self.links.remove("cut"),
+            Fault::Disturb { .. } => _ = self.links.insert("disturbed"),
+            Fault::Calm => _ = self.links.remove("disturbed"),
+            Fault::Skew {
+                node,
+                offset_ns: 0,
+                rate_ppm: 0,
+            } => _ = self.nodes.remove(&("clock", *node)),
+            Fault::Skew { node, .. } | Fault::Strobe { node, .. } => {
+                self.nodes.insert(("clock", *node));
+            }
+            Fault::Disk { node, .. } => _ = self.nodes.insert(("disk", *node)),
+            Fault::MendDisk(node) => _ = self.nodes.remove(&("disk", *node)),
+            Fault::Leave(node) => _ = self.away.insert(*node),
+            Fault::Join(node) => _ = self.away.remove(node),
+            Fault::Reset(_)
+            | Fault::BitRot { .. }
+            | Fault::Truncate { .. }
+            | Fault::Snapshot(_)
+            | Fault::Restore(_)
+            | Fault::View => {}
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.nodes.len() + self.links.len() + self.away.len()
+    }
+}
+
+#[test]
+fn healing_leaves_nothing_broken() {
+    for order in FaultOrder::ALL {
+        for seed in 0..30 {
+            let mut damage = Damage::default();
+            let mut most = 0;
+            let options = FaultOptions {
+                order,
+                ..options(5, 2)
+            };
+            let (faults, members) = run(options, seed, 60);
+            for (_, fault) in faults {
+                damage.after(&fault);
+                most = most.max(damage.count());
+            }
+            assert!(most > 0, "{order}, seed {seed} broke nothing");
+            assert_eq!(damage.count(), 0, "{order}, seed {seed}: {damage:?}");
+            assert_eq!(members.len(), 5, "{order}, seed {seed}: {members:?}");
+        }
+    }
+}
+
+#[test]
+fn one_at_a_time_is_never_two() {
+    for kind in FaultKind::ALL {
+        let options = FaultOptions {
+            order: FaultOrder::OneAtATime,
+            kinds: vec![kind, FaultKind::Kill, FaultKind::Partition],
+            ..options(5, 2)
+        };
+        let mut damage = Damage::default();
+        let mut breaks = 0;
+        for (_, fault) in faults(options, 9, 300) {
+            let (before, kinds) = (damage.count(), damage.nodes.len());
+            damage.after(&fault);
+            // A disk that cannot be read is found out by killing its node.
+            let limit = if kind == FaultKind::Disk { 2 } else { 1 };
+            assert!(
+                damage.count() <= limit,
+                "{kind}: {fault:?} on top: {damage:?}"
+            );
+            breaks += usize::from(damage.count() > before || damage.nodes.len() > kinds);
+        }
+        assert!(breaks > 40, "{kind}: {breaks}");
+    }
+}
+
+#[test]
+fn the_interval_is_kept_and_the_first_fault_waits() {
+    let times: Vec<i64> = faults(only(FaultKind::Partition, 3, 0), 1, 400)
+        .iter()
+        .map(|(time, _)| *time)
+        .collect();
+    let mean = times[399] as f64 / 400e9;
+    assert!((0.9..1.1).contains(&mean), "{mean}");
+    assert!(times[0] > 0);
+}
+
+#[test]
+fn streams_of_their_own_do_not_know_each_other() {
+    let stream = |kinds: &[FaultKind]| -> Vec<(i64, Fault)> {
+        let options = FaultOptions {
+            order: FaultOrder::Interval,
+            kinds: kinds.to_vec(),
+            ..options(5, 2)
+        };
+        let faults = faults(options, 7, 300).into_iter();
+        let cuts = faults.filter(|(_, fault)| fault.kind() == FaultKind::Partition);
+        // A busy nemesis is late by some milliseconds.
+        cuts.map(|(time, fault)| (time / 1_000_000_000, fault))
+            .take(30)
+            .collect()
+    };
+    let alone = stream(&[FaultKind::Partition]);
+    let together = stream(&[FaultKind::Clock, FaultKind::Partition, FaultKind::Packet]);
+    let what = |stream: &[(i64, Fault)]| -> Vec<Fault> {
+        stream.iter().map(|(_, fault)| fault.clone()).collect()
+    };
+    assert_eq!(what(&alone), what(&together));
+    for ((alone, _), (together, _)) in alone.iter().zip(&together) {
+        assert!(together - alone <= 1, "{alone} s and {together} s");
+    }
+}
+
+#[test]
+fn one_server_and_clients_cut_client_links_only() {
+    let (mut clients_cut, mut one_way) = (BTreeSet::new(), 0);
+    for (_, fault) in faults(only(FaultKind::Partition, 1, 4), 3, 300) {
+        let Fault::Cut(links) = fault else { continue };
+        let ends = |link: &Link| link.from.is_client() != link.to.is_client();
+        assert!(links.iter().all(ends));
+        let nodes: BTreeSet<NodeId> = links.iter().flat_map(|link| [link.from, link.to]).collect();
+        one_way += usize::from(links.len() == nodes.len() - 1);
+        clients_cut.insert(nodes.len() - 1);
+    }
+    assert_eq!(clients_cut, BTreeSet::from([1, 2, 4]));
+    assert!(one_way > 10);
+}
+
+#[test]
+fn every_target_strikes_what_it_says() {
+    let struck = |text: &str, servers: u32| -> Vec<Vec<NodeId>> {
+        let (kind, targets) = parse_fault(text).unwrap();
+        let options = FaultOptions {
+            order: FaultOrder::OneAtATime,
+            targets: BTreeMap::from([(kind, targets)]),
+            ..only(kind, servers, 0)
+        };
+        let mut groups: Vec<Vec<NodeId>> = vec![Vec::new()];
+        for (_, fault) in faults(options, 4, 200) {
+            match fault {
+                Fault::Kill(node) => groups.last_mut().unwrap().push(node),
+                _ if groups.last().unwrap().is_empty() => {}
+                _ => groups.push(Vec::new()),
+            }
+        }
+        groups.retain(|group| !group.is_empty());
+        groups.pop(); // the limit may have cut it short
+        groups
+    };
+    for (text, sizes) in [
+        ("kill:one", 1..=1),
+        ("kill:minority", 2..=2),
+        ("kill:minority-third", 1..=1),
+        ("kill:majority", 3..=3),
+        ("kill:all", 5..=5),
+        ("kill:random", 1..=5),
+    ] {
+        let groups = struck(text, 5);
+        let found: BTreeSet<usize> = groups.iter().map(Vec::len).collect();
+        assert_eq!(found, sizes.collect(), "{text}");
+    }
+    let primaries = struck("kill:primaries", 5);
+    assert!(primaries.len() > 20);
+    assert!(
+        primaries
+            .iter()
+            .all(|group| group[..] == [NodeId::server(1)])
+    );
+}
+
+/// How many links each of five nodes loses, for each cut of a schedule.
+fn losses(target: &str) -> Vec<[usize; 5]> {
+    let (kind, targets) = parse_fault(&format!("partition:{target}")).unwrap();
+    let options = FaultOptions {
+        targets: BTreeMap::from([(kind, targets)]),
+        ..only(kind, 5, 0)
+    };
+    let mut all = Vec::new();
+    for (_, fault) in faults(options, 2, 300) {
+        let Fault::Cut(links) = fault else { continue };
+        let pairs: BTreeSet<(NodeId, NodeId)> = links
+            .iter()
+            .map(|link| (link.from.min(link.to), link.from.max(link.to)))
+            .collect();
+        let lost = |node| {
+            pairs
+                .iter()
+                .filter(|(a, b)| *a == node || *b == node)
+                .count()
+        };
+        all.push([1, 2, 3, 4, 5].map(|number| lost(NodeId::server(number))));
+    }
+    assert!(all.len() > 50, "{target}: {}", all.len());
+    all
+}
+
+#[test]
+fn every_partition_has_its_shape() {
+    let sorted = |target: &str| -> BTreeSet<[usize; 5]> {
+        let mut losses = losses(target);
+        for lost in &mut losses {
+            lost.sort_unstable();
+        }
+        losses.into_iter().collect()
+    };
+    assert_eq!(sorted("one"), BTreeSet::from([[1, 1, 1, 1, 4]]));
+    assert_eq!(sorted("random-halves"), BTreeSet::from([[2, 2, 2, 3, 3]]));
+    assert_eq!(sorted("minority"), BTreeSet::from([[2, 2, 2, 3, 3]]));
+    assert_eq!(sorted("majority"), BTreeSet::from([[2, 2, 2, 3, 3]]));
+    assert_eq!(sorted("minority-third"), BTreeSet::from([[1, 1, 1, 1, 4]]));
+    assert_eq!(sorted("bridge"), BTreeSet::from([[0, 2, 2, 2, 2]]));
+    assert_eq!(sorted("majorities-ring"), BTreeSet::from([[2; 5]]));
+    assert_eq!(sorted("all"), BTreeSet::from([[4; 5]]));
+    assert!(sorted("random").len() > 10);
+    assert!(losses("halves").iter().all(|lost| *lost == [3, 3, 2, 2, 2]));
+    assert!(
+        losses("primaries")
+            .iter()
+            .all(|lost| *lost == [4, 1, 1, 1, 1])
+    );
+}
+
+#[test]
+fn what_cannot_be_done_is_never_drawn() {
+    let mut options = options(3, 1);
+    options.omitted = BTreeSet::from(["lose", "throttle", "write-errors", "reset", "truncate"]);
+    let omitted = options.omitted.clone();
+    let mut slow = 0;
+    for (_, fault) in faults(options.clone(), 5, 2_000) {
+        assert!(!omitted.contains(fault.name()), "{fault:?}");
+        let how = Disturbance::name;
+        slow += usize::from(matches!(&fault, Fault::Disturb { how: h, .. } if how(h) == "slow"));
+    }
+    assert!(slow > 20);
+    options.kinds = vec![FaultKind::Packet];
+    options.omitted.extend(["slow", "reorder"]);
+    assert!(
+        faults(options, 5, 10)
+            .iter()
+            .all(|(_, fault)| *fault == Fault::Calm)
+    );
+}
+
+#[test]
+fn a_minority_keeps_its_bytes() {
+    let mut struck = BTreeSet::new();
+    for (_, fault) in faults(only(FaultKind::Corruption, 5, 0), 5, 600) {
+        if let Fault::BitRot { node, .. } | Fault::Truncate { node, .. } | Fault::Restore(node) =
+            fault
+        {
+            struck.insert(node);
+        }
+    }
+    assert_eq!(struck.len(), 2);
+}
+
+#[test]
+fn members_leave_and_join_one_by_one_and_a_majority_stays() {
+    for seed in 0..20 {
+        let (mut faults, members) = run(only(FaultKind::Membership, 5, 0), seed, 200);
+        // The healing does not know what is under way, and may tell a node twice to join.
+        faults.truncate(200);
+        let mut away = BTreeSet::new();
+        let mut changes = 0;
+        let mut asked = 0;
+        for (_, fault) in &faults {
+            match fault {
+                Fault::View => asked += 1,
+                Fault::Leave(node) => assert!(away.insert(*node)),
+                Fault::Join(node) => assert!(away.remove(node)),
+                other => panic!("{other:?}"),
+            }
+            if !matches!(fault, Fault::View) {
+                // The paper needs two questions; the next change waits for them.
+                assert!(asked >= 2 || changes == 0, "seed {seed}");
+                (changes, asked) = (changes + 1, 0);
+            }
+            assert!(away.len() <= 2, "seed {seed}: {away:?}");
+        }
+        assert!(changes > 40, "seed {seed}: {changes}");
+        assert_eq!(members.len(), 5);
+    }
+}
+
+#[test]
+fn a_system_that_is_too_small_is_told() {
+    let error = |options: FaultOptions| options.check().unwrap_err().to_string();
+    let membership = "membership needs a system of 2 nodes or more; this one has 1";
+    assert_eq!(error(only(FaultKind::Membership, 1, 3)), membership);
+    let (kind, targets) = parse_fault("partition:majorities-ring").unwrap();
+    let mut ring = only(kind, 3, 0);
+    ring.targets.insert(kind, targets);
+    let text = "partition:majorities-ring needs a system of 4 nodes or more; this one has 3";
+    assert_eq!(error(ring), text);
+    assert_eq!(only(FaultKind::Membership, 2, 0).check(), Ok(()));
+    assert!(faults(only(FaultKind::Membership, 1, 0), 1, 5).is_empty());
+}
+
+#[test]
+fn wrong_names_are_told_with_the_right_ones() {
+    let error = |text| parse_fault(text).unwrap_err().to_string();
+    let earthquake = "there is no fault \"earthquake\"; known are kill, pause, partition, packet, clock, disk, corruption, \
+                      membership, and none";
+    assert_eq!(error("earthquake"), earthquake);
+    let bridge = "kill cannot strike \"bridge\"; its targets are one, minority, minority-third, majority, primaries, all, \
+                  random";
+    assert_eq!(error("kill:bridge"), bridge);
+    assert_eq!(
+        error("membership:one"),
+        "membership cannot strike \"one\"; it takes no target"
+    );
+    let order = FaultOrder::from_name("often").unwrap_err().to_string();
+    assert_eq!(
+        order,
+        "there is no fault schedule \"often\"; known are mix, interval, one-at-a-time"
+    );
+}
+
+#[test]
+fn nonsense_is_refused_in_words() {
+    let op = |f: &'static str, value| Op::invoke(Process::NEMESIS, f, value);
+    let message = |op: Op| fault_of(&op).unwrap_err().to_string();
+    assert_eq!(
+        message(op("frob", Value::Nil)),
+        "frob is not the name of a fault"
+    );
+    let kill = "the value of kill must be a node, not \"x\"";
+    assert_eq!(message(op("kill", Value::text("x"))), kill);
+    for name in ["n", "n-1", "n2147483648", "é1", "", "n99999999999999"] {
+        assert!(fault_of(&op("kill", Value::text(name))).is_err(), "{name}");
+    }
+    for name in [
+        "slow",
+        "lose",
+        "reorder",
+        "throttle",
+        "strobe",
+        "truncate",
+        "slow-disk",
+    ] {
+        assert!(fault_of(&op(name, Value::Nil)).is_err(), "{name}");
+    }
+    assert_eq!(view_of(&Value::Nil), None);
+}

@@ -1,0 +1,225 @@
+//! A process's clock that a test may set wrong.
+
+use seatrial_machine::{Clock, Time};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often the file is read.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(10);
+
+/// An order to a clock, as it stands in its file: one line of words, the first of which numbers the orders.
+///
+/// - `7 skew 5000000 -200`: jump by so many nanoseconds, then run so many parts per million fast. Neither: be right.
+/// - `8 strobe 1000 500 60000`: jump ahead by so many nanoseconds and back, every so many, for so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockOrder {
+    /// Jump once, then run fast or slow.
+    Skew {
+        /// Nanoseconds.
+        offset_ns: i64,
+        /// Parts per million.
+        rate_ppm: i32,
+    },
+    /// Jump ahead and back.
+    Strobe {
+        /// How far ahead.
+        delta: Duration,
+        /// How long it stays ahead, and then right.
+        period: Duration,
+        /// It ends after this.
+        length: Duration,
+    },
+}
+
+impl ClockOrder {
+    /// Writes the order with this number, so that a reader finds all of it or the one before.
+    pub fn write(&self, path: &Path, number: u64) -> io::Result<()> {
+        let line = match self {
+            ClockOrder::Skew {
+                offset_ns,
+                rate_ppm,
+            } => format!("{number} skew {offset_ns} {rate_ppm}\n"),
+            ClockOrder::Strobe {
+                delta,
+                period,
+                length,
+            } => {
+                let [delta, period, length] = [delta, period, length].map(Duration::as_nanos);
+                format!("{number} strobe {delta} {period} {length}\n")
+            }
+        };
+        let new = path.with_added_extension("new");
+        fs::write(&new, line)?;
+        fs::rename(new, path)
+    }
+
+    fn parse(line: &str) -> Option<(u64, ClockOrder)> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let length = |word: &str| Some(Duration::from_nanos(word.parse().ok()?));
+        let order = match words[..] {
+            [_, "skew", offset, rate] => ClockOrder::Skew {
+                offset_ns: offset.parse().ok()?,
+                rate_ppm: rate.parse().ok()?,
+            },
+            [_, "strobe", delta, period, all] => ClockOrder::Strobe {
+                delta: length(delta)?,
+                period: length(period)?,
+                length: length(all)?,
+            },
+            _ => return None,
+        };
+        Some((words[0].parse().ok()?, order))
+    }
+
+    /// The number of the order that the process with this clock file obeyed last, and what its clock showed then.
+    pub fn obeyed(path: &Path) -> Option<(u64, Time)> {
+        let text = fs::read_to_string(path.with_added_extension("seen")).ok()?;
+        let mut words = text.split_whitespace();
+        let number = words.next()?.parse().ok()?;
+        Some((number, Time::from_nanoseconds(words.next()?.parse().ok()?)))
+    }
+}
+
+/// The clock of a server: the real one, or what the orders in a file make of it.
+#[derive(Debug)]
+pub(crate) struct ServerClock {
+    began: Instant,
+    clock: Clock,
+    file: Option<PathBuf>,
+    /// The number of the order that was obeyed last.
+    number: u64,
+}
+
+impl ServerClock {
+    /// A clock that begins now. What an earlier life was ordered goes on without the jump.
+    pub(crate) fn new(file: Option<PathBuf>) -> ServerClock {
+        let mut clock = ServerClock {
+            began: Instant::now(),
+            clock: Clock::new(Time::ZERO, 0),
+            file,
+            number: 0,
+        };
+        clock.obey(true);
+        clock
+    }
+
+    /// Does it take orders?
+    pub(crate) fn is_adjustable(&self) -> bool {
+        self.file.is_some()
+    }
+
+    fn real(&self) -> Time {
+        Time::ZERO + self.began.elapsed()
+    }
+
+    /// What time it is for the machine.
+    pub(crate) fn now(&mut self) -> Time {
+        if !self.is_adjustable() {
+            return self.real();
+        }
+        self.clock.read(self.real())
+    }
+
+    /// How long until the machine is shown this time.
+    pub(crate) fn until(&self, time: Time) -> Duration {
+        let real = self.real();
+        if !self.is_adjustable() {
+            return time.since(real);
+        }
+        let due = self.clock.world_time(time, real);
+        due.map_or(Duration::MAX, |due| due.since(real))
+    }
+
+    /// Looks for an order, and obeys it unless it was obeyed before.
+    pub(crate) fn obey(&mut self, is_first: bool) {
+        let Some(file) = &self.file else {
+            return;
+        };
+        let line = fs::read_to_string(file).unwrap_or_default();
+        let Some((number, order)) = ClockOrder::parse(&line) else {
+            return;
+        };
+        if number == self.number {
+            return;
+        }
+        self.number = number;
+        let real = self.real();
+        match order {
+            ClockOrder::Skew { rate_ppm, .. } if is_first => self.clock.skew(real, 0, rate_ppm),
+            ClockOrder::Skew {
+                offset_ns,
+                rate_ppm,
+            } => self.clock.skew(real, offset_ns, rate_ppm),
+            ClockOrder::Strobe {
+                delta,
+                period,
+                length,
+            } => self.clock.strobe(real, delta, period, length),
+        }
+        let shown = self.clock.read(real).nanoseconds();
+        let told = fs::write(
+            file.with_added_extension("seen"),
+            format!("{number} {shown}\n"),
+        );
+        if let Err(error) = told {
+            eprintln!("cannot tell that the clock was set: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_obeyed_once_and_a_new_life_keeps_the_drift() {
+        let folder = std::env::temp_dir().join(format!("seatrial-clock-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("n1.clock");
+        let mut clock = ServerClock::new(Some(file.clone()));
+        assert!(clock.now() < Time::from_milliseconds(60_000));
+        let hour = ClockOrder::Skew {
+            offset_ns: 3_600_000_000_000,
+            rate_ppm: 100_000,
+        };
+        hour.write(&file, 1).unwrap();
+        clock.obey(false);
+        clock.obey(false);
+        let shown = clock.now();
+        assert!((3_600.0..7_200.0).contains(&shown.seconds()), "{shown}");
+        assert!(ClockOrder::obeyed(&file).is_some_and(|(number, _)| number == 1));
+        let later = shown + Duration::from_secs(110);
+        let wait = clock.until(later);
+        assert!(wait <= Duration::from_secs(100), "{wait:?}");
+        let strobe = ClockOrder::Strobe {
+            delta: Duration::from_secs(1),
+            period: Duration::from_secs(2),
+            length: Duration::from_secs(3),
+        };
+        strobe.write(&file, 2).unwrap();
+        let line = fs::read_to_string(&file).unwrap();
+        assert_eq!(ClockOrder::parse(&line), Some((2, strobe)));
+        hour.write(&file, 3).unwrap();
+        let mut next = ServerClock::new(Some(file.clone()));
+        assert!(
+            next.now() < Time::from_milliseconds(60_000),
+            "no jump again"
+        );
+        let later = next.now() + Duration::from_secs(110);
+        let wait = next.until(later);
+        assert!(wait <= Duration::from_secs(100), "{wait:?}");
+        for noise in [
+            "",
+            "x",
+            "1 skew",
+            "1 skew a b",
+            "1 strobe -1 2 3",
+            "1 jump 1 2",
+        ] {
+            assert_eq!(ClockOrder::parse(noise), None, "{noise}");
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
