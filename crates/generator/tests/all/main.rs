@@ -5,7 +5,6 @@
 mod golden;
 mod interpreter;
 mod laws;
-mod members;
 mod properties;
 mod soundness;
 mod twin;
