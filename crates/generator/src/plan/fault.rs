@@ -139,33 +139,35 @@ fn links(field: &Field<'_>) -> Result<Vec<Link>> {
     field.items(EXPECTED)?.iter().map(link).collect()
 }
 
+/// Faults that a plan may name.
+const NAMES: [&str; 23] = [
+    "kill",
+    "restart",
+    "pause",
+    "resume",
+    "cut",
+    "reset",
+    "heal",
+    "slow",
+    "lose",
+    "reorder",
+    "throttle",
+    "calm",
+    "skew",
+    "slow-disk",
+    "write-errors",
+    "read-errors",
+    "no-space",
+    "mend-disk",
+    "lose-unsynced",
+    "bit-rot",
+    "truncate",
+    "snapshot",
+    "restore",
+];
+
 /// One fault: its name and the words beside it.
 pub(super) fn fault(field: &Field<'_>, fields: &mut Fields<'_>) -> Result<Fault> {
-    const NAMES: [&str; 23] = [
-        "kill",
-        "restart",
-        "pause",
-        "resume",
-        "cut",
-        "reset",
-        "heal",
-        "slow",
-        "lose",
-        "reorder",
-        "throttle",
-        "calm",
-        "skew",
-        "slow-disk",
-        "write-errors",
-        "read-errors",
-        "no-space",
-        "mend-disk",
-        "lose-unsynced",
-        "bit-rot",
-        "truncate",
-        "snapshot",
-        "restore",
-    ];
     let name = field.one_of("fault", &NAMES)?;
     let broken = |fields: &mut Fields<'_>| server(&fields.need("node", "which node")?);
     let wires = |fields: &mut Fields<'_>| {
@@ -190,19 +192,13 @@ pub(super) fn fault(field: &Field<'_>, fields: &mut Fields<'_>) -> Result<Fault>
         "restore" => Fault::Restore(broken(fields)?),
         "slow-disk" | "write-errors" | "read-errors" | "no-space" => Fault::Disk {
             node: broken(fields)?,
-            trouble: match name {
-                "slow-disk" => DiskTrouble::Slow(latency(fields)?),
-                "write-errors" => DiskTrouble::WriteErrors,
-                "read-errors" => DiskTrouble::ReadErrors,
-                _ => DiskTrouble::NoSpace,
-            },
+            trouble: trouble(name, fields)?,
         },
         "truncate" => Fault::Truncate {
             node: broken(fields)?,
-            bytes: {
-                let bytes = fields.need("bytes", "how many bytes are cut off")?;
-                bytes.whole(1..=i64::MAX)? as u64
-            },
+            bytes: fields
+                .need("bytes", "how many bytes are cut off")?
+                .whole(1..=i64::MAX)? as u64,
         },
         "skew" => Fault::Skew {
             node: broken(fields)?,
@@ -226,6 +222,16 @@ fn latency(fields: &mut Fields<'_>) -> Result<Duration> {
     fields
         .need("latency", "how much longer it takes")?
         .duration()
+}
+
+/// What is wrong with a disk.
+fn trouble(name: &str, fields: &mut Fields<'_>) -> Result<DiskTrouble> {
+    Ok(match name {
+        "slow-disk" => DiskTrouble::Slow(latency(fields)?),
+        "write-errors" => DiskTrouble::WriteErrors,
+        "read-errors" => DiskTrouble::ReadErrors,
+        _ => DiskTrouble::NoSpace,
+    })
 }
 
 /// What is wrong with the packets of links.
