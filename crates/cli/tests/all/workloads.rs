@@ -109,6 +109,13 @@ fn real_tests_serve_every_workload_and_look_at_all_there_is_in_the_end() {
     }
 }
 
+/// Invocations without a completion, or the other way round.
+fn open(lines: &[String]) -> usize {
+    let is_invocation = |line: &&String| line.contains(":type :invoke");
+    let begun = lines.iter().filter(is_invocation).count();
+    begun.abs_diff(lines.len() - begun)
+}
+
 #[test]
 fn options_of_workloads_are_obeyed_or_refused() {
     let scratch = Scratch::new("workload-options");

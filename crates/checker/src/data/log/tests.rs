@@ -595,11 +595,10 @@ fn is_cyclic(history: &History) -> bool {
         }
     }
     for middle in 0..count {
-        for from in 0..count {
-            if edges[from][middle] {
-                for to in 0..count {
-                    edges[from][to] |= edges[middle][to];
-                }
+        let onwards = edges[middle].clone();
+        for row in edges.iter_mut().filter(|row| row[middle]) {
+            for (to, &there) in onwards.iter().enumerate() {
+                row[to] |= there;
             }
         }
     }
