@@ -186,7 +186,7 @@ impl SimArguments {
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Checkers: stats, register, cas-register, mutex, kv-map, list-append, rw-register, g1,\n\
-set, set-full, queue, total-queue, unique-ids, counter, bank.\n\
+set, set-full, queue, total-queue, unique-ids, counter, bank, long-fork, monotonic, lock, log.\n\
 Without --checker the history says which one it needs: a test file by its workload, any other by its operations."
 )]
 pub(crate) struct CheckArguments {
