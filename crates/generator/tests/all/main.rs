@@ -5,6 +5,7 @@
 mod golden;
 mod interpreter;
 mod laws;
+mod members;
 mod properties;
 mod soundness;
 mod twin;
