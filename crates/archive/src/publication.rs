@@ -165,14 +165,15 @@ pub struct RecorderOptions {
     /// How often an idle recorder, or who waits for something to be written, looks again before it sleeps. A look takes about a
     /// microsecond.
     pub looks_before_sleep: u32,
-    /// The same for a publisher without a block. Many: one that sleeps is woken by the recorder's thread, as a rule on the
-    /// recorder's processor, and as the two are never ready at the same time there, nothing moves them apart again.
-    pub looks_for_room: u32,
+    /// The same for a publisher without a block, and for a recorder whose last block was full. Many: who sleeps is woken by
+    /// the other's thread, on a virtual machine as a rule on the other's processor (an idle one looks taken away), and as the
+    /// two are never ready at the same time there, nothing moves them apart again.
+    pub looks_under_load: u32,
 }
 
 impl Default for RecorderOptions {
     /// Blocks of 256 KiB, 8 of them per publication: together as large as two processors' second caches here (2 MiB), and
-    /// enough for neither side to wait while the other is woken. 64 publications, 200 µs, 20 looks, 2,000 for room.
+    /// enough for neither side to wait while the other is woken. 64 publications, 200 µs, 20 looks, 2,000 under load.
     fn default() -> RecorderOptions {
         RecorderOptions {
             batch_length: BATCH_LENGTH,
@@ -180,7 +181,7 @@ impl Default for RecorderOptions {
             publications_max: 64,
             linger_nanoseconds: 200_000,
             looks_before_sleep: 20,
-            looks_for_room: 2_000,
+            looks_under_load: 2_000,
         }
     }
 }

@@ -277,13 +277,15 @@ impl Lane {
         patience: Option<Duration>,
     ) -> Result<bool, OfferError> {
         let looks = match wanted {
-            Wanted::Room(_) => self.options.looks_for_room,
+            Wanted::Room(_) => self.options.looks_under_load,
             Wanted::Written(_) | Wanted::Durable(_) => self.options.looks_before_sleep,
         };
         for _ in 0..looks {
             if locked(&self.returned).has(wanted) {
                 return Ok(true);
             }
+            // The recorder may wait for this very processor.
+            std::thread::yield_now();
             for _ in 0..super::recorder::PAUSES_PER_LOOK {
                 std::hint::spin_loop();
             }

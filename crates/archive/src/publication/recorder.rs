@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// Pauses between two looks: together about a microsecond.
 pub(super) const PAUSES_PER_LOOK: u32 = 32;
+/// A recorder's looks grow to so many times the first one's length.
+const LOOK_LENGTH_MAX: u32 = 8;
 /// Blocks written before the clock is asked again and what is due is done.
 const BLOCKS_PER_POLL: usize = 16;
 
@@ -29,6 +31,8 @@ pub struct Recorder<S: Sink> {
     lanes: Vec<Followed>,
     /// Recordings that end as soon as bursts are over.
     ending: Vec<u64>,
+    /// The last block was full: the next one is under way.
+    busy: bool,
 }
 
 /// What handles and the recorder share.
@@ -103,6 +107,7 @@ impl<S: Sink> Recorder<S> {
             recordings: BTreeMap::new(),
             lanes: Vec::new(),
             ending: Vec::new(),
+            busy: false,
         }
     }
 
@@ -125,15 +130,25 @@ impl<S: Sink> Recorder<S> {
                 looks = 0;
             } else if self.shared.bell.is_ending() {
                 break;
-            } else if looks < self.shared.options.looks_before_sleep || self.is_awaited() {
+            } else if looks < self.looks_max() || self.is_awaited() {
                 looks += 1;
-                pause(looks, self.is_awaited());
+                pause(looks, self.busy || self.is_awaited());
             } else {
                 self.sleep(now);
                 looks = 0;
             }
         }
         self.finish(clock());
+    }
+
+    /// Looks in vain before it sleeps.
+    fn looks_max(&self) -> u32 {
+        let options = &self.shared.options;
+        if self.busy {
+            options.looks_under_load / LOOK_LENGTH_MAX
+        } else {
+            options.looks_before_sleep
+        }
     }
 
     /// Writes what is queued, up to a bound, or else fetches what publishers have left; false when there was nothing. For
@@ -260,6 +275,7 @@ impl<S: Sink> Recorder<S> {
     /// Writes one block and gives it back.
     fn write(&mut self, lane: &Arc<Lane>, mut batch: Batch, now: u64) {
         let messages = u64::from(batch.messages());
+        self.busy = batch.block_length() >= lane.options.batch_length / 2;
         let followed = self
             .lanes
             .iter_mut()
@@ -446,12 +462,12 @@ impl<S> Ended<S> {
 }
 
 /// Lets other threads go on, longer after each look in vain: looking takes what is looked at out of the publisher's cache.
-/// When a block is watched, each time: a publisher that waits for this very processor would seem to have stopped.
-fn pause(looks: u32, watches: bool) {
-    if watches || looks.is_multiple_of(8) {
+/// When something is expected, each time: a publisher that waits for this very processor would seem to have stopped.
+fn pause(looks: u32, expects: bool) {
+    if expects || looks.is_multiple_of(8) {
         std::thread::yield_now();
     }
-    for _ in 0..PAUSES_PER_LOOK * looks.min(8) {
+    for _ in 0..PAUSES_PER_LOOK * looks.min(LOOK_LENGTH_MAX) {
         std::hint::spin_loop();
     }
 }

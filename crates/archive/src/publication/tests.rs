@@ -108,7 +108,7 @@ fn tiny(rng: &mut Rng) -> RecorderOptions {
         publications_max: 8,
         linger_nanoseconds: rng.below(50_000),
         looks_before_sleep: rng.below(4) as u32,
-        looks_for_room: rng.below(4) as u32,
+        looks_under_load: rng.below(4) as u32,
     }
 }
 
