@@ -148,10 +148,12 @@ impl Lane {
         }
         let batch = match filling.batch.take() {
             Some(batch) => batch,
-            None => locked(&self.returned)
-                .spare
-                .pop()
-                .ok_or(OfferError::Backpressured)?,
+            None => {
+                let spare = locked(&self.returned).spare.pop();
+                let mut batch = spare.ok_or(OfferError::Backpressured)?;
+                batch.bring_near();
+                batch
+            }
         };
         filling.batch = Some(if batch.fits(length) {
             batch
