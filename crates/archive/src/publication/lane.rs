@@ -146,14 +146,13 @@ impl Lane {
         if let Some(closed) = &filling.closed {
             return Err(closed.clone().into());
         }
-        let batch = match filling.batch.take() {
-            Some(batch) => batch,
-            None => {
-                let spare = locked(&self.returned).spare.pop();
-                let mut batch = spare.ok_or(OfferError::Backpressured)?;
-                batch.bring_near();
-                batch
-            }
+        let batch = if let Some(batch) = filling.batch.take() {
+            batch
+        } else {
+            let spare = locked(&self.returned).spare.pop();
+            let mut batch = spare.ok_or(OfferError::Backpressured)?;
+            batch.bring_near();
+            batch
         };
         filling.batch = Some(if batch.fits(length) {
             batch
