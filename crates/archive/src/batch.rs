@@ -420,6 +420,10 @@ mod tests {
                     break;
                 }
                 messages.push((flags, checksummed, message));
+                // What was pushed stays.
+                if rng.below(8) == 0 {
+                    batch.bring_near();
+                }
             }
             let mut header = BatchHeader {
                 time: rng.word(),
