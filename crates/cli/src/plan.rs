@@ -1,5 +1,6 @@
 //! Plans from files.
 
+use crate::args::RunArguments;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_checker::{Checker, UnknownName, by_name, for_workload};
 use seatrial_generator::plan::document::TEXT_LENGTH_MAX;
@@ -27,6 +28,18 @@ pub(crate) struct PlanFile {
 }
 
 impl PlanFile {
+    /// The plan that the options name, if they do.
+    pub(crate) fn of(run: &RunArguments, vocabulary: &Vocabulary<'_>) -> Result<Option<PlanFile>> {
+        ensure!(
+            run.plan.is_none() || run.workload_options.words().is_empty(),
+            "a plan says by itself which keys its workloads use;{} has no place beside --plan",
+            run.workload_options.words()
+        );
+        let path = run.plan.as_deref();
+        path.map(|path| PlanFile::open(path, vocabulary))
+            .transpose()
+    }
+
     /// Reads a file; `-` is standard input. The plan may use these words.
     pub(crate) fn open(path: &Path, vocabulary: &Vocabulary<'_>) -> Result<PlanFile> {
         let is_stdin = path == Path::new("-");

@@ -7,7 +7,7 @@ use crate::output::say;
 use crate::plan::PlanFile;
 use crate::suite::kv::simulated::{Run, Simulation, Work};
 use crate::suite::kv::{self, checkers};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use seatrial_checker::{Checker, Finding, Validity, Verdict};
 use seatrial_generator::FaultOptions;
 use seatrial_kv::Bug;
@@ -116,16 +116,7 @@ impl Plan {
     fn new(arguments: &SimArguments) -> Result<Plan> {
         let run = &arguments.run;
         let bug = run.bug.as_deref().map(kv::bug).transpose()?;
-        ensure!(
-            run.plan.is_none() || run.workload_options.words().is_empty(),
-            "a plan says by itself which keys its workloads use;{} has no place beside --plan",
-            run.workload_options.words()
-        );
-        let file = run
-            .plan
-            .as_deref()
-            .map(|path| PlanFile::open(path, &kv::VOCABULARY));
-        let file = file.transpose()?;
+        let file = PlanFile::of(run, &kv::VOCABULARY)?;
         let options = file
             .as_ref()
             .map(|file| file.plan.options().clone())

@@ -348,16 +348,7 @@ impl Plan {
 /// The plan that the options name, if they do.
 fn plan_file(arguments: &TestArguments) -> Result<Option<PlanFile>> {
     let run = &arguments.run;
-    ensure!(
-        run.plan.is_none() || run.workload_options.words().is_empty(),
-        "a plan says by itself which keys its workloads use;{} has no place beside --plan",
-        run.workload_options.words()
-    );
-    let file = run
-        .plan
-        .as_deref()
-        .map(|path| PlanFile::open(path, &kv::VOCABULARY));
-    let file = file.transpose()?;
+    let file = PlanFile::of(run, &kv::VOCABULARY)?;
     if !run.output.quiet {
         for advice in file.iter().flat_map(PlanFile::advice) {
             eprintln!(" note: {advice}");
