@@ -1,7 +1,7 @@
 //! Carries out faults on nodes and network, and verifies that they bit.
 
 use crate::progress::Board;
-use crate::{ClockError, Effect, Mesh, Meter, NodeError, Nodes};
+use crate::{ClockOrder, Effect, Mesh, Meter, NodeError, Nodes};
 use seatrial_generator::{fault_of, view_value};
 use seatrial_history::{Op, OpType, Value};
 use seatrial_machine::{DiskTrouble, Disturbance, Fault, FaultKind, Link, Rng, Time};
@@ -145,7 +145,7 @@ impl Nemesis {
                 offset_ns,
                 rate_ppm,
             } => {
-                let error = ClockError::Skew {
+                let error = ClockOrder::Skew {
                     offset_ns: *offset_ns,
                     rate_ppm: *rate_ppm,
                 };
@@ -157,7 +157,7 @@ impl Nemesis {
                 period,
                 length,
             } => {
-                let error = ClockError::Strobe {
+                let error = ClockOrder::Strobe {
                     delta: *delta,
                     period: *period,
                     length: *length,

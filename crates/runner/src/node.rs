@@ -1,6 +1,6 @@
 //! The nodes of the system under test, whatever they are.
 
-use crate::{BoxFuture, ClientError, Mesh};
+use crate::{BoxFuture, ClientError, ClockOrder, Mesh};
 use seatrial_generator::View;
 use seatrial_machine::{DiskTrouble, NodeId, Rng};
 use std::io;
@@ -45,7 +45,7 @@ pub trait Nodes: Send + Sync {
     fn resume(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>>;
 
     /// Makes the node's clock wrong from now on, or right again.
-    fn set_clock(&self, _: NodeId, _: ClockError) -> BoxFuture<'_, Result<Effect, NodeError>> {
+    fn set_clock(&self, _: NodeId, _: ClockOrder) -> BoxFuture<'_, Result<Effect, NodeError>> {
         cannot("the clocks of these nodes cannot be changed")
     }
 
@@ -113,27 +113,6 @@ pub trait Nodes: Send + Sync {
 /// Nothing happens, for this reason.
 fn cannot(reason: &str) -> BoxFuture<'static, Result<Effect, NodeError>> {
     Box::pin(std::future::ready(Ok(Effect::nothing(reason))))
-}
-
-/// What is wrong with a clock from now on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClockError {
-    /// It jumps once and then runs fast or slow; neither: it is right again.
-    Skew {
-        /// Jump in nanoseconds.
-        offset_ns: i64,
-        /// Drift in parts per million.
-        rate_ppm: i32,
-    },
-    /// It jumps ahead and back, again and again.
-    Strobe {
-        /// How far ahead.
-        delta: Duration,
-        /// How long it stays ahead, and then right.
-        period: Duration,
-        /// It ends after this.
-        length: Duration,
-    },
 }
 
 /// What came of an attempt to break or mend something.

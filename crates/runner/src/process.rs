@@ -1,9 +1,7 @@
 //! Nodes that are processes of this machine.
 
 use crate::child::Child;
-use crate::{
-    BoxFuture, ClientError, ClockError, Death, Effect, Mesh, NodeError, Nodes, damage, log,
-};
+use crate::{BoxFuture, ClientError, Death, Effect, Mesh, NodeError, Nodes, damage, log};
 use rustix::process::{Pid, Resource, getrlimit, prlimit};
 use seatrial_host::ClockOrder;
 use seatrial_machine::{DiskTrouble, NodeId, Rng};
@@ -457,29 +455,11 @@ impl ProcessNodes {
         Ok(Effect::done(what))
     }
 
-    async fn set_clock_here(&self, node: NodeId, wrong: ClockError) -> Result<Effect, NodeError> {
+    async fn set_clock_here(&self, node: NodeId, order: ClockOrder) -> Result<Effect, NodeError> {
         let post = self.post(node)?;
         let Some(file) = self.system.clock_file(&post.place) else {
             let reason = format!("the program of {node} takes no orders about its clock");
             return Ok(Effect::nothing(reason));
-        };
-        let order = match wrong {
-            ClockError::Skew {
-                offset_ns,
-                rate_ppm,
-            } => ClockOrder::Skew {
-                offset_ns,
-                rate_ppm,
-            },
-            ClockError::Strobe {
-                delta,
-                period,
-                length,
-            } => ClockOrder::Strobe {
-                delta,
-                period,
-                length,
-            },
         };
         let number = post.clock_orders.fetch_add(1, Ordering::Relaxed) + 1;
         order
@@ -589,9 +569,9 @@ impl Nodes for ProcessNodes {
     fn set_clock(
         &self,
         node: NodeId,
-        wrong: ClockError,
+        order: ClockOrder,
     ) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        Box::pin(self.set_clock_here(node, wrong))
+        Box::pin(self.set_clock_here(node, order))
     }
 
     fn trouble(

@@ -2,7 +2,7 @@
 
 use crate::roles::{command, nodes, scratch};
 use seatrial_machine::{DiskTrouble, Link, NodeId, Rng};
-use seatrial_runner::{ClockError, Effect, Mesh, NodeError, NodeLimits, Nodes, ProcessNodes};
+use seatrial_runner::{ClockOrder, Effect, Mesh, NodeError, NodeLimits, Nodes, ProcessNodes};
 use std::fs;
 use std::io;
 use std::net::TcpListener;
@@ -266,7 +266,7 @@ async fn files_are_cut_and_put_back_while_a_node_is_down() {
 #[tokio::test]
 async fn what_a_program_or_the_kernel_does_not_offer_is_said() {
     let (nodes, _mesh, folder) = started("offers", 1).await;
-    let right = ClockError::Skew {
+    let right = ClockOrder::Skew {
         offset_ns: 0,
         rate_ppm: 0,
     };
