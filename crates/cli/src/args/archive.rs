@@ -165,7 +165,10 @@ pub(crate) struct ReplayArguments {
 
 /// `seatrial archive list`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example: seatrial archive list logs --label app --at 2026-11-21T09:30:00Z")]
+#[command(
+    after_help = "A time is 2026-11-21T09:30:00Z, or how long ago: 90s, 15m, 2h, 7d.\n\
+Examples: seatrial archive list logs --label app --at 2026-11-21T09:30:00Z\n          seatrial archive list logs --since 2h --until 30m"
+)]
 pub(crate) struct ListArguments {
     #[command(flatten)]
     pub(crate) place: PlaceArguments,
@@ -173,8 +176,14 @@ pub(crate) struct ListArguments {
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
     /// Only recordings that were recorded at this time.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["since", "until"])]
     pub(crate) at: Option<String>,
+    /// Only recordings of which something was recorded at this time or later.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Only recordings that were begun at this time or before.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
     /// Only recordings that hold this position.
     #[arg(long, value_name = "POSITION")]
     pub(crate) position: Option<u64>,

@@ -8,26 +8,23 @@ use super::remote;
 use crate::args::{ListArguments, RecordingArguments};
 use crate::exit::Exit;
 use crate::output::say;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::file::Files;
 use seatrial_archive::service::{LabelFilter, ListFilter, SegmentDescription};
 use seatrial_archive::{Archive, Filter, Position};
 use serde_json::json;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Carries `list` out.
 pub(super) fn list(arguments: &ListArguments) -> Result<Exit> {
     let place = Place::parse(&arguments.place.archive)?;
-    let at = arguments
-        .at
-        .as_ref()
-        .map(|text| moment::parse(text, moment::now()))
-        .transpose()?;
+    let span = span(arguments)?;
     let entries: Vec<Entry> = match &place {
         Place::Folder(path) => {
             let filter = Filter {
                 label: arguments.label.clone(),
-                time: at.map(|at| at..=at),
+                time: Some(span),
                 position: arguments.position.map(Position),
                 ..Filter::default()
             };
@@ -41,8 +38,8 @@ pub(super) fn list(arguments: &ListArguments) -> Result<Exit> {
             let label = arguments.label.clone().map(LabelFilter::Contains);
             let filter = ListFilter {
                 label: label.unwrap_or_default(),
-                time_from: at.unwrap_or(0),
-                time_to: at.unwrap_or(u64::MAX),
+                time_from: *span.start(),
+                time_to: *span.end(),
                 position: arguments.position,
             };
             let found = remote::connect(*address)?.list(&filter);
@@ -62,6 +59,20 @@ pub(super) fn list(arguments: &ListArguments) -> Result<Exit> {
         say!("{}", entry::table(&entries));
     }
     Ok(Exit::Valid)
+}
+
+/// The span of time of which something must be recorded.
+fn span(arguments: &ListArguments) -> Result<RangeInclusive<u64>> {
+    let now = moment::now();
+    let moment = |text: &Option<String>| match text {
+        Some(text) => moment::parse(text, now).map(Some),
+        None => Ok(None),
+    };
+    let at = moment(&arguments.at)?;
+    let since = at.or(moment(&arguments.since)?).unwrap_or(0);
+    let until = at.or(moment(&arguments.until)?).unwrap_or(u64::MAX);
+    ensure!(since <= until, "--since is after --until");
+    Ok(since..=until)
 }
 
 /// Carries `describe` out.

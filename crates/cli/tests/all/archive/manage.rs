@@ -140,6 +140,13 @@ fn recordings_are_found_labelled_deleted_and_compacted() {
     assert_eq!(numbers(&[]), [1, 2, 3]);
     assert_eq!(numbers(&["--label", "alpha"]), [1, 3]);
     assert_eq!(numbers(&["--at", "2020-01-01"]), [0; 0]);
+    let year = ["--since", "2020-01-01", "--until", "2020-12-31"];
+    assert_eq!(numbers(&year), [0; 0]);
+    assert_eq!(numbers(&["--until", "2020-01-01"]), [0; 0]);
+    assert_eq!(numbers(&["--until", "2500-01-01"]), [1, 2, 3]);
+    assert_eq!(numbers(&["--since", "1h", "--until", "0s"]), [1, 2, 3]);
+    let backwards = ["archive", "list", &folder, "--since", "1h", "--until", "2h"];
+    error(&backwards, &["--since is after --until"]);
     assert_eq!(numbers(&["--position", "1"]), [1, 2, 3]);
     assert_eq!(
         archive_json(&["describe", &folder, "alpha"])["recording"],
