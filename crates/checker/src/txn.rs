@@ -29,6 +29,7 @@ mod graph;
 mod level;
 mod list_append;
 mod passes;
+pub mod registers;
 mod rows;
 mod rw_register;
 mod search;
