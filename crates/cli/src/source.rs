@@ -11,7 +11,8 @@ use std::io::{self, BufReader, Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
 
 /// The formats that `--format` takes.
-pub(crate) const FORMATS: &str = "auto, sea, edn, json, jsonl, jepsen, porcupine";
+pub(crate) const FORMATS: &str =
+    "auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, veristrong";
 
 /// A history that is read operation by operation, in constant memory.
 pub(crate) struct Source {
@@ -138,7 +139,10 @@ impl Source {
             Reading::Jepsen => Some(Format::Edn),
             Reading::Auto | Reading::Sea => None,
         };
-        let options = Options { keyed: self.keyed };
+        let options = Options {
+            keyed: self.keyed,
+            ..Options::default()
+        };
         let name = self.path.display().to_string();
         let operations = Operations::open(&name, input, format, options);
         self.kind = Kind::Text(match operations {
@@ -197,7 +201,10 @@ impl Source {
                 }
             }
             Kind::Jepsen(file) => {
-                let options = Options { keyed: self.keyed };
+                let options = Options {
+                    keyed: self.keyed,
+                    ..Options::default()
+                };
                 let mut operations = file.operations(options)?;
                 self.length = operations.progress().1;
                 while let Some(op) = operations.next() {

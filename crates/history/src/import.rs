@@ -1,4 +1,4 @@
-//! Histories in the text formats of other tools.
+//! Histories in the formats of other tools.
 //!
 //! ```
 //! use seatrial_history::import::{self, Format, Options};
@@ -16,18 +16,21 @@ mod fressian;
 mod jepsen;
 mod json;
 mod operation;
+mod operations;
 mod porcupine;
+pub mod registers;
 mod stream;
 
 pub use jepsen::{JepsenError, JepsenFile, JepsenOperations, is_jepsen};
-pub use stream::Operations;
+pub use operations::Operations;
 
 use crate::{History, Op};
 use edn::Reader;
 use operation::Keys;
+use std::fmt;
 use std::io::Read;
 
-/// A text format that holds a history.
+/// A format that holds a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Jepsen's and Elle's EDN: operation maps, in a vector or one after another; records (`#jepsen.history.Op{…}`),
@@ -39,11 +42,26 @@ pub enum Format {
     /// Porcupine's test data: log lines of a Jepsen run (`INFO  jepsen.util - 3 :invoke :read nil`), or EDN maps with a
     /// `:key` beside the value, which becomes a keyed value.
     Porcupine,
+    /// Plume's and PolySI's text: a line `r(KEY,VALUE,SESSION,TRANSACTION)` or `w(…)` for each operation. Transaction -1
+    /// was aborted, value 0 is the initial state.
+    Plume,
+    /// The text of AWDIT's tests: `r KEY VALUE` and `w KEY VALUE`, a line of `-` after a transaction, of `=` after a
+    /// session; no initial state is implied.
+    Awdit,
+    /// VeriStrong's text of list-append histories.
+    VeriStrong,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 3] = [Format::Edn, Format::Json, Format::Porcupine];
+    pub const ALL: [Format; 6] = [
+        Format::Edn,
+        Format::Json,
+        Format::Porcupine,
+        Format::Plume,
+        Format::Awdit,
+        Format::VeriStrong,
+    ];
 
     /// The name in `--format`.
     pub const fn name(self) -> &'static str {
@@ -51,7 +69,16 @@ impl Format {
             Format::Edn => "edn",
             Format::Json => "json",
             Format::Porcupine => "porcupine",
+            Format::Plume => "plume",
+            Format::Awdit => "awdit",
+            Format::VeriStrong => "veristrong",
         }
+    }
+
+    /// Does it say when operations began and ended? If not, their order in the file is no order in real time, except
+    /// within a process.
+    pub const fn has_times(self) -> bool {
+        matches!(self, Format::Edn | Format::Json | Format::Porcupine)
     }
 
     /// The format of this name.
@@ -60,6 +87,9 @@ impl Format {
             "edn" | "jepsen-edn" | "elle" => Some(Format::Edn),
             "json" | "jsonl" | "json-lines" => Some(Format::Json),
             "porcupine" | "porcupine-etcd-log" | "porcupine-kv-log" => Some(Format::Porcupine),
+            "plume" | "polysi" => Some(Format::Plume),
+            "awdit" | "awdit-text" => Some(Format::Awdit),
+            "veristrong" | "elle-list-append" => Some(Format::VeriStrong),
             _ => None,
         }
     }
@@ -70,6 +100,9 @@ impl Format {
 pub struct Options {
     /// Client values `[key value]` are tuples of one independent key (`jepsen.independent`), not plain lists.
     pub keyed: bool,
+    /// The value that reads of a register see which nobody wrote, in formats of transactions; `None`: what the format
+    /// says (0, or nothing).
+    pub initial: Option<i64>,
 }
 
 impl Options {
@@ -78,18 +111,52 @@ impl Options {
     }
 }
 
-/// Why a file is not a history. Printed as `file:line:column: reason`.
+/// Why a file is not a history. Printed as `file:line:column: reason`, of a binary file `file: byte n: reason`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}:{column}: {problem}")]
+#[error("{file}{place}: {problem}")]
 pub struct ImportError {
     /// The file's name, as given.
     pub file: String,
-    /// Line, from 1.
-    pub line: usize,
-    /// Character within the line, from 1.
-    pub column: usize,
+    /// Where.
+    pub place: Place,
     /// What is wrong there.
     pub problem: String,
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Of a text.
+    Text {
+        /// Line, from 1.
+        line: usize,
+        /// Character within the line, from 1.
+        column: usize,
+    },
+    /// Of a binary file: bytes before it.
+    Byte(u64),
+}
+
+impl Place {
+    /// Where a text begins.
+    const START: Place = Place::line(1);
+
+    /// The beginning of a line.
+    const fn line(line: u64) -> Place {
+        Place::Text {
+            line: line as usize,
+            column: 1,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Text { line, column } => write!(f, ":{line}:{column}"),
+            Place::Byte(offset) => write!(f, ": byte {offset}"),
+        }
+    }
 }
 
 /// Bytes at a file's start that are looked at to tell its format.
@@ -98,6 +165,9 @@ const DETECTION_LENGTH: usize = 4_096;
 /// Tells a file's format from its first bytes (some thousand suffice) and its name; `None` when it is none of these.
 pub fn detect(name: &str, first: &[u8]) -> Option<Format> {
     let first = &first[..first.len().min(DETECTION_LENGTH)];
+    if let Some(format) = registers::detect(first) {
+        return Some(format);
+    }
     let text = String::from_utf8_lossy(first);
     if text
         .lines()

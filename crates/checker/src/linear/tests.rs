@@ -9,7 +9,10 @@ use seatrial_machine::Rng;
 /// Judges EDN; values are tuples where a key is a word.
 fn check(model: Model, text: &str) -> Verdict {
     let keyed = text.contains("[:");
-    let options = Options { keyed };
+    let options = Options {
+        keyed,
+        ..Options::default()
+    };
     let history = import::read("a.edn", text.as_bytes(), Format::Edn, options).unwrap();
     Linearizable::new(model).check(&history)
 }

@@ -179,6 +179,7 @@ fn histories_of_every_workload_come_back_from_edn_unchanged_and_from_json_settle
         }
         let options = Options {
             keyed: workload == "keyed-register",
+            ..Options::default()
         };
         let edn = through(&ops, options, &paths);
         assert_eq!(edn, ops, "{workload}, round {round}");

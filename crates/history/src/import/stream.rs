@@ -3,12 +3,12 @@
 use super::edn::Fault;
 use super::json::JsonOperations;
 use super::operation::{Draft, EdnOperations, Keys};
-use super::{DETECTION_LENGTH, Format, ImportError, Options, detect, porcupine};
+use super::{DETECTION_LENGTH, Format, ImportError, Options, Place, porcupine};
 use crate::Op;
 use std::io::{ErrorKind, Read};
 
 /// Bytes that are read at a time, at least.
-const READ_LENGTH: usize = 256 << 10;
+pub(super) const READ_LENGTH: usize = 256 << 10;
 /// Longest operation, with what stands between it and the one before, in bytes.
 const OPERATION_LENGTH_MAX: usize = 64 << 20;
 
@@ -50,15 +50,14 @@ struct Window<R> {
     read_length: usize,
 }
 
-/// The operations of a text, one after another, in constant memory: an iterator, which ends after an error.
+/// The operations of a text in EDN or JSON, or of a log, one after another, in constant memory.
 ///
 /// Its loop: a parser looks for the next operation in a window of the text. When it finds none, or something wrong, and
 /// the text goes on, the window grows and the parser tries again; so an error is told when the text ends, or when an
 /// operation would be longer than 64 MiB.
-pub struct Operations<R> {
+pub(super) struct TextOperations<R> {
     name: String,
     window: Window<R>,
-    format: Format,
     parser: Parser,
     /// Line and column where the bracket around the history opened.
     opened: (u64, u64),
@@ -67,7 +66,6 @@ pub struct Operations<R> {
     previous: Option<u64>,
     /// Where in the window the operation begins that was handed out last.
     current: usize,
-    done: bool,
 }
 
 impl Parser {
@@ -143,25 +141,16 @@ impl<R: Read> Window<R> {
     }
 }
 
-impl<R: Read> Operations<R> {
-    /// The operations of `input`; without a format it is told from the first bytes. `name` is for errors.
-    pub fn open(
+impl<R: Read> TextOperations<R> {
+    /// The operations of `input`, which is read in pieces of this length, at least 4 (a byte order mark is looked for in
+    /// the first one). `name` is for errors.
+    pub(super) fn open(
         name: &str,
         input: R,
-        format: Option<Format>,
-        options: Options,
-    ) -> Result<Operations<R>, ImportError> {
-        Operations::with_window(name, input, format, options, READ_LENGTH)
-    }
-
-    /// The same with reads of this length, at least 4 (a byte order mark is looked for in the first one).
-    pub(super) fn with_window(
-        name: &str,
-        input: R,
-        format: Option<Format>,
+        format: Format,
         options: Options,
         read_length: usize,
-    ) -> Result<Operations<R>, ImportError> {
+    ) -> TextOperations<R> {
         let mut window = Window {
             input,
             text: String::new(),
@@ -175,15 +164,10 @@ impl<R: Read> Operations<R> {
             read_length,
         };
         window.grow();
-        let format = format.or_else(|| detect(name, window.text.as_bytes()));
-        let Some(format) = format else {
-            let unknown = "not a history in a format that is known".to_owned();
-            return Err(error_at(name, (1, 1), window.failure.unwrap_or(unknown)));
-        };
         let parser = match format {
             Format::Edn => Parser::Edn(EdnOperations::new(options.keys())),
             Format::Json => Parser::Json(JsonOperations::new(options.keys())),
-            Format::Porcupine => {
+            _ => {
                 let length = window.text.floor_char_boundary(DETECTION_LENGTH);
                 if window.text[..length].contains(porcupine::MARK) {
                     Parser::Log
@@ -192,36 +176,30 @@ impl<R: Read> Operations<R> {
                 }
             }
         };
-        Ok(Operations {
+        TextOperations {
             name: name.to_owned(),
             window,
-            format,
             parser,
             opened: (1, 1),
             count: 0,
             indexed: false,
             previous: None,
             current: 0,
-            done: false,
-        })
-    }
-
-    /// The format that was told or found.
-    pub fn format(&self) -> Format {
-        self.format
+        }
     }
 
     /// Bytes that the operations so far have taken.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.window.passed + self.window.at as u64
     }
 
     /// An error at the operation that was handed out last, for whoever cannot take it.
-    pub fn error(&self, problem: impl Into<String>) -> ImportError {
+    pub(super) fn error(&self, problem: impl Into<String>) -> ImportError {
         error_at(&self.name, self.window.place(self.current), problem.into())
     }
 
-    fn read(&mut self) -> Result<Option<Op>, ImportError> {
+    /// The next operation; `None` at the end.
+    pub(super) fn read(&mut self) -> Result<Option<Op>, ImportError> {
         loop {
             let (text, at) = (&self.window.text, self.window.at);
             let step = match &mut self.parser {
@@ -307,24 +285,14 @@ impl<R: Read> Operations<R> {
     }
 }
 
-impl<R: Read> Iterator for Operations<R> {
-    type Item = Result<Op, ImportError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let result = self.read();
-        self.done = !matches!(result, Ok(Some(_)));
-        result.transpose()
-    }
-}
-
-fn error_at(name: &str, (line, column): (u64, u64), problem: String) -> ImportError {
+/// An error at a line and column.
+pub(super) fn error_at(name: &str, (line, column): (u64, u64), problem: String) -> ImportError {
     ImportError {
         file: name.to_owned(),
-        line: line as usize,
-        column: column as usize,
+        place: Place::Text {
+            line: line as usize,
+            column: column as usize,
+        },
         problem,
     }
 }

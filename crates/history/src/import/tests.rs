@@ -99,7 +99,10 @@ fn tuples_are_keyed_only_when_told() {
             .map(|op| op.value.clone())
             .collect::<Vec<_>>()
     };
-    let keyed = values(Options { keyed: true });
+    let keyed = values(Options {
+        keyed: true,
+        ..Options::default()
+    });
     assert_eq!(keyed[0], Value::Keyed(Key::Int(7), Value::Cas(1, 2).into()));
     assert_eq!(keyed[1], Value::Keyed(Key::Int(7), Value::Int(3).into()));
     let key = Key::Word(Symbol::new("k"));
@@ -158,7 +161,7 @@ fn porcupine_logs() {
 
 #[test]
 fn formats_are_detected() {
-    let cases: [(&str, &str, Option<Format>); 12] = [
+    let cases: [(&str, &str, Option<Format>); 17] = [
         ("x", "  ; hello\n[{:type :ok", Some(Format::Edn)),
         ("x", "({:type :ok", Some(Format::Edn)),
         ("x", "#jepsen.history.Op{:type :ok", Some(Format::Edn)),
@@ -176,7 +179,12 @@ fn formats_are_detected() {
         ("x", "[{\"type\": \"ok\"}]", Some(Format::Json)),
         ("x.json", "{\"type\" \n: \"ok\"}", Some(Format::Json)),
         ("x.edn", "", Some(Format::Edn)),
-        ("x.txt", "r(1,2,3,4)", None),
+        ("x.txt", "\n r(1,2,3,4)\r\nw", Some(Format::Plume)),
+        ("x.txt", "r(1,2,3)", None),
+        ("x.txt", "w 1 -2\n---", Some(Format::Awdit)),
+        ("x.txt", "---\nw 1 -2", None),
+        ("x.txt", "2\n0 1 R 4 2 1", Some(Format::VeriStrong)),
+        ("x.txt", "2\n0 1 S 4 2 1", None),
         ("x", "\u{0}\u{1}", None),
         ("x", "", None),
     ];
@@ -325,8 +333,15 @@ fn fuzz_one(bytes: &[u8]) {
         let _ = read("a", bytes, format, Options::default());
     }
     for format in Format::ALL {
-        if let Err(error) = read("a", bytes, format, Options { keyed: true }) {
-            assert!(error.line >= 1 && error.column >= 1);
+        let options = Options {
+            keyed: true,
+            ..Options::default()
+        };
+        if let Err(error) = read("a", bytes, format, options) {
+            match error.place {
+                Place::Text { line, column } => assert!(line >= 1 && column >= 1),
+                Place::Byte(at) => assert!(at <= bytes.len() as u64),
+            }
         }
     }
 }
@@ -417,7 +432,11 @@ fn json_in_lines_and_in_an_array() {
     check(&array, Format::Json, Options::default(), &expected);
     check(&lines, Format::Json, Options::default(), &expected);
     let cas = r#"{"type":"ok","process":1,"f":"cas","value":["k",[1,2]]}"#;
-    let keyed = read("a", cas.as_bytes(), Format::Json, Options { keyed: true }).unwrap();
+    let options = Options {
+        keyed: true,
+        ..Options::default()
+    };
+    let keyed = read("a", cas.as_bytes(), Format::Json, options).unwrap();
     let expected = Value::Keyed(Key::Text("k".into()), Value::Cas(1, 2).into());
     assert_eq!(keyed.ops()[0].value, expected);
 }

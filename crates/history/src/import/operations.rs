@@ -1,0 +1,137 @@
+//! The operations of a file of any format.
+
+use super::registers::{RegisterOperations, TransactionReader};
+use super::stream::{READ_LENGTH, TextOperations, error_at};
+use super::{DETECTION_LENGTH, Format, ImportError, Options, detect};
+use crate::Op;
+use std::io::{self, Read};
+
+/// The operations of a file, one after another, in constant memory: an iterator, which ends after an error.
+pub struct Operations<R> {
+    format: Format,
+    kind: Kind<Replay<R>>,
+    done: bool,
+}
+
+enum Kind<R> {
+    Text(Box<TextOperations<R>>),
+    Registers(Box<RegisterOperations<R>>),
+}
+
+/// An input whose first bytes were looked at already: they come again, then what happened behind them.
+pub(super) struct Replay<R> {
+    first: Vec<u8>,
+    at: usize,
+    /// Why there are not more of them.
+    failure: Option<io::Error>,
+    input: R,
+}
+
+impl<R: Read> Replay<R> {
+    pub(super) fn new(mut input: R) -> Replay<R> {
+        let mut first = Vec::new();
+        let limit = DETECTION_LENGTH as u64;
+        let read = input.by_ref().take(limit).read_to_end(&mut first);
+        Replay {
+            first,
+            at: 0,
+            failure: read.err(),
+            input,
+        }
+    }
+}
+
+impl<R: Read> Read for Replay<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let rest = &self.first[self.at..];
+        if !rest.is_empty() {
+            let length = rest.len().min(buffer.len());
+            buffer[..length].copy_from_slice(&rest[..length]);
+            self.at += length;
+            return Ok(length);
+        }
+        match self.failure.take() {
+            Some(error) => Err(error),
+            None => self.input.read(buffer),
+        }
+    }
+}
+
+impl<R: Read> Operations<R> {
+    /// The operations of `input`; without a format it is told from the first bytes. `name` is for errors.
+    pub fn open(
+        name: &str,
+        input: R,
+        format: Option<Format>,
+        options: Options,
+    ) -> Result<Operations<R>, ImportError> {
+        Operations::with_window(name, input, format, options, READ_LENGTH)
+    }
+
+    /// The same with reads of this length, at least 4.
+    pub(super) fn with_window(
+        name: &str,
+        input: R,
+        format: Option<Format>,
+        options: Options,
+        read_length: usize,
+    ) -> Result<Operations<R>, ImportError> {
+        let input = Replay::new(input);
+        let Some(format) = format.or_else(|| detect(name, &input.first)) else {
+            let problem = match &input.failure {
+                Some(error) => format!("cannot be read: {error}"),
+                None => "not a history in a format that is known".to_owned(),
+            };
+            return Err(error_at(name, (1, 1), problem));
+        };
+        let kind = if format.has_times() {
+            let text = TextOperations::open(name, input, format, options, read_length);
+            Kind::Text(Box::new(text))
+        } else {
+            let reader = TransactionReader::with_window(name, input, format, options, read_length);
+            Kind::Registers(Box::new(RegisterOperations::new(reader)))
+        };
+        Ok(Operations {
+            format,
+            kind,
+            done: false,
+        })
+    }
+
+    /// The format that was told or found.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Bytes that the operations so far have taken.
+    pub fn bytes(&self) -> u64 {
+        match &self.kind {
+            Kind::Text(text) => text.bytes(),
+            Kind::Registers(registers) => registers.bytes(),
+        }
+    }
+
+    /// An error at the operation that was handed out last, for whoever cannot take it.
+    pub fn error(&self, problem: impl Into<String>) -> ImportError {
+        match &self.kind {
+            Kind::Text(text) => text.error(problem),
+            Kind::Registers(registers) => registers.error(problem),
+        }
+    }
+}
+
+impl<R: Read> Iterator for Operations<R> {
+    type Item = Result<Op, ImportError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let result = match &mut self.kind {
+            Kind::Text(text) => text.read(),
+            Kind::Registers(registers) => registers.read(),
+        };
+        self.done = !matches!(result, Ok(Some(_)));
+        result.transpose()
+    }
+}

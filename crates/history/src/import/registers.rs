@@ -1,0 +1,220 @@
+//! Transactions on registers and lists as other checkers of isolation keep them.
+//!
+//! These formats say which session ran which transactions in which order, what each read and wrote, and, some of them,
+//! which were aborted. Except for the timestamps of the database that one of them has, none says *when*: a transaction
+//! has no place in real time. A reader hands transactions to a [`TransactionSink`]: a history in memory is one
+//! ([`super::Operations`] makes it), a checker's columns may be another, without operations in between.
+//!
+//! ```
+//! use seatrial_history::import::registers::{Stamps, TransactionReader, TransactionSink};
+//! use seatrial_history::import::{Format, Options};
+//! use seatrial_history::OpType;
+//!
+//! #[derive(Default)]
+//! struct Counts { transactions: u32, unborn: u32 }
+//!
+//! impl TransactionSink for Counts {
+//!     fn begin(&mut self, _session: u64, _stamps: Option<Stamps>) {}
+//!     fn read(&mut self, _key: i64, value: Option<i64>) { self.unborn += u32::from(value.is_none()); }
+//!     fn write(&mut self, _key: i64, _value: i64) {}
+//!     fn append(&mut self, _key: i64, _element: i64) {}
+//!     fn read_list(&mut self, _key: i64, _elements: &[i64]) {}
+//!     fn end(&mut self, _outcome: OpType) -> Result<(), String> { self.transactions += 1; Ok(()) }
+//! }
+//!
+//! let text = b"w(1,7,0,0)\nr(2,0,0,0)\nr(1,7,1,1)\n";
+//! let mut counts = Counts::default();
+//! let mut reader = TransactionReader::open("a.txt", &text[..], Format::Plume, Options::default());
+//! while reader.advance(&mut counts)? {}
+//! assert_eq!((counts.transactions, counts.unborn), (2, 1));
+//! # Ok::<(), seatrial_history::import::ImportError>(())
+//! ```
+
+mod assembly;
+mod awdit;
+mod bytes;
+mod collector;
+mod line;
+mod plume;
+#[cfg(test)]
+mod tests;
+mod veristrong;
+
+pub(super) use collector::RegisterOperations;
+
+use super::stream::READ_LENGTH;
+use super::{Format, ImportError, Options, Place};
+use crate::OpType;
+use awdit::Awdit;
+use bytes::Bytes;
+use plume::Plume;
+use std::io::Read;
+use veristrong::VeriStrong;
+
+/// A point of a database's hybrid logical clock; the physical part comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// Ticks of the database's clock, of whatever length.
+    pub physical: i64,
+    /// What orders points of the same tick.
+    pub logical: i64,
+}
+
+/// When a transaction took its snapshot and when it was committed, as the database says. Nobody has checked that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamps {
+    /// The snapshot.
+    pub start: Stamp,
+    /// The commit, not before the start.
+    pub commit: Stamp,
+}
+
+/// Takes transactions one after another. Of one session they come in the order in which it ran them; the order between
+/// sessions is the file's and says nothing.
+pub trait TransactionSink {
+    /// A transaction begins, after all of the same session before it.
+    fn begin(&mut self, session: u64, stamps: Option<Stamps>);
+    /// It read a register; `None`: the initial state, which nobody wrote.
+    fn read(&mut self, key: i64, value: Option<i64>);
+    /// It wrote a register.
+    fn write(&mut self, key: i64, value: i64);
+    /// It appended to a list.
+    fn append(&mut self, key: i64, element: i64);
+    /// It read a list, oldest element first; empty: the initial state.
+    fn read_list(&mut self, key: i64, elements: &[i64]);
+    /// It ended: [`OpType::Ok`] committed, [`OpType::Fail`] aborted, [`OpType::Info`] nobody knows. An error (a bound
+    /// of the sink) ends the reading and is told with the place of the transaction.
+    fn end(&mut self, outcome: OpType) -> Result<(), String>;
+}
+
+/// What is wrong, and where.
+#[derive(Debug)]
+struct Fault {
+    place: Place,
+    problem: String,
+}
+
+/// The parser of one format.
+enum Parser {
+    Plume(Plume),
+    Awdit(Awdit),
+    VeriStrong(VeriStrong),
+    /// No format of transactions.
+    None,
+}
+
+/// Reads a file of one of the formats that carry transactions without times, in constant memory.
+pub struct TransactionReader<R> {
+    name: String,
+    input: Bytes<R>,
+    parser: Parser,
+    /// Where the transaction begins that was handed over last.
+    place: Place,
+}
+
+impl<R: Read> TransactionReader<R> {
+    /// A reader of `input`. `name` is for errors. A format that is no list of transactions is an error of the first
+    /// [`TransactionReader::advance`].
+    pub fn open(name: &str, input: R, format: Format, options: Options) -> TransactionReader<R> {
+        TransactionReader::with_window(name, input, format, options, READ_LENGTH)
+    }
+
+    /// The same with reads of this length.
+    pub(super) fn with_window(
+        name: &str,
+        input: R,
+        format: Format,
+        options: Options,
+        read_length: usize,
+    ) -> TransactionReader<R> {
+        let parser = match format {
+            Format::Plume => Parser::Plume(Plume::new(options.initial)),
+            Format::Awdit => Parser::Awdit(Awdit::new(options.initial)),
+            Format::VeriStrong => Parser::VeriStrong(VeriStrong::new()),
+            Format::Edn | Format::Json | Format::Porcupine => Parser::None,
+        };
+        TransactionReader {
+            name: name.to_owned(),
+            input: Bytes::new(input, read_length),
+            parser,
+            place: Place::START,
+        }
+    }
+
+    /// Hands the next transaction to `sink`, or some of them; false when there is none.
+    pub fn advance<S: TransactionSink + ?Sized>(
+        &mut self,
+        sink: &mut S,
+    ) -> Result<bool, ImportError> {
+        let result = match &mut self.parser {
+            Parser::Plume(plume) => plume.advance(&mut self.input, sink, &mut self.place),
+            Parser::Awdit(awdit) => awdit.advance(&mut self.input, sink, &mut self.place),
+            Parser::VeriStrong(veristrong) => {
+                veristrong.advance(&mut self.input, sink, &mut self.place)
+            }
+            Parser::None => Err(Fault {
+                place: Place::START,
+                problem: "this format is no list of transactions without times".to_owned(),
+            }),
+        };
+        result.map_err(|fault| ImportError {
+            file: self.name.clone(),
+            place: fault.place,
+            problem: fault.problem,
+        })
+    }
+
+    /// Bytes that the transactions so far have taken, with those that are still put together.
+    pub fn bytes(&self) -> u64 {
+        self.input.passed()
+    }
+
+    /// An error at the transaction that was handed over last.
+    pub fn error(&self, problem: impl Into<String>) -> ImportError {
+        ImportError {
+            file: self.name.clone(),
+            place: self.place,
+            problem: problem.into(),
+        }
+    }
+}
+
+/// Tells which of these formats a file has, from its first bytes.
+pub(super) fn detect(first: &[u8]) -> Option<Format> {
+    let formats = [
+        (plume::is_plume(first), Format::Plume),
+        (awdit::is_awdit(first), Format::Awdit),
+        (veristrong::is_veristrong(first), Format::VeriStrong),
+    ];
+    let found = formats.into_iter().find(|(is, _)| *is);
+    found.map(|(_, format)| format)
+}
+
+/// Where a state that nobody wrote is a value like others: which one it is, and what becomes of writes of it.
+#[derive(Clone, Copy)]
+struct Initial {
+    value: Option<i64>,
+}
+
+impl Initial {
+    /// What a read saw; `None` is the initial state.
+    #[inline]
+    fn seen(self, value: i64) -> Option<i64> {
+        (Some(value) != self.value).then_some(value)
+    }
+
+    /// Is a write to be handed on? One of the initial value is not: when it is done by the file's `first` transaction it
+    /// says what is known, otherwise reads of it could mean two things.
+    #[inline]
+    fn writes(self, value: i64, first: bool) -> Result<bool, String> {
+        if Some(value) != self.value {
+            return Ok(true);
+        }
+        if first {
+            return Ok(false);
+        }
+        Err(format!(
+            "a write of {value}, which in this file is the state that nobody wrote: a read of it could mean both"
+        ))
+    }
+}

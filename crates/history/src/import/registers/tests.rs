@@ -1,0 +1,389 @@
+#![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
+
+use super::*;
+use crate::import::{Operations, collect, detect, read};
+use expect_test::{Expect, expect};
+use seatrial_machine::Rng;
+use std::fmt::Write as _;
+
+/// Writes down what it is told.
+#[derive(Default)]
+struct Script(String);
+
+impl TransactionSink for Script {
+    fn begin(&mut self, session: u64, stamps: Option<Stamps>) {
+        write!(self.0, "{session}:").unwrap();
+        if let Some(Stamps { start, commit }) = stamps {
+            let [start, commit] =
+                [start, commit].map(|it| format!("{}.{}", it.physical, it.logical));
+            write!(self.0, " {start}-{commit}").unwrap();
+        }
+    }
+    fn read(&mut self, key: i64, value: Option<i64>) {
+        let value = value.map_or("nil".to_owned(), |value| value.to_string());
+        write!(self.0, " r{key}={value}").unwrap();
+    }
+    fn write(&mut self, key: i64, value: i64) {
+        write!(self.0, " w{key}={value}").unwrap();
+    }
+    fn append(&mut self, key: i64, element: i64) {
+        write!(self.0, " a{key}={element}").unwrap();
+    }
+    fn read_list(&mut self, key: i64, elements: &[i64]) {
+        write!(self.0, " r{key}={elements:?}").unwrap();
+    }
+    fn end(&mut self, outcome: OpType) -> Result<(), String> {
+        writeln!(self.0, " {}", outcome.name()).unwrap();
+        Ok(())
+    }
+}
+
+/// What a reader tells of these bytes, and the error at its end.
+fn told(name: &str, bytes: &[u8], format: Format, read_length: usize) -> String {
+    let options = Options::default();
+    let mut reader = TransactionReader::with_window(name, bytes, format, options, read_length);
+    let mut script = Script::default();
+    loop {
+        match reader.advance(&mut script) {
+            Ok(true) => {}
+            Ok(false) => return script.0,
+            Err(error) => return script.0 + &error.to_string() + "\n",
+        }
+    }
+}
+
+/// The same for a text, whatever the length of its window.
+fn check(text: &str, format: Format, expected: &Expect) {
+    let whole = told("a.txt", text.as_bytes(), format, 1 << 16);
+    for length in [1, 7, 100] {
+        assert_eq!(told("a.txt", text.as_bytes(), format, length), whole);
+    }
+    expected.assert_eq(&whole);
+}
+
+#[test]
+fn plume_is_read_line_by_line() {
+    let text = "w(1,10,0,7)\nr(2,0,0,7)\nr(1,10,3,8)\r\n\n r( -5 , 9223372036854775807 ,3,9) \nw(1,11,0,10)";
+    let expected = expect![[r#"
+        0: w1=10 r2=nil ok
+        3: r1=10 ok
+        3: r-5=9223372036854775807 ok
+        0: w1=11 ok
+    "#]];
+    check(text, Format::Plume, &expected);
+}
+
+#[test]
+fn lines_of_different_sessions_may_be_mixed() {
+    let text =
+        "w(1,1,0,1)\nw(2,2,1,2)\nr(1,1,0,1)\nw(2,3,1,3)\nr(2,2,1,3)\nw(1,4,0,4)\nr(3,0,1,3)\n";
+    let expected = expect![[r#"
+        0: w1=1 r1=1 ok
+        1: w2=2 ok
+        1: w2=3 r2=2 r3=nil ok
+        0: w1=4 ok
+    "#]];
+    check(text, Format::Plume, &expected);
+}
+
+#[test]
+fn aborted_operations_have_no_transaction() {
+    let text = "w(1,1,0,-1)\nw(2,1,0,-1)\nw(2,2,1,-1)\nw(5,1,0,4)\nw(1,2,0,-1)\nr(5,1,0,4)\n";
+    let expected = expect![[r#"
+        0: w1=1 w2=1 fail
+        1: w2=2 fail
+        0: w5=1 r5=1 ok
+        0: w1=2 fail
+    "#]];
+    check(text, Format::Plume, &expected);
+}
+
+#[test]
+fn the_first_transaction_may_write_the_initial_state() {
+    let text = "w(1,0,9,0)\nw(2,0,9,0)\nr(1,0,1,1)\nw(1,0,1,1)\n";
+    let expected = expect![[r#"
+        a.txt:4:1: a write of 0, which in this file is the state that nobody wrote: a read of it could mean both
+    "#]];
+    check(text, Format::Plume, &expected);
+    let options = Options {
+        initial: Some(-7),
+        ..Options::default()
+    };
+    let text = b"w(1,0,9,0)\nr(1,0,8,1)\nr(1,-7,8,2)";
+    let history = read("a.txt", text, Format::Plume, options).unwrap();
+    expect![[r#"
+        {:index 0, :time -1, :type :invoke, :process 9, :f :txn, :value [[:w 1 0]]}
+        {:index 1, :time -1, :type :ok, :process 9, :f :txn, :value [[:w 1 0]]}
+        {:index 2, :time -1, :type :invoke, :process 8, :f :txn, :value [[:r 1 nil]]}
+        {:index 3, :time -1, :type :ok, :process 8, :f :txn, :value [[:r 1 0]]}
+        {:index 4, :time -1, :type :invoke, :process 8, :f :txn, :value [[:r 1 nil]]}
+        {:index 5, :time -1, :type :ok, :process 8, :f :txn, :value [[:r 1 nil]]}
+    "#]]
+    .assert_eq(
+        &history
+            .iter()
+            .fold(String::new(), |text, op| format!("{text}{op}\n")),
+    );
+}
+
+#[test]
+fn an_error_of_plume_names_its_place() {
+    let errors = [
+        "r(1,2,3)",
+        "r(1,2,3,4,5)",
+        "w(1,2,-3,4)",
+        "w(1,99999999999999999999,3,4)",
+        "w(1,,3,4)",
+        "x(1,2,3,4)",
+        "w(1,2,3,4) w",
+        "w(1,2,3,4",
+        "w(1,2,3,4)\nw(1,3,4,4)",
+        "w(1,2,3,4)\nw(1,3,3,5)\nw(1,4,3,4)",
+        "w(1,2,3,\u{e9})",
+        "",
+    ];
+    let mut said = String::new();
+    for text in errors {
+        let text = format!("w(9,9,9,9)\n{text}\n");
+        let text = if text.len() == 12 { "\n\n" } else { &text[..] };
+        let error = read("a.txt", text.as_bytes(), Format::Plume, Options::default());
+        writeln!(said, "{}", error.unwrap_err()).unwrap();
+    }
+    expect![[r#"
+        a.txt:2:8: `,` is expected, found `)`
+        a.txt:2:10: `)` is expected, found `,`
+        a.txt:2:7: session -3 is negative
+        a.txt:2:5: a value does not fit in 64 bits
+        a.txt:2:5: a value (a number) is expected, found `,`
+        a.txt:2:1: `r(…)` or `w(…)` is expected, found `x`
+        a.txt:2:12: the end of the line is expected, found `w`
+        a.txt:2:10: `)` is expected, the line ends
+        a.txt:3:1: transaction 4 belongs to session 3 (line 2), here to session 4
+        a.txt:4:1: transaction 4 has ended: all its lines must come before its session's next transaction, at most 65536 operations after the first
+        a.txt:2:9: a transaction (a number) is expected, found byte 0xc3
+        a.txt:1:1: no transaction found
+    "#]].assert_eq(&said);
+    let long = format!("w(9,9,9,9)\n{}", " ".repeat(5_000));
+    let said = told("a.txt", long.as_bytes(), Format::Plume, 100);
+    assert_eq!(said, "a.txt:2:4097: this line is too long\n");
+}
+
+/// Plume lines of `transactions`, and what they should be told as.
+fn plume(transactions: &[(u64, Option<u64>, usize)], rng: &mut Rng) -> (String, String) {
+    let (mut text, mut script) = (String::new(), String::new());
+    for &(session, id, length) in transactions {
+        write!(script, "{session}:").unwrap();
+        let id = id.map_or(-1, u64::cast_signed);
+        for _ in 0..length {
+            let (key, value) = (rng.below(50).cast_signed() - 5, 1 + rng.below(1 << 40));
+            let f = *rng.pick(&['r', 'w']);
+            writeln!(text, "{f}({key},{value},{session},{id})").unwrap();
+            write!(script, " {f}{key}={value}").unwrap();
+        }
+        writeln!(script, " {}", if id < 0 { "fail" } else { "ok" }).unwrap();
+    }
+    (text, script)
+}
+
+#[test]
+fn a_file_sorted_by_session_passes_in_its_order() {
+    let mut rng = Rng::from_seed(71);
+    let mut transactions = Vec::new();
+    for session in 0..4 {
+        for number in 0..9_000 {
+            let id = 1_000_000 * (number % 7) + number * 4 + session;
+            transactions.push((session, Some(id), 1 + rng.index(6)));
+        }
+    }
+    let (text, script) = plume(&transactions, &mut rng);
+    assert!(transactions.iter().map(|it| it.2).sum::<usize>() > 65_536);
+    let said = told("a", text.as_bytes(), Format::Plume, 1 << 16);
+    let first = said.lines().zip(script.lines()).position(|(a, b)| a != b);
+    assert!(said == script, "{first:?}, {:?}", said.lines().last());
+    // Too late for a transaction that was handed over long ago.
+    let late = format!("{text}w(1,1,0,{})\n", transactions[8_999].1.unwrap());
+    let said = told("a", late.as_bytes(), Format::Plume, 1 << 16);
+    let last = said.lines().last().unwrap();
+    let expected = " has ended: all its lines must come before";
+    assert!(last.contains(expected), "{last}");
+}
+
+#[test]
+fn random_plume_is_told_whatever_its_window() {
+    let mut rng = Rng::from_seed(72);
+    for _ in 0..200 {
+        let mut transactions: Vec<(u64, Option<u64>, usize)> = Vec::new();
+        for number in 0..rng.below(40) {
+            let session = rng.below(5);
+            let aborted = rng.chance(0.1);
+            if aborted && transactions.last().is_some_and(|last| last.1.is_none()) {
+                continue;
+            }
+            transactions.push((session, (!aborted).then_some(number), 1 + rng.index(5)));
+        }
+        let (text, script) = plume(&transactions, &mut rng);
+        let length = 1 + rng.index(200);
+        assert_eq!(told("a", text.as_bytes(), Format::Plume, length), script);
+        if !text.is_empty() {
+            assert_eq!(detect("a.txt", text.as_bytes()), Some(Format::Plume));
+            let operations = Operations::open("a", text.as_bytes(), None, Options::default());
+            let history = collect(&mut operations.unwrap()).unwrap();
+            assert_eq!(history.len(), 2 * transactions.len());
+        }
+    }
+}
+
+/// Changes bytes of what a reader knows.
+fn mutated(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..=rng.index(4) {
+        let at = rng.index(bytes.len() + 1);
+        match rng.below(5) {
+            0 if at < bytes.len() => bytes[at] = rng.word() as u8,
+            1 if at < bytes.len() => bytes[at] ^= 1 << rng.below(8),
+            2 => bytes.truncate(at),
+            3 => {
+                let to = at + rng.index(bytes.len() - at + 1).min(20);
+                drop(bytes.drain(at..to));
+            }
+            _ => {
+                let from = rng.index(bytes.len() + 1);
+                let to = from + rng.index(bytes.len() - from + 1).min(20);
+                let part = bytes[from..to].to_vec();
+                bytes.splice(at..at, part);
+            }
+        }
+        if bytes.is_empty() {
+            break;
+        }
+    }
+    bytes
+}
+
+/// Reads thousands of changed copies of `valid`; how many of them were still read to the end.
+fn fuzz(valid: &[u8], format: Format, rng: &mut Rng) -> usize {
+    let mut whole = 0;
+    for _ in 0..4_000 {
+        let bytes = mutated(valid, rng);
+        let length = 1 + rng.index(300);
+        let options = Options::default();
+        let mut reader = TransactionReader::with_window("a", &bytes[..], format, options, length);
+        let mut script = Script::default();
+        let result = loop {
+            match reader.advance(&mut script) {
+                Ok(true) => {}
+                result => break result,
+            }
+        };
+        match result {
+            Ok(_) => whole += 1,
+            Err(error) => match error.place {
+                Place::Text { line, column } => assert!(line >= 1 && column >= 1),
+                Place::Byte(at) => assert!(at <= bytes.len() as u64, "{error}"),
+            },
+        }
+        let _ = detect("a", &bytes);
+    }
+    whole
+}
+
+#[test]
+fn damaged_plume_is_an_error_or_another_history() {
+    let mut rng = Rng::from_seed(73);
+    let transactions: Vec<_> = (0..12).map(|id| (id % 3, Some(id), 3)).collect();
+    let (text, _) = plume(&transactions, &mut rng);
+    let whole = fuzz(text.as_bytes(), Format::Plume, &mut rng);
+    assert!((100..3_900).contains(&whole), "{whole}");
+}
+
+#[test]
+fn awdit_ends_transactions_and_sessions_by_rules() {
+    let text = "\nw 0 0\n w  1 -1\r\n=====\n---\n=\nw 0 2\n=====\nr 0 2\n-----\n-\nr 1 1";
+    let expected = expect![[r#"
+        0: w0=0 w1=-1 ok
+        2: w0=2 ok
+        3: r0=2 ok
+        3: r1=1 ok
+    "#]];
+    check(text, Format::Awdit, &expected);
+    assert_eq!(detect("a", text.as_bytes()), Some(Format::Awdit));
+    check(
+        "w 1 2\n- -\n",
+        Format::Awdit,
+        &expect![[r#"
+        0: w1=2a.txt:2:3: the end of the line is expected, found `-`
+    "#]],
+    );
+    check(
+        "w 1 2\nrr 1 2\n",
+        Format::Awdit,
+        &expect![[r#"
+        0: w1=2a.txt:2:2: a blank is expected, found `r`
+    "#]],
+    );
+    check(
+        "w 1 2 3\n",
+        Format::Awdit,
+        &expect![[r#"
+        a.txt:1:7: the end of the line is expected, found `3`
+    "#]],
+    );
+    let options = Options {
+        initial: Some(0),
+        ..Options::default()
+    };
+    let history = read("a", b"w 0 0\n-\nr 0 0", Format::Awdit, options).unwrap();
+    assert_eq!(history.ops()[1].value.to_string(), "[]");
+    assert_eq!(history.ops()[3].value.to_string(), "[[:r 0 nil]]");
+    let whole = fuzz(text.as_bytes(), Format::Awdit, &mut Rng::from_seed(74));
+    assert!((100..3_900).contains(&whole), "{whole}");
+}
+
+#[test]
+fn veristrong_has_lists() {
+    let text = "5\n0 1 A 7 1\n1 2 R 7 2 1 -3\n0 1 R 8 0\n0 3 R 7 1 1\n0 3 R 7 2 1 2\n\n";
+    let expected = expect![[r#"
+        0: a7=1 r8=[] ok
+        1: r7=[1, -3] ok
+        0: r7=[1] r7=[1, 2] ok
+    "#]];
+    check(text, Format::VeriStrong, &expected);
+    assert_eq!(detect("a", text.as_bytes()), Some(Format::VeriStrong));
+    check(
+        "2\n0 1 A 7 1\n",
+        Format::VeriStrong,
+        &expect![[r#"
+        a.txt:3:1: the file ends, 1 lines are missing
+    "#]],
+    );
+    check(
+        "1\n0 1 A 7 1\n0 1 A 7 2\n",
+        Format::VeriStrong,
+        &expect![[r#"
+            a.txt:3:1: the end of the file is expected, found `0`
+        "#]],
+    );
+    check(
+        "1\n0 1 R 7 4000000000000 1\n",
+        Format::VeriStrong,
+        &expect![[r#"
+            a.txt:2:24: an element (a number) is expected, the line ends
+        "#]],
+    );
+    check(
+        "1\n0 1 C 7 4\n",
+        Format::VeriStrong,
+        &expect![[r#"
+        a.txt:2:5: `A` or `R` is expected, found `C`
+    "#]],
+    );
+    check(
+        "-1\n",
+        Format::VeriStrong,
+        &expect![[r#"
+        a.txt:1:1: the number of lines -1 is negative
+    "#]],
+    );
+    let whole = fuzz(text.as_bytes(), Format::VeriStrong, &mut Rng::from_seed(75));
+    assert!((100..3_900).contains(&whole), "{whole}");
+}
