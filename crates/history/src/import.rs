@@ -50,17 +50,30 @@ pub enum Format {
     Awdit,
     /// VeriStrong's text of list-append histories.
     VeriStrong,
+    /// dbcop's binary histories of 2019 (bincode), which PolySI, VeriStrong and AWDIT read; value 0 is the initial
+    /// state.
+    Dbcop,
+    /// The JSON of dbcop's main branch; `null` is the initial state.
+    DbcopJson,
+    /// TimeKiller's JSON of transactions with the database's timestamps.
+    TimeKiller,
+    /// Cobra's binary logs, one for each session ([`Operations::of_sessions`]).
+    Cobra,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 6] = [
+    pub const ALL: [Format; 10] = [
         Format::Edn,
         Format::Json,
         Format::Porcupine,
         Format::Plume,
         Format::Awdit,
         Format::VeriStrong,
+        Format::Dbcop,
+        Format::DbcopJson,
+        Format::TimeKiller,
+        Format::Cobra,
     ];
 
     /// The name in `--format`.
@@ -72,6 +85,10 @@ impl Format {
             Format::Plume => "plume",
             Format::Awdit => "awdit",
             Format::VeriStrong => "veristrong",
+            Format::Dbcop => "dbcop",
+            Format::DbcopJson => "dbcop-json",
+            Format::TimeKiller => "timekiller",
+            Format::Cobra => "cobra",
         }
     }
 
@@ -90,6 +107,10 @@ impl Format {
             "plume" | "polysi" => Some(Format::Plume),
             "awdit" | "awdit-text" => Some(Format::Awdit),
             "veristrong" | "elle-list-append" => Some(Format::VeriStrong),
+            "dbcop" | "bincode" | "dbcop-bincode" => Some(Format::Dbcop),
+            "dbcop-json" => Some(Format::DbcopJson),
+            "timekiller" | "chronos" => Some(Format::TimeKiller),
+            "cobra" => Some(Format::Cobra),
             _ => None,
         }
     }

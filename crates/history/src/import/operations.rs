@@ -98,6 +98,25 @@ impl<R: Read> Operations<R> {
         })
     }
 
+    /// The operations of sessions that have a file each ([`Format::Cobra`]), which are opened one after another; each comes
+    /// with its name.
+    pub fn of_sessions(
+        name: &str,
+        sessions: impl Iterator<Item = (String, io::Result<R>)> + 'static,
+        options: Options,
+    ) -> Result<Operations<R>, ImportError>
+    where
+        R: 'static,
+    {
+        let sessions = sessions.map(|(name, input)| (name, input.map(Replay::new)));
+        let reader = TransactionReader::of_sessions(name, sessions, options)?;
+        Ok(Operations {
+            format: Format::Cobra,
+            kind: Kind::Registers(Box::new(RegisterOperations::new(reader))),
+            done: false,
+        })
+    }
+
     /// The format that was told or found.
     pub fn format(&self) -> Format {
         self.format

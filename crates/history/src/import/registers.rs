@@ -33,11 +33,17 @@
 mod assembly;
 mod awdit;
 mod bytes;
+mod cobra;
 mod collector;
+mod dbcop;
+mod dbcop_json;
+mod draft;
+mod json;
 mod line;
 mod plume;
 #[cfg(test)]
 mod tests;
+mod timekiller;
 mod veristrong;
 
 pub(super) use collector::RegisterOperations;
@@ -47,8 +53,12 @@ use super::{Format, ImportError, Options, Place};
 use crate::OpType;
 use awdit::Awdit;
 use bytes::Bytes;
+use cobra::Cobra;
+use dbcop::Dbcop;
+use dbcop_json::DbcopJson;
 use plume::Plume;
-use std::io::Read;
+use std::io::{self, Read};
+use timekiller::TimeKiller;
 use veristrong::VeriStrong;
 
 /// A point of a database's hybrid logical clock; the physical part comes first.
@@ -99,9 +109,16 @@ enum Parser {
     Plume(Plume),
     Awdit(Awdit),
     VeriStrong(VeriStrong),
+    Dbcop(Dbcop),
+    DbcopJson(DbcopJson),
+    TimeKiller(TimeKiller),
+    Cobra(Cobra),
     /// No format of transactions.
     None,
 }
+
+/// The inputs of sessions that have a file each, opened one after another.
+type Sessions<R> = Box<dyn Iterator<Item = (String, io::Result<R>)>>;
 
 /// Reads a file of one of the formats that carry transactions without times, in constant memory.
 pub struct TransactionReader<R> {
@@ -110,6 +127,11 @@ pub struct TransactionReader<R> {
     parser: Parser,
     /// Where the transaction begins that was handed over last.
     place: Place,
+    /// What follows the input.
+    sessions: Option<Sessions<R>>,
+    /// Bytes of inputs before.
+    passed: u64,
+    read_length: usize,
 }
 
 impl<R: Read> TransactionReader<R> {
@@ -127,18 +149,44 @@ impl<R: Read> TransactionReader<R> {
         options: Options,
         read_length: usize,
     ) -> TransactionReader<R> {
+        let initial = options.initial;
         let parser = match format {
-            Format::Plume => Parser::Plume(Plume::new(options.initial)),
-            Format::Awdit => Parser::Awdit(Awdit::new(options.initial)),
+            Format::Plume => Parser::Plume(Plume::new(initial)),
+            Format::Awdit => Parser::Awdit(Awdit::new(initial)),
             Format::VeriStrong => Parser::VeriStrong(VeriStrong::new()),
+            Format::Dbcop => Parser::Dbcop(Dbcop::new(initial)),
+            Format::DbcopJson => Parser::DbcopJson(DbcopJson::new(initial)),
+            Format::TimeKiller => Parser::TimeKiller(TimeKiller::new(initial)),
+            Format::Cobra => Parser::Cobra(Cobra::new()),
             Format::Edn | Format::Json | Format::Porcupine => Parser::None,
         };
+        let binary = matches!(format, Format::Dbcop | Format::Cobra);
         TransactionReader {
             name: name.to_owned(),
-            input: Bytes::new(input, read_length),
+            input: Bytes::new(input, read_length, binary),
             parser,
-            place: Place::START,
+            place: if binary { Place::Byte(0) } else { Place::START },
+            sessions: None,
+            passed: 0,
+            read_length,
         }
+    }
+
+    /// A reader of sessions that have a file each ([`Format::Cobra`]), which are opened one after another; each comes
+    /// with its name.
+    pub fn of_sessions(
+        name: &str,
+        sessions: impl Iterator<Item = (String, io::Result<R>)> + 'static,
+        options: Options,
+    ) -> Result<TransactionReader<R>, ImportError> {
+        let mut sessions = sessions;
+        let Some((first, input)) = sessions.next() else {
+            return Err(unreadable(name, "has no logs of sessions (*.log)"));
+        };
+        let input = input.map_err(|error| unreadable(&first, &cannot(&error)))?;
+        let mut reader = TransactionReader::open(&first, input, Format::Cobra, options);
+        reader.sessions = Some(Box::new(sessions));
+        Ok(reader)
     }
 
     /// Hands the next transaction to `sink`, or some of them; false when there is none.
@@ -146,27 +194,50 @@ impl<R: Read> TransactionReader<R> {
         &mut self,
         sink: &mut S,
     ) -> Result<bool, ImportError> {
-        let result = match &mut self.parser {
-            Parser::Plume(plume) => plume.advance(&mut self.input, sink, &mut self.place),
-            Parser::Awdit(awdit) => awdit.advance(&mut self.input, sink, &mut self.place),
-            Parser::VeriStrong(veristrong) => {
-                veristrong.advance(&mut self.input, sink, &mut self.place)
+        loop {
+            let (input, place) = (&mut self.input, &mut self.place);
+            let result = match &mut self.parser {
+                Parser::Plume(plume) => plume.advance(input, sink, place),
+                Parser::Awdit(awdit) => awdit.advance(input, sink, place),
+                Parser::VeriStrong(veristrong) => veristrong.advance(input, sink, place),
+                Parser::Dbcop(dbcop) => dbcop.advance(input, sink, place),
+                Parser::DbcopJson(dbcop) => dbcop.advance(input, sink, place),
+                Parser::TimeKiller(timekiller) => timekiller.advance(input, sink, place),
+                Parser::Cobra(cobra) => cobra.advance(input, sink, place),
+                Parser::None => Err(Fault {
+                    place: Place::START,
+                    problem: "this format is no list of transactions without times".to_owned(),
+                }),
+            };
+            let advanced = result.map_err(|fault| ImportError {
+                file: self.name.clone(),
+                place: fault.place,
+                problem: fault.problem,
+            })?;
+            if advanced || !self.next_session()? {
+                return Ok(advanced);
             }
-            Parser::None => Err(Fault {
-                place: Place::START,
-                problem: "this format is no list of transactions without times".to_owned(),
-            }),
+        }
+    }
+
+    /// Turns to the file of the next session, if there is one.
+    fn next_session(&mut self) -> Result<bool, ImportError> {
+        let Some((name, input)) = self.sessions.as_mut().and_then(Iterator::next) else {
+            return Ok(false);
         };
-        result.map_err(|fault| ImportError {
-            file: self.name.clone(),
-            place: fault.place,
-            problem: fault.problem,
-        })
+        let input = input.map_err(|error| unreadable(&name, &cannot(&error)))?;
+        self.passed += self.input.passed();
+        self.input = Bytes::new(input, self.read_length, true);
+        self.name = name;
+        if let Parser::Cobra(cobra) = &mut self.parser {
+            cobra.next_session();
+        }
+        Ok(true)
     }
 
     /// Bytes that the transactions so far have taken, with those that are still put together.
     pub fn bytes(&self) -> u64 {
-        self.input.passed()
+        self.passed + self.input.passed()
     }
 
     /// An error at the transaction that was handed over last.
@@ -179,12 +250,28 @@ impl<R: Read> TransactionReader<R> {
     }
 }
 
+fn unreadable(name: &str, problem: &str) -> ImportError {
+    ImportError {
+        file: name.to_owned(),
+        place: Place::Byte(0),
+        problem: problem.to_owned(),
+    }
+}
+
+fn cannot(error: &io::Error) -> String {
+    format!("cannot be read: {error}")
+}
+
 /// Tells which of these formats a file has, from its first bytes.
 pub(super) fn detect(first: &[u8]) -> Option<Format> {
     let formats = [
         (plume::is_plume(first), Format::Plume),
         (awdit::is_awdit(first), Format::Awdit),
         (veristrong::is_veristrong(first), Format::VeriStrong),
+        (dbcop_json::is_dbcop_json(first), Format::DbcopJson),
+        (timekiller::is_timekiller(first), Format::TimeKiller),
+        (cobra::is_cobra(first), Format::Cobra),
+        (dbcop::is_dbcop(first), Format::Dbcop),
     ];
     let found = formats.into_iter().find(|(is, _)| *is);
     found.map(|(_, format)| format)

@@ -1,35 +1,13 @@
 //! Puts transactions together whose operations stand in lines of their own.
 
 use super::TransactionSink;
+use super::draft::{Draft, Kind};
 use crate::OpType;
 use crate::hash::FixedMap;
 use std::collections::VecDeque;
 
 /// Operations that wait at most for lines of their transactions.
 const WAITING_MAX: usize = 65_536;
-/// Operations of one transaction, and elements of the lists that it read, at most.
-const LENGTH_MAX: usize = 1 << 24;
-/// Room of a transaction that is worth keeping for another.
-const SPARE_MAX: usize = 4_096;
-
-/// What a transaction did.
-#[derive(Clone, Copy)]
-pub(super) enum Kind {
-    Read,
-    ReadInitial,
-    Write,
-    Append,
-    /// The value is how many of the transaction's elements it saw, after those of its lists before.
-    ReadList,
-}
-
-#[derive(Clone, Copy)]
-struct Event {
-    key: i64,
-    value: i64,
-    kind: Kind,
-}
-
 /// A transaction whose lines may not be over.
 #[derive(Default)]
 struct Open {
@@ -38,9 +16,7 @@ struct Open {
     id: Option<i64>,
     /// The line where it begins.
     line: u64,
-    events: Vec<Event>,
-    /// Of all lists that it read.
-    elements: Vec<i64>,
+    draft: Draft,
     /// Will nothing follow?
     closed: bool,
 }
@@ -175,23 +151,13 @@ impl Assembly {
     /// Adds an operation to the transaction that was turned to.
     #[inline]
     pub(super) fn add(&mut self, kind: Kind, key: i64, value: i64) -> Result<(), String> {
-        let open = &mut self.queue[self.current];
-        if open.events.len() == LENGTH_MAX {
-            return Err(too_long());
-        }
-        open.events.push(Event { key, value, kind });
         self.waiting += 1;
-        Ok(())
+        self.queue[self.current].draft.add(kind, key, value)
     }
 
     /// Adds an element to what the list read that comes next saw.
     pub(super) fn element(&mut self, element: i64) -> Result<(), String> {
-        let open = &mut self.queue[self.current];
-        if open.elements.len() == LENGTH_MAX {
-            return Err(too_long());
-        }
-        open.elements.push(element);
-        Ok(())
+        self.queue[self.current].draft.element(element)
     }
 
     /// Can a transaction be handed over?
@@ -226,38 +192,20 @@ impl Assembly {
         if !open.closed && self.sessions.get(&open.session) == Some(&number) {
             self.sessions.remove(&open.session);
         }
-        self.waiting -= open.events.len();
+        self.waiting -= open.draft.len();
         sink.begin(open.session, None);
-        let mut elements = &open.elements[..];
-        for event in &open.events {
-            match event.kind {
-                Kind::Read => sink.read(event.key, Some(event.value)),
-                Kind::ReadInitial => sink.read(event.key, None),
-                Kind::Write => sink.write(event.key, event.value),
-                Kind::Append => sink.append(event.key, event.value),
-                Kind::ReadList => {
-                    let (seen, rest) = elements.split_at(event.value as usize);
-                    elements = rest;
-                    sink.read_list(event.key, seen);
-                }
-            }
-        }
+        open.draft.tell(sink);
         let outcome = match open.id {
             Some(_) => OpType::Ok,
             None => OpType::Fail,
         };
         let line = open.line;
         sink.end(outcome).map_err(|problem| (line, problem))?;
-        if open.events.capacity() + open.elements.capacity() <= SPARE_MAX {
-            open.events.clear();
-            open.elements.clear();
+        if open.draft.is_small() {
+            open.draft.clear();
             open.closed = false;
             self.spare.push(open);
         }
         Ok(line)
     }
-}
-
-fn too_long() -> String {
-    format!("this transaction has more than {LENGTH_MAX} operations or elements")
 }

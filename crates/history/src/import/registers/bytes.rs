@@ -19,10 +19,14 @@ pub(super) struct Bytes<R> {
     read_length: usize,
     /// Line, from 1; whoever consumes lines counts them.
     pub(super) line: u64,
+    /// Bytes before the line; for whoever consumes parts of lines.
+    line_start: u64,
+    /// Are places bytes, not lines and columns?
+    binary: bool,
 }
 
 impl<R: Read> Bytes<R> {
-    pub(super) fn new(input: R, read_length: usize) -> Bytes<R> {
+    pub(super) fn new(input: R, read_length: usize, binary: bool) -> Bytes<R> {
         Bytes {
             input,
             buffer: Vec::new(),
@@ -32,6 +36,8 @@ impl<R: Read> Bytes<R> {
             failure: None,
             read_length,
             line: 1,
+            line_start: 0,
+            binary,
         }
     }
 
@@ -55,6 +61,14 @@ impl<R: Read> Bytes<R> {
     #[inline]
     pub(super) fn consume(&mut self, length: usize) {
         self.at += length;
+    }
+
+    /// Consumes bytes of [`Bytes::rest`] and gives them.
+    #[inline]
+    pub(super) fn consumed(&mut self, length: usize) -> &[u8] {
+        let start = self.at;
+        self.at += length;
+        &self.buffer[start..self.at]
     }
 
     /// Reads on; what was consumed makes room. Did the window grow?
@@ -114,14 +128,32 @@ impl<R: Read> Bytes<R> {
         }
     }
 
-    /// A fault in the line that begins where the window does.
+    /// A newline was consumed.
+    #[inline]
+    pub(super) fn newline(&mut self) {
+        self.line += 1;
+        self.line_start = self.passed();
+    }
+
+    /// The place in a text that is consumed in parts of lines.
+    pub(super) fn place(&self) -> Place {
+        Place::Text {
+            line: self.line as usize,
+            column: (self.passed() - self.line_start) as usize + 1,
+        }
+    }
+
+    /// A fault this far behind what was consumed, which in a text are whole lines.
     pub(super) fn fault(&self, column: usize, problem: impl Into<String>) -> Fault {
-        Fault {
-            place: Place::Text {
+        let place = if self.binary {
+            Place::Byte(self.passed() + column as u64)
+        } else {
+            Place::Text {
                 line: self.line as usize,
                 column: column + 1,
-            },
-            problem: problem.into(),
-        }
+            }
+        };
+        let problem = problem.into();
+        Fault { place, problem }
     }
 }

@@ -5,8 +5,9 @@
 //! lines of one session that follow each other directly are taken for one transaction. Value 0 is the state that nobody
 //! wrote.
 
-use super::assembly::{Assembly, Kind};
+use super::assembly::Assembly;
 use super::bytes::Bytes;
+use super::draft::Kind;
 use super::line::{Line, LineFault};
 use super::{Fault, Initial, TransactionSink};
 use crate::import::Place;

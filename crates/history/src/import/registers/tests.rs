@@ -387,3 +387,305 @@ fn veristrong_has_lists() {
     let whole = fuzz(text.as_bytes(), Format::VeriStrong, &mut Rng::from_seed(75));
     assert!((100..3_900).contains(&whole), "{whole}");
 }
+
+/// Events {writes, variable, value, succeeded} of a transaction, and was it committed.
+type DbcopTransaction<'a> = (&'a [(bool, u64, u64, bool)], bool);
+
+/// A history of dbcop.
+fn dbcop(sessions: &[&[DbcopTransaction<'_>]]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = [7_u64, 2, 2, 3, 4].map(u64::to_le_bytes).concat();
+    for text in [
+        "a run",
+        "2019-10-23T12:00:00+02:00",
+        "2019-10-23T12:01:00+02:00",
+    ] {
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
+    }
+    bytes.extend((sessions.len() as u64).to_le_bytes());
+    for session in sessions {
+        bytes.extend((session.len() as u64).to_le_bytes());
+        for (events, committed) in *session {
+            bytes.extend((events.len() as u64).to_le_bytes());
+            for (writes, variable, value, succeeded) in *events {
+                bytes.push(u8::from(*writes));
+                bytes.extend(variable.to_le_bytes());
+                bytes.extend(value.to_le_bytes());
+                bytes.push(u8::from(*succeeded));
+            }
+            bytes.push(u8::from(*committed));
+        }
+    }
+    bytes
+}
+
+/// What a reader tells of these bytes, whatever the length of its window.
+fn check_bytes(bytes: &[u8], format: Format, expected: &Expect) {
+    let whole = told("a.bin", bytes, format, 1 << 16);
+    for length in [1, 7, 100] {
+        assert_eq!(told("a.bin", bytes, format, length), whole);
+    }
+    expected.assert_eq(&whole);
+}
+
+#[test]
+fn dbcop_is_read_from_bytes() {
+    let bytes = dbcop(&[
+        &[
+            (
+                &[
+                    (true, 1, 5, true),
+                    (false, 2, 0, true),
+                    (false, 2, 9, false),
+                ],
+                true,
+            ),
+            (&[(true, 1, 6, true), (true, 1, 7, false)], false),
+            (
+                &[(true, 1, 8, true), (true, 2, 9, false), (false, 1, 8, true)],
+                true,
+            ),
+        ],
+        &[],
+        &[(&[], true), (&[(false, 1, 5, true)], true)],
+    ]);
+    let expected = expect![[r#"
+        0: w1=5 r2=nil ok
+        0: w1=6 w1=7 fail
+        0: w1=8 r1=8 ok
+        0: w2=9 fail
+        2: ok
+        2: r1=5 ok
+    "#]];
+    check_bytes(&bytes, Format::Dbcop, &expected);
+    assert_eq!(detect("a", &bytes), Some(Format::Dbcop));
+    assert_eq!(detect("a", &bytes[..70]), None);
+    let mut said = String::new();
+    let mut wrong = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = bytes.clone();
+        change(&mut bytes);
+        said += told("a.bin", &bytes, Format::Dbcop, 64)
+            .lines()
+            .last()
+            .unwrap();
+        said.push('\n');
+    };
+    let length = bytes.len();
+    wrong(&|bytes| bytes.push(0));
+    wrong(&|bytes| bytes.truncate(length - 1));
+    wrong(&|bytes| bytes.truncate(60));
+    wrong(&|bytes| bytes.truncate(30));
+    wrong(&|bytes| bytes[length - 1] = 2);
+    wrong(&|bytes| bytes[length - 19] = 2);
+    wrong(&|bytes| bytes[length - 11] = 0x80);
+    wrong(&|bytes| bytes[40..48].fill(0xff));
+    wrong(&|bytes| bytes[119..127].fill(0xff));
+    expect![[r#"
+        a.bin: byte 358: something follows the last session
+        2: r1=5a.bin: byte 357: the end of a transaction takes 1 bytes, 0 are left
+        a.bin: byte 53: the length of a text takes 8 bytes, 7 are left
+        a.bin: byte 24: a number of the header takes 8 bytes, 6 are left
+        2: r1=5a.bin: byte 357: whether a transaction was committed is 2, neither 0 nor 1
+        2:a.bin: byte 339: whether an event is a write is 2, neither 0 nor 1
+        2:a.bin: byte 340: variable 9223372036854775809 does not fit in 63 bits
+        a.bin: byte 40: a text has 18446744073709551615 bytes, the file ends before
+        a.bin: byte 358: the number of a session's transactions takes 8 bytes, 0 are left
+    "#]]
+    .assert_eq(&said);
+    let whole = fuzz(&bytes, Format::Dbcop, &mut Rng::from_seed(76));
+    assert!((100..3_900).contains(&whole), "{whole}");
+}
+
+#[test]
+fn dbcop_main_writes_json() {
+    let text = r#"{"params":{"id":0,"n_node":2,"n_variable":2,"n_transaction":2,"n_event":2},"info":"x","start":"2024",
+"end":"2025","data":[[{"events":[{"Write":{"variable":1,"version":4}},{"Read":{"variable":2,"version":null}}],
+  "committed":true},{"committed":false,"events":[{"Write":{"version":5,"variable":1}}]}],
+[],[{"events":[{"Read":{"variable":1,"version":4}},{"Read":{"variable":1}}],"committed":true,"note":[1.5e3,{"a":"\"}"}]}]], "more": {} }
+"#;
+    let expected = expect![[r#"
+        0: w1=4 r2=nil ok
+        0: w1=5 fail
+        2: r1=4 r1=nil ok
+    "#]];
+    check(text, Format::DbcopJson, &expected);
+    assert_eq!(detect("a", text.as_bytes()), Some(Format::DbcopJson));
+    let mut said = String::new();
+    for text in [
+        r#"{"params":{}}"#,
+        r#"{"data":[[{"events":[]}]]}"#,
+        r#"{"data":[[{"committed":true}]]}"#,
+        r#"{"data":[[{"events":[{"Write":{"variable":1}}],"committed":true}]]}"#,
+        r#"{"data":[[{"events":[{"Write":{"variable":1,"version":2.5}}],"committed":true}]]}"#,
+        r#"{"data":[[{"events":[{"Write":{"variable":-1,"version":2}}],"committed":true}]]}"#,
+        r#"{"data":[[{"events":[{"Put":{"variable":1,"version":2}}],"committed":true}]]}"#,
+        r#"{"data":[[{"events":[{"Read":{"version":99999999999999999999}}],"committed":true}]]}"#,
+        "{\"data\":\n[[], []] , \"data\":3}",
+        "{\"data\":\n[[], []]",
+        "{\"data\":\n[[]]} \n {",
+        "[]",
+    ] {
+        said += told("a.json", text.as_bytes(), Format::DbcopJson, 64)
+            .lines()
+            .last()
+            .unwrap_or("");
+        said.push('\n');
+    }
+    expect![[r#"
+        a.json:1:14: this object has no `data`
+        0:a.json:1:11: this transaction has no `committed`
+        0:a.json:1:11: this transaction has no `events`
+        0:a.json:1:22: this write has no `version`
+        0:a.json:1:55: a version (an integer) is expected, found `2`
+        0:a.json:1:43: a variable is negative
+        0:a.json:1:22: an event is neither `Read` nor `Write`
+        0:a.json:1:41: a version does not fit in 64 bits
+        a.json:2:19: `data` comes twice
+        a.json:2:9: `,` or `}` is expected, the file ends
+        a.json:3:2: the end of the file is expected, found `{`
+        a.json:1:1: `{` is expected, found `[`
+    "#]]
+    .assert_eq(&said);
+    let deep = format!("{{\"x\":{}", "[".repeat(1_000));
+    let said = told("a", deep.as_bytes(), Format::DbcopJson, 64);
+    assert_eq!(said, "a:1:71: more than 64 levels of nesting\n");
+    let whole = fuzz(text.as_bytes(), Format::DbcopJson, &mut Rng::from_seed(77));
+    assert!((20..3_980).contains(&whole), "{whole}");
+}
+
+#[test]
+fn timekiller_has_the_stamps_of_the_database() {
+    let text = r#"[{"tid": 67, "sid": 19, "sts": {"p": 1691420095436341, "l": 61}, "cts": {"p": 1691420095659914, "l": 18},
+  "ops": [{"t": "w", "k": 7, "v": 2}, {"t": "R", "k": 8, "v": 0}, {"t": "read", "k": 8, "v": null}, {"t": "r", "k": 3}]},
+{"cts":{"l":0,"p":"320316486"},"ops":[{"k":313,"t":"a","v":"5"},{"k":44,"v":[1, -2 ,3],"t":"r"},{"k":45,"v":[],"t":"r"}],"sid":"left","sts":{"l":0,"p":"320316486"},"tid":"x"},
+{"ops":[],"sid":"19","sts":{"l":0,"p":1},"cts":{"l":1,"p":1}},{"ops":[],"sid":"left","sts":{"l":0,"p":1},"cts":{"l":1,"p":1}}]
+"#;
+    let expected = expect![[r#"
+        19: 1691420095436341.61-1691420095659914.18 w7=2 r8=nil r8=nil r3=nil ok
+        1099511627776: 320316486.0-320316486.0 a313=5 r44=[1, -2, 3] r45=[] ok
+        19: 1.0-1.1 ok
+        1099511627776: 1.0-1.1 ok
+    "#]];
+    check(text, Format::TimeKiller, &expected);
+    assert_eq!(detect("a", text.as_bytes()), Some(Format::TimeKiller));
+    let history = read("a", text.as_bytes(), Format::TimeKiller, Options::default()).unwrap();
+    expect!["{:index 1, :time -1, :type :ok, :process 19, :f :txn, :value [[:w 7 2] [:r 8 nil] [:r 8 nil] [:r 3 nil]], :start-stamp [1691420095436341 61], :commit-stamp [1691420095659914 18]}"].assert_eq(&history.ops()[1].to_string());
+    let mut said = String::new();
+    let stamps = r#""sid":1,"sts":{"p":1,"l":5},"cts":{"p":1,"l":6}"#;
+    for text in [
+        r#"[{"sid":1,"sts":{"p":1,"l":5},"cts":{"p":1,"l":4},"ops":[]}]"#,
+        r#"[{"sid":1,"sts":{"p":1,"l":5},"ops":[]}]"#,
+        r#"[{"sid":-1,"ops":[]}]"#,
+        r#"[{"sid":1,"sts":{"p":1}}]"#,
+        &format!("[{{{stamps}}}]"),
+        &format!("[{{{stamps},\"ops\":[{{\"k\":1,\"t\":\"x\"}}]}}]"),
+        &format!("[{{{stamps},\"ops\":[{{\"k\":1,\"t\":\"w\"}}]}}]"),
+        &format!("[{{{stamps},\"ops\":[{{\"k\":1,\"t\":\"w\",\"v\":[1]}}]}}]"),
+        &format!("[{{{stamps},\"ops\":[{{\"k\":\"1a\",\"t\":\"w\",\"v\":1}}]}}]"),
+        &format!("[{{{stamps},\"ops\":[]}} {{"),
+        &format!("[{{{stamps},\"ops\":[]}}"),
+        &format!("[{{{stamps},\"o\\n"),
+        &format!(
+            "[{{{stamps},\"ops\":[]}},{{{stamps},\n\"ops\":[\n {{\"t\":\"w\",\"k\":1,\"v\":0}}]}}]"
+        ),
+    ] {
+        said += told("a.json", text.as_bytes(), Format::TimeKiller, 64)
+            .lines()
+            .last()
+            .unwrap_or("");
+        said.push('\n');
+    }
+    expect![[r#"
+        a.json:1:2: this transaction commits (`cts`) before it starts (`sts`)
+        a.json:1:2: this transaction has no `cts`
+        a.json:1:9: session -1 is negative
+        a.json:1:24: this timestamp has no `l`
+        a.json:1:2: this transaction has no `ops`
+        a.json:1:58: `t` is none of r, w, a
+        a.json:1:58: a write's `v` is an integer
+        a.json:1:58: a write's `v` is an integer
+        a.json:1:63: a key (an integer) is expected, found a text
+        a.json:1:61: `,` or `]` is expected, found `{`
+        a.json:1:60: `,` or `]` is expected, the file ends
+        a.json:1:51: this text is never closed
+        a.json:3:2: a write of 0, which in this file is the state that nobody wrote: a read of it could mean both
+    "#]].assert_eq(&said);
+    let whole = fuzz(text.as_bytes(), Format::TimeKiller, &mut Rng::from_seed(78));
+    assert!((20..3_980).contains(&whole), "{whole}");
+}
+
+/// A record of one of Cobra's logs.
+fn record(tag: u8, numbers: &[i64]) -> Vec<u8> {
+    let numbers = numbers.iter().flat_map(|number| number.to_be_bytes());
+    [tag].into_iter().chain(numbers).collect()
+}
+
+#[test]
+fn cobra_has_a_log_for_each_session() {
+    let (initial, null) = (0xbebe_ebee, 0xdead_beef);
+    let first = [
+        record(b'S', &[9]),
+        record(b'W', &[101, -7, 5]),
+        record(b'R', &[initial, initial, 8, 77]),
+        record(b'R', &[initial, 0x2333_2333, 8, 77]),
+        record(b'C', &[9]),
+        record(b'S', &[10]),
+        record(b'R', &[null, null, 8, 0]),
+        record(b'C', &[10]),
+        vec![0xff],
+    ]
+    .concat();
+    let second = [record(b'S', &[11]), record(b'R', &[9, 101, -7, 5])].concat();
+    let logs = [("T0.log", first.clone()), ("T1.log", second.clone())];
+    let inputs = logs.map(|(name, bytes)| (name.to_owned(), Ok(io::Cursor::new(bytes))));
+    let inputs = inputs.into_iter();
+    let mut reader = TransactionReader::of_sessions("logs", inputs, Options::default()).unwrap();
+    let mut script = Script::default();
+    while reader.advance(&mut script).unwrap() {}
+    assert_eq!(reader.bytes(), (first.len() + second.len()) as u64);
+    expect![[r#"
+        0: w-7=101 r8=nil ok
+        0: r8=nil ok
+        1: r-7=101 info
+    "#]]
+    .assert_eq(&script.0);
+    assert_eq!(detect("T0.log", &first), Some(Format::Cobra));
+    assert_eq!(detect("T0.log", b"SELECT A FROM B WHERE"), None);
+    let mut said = String::new();
+    for records in [
+        vec![record(b'W', &[1, 2, 3])],
+        vec![record(b'S', &[1]), record(b'S', &[2])],
+        vec![record(b'S', &[1]), record(b'C', &[2])],
+        vec![record(b'S', &[1]), record(b'R', &[1, 2, 3])],
+        vec![record(b'S', &[1]), record(b'R', &[1, 0xabcd_efab, 3, 4])],
+        vec![record(b'S', &[1]), record(b'W', &[initial, 3, 4])],
+        vec![record(b'S', &[1]), record(b'C', &[1]), vec![0xff, 0xff]],
+        vec![record(b'S', &[])],
+    ] {
+        let records = records.concat();
+        said += told("T0.log", &records, Format::Cobra, 64)
+            .lines()
+            .last()
+            .unwrap_or("");
+        said.push('\n');
+    }
+    let gone = [(
+        "T7.log".to_owned(),
+        Err::<&[u8], _>(io::Error::other("gone")),
+    )];
+    let reader = TransactionReader::of_sessions("logs", gone.into_iter(), Options::default());
+    said += &reader.err().unwrap().to_string();
+    expect![[r#"
+        T0.log: byte 0: `S` (a transaction begins) is expected, found `W`
+        0:T0.log: byte 9: `R`, `W` or `C` is expected, found `S`
+        0:T0.log: byte 9: transaction 2 is committed within 1
+        0:T0.log: byte 9: a read takes 33 bytes, 25 are left
+        0:T0.log: byte 9: a read of a deleted key: it does not say by whom
+        0:T0.log: byte 9: a write with the id of the initial state
+        T0.log: byte 18: `S` (a transaction begins) is expected, found 0xff
+        T0.log: byte 0: the beginning of a transaction takes 9 bytes, 1 are left
+        T7.log: byte 0: cannot be read: gone"#]]
+    .assert_eq(&said);
+    let whole = fuzz(&first, Format::Cobra, &mut Rng::from_seed(79));
+    assert!((20..3_980).contains(&whole), "{whole}");
+}

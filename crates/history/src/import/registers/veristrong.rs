@@ -4,8 +4,9 @@
 //! All numbers have 64 bits with sign. Operations of a transaction stand in program order, transactions of a session in
 //! the order of their first lines.
 
-use super::assembly::{Assembly, Kind};
+use super::assembly::Assembly;
 use super::bytes::Bytes;
+use super::draft::Kind;
 use super::line::{Line, LineFault};
 use super::{Fault, TransactionSink};
 use crate::import::Place;

@@ -1,0 +1,165 @@
+//! Cobra's logs: a folder with a file `*.log` for each session. Numbers are big-endian, 64 bits with sign, after a byte
+//! that says what follows:
+//!
+//! | tag | what follows |
+//! | --- | --- |
+//! | `S` | a transaction begins: its id |
+//! | `C` | it was committed: its id |
+//! | `W` | it wrote: id of the write, hash of the key, hash of the value |
+//! | `R` | it read: id of the writing transaction, id of the write, hash of the key, hash of the value |
+//!
+//! The value of a key is the id of the write, which Cobra makes unique; who wrote it is not compared with what the read
+//! says. The ids 0xbebeebee (from before the run) and 0xdeadbeef (nothing) are the initial state. What Cobra's own
+//! garbage collector reads and writes (0x23332333, 0x66666666) is left out. A transaction without `C` at the end of a
+//! log has an unknown end. A last byte 0xff, which some logs have, is passed over.
+
+use super::bytes::Bytes;
+use super::{Fault, TransactionSink};
+use crate::OpType;
+use crate::import::Place;
+use std::io::Read;
+
+/// What was there before the run: transaction and write.
+const INITIAL: i64 = 0xbebe_ebee;
+/// Nothing.
+const NULL: i64 = 0xdead_beef;
+/// A key that was deleted.
+const DELETED: i64 = 0xabcd_efab;
+/// Writes of the garbage collector.
+const COLLECTOR: [i64; 2] = [0x2333_2333, 0x6666_6666];
+
+/// Reads such logs.
+pub(super) struct Cobra {
+    session: u64,
+}
+
+impl Cobra {
+    pub(super) fn new() -> Cobra {
+        Cobra { session: 0 }
+    }
+
+    /// The log of the next session follows.
+    pub(super) fn next_session(&mut self) {
+        self.session += 1;
+    }
+
+    /// Hands over the next transaction.
+    pub(super) fn advance<R: Read, S: TransactionSink + ?Sized>(
+        &self,
+        input: &mut Bytes<R>,
+        sink: &mut S,
+        place: &mut Place,
+    ) -> Result<bool, Fault> {
+        let begins = Place::Byte(input.passed());
+        match tag(input)? {
+            None => return Ok(false),
+            Some(b'S') => {}
+            Some(0xff) if input.at_least(2).len() == 1 => {
+                input.consume(1);
+                input.finish()?;
+                return Ok(false);
+            }
+            Some(other) => return Err(unexpected(input, other, "`S` (a transaction begins)")),
+        }
+        *place = begins;
+        let refused = |problem| Fault {
+            place: begins,
+            problem,
+        };
+        let [id] = numbers(input, "the beginning of a transaction")?;
+        sink.begin(self.session, None);
+        loop {
+            let at = Place::Byte(input.passed());
+            let wrong = |problem| Fault { place: at, problem };
+            match tag(input)? {
+                None => {
+                    sink.end(OpType::Info).map_err(refused)?;
+                    return Ok(true);
+                }
+                Some(b'W') => {
+                    let [write, key, _] = numbers(input, "a write")?;
+                    if write == INITIAL || write == NULL {
+                        let problem = "a write with the id of the initial state";
+                        return Err(wrong(problem.to_owned()));
+                    }
+                    if !COLLECTOR.contains(&write) {
+                        sink.write(key, write);
+                    }
+                }
+                Some(b'R') => {
+                    let [_, write, key, _] = numbers(input, "a read")?;
+                    match write {
+                        INITIAL | NULL => sink.read(key, None),
+                        DELETED => {
+                            let problem = "a read of a deleted key: it does not say by whom";
+                            return Err(wrong(problem.to_owned()));
+                        }
+                        _ if COLLECTOR.contains(&write) => {}
+                        _ => sink.read(key, Some(write)),
+                    }
+                }
+                Some(b'C') => {
+                    let [committed] = numbers(input, "a commit")?;
+                    if committed != id {
+                        let problem = format!("transaction {committed} is committed within {id}");
+                        return Err(wrong(problem));
+                    }
+                    sink.end(OpType::Ok).map_err(refused)?;
+                    return Ok(true);
+                }
+                Some(other) => return Err(unexpected(input, other, "`R`, `W` or `C`")),
+            }
+        }
+    }
+}
+
+/// The tag of the next record, not consumed; `None` at the end.
+fn tag<R: Read>(input: &mut Bytes<R>) -> Result<Option<u8>, Fault> {
+    let tag = input.at_least(1).first().copied();
+    if tag.is_none() {
+        input.finish()?;
+    }
+    Ok(tag)
+}
+
+fn unexpected<R: Read>(input: &Bytes<R>, tag: u8, expected: &str) -> Fault {
+    let found = match tag {
+        0x21..=0x7e => format!("`{}`", char::from(tag)),
+        _ => format!("{tag:#04x}"),
+    };
+    Fault {
+        place: Place::Byte(input.passed()),
+        problem: format!("{expected} is expected, found {found}"),
+    }
+}
+
+/// The numbers of a record, behind its tag.
+fn numbers<R: Read, const N: usize>(input: &mut Bytes<R>, what: &str) -> Result<[i64; N], Fault> {
+    let length = 1 + 8 * N;
+    let found = input.at_least(length).len();
+    if found < length {
+        let place = Place::Byte(input.passed());
+        input.finish()?;
+        return Err(Fault {
+            place,
+            problem: format!("{what} takes {length} bytes, {found} are left"),
+        });
+    }
+    let bytes = input.consumed(length);
+    let mut numbers = [0; N];
+    let (words, _) = bytes[1..].as_chunks::<8>();
+    for (number, word) in numbers.iter_mut().zip(words) {
+        *number = i64::from_be_bytes(*word);
+    }
+    Ok(numbers)
+}
+
+/// Does a log begin so?
+pub(super) fn is_cobra(first: &[u8]) -> bool {
+    let Some((b'S', rest)) = first.split_first() else {
+        return false;
+    };
+    // An id is no text: it would have to be very large.
+    let binary = rest.iter().take(8).any(|byte| !(0x20..0x7f).contains(byte));
+    binary && rest.len() > 8 && matches!(rest[8], b'R' | b'W' | b'C')
+}
