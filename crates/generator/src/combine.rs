@@ -5,6 +5,7 @@ use seatrial_machine::Rng;
 use std::fmt;
 
 use crate::generator::time_of;
+use crate::lots::Lots;
 use crate::schedule::Synchronize;
 use crate::validate::Failure;
 use crate::{Context, Generator, Next, Tree};
@@ -15,55 +16,39 @@ const FRUITLESS_MAX: u32 = 10_000;
 
 /// Several generators compete; the operation that is due soonest wins, ties by lot.
 ///
-/// The competitors are asked in a random order, weighted without replacement, and the first whose operation is due now
-/// ends it: nothing can be sooner, and by Luce's choice axiom the chance to win among those that tie is proportional to
-/// their weight, as if all had been asked. The order is drawn from a copy of the stream, which moves on `commit` only.
+/// The competitors are asked in the order of their lots, and the first whose operation is due now ends it: nothing can be
+/// sooner, and by Luce's choice axiom the chance to win among those that tie is proportional to their weight, as if all had
+/// been asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Contest {
-    rng: Rng,
-    /// Competitors not yet asked, with their weights; kept to reuse its memory.
-    waiting: Vec<(usize, u64)>,
+    pub(crate) lots: Lots,
     /// Who gave the last answer.
     pub(crate) winner: usize,
 }
 
-/// What became of a contest.
-pub(crate) enum Outcome {
-    /// This is the answer.
-    Next(Next),
-    /// This competitor is exhausted: remove it and hold the contest again.
-    Exhausted(usize),
-}
-
 impl Contest {
-    pub(crate) fn new(rng: Rng) -> Contest {
+    /// So many competitors of equal weight.
+    pub(crate) fn new(rng: Rng, competitors: usize) -> Contest {
         Contest {
-            rng,
-            waiting: Vec::new(),
+            lots: Lots::new(rng, competitors),
             winner: 0,
         }
     }
 
-    /// Names those who take part (number and weight above 0).
-    pub(crate) fn enter(&mut self, competitors: impl Iterator<Item = (usize, u64)>) {
-        self.waiting.clear();
-        self.waiting.extend(competitors);
-    }
-
-    /// Holds the contest of those who entered; [`Next::Exhausted`] when nobody did.
+    /// Holds the contest. `ask` answers what a competitor says, `None` when it cannot take part this time; one that is
+    /// exhausted is not asked again, ever. [`Next::Exhausted`] when nobody has anything to say.
     pub(crate) fn hold(
         &mut self,
         context: &Context,
-        mut ask: impl FnMut(usize) -> Next,
-    ) -> Outcome {
-        let mut rng = self.rng.clone();
-        let mut total: u64 = self.waiting.iter().map(|(_, weight)| weight).sum();
+        mut ask: impl FnMut(usize) -> Option<Next>,
+    ) -> Next {
         let mut best: Option<Op> = None;
         let mut pending = false;
-        while !self.waiting.is_empty() {
-            let competitor = draw(&mut rng, &mut self.waiting, &mut total);
+        let mut place = 0;
+        while let Some(competitor) = self.lots.nth(place) {
+            place += 1;
             match ask(competitor) {
-                Next::Op(op) => {
+                Some(Next::Op(op)) => {
                     if best.as_ref().is_none_or(|best| op.time < best.time) {
                         self.winner = competitor;
                         let due = time_of(&op) <= context.time();
@@ -73,39 +58,35 @@ impl Contest {
                         }
                     }
                 }
-                Next::Pending => pending = true,
-                Next::Exhausted => return Outcome::Exhausted(competitor),
-                failed @ Next::Failed(_) => return Outcome::Next(failed),
+                Some(Next::Pending) => pending = true,
+                Some(Next::Exhausted) => {
+                    place -= 1;
+                    self.lots.remove(place);
+                }
+                Some(failed @ Next::Failed(_)) => return failed,
+                None => {}
             }
         }
-        Outcome::Next(match best {
+        match best {
             Some(op) => Next::Op(op),
             None if pending => Next::Pending,
             None => Next::Exhausted,
-        })
+        }
     }
 
-    /// The answer was taken: the next contest has a lot of its own.
+    /// The answer was taken: the next contest has lots of its own.
     pub(crate) fn commit(&mut self) {
-        self.rng.word();
+        self.lots.commit();
     }
 }
 
-/// Takes one of `waiting` out, each with a chance proportional to its weight.
-fn draw(rng: &mut Rng, waiting: &mut Vec<(usize, u64)>, total: &mut u64) -> usize {
-    let mut rank = if waiting.len() == 1 {
-        0
-    } else {
-        rng.below(*total)
-    };
-    let chosen = waiting.iter().position(|&(_, weight)| {
-        let found = rank < weight;
-        rank = rank.saturating_sub(weight);
-        found
-    });
-    let (competitor, weight) = waiting.swap_remove(chosen.unwrap_or(0));
-    *total -= weight;
-    competitor
+/// Asks a generator that is dropped when it has ended.
+pub(crate) fn ask<G: Generator>(generator: &mut Option<G>, context: &Context) -> Next {
+    let next = generator.next(context);
+    if matches!(next, Next::Exhausted) {
+        *generator = None;
+    }
+    next
 }
 
 /// Takes the operation that is due soonest from any of its generators, ties by lot, and tells all of them of every
@@ -121,10 +102,10 @@ pub struct Any<G> {
 
 /// The operations of all these generators, each as soon as it is due, ties by lot. None loses an operation.
 pub fn any<G: Generator>(rng: Rng, generators: impl IntoIterator<Item = G>) -> Any<G> {
-    let generators = generators.into_iter().map(Some).collect();
+    let generators: Vec<Option<G>> = generators.into_iter().map(Some).collect();
     Any {
+        contest: Contest::new(rng, generators.len()),
         generators,
-        contest: Contest::new(rng),
         shortest: false,
     }
 }
@@ -143,21 +124,12 @@ impl<G: Generator> Generator for Any<G> {
             let mut answers = self.generators.iter_mut().map(|one| one.next(context));
             if answers.any(|next| matches!(next, Next::Exhausted)) {
                 self.generators.clear();
+                self.contest.lots.clear();
             }
         }
-        loop {
-            let alive = self.generators.iter().enumerate();
-            let alive = alive.filter(|(_, generator)| generator.is_some());
-            self.contest.enter(alive.map(|(index, _)| (index, 1)));
-            let generators = &mut self.generators;
-            match self
-                .contest
-                .hold(context, |index| generators[index].next(context))
-            {
-                Outcome::Next(next) => return next,
-                Outcome::Exhausted(index) => self.generators[index] = None,
-            }
-        }
+        let generators = &mut self.generators;
+        self.contest
+            .hold(context, |index| Some(ask(&mut generators[index], context)))
     }
 
     fn commit(&mut self) {
@@ -180,119 +152,65 @@ impl<G: Generator> Generator for Any<G> {
 /// Takes each operation from one of its generators, chosen by lot. See [`mix`] and [`weighted_mix`].
 #[derive(Debug)]
 pub struct Mix<G> {
-    rng: Rng,
-    generators: Vec<G>,
-    /// The weight of each generator; empty when all weigh the same.
-    weights: Vec<u64>,
-    /// Whose turn it is.
-    turn: usize,
-    /// Who gave the last answer: as a rule the one whose turn it is.
+    /// Exhausted ones are `None`.
+    generators: Vec<Option<G>>,
+    lots: Lots,
+    /// Who gave the last answer.
     winner: usize,
 }
 
-/// A random mixture: each operation comes from one of these generators, chosen uniformly among those that are not
-/// exhausted. A generator that has nothing for now gives its turn to the next that has. Events are not passed on.
+/// A random mixture: each operation comes from one of these generators, chosen uniformly among those that have something
+/// for now. Events are not passed on.
 pub fn mix<G: Generator>(rng: Rng, generators: impl IntoIterator<Item = G>) -> Mix<G> {
-    let mut mix = Mix {
-        rng,
-        generators: generators.into_iter().collect(),
-        weights: Vec::new(),
-        turn: 0,
+    let generators: Vec<Option<G>> = generators.into_iter().map(Some).collect();
+    Mix {
+        lots: Lots::new(rng, generators.len()),
+        generators,
         winner: 0,
-    };
-    mix.redraw();
-    mix
+    }
 }
 
 /// Like [`mix`], but a generator is chosen as often as its weight says: one of weight 2 twice as often as one of weight 1,
 /// one of weight 0 only when no other has anything to do. When all weigh the same, this is [`mix`], draw for draw.
-///
-/// Panics when the weights together are more than 2^64 − 1.
 pub fn weighted_mix<G: Generator>(
     rng: Rng,
     generators: impl IntoIterator<Item = (u64, G)>,
 ) -> Mix<G> {
     let (weights, generators): (Vec<u64>, Vec<G>) = generators.into_iter().unzip();
-    let total = weights
-        .iter()
-        .try_fold(0_u64, |sum, weight| sum.checked_add(*weight));
-    assert!(total.is_some(), "the weights of a mix are too great");
-    let same = weights.windows(2).all(|pair| pair[0] == pair[1]);
-    let mut mix = Mix {
-        rng,
-        generators,
-        weights: if same { Vec::new() } else { weights },
-        turn: 0,
-        winner: 0,
-    };
-    mix.redraw();
+    let mut mix = mix(rng, generators);
+    mix.lots.weigh(weights);
     mix
-}
-
-impl<G> Mix<G> {
-    fn redraw(&mut self) {
-        if self.weights.is_empty() {
-            self.turn = self.rng.below(self.generators.len() as u64) as usize;
-            return;
-        }
-        let mut point = self.rng.below(self.weights.iter().sum());
-        let chosen = self.weights.iter().position(|&weight| {
-            let found = point < weight;
-            point = point.saturating_sub(weight);
-            found
-        });
-        self.turn = chosen.unwrap_or(0);
-    }
-
-    /// Takes out an exhausted generator; the turn stays with whom it was, if they are still there.
-    fn remove(&mut self, index: usize) {
-        self.generators.remove(index);
-        if !self.weights.is_empty() {
-            self.weights.remove(index);
-        }
-        if index < self.turn {
-            self.turn -= 1;
-        } else if index == self.turn {
-            self.redraw();
-        }
-    }
 }
 
 impl<G: Generator> Generator for Mix<G> {
     fn next(&mut self, context: &Context) -> Next {
-        'again: loop {
-            let count = self.generators.len();
-            for offset in 0..count {
-                let index = (self.turn + offset) % count;
-                match self.generators[index].next(context) {
-                    Next::Pending => {}
-                    Next::Exhausted => {
-                        self.remove(index);
-                        continue 'again;
-                    }
-                    answer => {
-                        self.winner = index;
-                        return answer;
-                    }
+        let mut place = 0;
+        while let Some(index) = self.lots.nth(place) {
+            match ask(&mut self.generators[index], context) {
+                Next::Pending => place += 1,
+                Next::Exhausted => self.lots.remove(place),
+                answer => {
+                    self.winner = index;
+                    return answer;
                 }
             }
-            return if count == 0 {
-                Next::Exhausted
-            } else {
-                Next::Pending
-            };
+        }
+        if place == 0 {
+            Next::Exhausted
+        } else {
+            Next::Pending
         }
     }
 
     fn commit(&mut self) {
         self.generators[self.winner].commit();
-        self.redraw();
+        self.lots.commit();
     }
 
     fn update(&mut self, _context: &Context, _event: &Op) {}
 
     fn tree(&self) -> Tree {
-        Tree::over("mix", &self.generators)
+        Tree::over("mix", self.generators.iter().flatten())
     }
 }
 

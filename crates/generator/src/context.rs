@@ -2,6 +2,7 @@
 
 use seatrial_history::{Op, OpType, Process, Symbol, Value};
 use seatrial_machine::Time;
+use std::cell::Cell;
 use std::fmt;
 
 use crate::Next;
@@ -38,7 +39,7 @@ impl fmt::Display for Thread {
 }
 
 /// Mixes a word well (the finalizer of splitmix64).
-const fn mixed(word: u64) -> u64 {
+pub(crate) const fn mixed(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
@@ -139,6 +140,10 @@ pub struct Threads {
     retired: u64,
     /// Decides which free thread is offered; replaced by [`Threads::draw`].
     word: u64,
+    /// How often anything about clients changed, and about the nemesis.
+    changes: [u64; 2],
+    /// When a generator that was asked wants to be asked again, at the latest.
+    wake: Cell<Time>,
 }
 
 impl Threads {
@@ -157,6 +162,8 @@ impl Threads {
             everyone,
             retired: 0,
             word: 0,
+            changes: [0; 2],
+            wake: Cell::new(Time::MAX),
         }
     }
 
@@ -200,6 +207,7 @@ impl Threads {
     pub fn occupy(&mut self, thread: Thread) {
         if let Some(slot) = self.slot(thread) {
             self.free[slot / WORD] &= !(1 << (slot % WORD));
+            self.changes[usize::from(!thread.is_client())] += 1;
         }
     }
 
@@ -207,6 +215,7 @@ impl Threads {
     pub fn release(&mut self, thread: Thread) {
         if let Some(slot) = self.slot(thread) {
             self.free[slot / WORD] |= 1 << (slot % WORD);
+            self.changes[usize::from(!thread.is_client())] += 1;
         }
     }
 
@@ -215,12 +224,19 @@ impl Threads {
         if let Some(process) = self.processes.get_mut(thread.0 as usize) {
             *process += u64::from(self.concurrency);
             self.retired += 1;
+            self.changes[0] += 1;
         }
     }
 
     /// Sets the random word that decides which free thread [`Context::some_free_thread`] answers.
     pub fn draw(&mut self, word: u64) {
         self.word = word;
+        self.changes[0] += 1;
+    }
+
+    /// When a generator wanted to be asked again at the latest, whatever it answered; forgets it.
+    pub(crate) fn take_wake(&self) -> Time {
+        self.wake.replace(Time::MAX)
     }
 
     /// The process that this thread runs.
@@ -354,9 +370,29 @@ impl<'a> Context<'a> {
     /// One of the free threads, each as likely as any other; the same one as long as neither the free threads nor the
     /// interpreter's random word change.
     pub fn some_free_thread(&self) -> Option<Thread> {
+        self.free_thread_drawn(self.threads.word)
+    }
+
+    /// The interpreter's random word: the same until a client's operation is taken.
+    pub(crate) const fn word(&self) -> u64 {
+        self.threads.word
+    }
+
+    /// How often anything about clients changed, or about the nemesis.
+    pub(crate) const fn changes(&self, nemesis: bool) -> u64 {
+        self.threads.changes[nemesis as usize]
+    }
+
+    /// Asks to be asked again at this time at the latest.
+    pub(crate) fn wake(&self, time: Time) {
+        let wake = &self.threads.wake;
+        wake.set(wake.get().min(time));
+    }
+
+    /// One of the free threads, drawn with this word.
+    pub(crate) fn free_thread_drawn(&self, mut word: u64) -> Option<Thread> {
         let words = self.set.words.len();
         // Rejection is uniform too, and does not look at all the words of a large test.
-        let mut word = self.threads.word;
         for _ in 0..if words > 4 { 8 } else { 0 } {
             word = mixed(word.wrapping_add(0x9e37_79b9_7f4a_7c15));
             let slot = self.set.first * WORD + scaled(word, words * WORD);

@@ -160,20 +160,20 @@ pub trait Generator: Send {
         OnThreads::new("on-threads", rule, self)
     }
 
-    /// On client threads only.
+    /// On client threads only. They are asked when something happened to them or when it is time, as if they were alone.
     fn clients(self) -> OnThreads<Self>
     where
         Self: Sized,
     {
-        OnThreads::new("clients", Thread::is_client, self)
+        OnThreads::clients(self)
     }
 
-    /// On the nemesis only.
+    /// On the nemesis only. It is asked when something happened to it or when it is time, as if it were alone.
     fn nemesis(self) -> OnThreads<Self>
     where
         Self: Sized,
     {
-        OnThreads::new("nemesis", |thread| !thread.is_client(), self)
+        OnThreads::nemesis(self)
     }
 
     /// Ends before more than `count` different processes could have taken part.

@@ -7,14 +7,9 @@ use std::time::Duration;
 
 use crate::context::Threads;
 use crate::generator::{LOG, SLEEP, is_special, time_of};
+use crate::partition::patience;
 use crate::validate::{Failure, check, failure};
 use crate::{Generator, Next, Thread};
-
-/// How long after a pending answer the generator is asked again, if nothing happens before.
-const PENDING_INTERVAL: Duration = Duration::from_millis(1);
-
-/// The same while every thread is busy: nothing can begin, but the generator may find that its time is up.
-const BUSY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Operations begun in one turn; more wait for the next, so that completions get in between.
 const BATCH_MAX: u32 = 1_024;
@@ -178,18 +173,13 @@ impl<G: Generator> Interpreter<G> {
 
     /// Asks the generator until nothing is due.
     fn ask(&mut self, out: &mut Vec<Output<Step>>) {
+        self.threads.take_wake();
         for _ in 0..BATCH_MAX {
             let context = self.threads.context(self.now);
             let op = match self.generator.next(&context) {
                 Next::Op(op) => op,
                 Next::Pending => {
-                    let idle = context.any_free();
-                    self.ask_at = self.now
-                        + if idle {
-                            PENDING_INTERVAL
-                        } else {
-                            BUSY_INTERVAL
-                        };
+                    self.ask_at = patience(&context).min(self.threads.take_wake());
                     return;
                 }
                 Next::Exhausted => return self.drain(),
@@ -201,7 +191,7 @@ impl<G: Generator> Interpreter<G> {
                     return self.fail(failure, out);
                 }
                 Ok(_) if time_of(&op) > self.now => {
-                    self.ask_at = time_of(&op);
+                    self.ask_at = time_of(&op).min(self.threads.take_wake());
                     return;
                 }
                 Ok(thread) => self.begin(thread, op, out),

@@ -33,6 +33,7 @@ mod each;
 mod faults;
 mod generator;
 mod interpreter;
+mod lots;
 mod partition;
 pub mod plan;
 mod react;

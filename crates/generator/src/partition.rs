@@ -1,22 +1,59 @@
 //! Combinators that divide the threads among generators.
 
 use seatrial_history::{Key, Op, Process, Value};
-use seatrial_machine::Rng;
+use seatrial_machine::{Rng, Time};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::combine::{Contest, Outcome};
+use crate::combine::{Contest, ask};
 use crate::context::ThreadSet;
 use crate::generator::time_of;
+use crate::lots::lot_of;
 use crate::validate::Failure;
 use crate::{Context, Generator, Next, Thread, ThreadFilter, Tree};
 
+/// How long after a pending answer a generator is asked again, if nothing happens before.
+const PENDING_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The same while every thread is busy: nothing can begin, but the generator may find that its time is up.
+const BUSY_INTERVAL: Duration = Duration::from_millis(10);
+
+/// When a generator that is pending now is asked again, if nothing happens before.
+pub(crate) fn patience(context: &Context) -> Time {
+    let interval = if context.any_free() {
+        PENDING_INTERVAL
+    } else {
+        BUSY_INTERVAL
+    };
+    context.time() + interval
+}
+
 /// See [`Generator::on_threads`], [`Generator::clients`], [`Generator::nemesis`].
+///
+/// All clients, and the nemesis, are asked as if they were alone in the test: when something happened to them, when the
+/// operation is due that they answered, and a while after they had nothing. In between the last answer holds. So what the
+/// others do, and when, changes nothing for them, even where a generator answers differently when it is asked more often.
 #[derive(Debug)]
 pub struct OnThreads<G> {
     name: &'static str,
     filter: ThreadFilter,
+    /// All clients, or the nemesis (true)?
+    side: Option<bool>,
+    held: Option<Held>,
     generator: G,
+}
+
+/// An answer that holds for some time.
+#[derive(Debug)]
+struct Held {
+    /// Pending, or an operation that is not due.
+    answer: Next,
+    /// From and until when it holds, unless something happens.
+    since: Time,
+    until: Time,
+    /// [`Context::changes`] when it was given.
+    changes: u64,
 }
 
 impl<G: Generator> OnThreads<G> {
@@ -28,17 +65,71 @@ impl<G: Generator> OnThreads<G> {
         OnThreads {
             name,
             filter: ThreadFilter::new(rule),
+            side: None,
+            held: None,
             generator,
         }
+    }
+
+    /// All clients.
+    pub(crate) fn clients(generator: G) -> OnThreads<G> {
+        OnThreads {
+            side: Some(false),
+            ..OnThreads::new("clients", Thread::is_client, generator)
+        }
+    }
+
+    /// The nemesis.
+    pub(crate) fn nemesis(generator: G) -> OnThreads<G> {
+        OnThreads {
+            side: Some(true),
+            ..OnThreads::new("nemesis", |thread| !thread.is_client(), generator)
+        }
+    }
+
+    /// The answer that still holds.
+    fn held(&self, context: &Context, changes: u64) -> Option<Next> {
+        let held = self.held.as_ref()?;
+        let holds =
+            held.changes == changes && held.since <= context.time() && context.time() < held.until;
+        holds.then(|| {
+            context.wake(held.until);
+            held.answer.clone()
+        })
     }
 }
 
 impl<G: Generator> Generator for OnThreads<G> {
     fn next(&mut self, context: &Context) -> Next {
-        self.generator.next(&self.filter.apply(context))
+        let Some(side) = self.side else {
+            return self.generator.next(&self.filter.apply(context));
+        };
+        let changes = context.changes(side);
+        if let Some(answer) = self.held(context, changes) {
+            return answer;
+        }
+        let narrow = self.filter.apply(context);
+        let answer = self.generator.next(&narrow);
+        let until = match &answer {
+            Next::Op(op) if time_of(op) > context.time() => time_of(op),
+            Next::Pending => patience(&narrow),
+            _ => {
+                self.held = None;
+                return answer;
+            }
+        };
+        context.wake(until);
+        self.held = Some(Held {
+            answer: answer.clone(),
+            since: context.time(),
+            until,
+            changes,
+        });
+        answer
     }
 
     fn commit(&mut self) {
+        self.held = None;
         self.generator.commit();
     }
 
@@ -194,11 +285,10 @@ pub fn reserve<G: Generator>(
         .map(|(count, generator)| (count, Some(generator)))
         .unzip();
     generators.push(Some(default));
-    let contest = Contest::new(rng);
     Reserve {
+        contest: Contest::new(rng, generators.len()),
         counts,
         generators,
-        contest,
         compiled: None,
     }
 }
@@ -229,6 +319,8 @@ impl<G: Generator> Reserve<G> {
             .map(|&count| ThreadSet::from_slots(slots.by_ref().take(count as usize)))
             .collect();
         sets.push(ThreadSet::from_slots(slots));
+        let weights = sets.iter().map(|set| set.len() as u64);
+        self.contest.lots.weigh(weights.collect());
         self.compiled = Some((fingerprint, sets));
         Ok(())
     }
@@ -237,9 +329,9 @@ impl<G: Generator> Reserve<G> {
     fn ask_busy(&mut self, context: &Context) -> Next {
         let sets = self.compiled.iter().flat_map(|(_, sets)| sets);
         for (set, slot) in sets.zip(&mut self.generators) {
-            if let Some(generator) = slot {
-                match generator.next(&context.restricted(set)) {
-                    Next::Exhausted => *slot = None,
+            if slot.is_some() {
+                match ask(slot, &context.restricted(set)) {
+                    Next::Exhausted => {}
                     next => return next,
                 }
             }
@@ -256,20 +348,15 @@ impl<G: Generator> Generator for Reserve<G> {
         let Some((_, sets)) = &self.compiled else {
             return Next::Pending;
         };
-        loop {
-            let alive = self.generators.iter().zip(sets).enumerate();
-            let able = alive.filter(|(_, (generator, set))| {
-                generator.is_some() && context.restricted(set).any_free()
-            });
-            self.contest
-                .enter(able.map(|(index, (_, set))| (index, set.len() as u64)));
-            let generators = &mut self.generators;
-            let ask = |index: usize| generators[index].next(&context.restricted(&sets[index]));
-            match self.contest.hold(context, ask) {
-                Outcome::Next(Next::Exhausted) => return self.ask_busy(context),
-                Outcome::Next(next) => return next,
-                Outcome::Exhausted(index) => self.generators[index] = None,
-            }
+        let generators = &mut self.generators;
+        let next = self.contest.hold(context, |index| {
+            let context = context.restricted(&sets[index]);
+            let able = generators[index].is_none() || context.any_free();
+            able.then(|| ask(&mut generators[index], &context))
+        });
+        match next {
+            Next::Exhausted => self.ask_busy(context),
+            next => next,
         }
     }
 
@@ -299,8 +386,9 @@ impl<G: Generator> Generator for Reserve<G> {
     }
 }
 
-/// Groups of threads, each with a generator of its own. The group of some free thread is asked first, which is fair and
-/// as a rule answers at once, so that the cost does not grow with the groups.
+/// Groups of threads, each with a generator of its own. The groups of some free threads, drawn among all of them, are asked
+/// first, which is fair and as a rule answers at once, so that the cost does not grow with the groups. In which order groups
+/// are asked does not depend on which others are known to have ended, so somebody who asks more often changes nothing.
 ///
 /// Its downside: while nothing is due now, every group with a free thread is asked.
 #[derive(Debug)]
@@ -329,6 +417,19 @@ enum Slot<G> {
 
 /// Not in a group.
 const NO_GROUP: usize = usize::MAX;
+
+/// Threads that are drawn before all groups are asked.
+const DRAWS: usize = 8;
+
+/// What groups said so far, one asked after the other.
+struct Round {
+    /// The groups that were drawn.
+    drawn: [usize; DRAWS],
+    /// The operation that is due soonest, and the lot of its group.
+    best: Option<(u64, Op)>,
+    /// Has a group ended?
+    ended: bool,
+}
 
 /// How many empty generators in a row a group may be given.
 const FRUITLESS_MAX: u32 = 10_000;
@@ -414,58 +515,108 @@ impl<G: Generator> Groups<G> {
         )))
     }
 
-    /// The soonest operation of all groups with a free thread; groups that tie are tried from a random one on.
+    /// The soonest operation of all groups with a free thread, ties by lot.
     fn next(
         &mut self,
         context: &Context,
         mut make: impl FnMut(bool, usize, usize) -> Option<G>,
     ) -> Next {
         self.divide(context);
-        loop {
-            if self.alive.is_empty() {
-                return Next::Exhausted;
-            }
-            let free = context.restricted(&self.alive).some_free_thread();
-            let Some(first) = self.group(context, free) else {
-                return Next::Pending;
-            };
-            match self.soonest(context, first, &mut make) {
-                Outcome::Next(next) => return next,
-                Outcome::Exhausted(_) => self.revive(),
-            }
+        let mut round = Round {
+            drawn: [NO_GROUP; DRAWS],
+            best: None,
+            ended: false,
+        };
+        let mut over = self.ask_drawn(context, &mut round, &mut make);
+        if over.is_none() {
+            over = self.ask_rest(context, &mut round, &mut make);
+        }
+        if round.ended {
+            self.revive();
+        }
+        match (over, round.best) {
+            (Some(answer), _) => answer,
+            (None, Some((_, op))) => Next::Op(op),
+            (None, None) if self.alive.is_empty() => Next::Exhausted,
+            (None, None) => Next::Pending,
         }
     }
 
-    /// Asks all groups with a free thread, from `first` on, until one has an operation that is due.
-    fn soonest(
+    /// Asks the groups of free threads that are drawn, until one has an operation that is due, which is the answer.
+    fn ask_drawn(
         &mut self,
         context: &Context,
-        first: usize,
+        round: &mut Round,
         make: &mut impl FnMut(bool, usize, usize) -> Option<G>,
-    ) -> Outcome {
-        let mut best: Option<Op> = None;
-        for group in (first..self.sets.len()).chain(0..first) {
-            let ended = matches!(self.slots[group], Slot::Ended);
-            if ended || !context.restricted(&self.sets[group]).any_free() {
+    ) -> Option<Next> {
+        for draw in 0..DRAWS {
+            let word = match draw {
+                0 => context.word(),
+                _ => lot_of(context.word(), draw),
+            };
+            let group = self.group(context, context.free_thread_drawn(word))?;
+            if round.drawn.contains(&group) || matches!(self.slots[group], Slot::Ended) {
                 continue;
             }
+            round.drawn[draw] = group;
             match self.ask(context, group, make) {
-                Next::Op(op) => {
-                    if best.as_ref().is_none_or(|best| op.time < best.time) {
-                        self.winner = group;
-                        let due = time_of(&op) <= context.time();
-                        best = Some(op);
-                        if due {
-                            break;
-                        }
-                    }
+                Next::Op(op) if time_of(&op) <= context.time() => {
+                    self.winner = group;
+                    return Some(Next::Op(op));
                 }
-                Next::Pending => {}
-                Next::Exhausted => return Outcome::Exhausted(group),
-                failed @ Next::Failed(_) => return Outcome::Next(failed),
+                failed @ Next::Failed(_) => return Some(failed),
+                next => self.note(round, next, group, draw as u64),
             }
         }
-        Outcome::Next(best.map_or(Next::Pending, Next::Op))
+        None
+    }
+
+    /// Asks all groups with a free thread that were not drawn; of those that tie the smallest lot goes first. `Some` if one
+    /// made a mistake.
+    fn ask_rest(
+        &mut self,
+        context: &Context,
+        round: &mut Round,
+        make: &mut impl FnMut(bool, usize, usize) -> Option<G>,
+    ) -> Option<Next> {
+        let alive = std::mem::replace(&mut self.alive, ThreadSet::from_slots([]));
+        let mut last = NO_GROUP;
+        let mut failed = None;
+        for thread in context.restricted(&alive).free_threads() {
+            let Some(group) = self.group(context, Some(thread)) else {
+                continue;
+            };
+            if group == last || round.drawn.contains(&group) {
+                continue;
+            }
+            last = group;
+            match self.ask(context, group, make) {
+                mistake @ Next::Failed(_) => {
+                    failed = Some(mistake);
+                    break;
+                }
+                next => {
+                    let lot = lot_of(context.word(), group).max(DRAWS as u64);
+                    self.note(round, next, group, lot);
+                }
+            }
+        }
+        self.alive = alive;
+        failed
+    }
+
+    /// Keeps the operation that is due soonest, ties by lot.
+    fn note(&mut self, round: &mut Round, next: Next, group: usize, lot: u64) {
+        match next {
+            Next::Op(op) => {
+                let better = |(best_lot, best): &(u64, Op)| (op.time, lot) < (best.time, *best_lot);
+                if round.best.as_ref().is_none_or(better) {
+                    self.winner = group;
+                    round.best = Some((lot, op));
+                }
+            }
+            next => round.ended |= matches!(next, Next::Exhausted),
+        }
     }
 
     fn commit(&mut self) {

@@ -2,10 +2,9 @@
 
 use super::keys::{KeyOptions, keyed};
 use crate::distribution::Places;
-use crate::{Context, Distribution, Generator, Next, OnThreads, Tree};
+use crate::{Context, Distribution, Generator, Next, OnThreads, Thread, Tree};
 use seatrial_history::{Key, Op, Symbol, Value};
 use seatrial_machine::Rng;
-use std::collections::BTreeMap;
 
 /// How the registers are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +33,8 @@ impl Default for RegisterOptions {
     }
 }
 
-/// Endless operations on registers, values `[key value]`. The threads are divided into groups, each with keys of its own.
+/// Endless operations on registers, values `[key value]`. The threads are divided into groups, each with keys and a random
+/// stream of its own: of `n` groups the first has the keys 0, n, 2n, …, whatever the others do, and how fast.
 /// Every value written to a key is new (1, 2, 3, …), so that a read tells whose write it saw; a compare-and-set as a rule
 /// expects the value that was seen last, so that it has a chance to succeed. Short histories per key keep the check for
 /// linearizability cheap.
@@ -44,20 +44,20 @@ pub struct Registers {
     options: RegisterOptions,
     has_cas: bool,
     places: Places,
-    /// By number of the first thread.
+    /// By number of the first thread; empty before the threads are known.
     groups: Vec<Group>,
-    /// Where the keys in use are: group and place.
-    live: BTreeMap<i64, (usize, usize)>,
-    fresh: i64,
     /// The group that gave the last answer.
     winner: usize,
 }
 
 /// Threads that share keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Group {
+    rng: Rng,
     /// By place.
     registers: Vec<Register>,
+    /// The next key.
+    fresh: i64,
     /// The operation that comes next; kept until it is taken.
     drawn: Option<(Symbol, Value)>,
 }
@@ -97,18 +97,51 @@ impl Registers {
             has_cas,
             places: Places::new(options.keys.count, options.keys.distribution),
             groups: Vec::new(),
-            live: BTreeMap::new(),
-            fresh: 0,
             winner: 0,
             options,
         }
     }
 
-    /// A key that nobody has written to, at this place.
-    fn register(&mut self, group: usize, place: usize) -> Register {
-        let key = self.fresh;
-        self.fresh += 1;
-        self.live.insert(key, (group, place));
+    /// The group of this thread. The threads that are seen first tell how many groups there are.
+    fn group_of(&mut self, thread: Thread, context: &Context) -> usize {
+        let number = |thread: Thread| (thread.0 / self.options.threads_per_key.max(1)) as usize;
+        if self.groups.is_empty() {
+            let count = context.threads().map(number).max().unwrap_or(0) + 1;
+            let place = |key| Register::new((key * count) as i64);
+            let group = |group: usize| Group {
+                rng: self.rng.fork(&format!("group {group}")),
+                registers: (0..self.places.count()).map(place).collect(),
+                fresh: (self.places.count() * count) as i64,
+                drawn: None,
+            };
+            self.groups = (0..count).map(group).collect();
+            for (number, group) in (0..).zip(&mut self.groups) {
+                group.fresh += number;
+                for register in &mut group.registers {
+                    register.key += number;
+                }
+            }
+        }
+        number(thread) % self.groups.len()
+    }
+
+    fn draw(&mut self, group: usize) -> (Symbol, Value) {
+        let stride = self.groups.len() as i64;
+        let group = &mut self.groups[group];
+        let register = &mut group.registers[self.places.draw(&mut group.rng)];
+        let writes_max = i64::from(self.options.keys.writes_per_key.max(1));
+        if register.written >= writes_max || register.crashes >= self.options.crashes_per_key {
+            *register = Register::new(group.fresh);
+            group.fresh += stride;
+        }
+        let (f, value) = register.draw(&mut group.rng, self.has_cas);
+        (f, keyed(register.key, value))
+    }
+}
+
+impl Register {
+    /// A key that nobody has written to.
+    const fn new(key: i64) -> Register {
         Register {
             key,
             written: 0,
@@ -117,35 +150,6 @@ impl Registers {
         }
     }
 
-    /// Makes sure that there is a group of this number.
-    fn found(&mut self, group: usize) {
-        while self.groups.len() <= group {
-            let number = self.groups.len();
-            let places = 0..self.places.count();
-            let registers = places.map(|place| self.register(number, place)).collect();
-            self.groups.push(Group {
-                registers,
-                drawn: None,
-            });
-        }
-    }
-
-    fn draw(&mut self, group: usize) -> (Symbol, Value) {
-        let place = self.places.draw(&mut self.rng);
-        let register = &self.groups[group].registers[place];
-        let writes_max = i64::from(self.options.keys.writes_per_key.max(1));
-        if register.written >= writes_max || register.crashes >= self.options.crashes_per_key {
-            self.live.remove(&register.key);
-            let fresh = self.register(group, place);
-            self.groups[group].registers[place] = fresh;
-        }
-        let register = &mut self.groups[group].registers[place];
-        let (f, value) = register.draw(&mut self.rng, self.has_cas);
-        (f, keyed(register.key, value))
-    }
-}
-
-impl Register {
     fn draw(&mut self, rng: &mut Rng, has_cas: bool) -> (Symbol, Value) {
         let choice = rng.below(10);
         if choice < 4 {
@@ -170,8 +174,7 @@ impl Generator for Registers {
         let Some(thread) = context.some_free_thread() else {
             return Next::Pending;
         };
-        let group = (thread.0 / self.options.threads_per_key.max(1)) as usize;
-        self.found(group);
+        let group = self.group_of(thread, context);
         self.winner = group;
         if self.groups[group].drawn.is_none() {
             self.groups[group].drawn = Some(self.draw(group));
@@ -195,10 +198,13 @@ impl Generator for Registers {
         let Value::Keyed(Key::Int(key), value) = &event.value else {
             return;
         };
-        let Some(&(group, place)) = self.live.get(key) else {
+        let count = self.groups.len().max(1);
+        let group = usize::try_from(*key).map_or(0, |key| key % count);
+        let registers = self.groups.get_mut(group).map(|group| &mut group.registers);
+        let mut registers = registers.into_iter().flatten();
+        let Some(register) = registers.find(|register| register.key == *key) else {
             return;
         };
-        let register = &mut self.groups[group].registers[place];
         match **value {
             _ if event.is_info() => register.crashes += 1,
             Value::Int(value) | Value::Cas(_, value) if event.is_ok() => {
@@ -215,10 +221,8 @@ impl Generator for Registers {
             "register"
         };
         let threads = self.options.threads_per_key;
-        Tree::leaf(format!(
-            "{name}, {} keys so far, {threads} threads each",
-            self.fresh
-        ))
+        let groups = self.groups.len();
+        Tree::leaf(format!("{name}, {groups} groups of {threads} threads"))
     }
 }
 

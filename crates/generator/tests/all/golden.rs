@@ -345,8 +345,8 @@ fn mix_is_random_and_loses_nothing() {
             10 :nemesis a
             10 0 b
             20 0 a
-            20 :nemesis b
-            20 1 a
+            20 :nemesis a
+            20 1 b
             30 1 b
             30 0 b
             30 :nemesis b
@@ -381,10 +381,10 @@ fn any_takes_what_is_due_soonest() {
     check(
         any(rng("any"), [on("a", 0), on("b", 1)]).limit(4),
         expect![[r#"
-            0 0 a
             0 1 b
-            20 0 a
+            0 0 a
             20 1 b
+            20 0 a
         "#]],
     );
 }
@@ -413,14 +413,14 @@ fn clients_and_nemesis_keep_to_their_threads() {
     check(
         any(rng("any"), generator).limit(7),
         expect![[r#"
-        0 :nemesis kill
-        0 1 a 0
-        0 0 a 1
-        10 0 a 2
-        10 1 a 3
-        10 :nemesis kill
-        20 0 a 4
-    "#]],
+            0 1 a 0
+            0 0 a 1
+            0 :nemesis kill
+            10 0 a 2
+            10 :nemesis kill
+            10 1 a 3
+            20 0 a 4
+        "#]],
     );
 }
 
@@ -431,14 +431,14 @@ fn reserve_divides_the_threads() {
         reserve(rng("reserve"), ranges, numbers("c").boxed()).limit(9),
         expect![[r#"
             0 1 b 0
-            0 0 a 0
             0 :nemesis c 0
+            0 0 a 0
             10 1 b 1
-            10 :nemesis c 1
             10 0 a 1
-            20 :nemesis c 2
-            20 1 b 2
+            10 :nemesis c 1
             20 0 a 2
+            20 1 b 2
+            20 :nemesis c 2
         "#]],
     );
 }

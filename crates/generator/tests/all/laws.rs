@@ -1,7 +1,7 @@
 //! What a whole test may rely on: no operation is lost.
 
 use crate::soundness::{DEPTH, build};
-use crate::twin::{Gen, Link, mixture};
+use crate::twin::{Gen, Link};
 use seatrial_generator::Simulation;
 use seatrial_history::Value;
 use seatrial_machine::Rng;
@@ -35,7 +35,7 @@ fn lossless(rng: &mut Rng, depth: u32, values: &mut i64) -> (Gen, Vec<i64>) {
             parts: parts.into_iter().map(Some).collect(),
             shortest: false,
         },
-        3 | 4 => mixture(fork, parts),
+        3 | 4 => Gen::Mix(fork, parts.into_iter().map(Some).collect()),
         5 => Gen::Sequence(parts),
         6 => Gen::Stagger(fork, Duration::from_nanos(time as u64), 0, one),
         7 => Gen::Delay(time, 0, one),

@@ -5,7 +5,7 @@ use seatrial_generator::{
     ThreadFilter, Threads, any, concurrent_keys, each_thread, flip_flop, function, mix, operation,
     phases, reserve, sequence, sleep,
 };
-use seatrial_history::{History, Key, Op, OpType, Value};
+use seatrial_history::{History, Key, Op, OpType, Process, Value};
 use seatrial_machine::{Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -433,4 +433,39 @@ fn every_free_thread_has_the_same_chance() {
             "{counts:?}"
         );
     }
+}
+
+#[test]
+fn threads_stay_equal_when_most_have_ended() {
+    let endless = |thread: Thread| {
+        let limit = if thread.0.is_multiple_of(20) {
+            u64::MAX
+        } else {
+            1
+        };
+        operation("a", Value::Nil).repeat().limit(limit)
+    };
+    let mut generator = each_thread(endless).clients();
+    let mut threads = Threads::new(200);
+    let mut rng = Rng::from_seed(5);
+    let mut counts: BTreeMap<Process, f64> = BTreeMap::new();
+    for step in 0..30_000 {
+        threads.draw(rng.word());
+        if let Next::Op(op) = generator.next(&threads.context(Time::ZERO))
+            && step > 9_000
+        {
+            *counts.entry(op.process).or_default() += 1.0;
+        }
+        generator.commit();
+    }
+    let wanted = counts.values().sum::<f64>() / 10.0;
+    let statistic: f64 = counts
+        .values()
+        .map(|count| (count - wanted).powi(2) / wanted)
+        .sum();
+    // Ten threads go on; more than 27.9 has a chance of 1 in 1,000.
+    assert!(
+        counts.len() == 10 && statistic < 27.9,
+        "{statistic} {counts:?}"
+    );
 }

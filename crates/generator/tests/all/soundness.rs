@@ -1,7 +1,7 @@
 //! Random trees of all combinators, six deep, against their slow twins: the same answers whoever asks when, in whatever
 //! order operations end; and what else must hold for every generator.
 
-use crate::twin::{Gen, Link, Rule, Sight, added, mixture, refused, saw};
+use crate::twin::{Gen, Link, Rule, Sight, added, refused, saw};
 use seatrial_generator::{
     Context, Generator, Next, Thread, Threads, Tree, any, concurrent_keys, cycle, cycle_times,
     each_process, each_thread, flip_flop, function, mix, operation, reserve, sequence,
@@ -42,10 +42,7 @@ pub(crate) fn build(gen_: &Gen) -> Box<dyn Generator> {
             shortest: false,
         } => any(rng.clone(), all(parts)).boxed(),
         Gen::Any { rng, parts, .. } => shortest_any(rng.clone(), all(parts)).boxed(),
-        Gen::Mix { seed, parts, .. } => {
-            let parts: Vec<_> = parts.iter().map(|part| build(part)).collect();
-            mix(seed.clone(), parts).boxed()
-        }
+        Gen::Mix(rng, parts) => mix(rng.clone(), all(parts)).boxed(),
         Gen::FlipFlop([a, b], _) => flip_flop(build(a), build(b)).boxed(),
         Gen::Then(first, second) => build(first).then(build(second)).boxed(),
         Gen::Reserve(rng, counts, parts) => {
@@ -128,9 +125,9 @@ fn build_around(gen_: &Gen) -> Box<dyn Generator> {
             let divisor = *divisor;
             build(one).filter(move |op| !refused(op, divisor)).boxed()
         }
-        Gen::On(Rule::Clients, one) => build(one).clients().boxed(),
-        Gen::On(Rule::Nemesis, one) => build(one).nemesis().boxed(),
-        Gen::On(rule, one) => {
+        Gen::On(Rule::Clients, one, _) => build(one).clients().boxed(),
+        Gen::On(Rule::Nemesis, one, _) => build(one).nemesis().boxed(),
+        Gen::On(rule, one, _) => {
             let rule = *rule;
             build(one)
                 .on_threads(move |thread| rule.passes(thread))
@@ -206,7 +203,7 @@ impl Generator for Watched {
 }
 
 /// Draws trees.
-struct Plan {
+pub(crate) struct Plan {
     rng: Rng,
     concurrency: u32,
     /// The next value of an operation.
@@ -221,7 +218,7 @@ struct Plan {
 pub(crate) const DEPTH: u32 = 6;
 
 impl Plan {
-    fn new(seed: u64, concurrency: u32) -> Plan {
+    pub(crate) fn new(seed: u64, concurrency: u32) -> Plan {
         Plan {
             rng: Rng::from_seed(seed).fork("plan"),
             concurrency,
@@ -284,7 +281,7 @@ impl Plan {
         1 + self.rng.below(40) as i64
     }
 
-    fn tree(&mut self, depth: u32) -> Gen {
+    pub(crate) fn tree(&mut self, depth: u32) -> Gen {
         if depth == 0 || self.room == 0 || depth < DEPTH && self.rng.chance(0.08) {
             return self.leaf();
         }
@@ -312,7 +309,10 @@ impl Plan {
                 parts: self.several(depth).into_iter().map(Some).collect(),
                 shortest: true,
             },
-            3 | 4 => mixture(self.fork(), self.several(depth)),
+            3 | 4 => {
+                let parts = self.several(depth).into_iter().map(Some);
+                Gen::Mix(self.fork(), parts.collect())
+            }
             5 => Gen::FlipFlop([self.inside(depth), self.inside(depth)], 0),
             6 | 7 => Gen::Sequence(self.several(depth)),
             8 => {
@@ -343,6 +343,7 @@ impl Plan {
                     groups: BTreeMap::new(),
                 }
                 .into(),
+                None,
             ),
             14 => Gen::SequentialKeys {
                 keys: (0, self.rng.below(4) as i64),
@@ -398,7 +399,7 @@ impl Plan {
             31 => Gen::Without(2 + count as i64, one),
             32 | 33 => {
                 let rules = [Rule::Clients, Rule::Nemesis, Rule::Below(2), Rule::Odd];
-                Gen::On(*self.rng.pick(&rules), one)
+                Gen::On(*self.rng.pick(&rules), one, None)
             }
             34 => Gen::ProcessLimit(count as usize, BTreeSet::new(), one),
             35 => Gen::ConcurrencyLimit(count as usize / 2, BTreeSet::new(), one),
@@ -423,7 +424,7 @@ fn name(gen_: &Gen) -> &'static str {
             shortest: false, ..
         } => "any",
         Gen::Any { .. } => "shortest-any",
-        Gen::Mix { .. } => "mix",
+        Gen::Mix(..) => "mix",
         Gen::FlipFlop(..) => "flip-flop",
         Gen::Then(..) => "then",
         Gen::Limit(..) => "limit",
@@ -500,6 +501,7 @@ impl Pair {
                 free: all.keys().copied().collect(),
                 threads: all,
                 word: 0,
+                changes: (0, 0),
             },
             open: Vec::new(),
             taken: 0,
@@ -599,12 +601,22 @@ impl Pair {
         self.taken += 1;
         self.threads.occupy(thread);
         self.sight.free.remove(&thread);
+        self.change(thread);
         if thread.is_client() {
             self.sight.word = self.rng.word();
             self.threads.draw(self.sight.word);
         }
         self.tell(&op);
         self.open.push((thread, op));
+    }
+
+    /// Something happened to this thread.
+    fn change(&mut self, thread: Thread) {
+        if thread.is_client() {
+            self.sight.changes.0 += 1;
+        } else {
+            self.sight.changes.1 += 1;
+        }
     }
 
     /// Some open operation ends somehow.
@@ -623,6 +635,7 @@ impl Pair {
         let op = Op { time, kind, ..op };
         self.threads.release(thread);
         self.sight.free.insert(thread);
+        self.change(thread);
         self.tell(&op);
         if kind == OpType::Info
             && let Process::Client(number) = op.process

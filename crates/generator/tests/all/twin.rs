@@ -10,7 +10,7 @@ mod many;
 
 use many::{
     ask_any, ask_cache, ask_cycle, ask_cycle_times, ask_each_process, ask_each_thread,
-    ask_function, ask_groups, ask_keys, ask_mix, ask_one, ask_reserve, ask_sequence,
+    ask_function, ask_groups, ask_keys, ask_mix, ask_on, ask_one, ask_reserve, ask_sequence,
 };
 use seatrial_generator::{Failure, Next, Thread, Tree};
 use seatrial_history::{Key, Op, Process, Symbol, Value};
@@ -21,6 +21,10 @@ use std::time::Duration;
 
 /// A generator inside another.
 pub(crate) type Link = Arc<Gen>;
+
+/// An answer that holds for a while, and the generator if it is taken; from and until when, and the number of the change
+/// after which it was given.
+pub(crate) type Held = (Next, Link, i64, i64, u64);
 
 /// Which threads.
 #[derive(Clone, Copy, Debug)]
@@ -54,12 +58,7 @@ pub(crate) enum Gen {
         parts: Vec<Option<Link>>,
         shortest: bool,
     },
-    Mix {
-        seed: Rng,
-        rng: Rng,
-        turn: usize,
-        parts: Vec<Link>,
-    },
+    Mix(Rng, Vec<Option<Link>>),
     FlipFlop([Link; 2], usize),
     Then(Link, Link),
     Limit(u64, Link),
@@ -74,7 +73,7 @@ pub(crate) enum Gen {
     Add(i64, Link),
     Rename(Link),
     Without(i64, Link),
-    On(Rule, Link),
+    On(Rule, Link, Option<Held>),
     ProcessLimit(usize, BTreeSet<Process>, Link),
     ConcurrencyLimit(usize, BTreeSet<Thread>, Link),
     Reserve(Rng, Vec<u32>, Vec<Option<Link>>),
@@ -115,6 +114,8 @@ pub(crate) struct Sight {
     pub(crate) free: BTreeSet<Thread>,
     /// Decides which free thread is offered.
     pub(crate) word: u64,
+    /// How often anything about clients changed, and about the nemesis.
+    pub(crate) changes: (u64, u64),
 }
 
 impl Sight {
@@ -199,25 +200,30 @@ fn bare(event: &Op, key: i64) -> Option<Op> {
     }
 }
 
-/// Competitors in the order of the lot.
-fn lots(rng: &Rng, mut waiting: Vec<(usize, u64)>) -> Vec<usize> {
-    let mut rng = rng.clone();
-    let mut order = Vec::new();
-    while !waiting.is_empty() {
-        let total = waiting.iter().map(|(_, weight)| weight).sum();
-        let mut rank = if waiting.len() == 1 {
-            0
+/// The lot of a part: a word of the part's own, well mixed (splitmix64).
+fn lot(word: u64, part: usize) -> u64 {
+    let word = word.wrapping_add((part as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// Competitors in the order of their lots: exponentially distributed times, the greater the weight the sooner.
+fn lots(rng: &Rng, competitors: impl IntoIterator<Item = (usize, u64)>, same: bool) -> Vec<usize> {
+    let word = rng.clone().word();
+    let mut order: Vec<(f64, u64, usize)> = Vec::new();
+    for (part, weight) in competitors {
+        let lot = lot(word, part);
+        let unit = ((lot >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        let time = if same {
+            0.0
         } else {
-            rng.below(total)
+            -unit.ln() / weight as f64
         };
-        let mut chosen = 0;
-        while rank >= waiting[chosen].1 {
-            rank -= waiting[chosen].1;
-            chosen += 1;
-        }
-        order.push(waiting.swap_remove(chosen).0);
+        order.push((time, lot, part));
     }
-    order
+    order.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    order.into_iter().map(|(.., part)| part).collect()
 }
 
 /// The stream after an operation was taken.
@@ -268,18 +274,6 @@ fn race(
     }
 }
 
-/// A mixture, its first turn drawn.
-pub(crate) fn mixture(seed: Rng, parts: Vec<Link>) -> Gen {
-    let mut rng = seed.clone();
-    let turn = rng.below(parts.len() as u64) as usize;
-    Gen::Mix {
-        seed,
-        rng,
-        turn,
-        parts,
-    }
-}
-
 impl Gen {
     /// What would come next.
     pub(crate) fn ask(&self, sight: &Sight) -> Asked {
@@ -292,12 +286,7 @@ impl Gen {
                 parts,
                 shortest,
             } => ask_any(&rng, parts, shortest, sight),
-            Gen::Mix {
-                seed,
-                rng,
-                turn,
-                parts,
-            } => ask_mix(&seed, rng, turn, parts, sight),
+            Gen::Mix(rng, parts) => ask_mix(&rng, parts, sight),
             Gen::FlipFlop(pair, turn) => pair[turn].ask(sight).within(|taken, inner| {
                 let mut pair = pair.clone();
                 pair[turn] = inner;
@@ -445,10 +434,7 @@ impl Gen {
                     Gen::Without(divisor, inner),
                 )
             }
-            Gen::On(rule, inner) => {
-                let sight = sight.only(|thread| rule.passes(thread));
-                inner.ask(&sight).within(|_, inner| Gen::On(rule, inner))
-            }
+            Gen::On(rule, inner, held) => ask_on(rule, &inner, held, sight),
             Gen::ProcessLimit(limit, seen, inner) => {
                 let sight = first_threads(sight, limit);
                 let asked = inner.ask(&sight);
@@ -527,9 +513,9 @@ impl Gen {
             Gen::Add(number, inner) => Gen::Add(number, told(&inner)),
             Gen::Rename(inner) => Gen::Rename(told(&inner)),
             Gen::Without(divisor, inner) => Gen::Without(divisor, told(&inner)),
-            Gen::On(rule, inner) if rule.passes(thread) => {
+            Gen::On(rule, inner, held) if rule.passes(thread) => {
                 let sight = sight.only(|thread| rule.passes(thread));
-                Gen::On(rule, inner.tell(&sight, event).into())
+                Gen::On(rule, inner.tell(&sight, event).into(), held)
             }
             Gen::ProcessLimit(limit, seen, inner) => {
                 let sight = first_threads(sight, limit);

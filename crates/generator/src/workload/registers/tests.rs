@@ -1,7 +1,7 @@
 use super::*;
 use crate::{Answer, Interpreter, InterpreterOptions, Simulation};
 use seatrial_history::{History, OpType};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,8 +78,9 @@ fn a_group_of_threads_spreads_over_its_keys_as_the_distribution_says() {
     for op in history.iter().filter(|op| op.is_invoke()) {
         counts[key(op) as usize] += 1;
     }
-    // Zipf of three: 6, 3 and 2 of eleven, in each of two groups.
-    for (count, wanted) in counts.into_iter().zip([6_000, 3_000, 2_000].repeat(2)) {
+    // Zipf of three: 6, 3 and 2 of eleven, in each of two groups, whose keys alternate.
+    let wanted = [6_000, 6_000, 3_000, 3_000, 2_000, 2_000];
+    for (count, wanted) in counts.into_iter().zip(wanted) {
         assert!((count - wanted).abs() < 300, "{counts:?}");
     }
 }
@@ -129,4 +130,31 @@ fn plain_registers_never_compare() {
     let reads = history.iter().filter(|op| op.is_invoke() && op.f == "read");
     assert!((700..900).contains(&reads.count()));
     assert!(history.iter().all(|op| op.f == "read" || op.f == "write"));
+}
+
+#[test]
+fn what_a_group_does_depends_on_no_other() {
+    let sequences = |latencies: u64| {
+        let mut rng = Rng::from_seed(latencies);
+        let client = move |op: &Op| {
+            let latency = rng.duration_below(Duration::from_millis(1 + op.index % 20));
+            Answer::After(latency, OpType::Ok, op.value.clone())
+        };
+        let generator = registers(Rng::from_seed(5), RegisterOptions::default()).limit(5_000);
+        let options = InterpreterOptions::new(10, Rng::from_seed(latencies));
+        let history = Simulation::new(Interpreter::new(generator, &options), client).run();
+        let mut groups: BTreeMap<i64, Vec<String>> = BTreeMap::new();
+        for op in history.unwrap().iter().filter(|op| op.is_invoke()) {
+            let group = groups.entry(key(op) % 4).or_default();
+            group.push(format!("{} {}", op.f, op.value));
+        }
+        groups
+    };
+    let (slow, fast) = (sequences(1), sequences(2));
+    for (group, fast) in &fast {
+        let both = fast.len().min(slow[group].len());
+        assert!(both > 300, "{both} operations of group {group}");
+        assert_eq!(fast[..both], slow[group][..both], "group {group}");
+    }
+    assert_ne!(slow, fast);
 }

@@ -120,12 +120,12 @@ fn concurrency_limit_leaves_the_rest_waiting() {
             ],
         ),
         expect![[r#"
-            0 :nemesis few 0
-            0 1 many 0
+            0 :nemesis many 0
+            0 1 few 0
             0 0 many 1
-            10 1 few 1
-            10 :nemesis many 2
-            10 0 many 3
+            10 1 many 2
+            10 :nemesis many 3
+            10 0 few 1
             20 0 few 2
         "#]],
     );

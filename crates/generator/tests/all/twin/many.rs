@@ -1,6 +1,8 @@
 //! The answers of generators that choose among others, divide the threads, or make generators.
 
-use super::{Asked, Gen, Link, Race, Sight, group_members, keyed, lots, moved, race, ranges};
+use super::{
+    Asked, Gen, Held, Link, Race, Rule, Sight, group_members, keyed, lot, lots, moved, race, ranges,
+};
 use seatrial_generator::{Failure, LOG, Next, SLEEP, Thread, Tree};
 use seatrial_history::{Op, OpType, Process, Symbol, Value};
 use seatrial_machine::Rng;
@@ -79,7 +81,7 @@ pub(super) fn ask_any(
             let alive = parts.iter().enumerate().filter(|(_, part)| part.is_some());
             alive.map(|(index, _)| (index, 1)).collect()
         };
-        let order = lots(rng, alive(&parts));
+        let order = lots(rng, alive(&parts), true);
         if order.is_empty() {
             return Asked::end();
         }
@@ -106,48 +108,66 @@ pub(super) fn ask_any(
     }
 }
 
-pub(super) fn ask_mix(
-    seed: &Rng,
-    mut rng: Rng,
-    mut turn: usize,
-    mut parts: Vec<Link>,
-    sight: &Sight,
-) -> Asked {
-    let me = |rng: Rng, turn: usize, parts: &[Link]| Gen::Mix {
-        seed: seed.clone(),
-        rng,
-        turn,
-        parts: parts.to_vec(),
-    };
-    'again: loop {
-        for offset in 0..parts.len() {
-            let index = (turn + offset) % parts.len();
-            let asked = parts[index].ask(sight);
-            match asked.next {
-                Next::Exhausted => {
-                    parts.remove(index);
-                    if index < turn {
-                        turn -= 1;
-                    } else if index == turn {
-                        turn = rng.below(parts.len() as u64) as usize;
-                    }
-                    continue 'again;
-                }
-                Next::Pending => parts[index] = asked.kept.into(),
-                next => {
-                    parts[index] = asked.kept.into();
-                    let kept = me(rng.clone(), turn, &parts);
-                    parts[index] = asked.taken.into();
-                    let turn = rng.below(parts.len() as u64) as usize;
-                    let taken = me(rng, turn, &parts);
-                    return Asked { next, kept, taken };
-                }
+pub(super) fn ask_mix(rng: &Rng, mut parts: Vec<Option<Link>>, sight: &Sight) -> Asked {
+    let alive = (0..parts.len()).filter(|&index| parts[index].is_some());
+    for index in lots(rng, alive.map(|index| (index, 1)), true) {
+        let asked = parts[index].as_ref().unwrap().ask(sight);
+        match asked.next {
+            Next::Exhausted => parts[index] = None,
+            Next::Pending => parts[index] = Some(asked.kept.into()),
+            next => {
+                parts[index] = Some(asked.kept.into());
+                let kept = Gen::Mix(rng.clone(), parts.clone());
+                parts[index] = Some(asked.taken.into());
+                let taken = Gen::Mix(moved(rng), parts);
+                return Asked { next, kept, taken };
             }
         }
-        if parts.is_empty() {
-            return Asked::end();
-        }
-        return Asked::same(Next::Pending, me(rng, turn, &parts));
+    }
+    if parts.iter().all(Option::is_none) {
+        return Asked::end();
+    }
+    Asked::same(Next::Pending, Gen::Mix(rng.clone(), parts))
+}
+
+/// All clients and the nemesis keep to an answer while nothing happens to them: to an operation until it is due, to a pause
+/// for a millisecond, or for ten while all are busy.
+pub(super) fn ask_on(rule: Rule, inner: &Link, held: Option<Held>, sight: &Sight) -> Asked {
+    let changes = match rule {
+        Rule::Clients => Some(sight.changes.0),
+        Rule::Nemesis => Some(sight.changes.1),
+        _ => None,
+    };
+    if let Some((next, taken, since, until, change)) = &held
+        && Some(*change) == changes
+        && (*since..*until).contains(&sight.time)
+    {
+        return Asked {
+            next: next.clone(),
+            taken: Gen::On(rule, Arc::clone(taken), None),
+            kept: Gen::On(rule, Arc::clone(inner), held),
+        };
+    }
+    let narrow = sight.only(|thread| rule.passes(thread));
+    let asked = inner.ask(&narrow);
+    let until = match &asked.next {
+        Next::Op(op) => op.time,
+        Next::Pending if narrow.free.is_empty() => sight.time + 10_000_000,
+        _ => sight.time + 1_000_000,
+    };
+    if matches!(asked.next, Next::Exhausted) {
+        return Asked::end();
+    }
+    let taken: Link = asked.taken.into();
+    let holds = until > sight.time && !matches!(asked.next, Next::Failed(_));
+    let held = changes.filter(|_| holds).map(|change| {
+        let next = asked.next.clone();
+        (next, Arc::clone(&taken), sight.time, until, change)
+    });
+    Asked {
+        next: asked.next,
+        kept: Gen::On(rule, asked.kept.into(), held),
+        taken: Gen::On(rule, taken, None),
     }
 }
 
@@ -169,7 +189,8 @@ pub(super) fn ask_reserve(
     loop {
         let able = (0..parts.len())
             .filter(|&index| parts[index].is_some() && !sights[index].free.is_empty());
-        let order = lots(rng, able.map(|i| (i, ranges[i].len() as u64)).collect());
+        let same = ranges.iter().all(|range| range.len() == ranges[0].len());
+        let order = lots(rng, able.map(|i| (i, ranges[i].len() as u64)), same);
         let nobody = order.is_empty();
         let before = parts.clone();
         let ask = |index: usize| before[index].as_ref().unwrap().ask(&sights[index]);
@@ -246,7 +267,8 @@ pub(super) fn ask_each_thread(
     }
 }
 
-/// Groups with a free thread that have not ended, from that of some free thread on; `None` when all have ended.
+/// Groups with a free thread that have not ended: first those of eight free threads that are drawn among the threads of
+/// all groups, then the others by lot; `None` when all have ended.
 fn group_order(
     members: &[Vec<Thread>],
     alive: impl Fn(usize) -> bool,
@@ -256,24 +278,28 @@ fn group_order(
     if living.is_empty() {
         return None;
     }
-    let threads: BTreeSet<Thread> = living
-        .iter()
-        .flat_map(|&group| members[group].iter().copied())
-        .collect();
-    let Some(drawn) = sight.only(|thread| threads.contains(&thread)).some_free() else {
-        return Some(Vec::new());
-    };
-    let holds = |group: usize| members[group].contains(&drawn);
-    let first = (0..members.len()).find(|&group| holds(group)).unwrap();
+    let mut order = Vec::new();
+    for draw in 0..8 {
+        let mut sight = sight.clone();
+        if draw > 0 {
+            sight.word = lot(sight.word, draw);
+        }
+        let drawn = sight.some_free();
+        order.extend(
+            members
+                .iter()
+                .position(|group| drawn.is_some_and(|thread| group.contains(&thread))),
+        );
+    }
+    let mut rest = living.clone();
+    rest.sort_by_key(|&group| lot(sight.word, group));
+    order.extend(rest);
     let able = |group: &usize| {
         living.contains(group) && members[*group].iter().any(|t| sight.free.contains(t))
     };
-    Some(
-        (first..members.len())
-            .chain(0..first)
-            .filter(able)
-            .collect(),
-    )
+    let mut seen = BTreeSet::new();
+    order.retain(|group| able(group) && seen.insert(*group));
+    Some(order)
 }
 
 pub(super) fn ask_each_process(
