@@ -48,14 +48,12 @@ impl Contest {
         while let Some(competitor) = self.lots.nth(place) {
             place += 1;
             match ask(competitor) {
-                Some(Next::Op(op)) => {
-                    if best.as_ref().is_none_or(|best| op.time < best.time) {
-                        self.winner = competitor;
-                        let due = time_of(&op) <= context.time();
-                        best = Some(op);
-                        if due {
-                            break;
-                        }
+                Some(Next::Op(op)) if best.as_ref().is_none_or(|best| op.time < best.time) => {
+                    self.winner = competitor;
+                    let due = time_of(&op) <= context.time();
+                    best = Some(op);
+                    if due {
+                        break;
                     }
                 }
                 Some(Next::Pending) => pending = true,
@@ -64,7 +62,7 @@ impl Contest {
                     self.lots.remove(place);
                 }
                 Some(failed @ Next::Failed(_)) => return failed,
-                None => {}
+                Some(Next::Op(_)) | None => {}
             }
         }
         match best {

@@ -24,7 +24,7 @@ pub(crate) struct Lots {
     /// The weight of each part by number; empty when all weigh the same.
     weights: Vec<u64>,
     /// The lot and the number of each part that has not been removed.
-    lots: Vec<(u64, u32)>,
+    drawn: Vec<(u64, u32)>,
     /// So many of them are in order; `None` when their lots are not drawn yet.
     sorted: Option<usize>,
 }
@@ -37,7 +37,7 @@ impl Lots {
             rng,
             word,
             weights: Vec::new(),
-            lots: (0..parts as u32).map(|part| (0, part)).collect(),
+            drawn: (0..parts as u32).map(|part| (0, part)).collect(),
             sorted: None,
         }
     }
@@ -55,7 +55,7 @@ impl Lots {
         if self.sorted.is_none_or(|sorted| sorted <= place) {
             self.sort(place);
         }
-        self.lots.get(place).map(|&(_, part)| part as usize)
+        self.drawn.get(place).map(|&(_, part)| part as usize)
     }
 
     /// Draws the lots if that was not done, and sees to it that the order is right up to this place.
@@ -64,26 +64,26 @@ impl Lots {
             self.draw();
             0
         });
-        while sorted <= place && sorted < self.lots.len() {
+        while sorted <= place && sorted < self.drawn.len() {
             if sorted == PICKED_MAX {
-                self.lots[sorted..].sort_unstable();
-                sorted = self.lots.len();
+                self.drawn[sorted..].sort_unstable();
+                sorted = self.drawn.len();
                 break;
             }
             let mut least = sorted;
-            for other in sorted + 1..self.lots.len() {
-                if self.lots[other] < self.lots[least] {
+            for other in sorted + 1..self.drawn.len() {
+                if self.drawn[other] < self.drawn[least] {
                     least = other;
                 }
             }
-            self.lots.swap(sorted, least);
+            self.drawn.swap(sorted, least);
             sorted += 1;
         }
         self.sorted = Some(sorted);
     }
 
     fn draw(&mut self) {
-        for (lot, part) in &mut self.lots {
+        for (lot, part) in &mut self.drawn {
             let uniform = lot_of(self.word, *part as usize);
             *lot = match self.weights.get(*part as usize) {
                 Some(&weight) => weighted(uniform, weight),
@@ -94,7 +94,7 @@ impl Lots {
 
     /// The part at this place has ended. The order of the others stays.
     pub(crate) fn remove(&mut self, place: usize) {
-        self.lots.remove(place);
+        self.drawn.remove(place);
         if let Some(sorted) = &mut self.sorted
             && place < *sorted
         {
@@ -104,7 +104,7 @@ impl Lots {
 
     /// All parts have ended.
     pub(crate) fn clear(&mut self) {
-        self.lots.clear();
+        self.drawn.clear();
     }
 
     /// An operation was taken: the next one has lots of its own.
