@@ -134,7 +134,7 @@ fn weighted(uniform: u64, weight: u64) -> u64 {
 
 /// The natural logarithm of a number in 0..1, from sums, products and quotients only, which are the same on every machine
 /// (the library's logarithm need not be): that of the number's power of two and the series of the inverse hyperbolic
-/// tangent for what is left of it, between √½ and √2. Its error is below 10^-9 of the result's greatest values.
+/// tangent for what is left of it, between 0.7 and 1.42. Its error is below 10^-9 of the result's greatest values.
 fn logarithm(number: f64) -> f64 {
     const MANTISSA: u64 = (1 << 52) - 1;
     let bits = number.to_bits();
