@@ -21,5 +21,5 @@ pub use data::{
 pub use registry::{NAMES, UnknownName, by_name, for_workload};
 pub use stats::{Counts, Stats, counts};
 pub use stream::Streaming;
-pub use verdict::{Anomaly, Checker, Finding, Step, Validity, Verdict};
+pub use verdict::{Anomaly, Checker, Component, Dependency, Finding, Step, Validity, Verdict};
 pub use verify::verify;

@@ -69,6 +69,33 @@ pub struct Step {
     pub reason: String,
 }
 
+/// A strongly connected part of a dependency graph: each of its transactions comes before each other, so no order has
+/// them all. Of a large one only some are told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Component {
+    /// Transactions of the whole component.
+    pub transactions: u64,
+    /// Indices of the operations that are told (as in [`Finding::operations`]): those of its findings first, then their neighbours;
+    /// in the order of the transactions.
+    pub operations: Vec<u64>,
+    /// How these depend on one another; at most one from one operation to another. Real time and the order of a process
+    /// only where a cycle that was found takes them.
+    pub dependencies: Vec<Dependency>,
+    /// Dependencies between these that are not told.
+    pub left_out: u64,
+}
+
+/// `from` must come before `to`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Dependency {
+    /// Index of the earlier operation, as in [`Step`].
+    pub from: u64,
+    /// Index of the later operation.
+    pub to: u64,
+    /// `ww`, `wr`, `rw`, `process` or `realtime`.
+    pub relation: &'static str,
+}
+
 /// The answer of one checker.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
@@ -90,6 +117,9 @@ pub struct Verdict {
     pub also_not: Vec<&'static str>,
     /// Explained anomalies, the most telling first, capped per anomaly.
     pub findings: Vec<Finding>,
+    /// The largest components of the dependency graph of transactions, as far as a picture can show them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<Component>,
     /// Further figures of this checker: counts, rates, examples.
     pub details: serde_json::Value,
 }
@@ -106,6 +136,7 @@ impl Verdict {
             not: Vec::new(),
             also_not: Vec::new(),
             findings: Vec::new(),
+            components: Vec::new(),
             details: serde_json::Value::Null,
         }
     }

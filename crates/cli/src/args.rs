@@ -218,6 +218,9 @@ pub(crate) struct CheckArguments {
     /// Write the report page here.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    /// Write what was found into this folder: each anomaly in words, each cycle and each component as a picture (SVG).
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["certificate", "verify"])]
+    pub(crate) findings: Option<PathBuf>,
     /// Write what proves the verdict here, for `--verify`. For transactions on lists.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["report", "record", "salvage", "verify"])]
     pub(crate) certificate: Option<PathBuf>,

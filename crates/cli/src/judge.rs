@@ -1,9 +1,9 @@
 //! From a history to verdicts, a run folder and what is shown.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use seatrial_checker::{Checker, Validity, Verdict, compose};
 use seatrial_history::{History, HistoryWriter, TestFile};
-use seatrial_report::{Report, html, results_json, text};
+use seatrial_report::{FindingFile, Report, finding_files, html, results_json, text};
 use seatrial_runner::RunFolder;
 use serde_json::Value as Json;
 use std::io::IsTerminal;
@@ -77,8 +77,11 @@ impl Keep<'_> {
             writer.push(op)?;
         }
         writer.seal()?;
+        let report = Report::new(attributes, history, &judged.verdicts);
+        let found = write_findings(&folder.path().join("findings"), &report)?;
         let files = ["report.html", "history.sea", "results.json"];
-        let report = Report::new(attributes, history, &judged.verdicts)
+        let files = files.into_iter().chain(found.then_some("findings"));
+        let report = report
             .in_folder(folder.path().display().to_string(), files)
             .checked_in(judged.checked_in);
         let results = results_json(&report);
@@ -99,4 +102,28 @@ impl Keep<'_> {
 /// Writes a whole file, with its name in the error.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))
+}
+
+/// Writes all findings into a folder, which must be new or empty; nothing when there are none. Whether there were any.
+pub(crate) fn write_findings(folder: &Path, report: &Report<'_>) -> Result<bool> {
+    let files = finding_files(report);
+    if files.is_empty() {
+        return Ok(false);
+    }
+    let place = || folder.display().to_string();
+    if let Ok(mut entries) = std::fs::read_dir(folder) {
+        ensure!(
+            entries.next().is_none(),
+            "{}: there is something in it; findings go into a new or an empty folder",
+            place()
+        );
+    }
+    for FindingFile { name, contents } in files {
+        let path = folder.join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).with_context(place)?;
+        }
+        write(&path, &contents)?;
+    }
+    Ok(true)
 }

@@ -6,6 +6,8 @@
 mod archive;
 #[path = "all/archive_socket.rs"]
 mod archive_socket;
+#[path = "all/findings.rs"]
+mod findings;
 #[path = "all/generate.rs"]
 mod generate;
 #[path = "all/interchange.rs"]

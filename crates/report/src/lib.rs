@@ -37,7 +37,7 @@ mod page;
 
 pub use fault::{FaultWindow, fault_windows};
 pub use listing::{Columns, listing};
-pub use page::html;
+pub use page::{FindingFile, finding_files, html};
 pub use report::Report;
 pub use results::results_json;
 pub use summary::{Counts, Summary};

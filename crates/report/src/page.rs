@@ -1,10 +1,15 @@
 //! One page with everything, that needs nothing else.
 
 mod anomaly;
+mod component;
 mod cycle;
+mod files;
+mod frame;
 mod interval;
 mod run;
 mod verdict;
+
+pub use files::{FindingFile, finding_files};
 
 use crate::chart::{Charts, FAULTS_MAX, charts};
 use crate::escape::{Escaped, json_for_script};
@@ -17,7 +22,11 @@ const CHART_SCRIPT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const CHART_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
 const CHART_LICENCE: &str = include_str!("../assets/uplot/LICENSE");
 const PAGE_SCRIPT: &str = include_str!("../assets/page.js");
-const PAGE_STYLE: &str = include_str!("../assets/page.css");
+const PAGE_STYLE: &str = concat!(
+    include_str!("../assets/palette.css"),
+    include_str!("../assets/page.css"),
+    include_str!("../assets/picture.css")
+);
 
 /// The report as one HTML page: verdict, summary, anomalies with their operations, charts of latency and rate with the
 /// faults shaded, and what the run was. It holds its scripts and styles, loads nothing, and its policy forbids it to;

@@ -2,7 +2,7 @@
 
 use crate::fault::{FaultWindow, fault_windows};
 use crate::summary::Summary;
-use seatrial_checker::{Anomaly, Finding, Validity, Verdict};
+use seatrial_checker::{Anomaly, Component, Finding, Validity, Verdict};
 use seatrial_history::History;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -137,6 +137,11 @@ impl<'a> Report<'a> {
                 .iter()
                 .map(|finding| (verdict.checker, finding))
         })
+    }
+
+    /// The largest components of the dependency graphs.
+    pub fn components(&self) -> impl Iterator<Item = &'a Component> {
+        self.verdicts.iter().flat_map(|verdict| &verdict.components)
     }
 
     /// What still holds although the model asked for does not, as the checkers say (`holds` of their details).

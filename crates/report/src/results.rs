@@ -5,10 +5,14 @@ use seatrial_checker::{Finding, Validity, Verdict};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 
+/// The version of the document. It changes when a field changes its name or its meaning, not when one is added.
+const SCHEMA: u64 = 1;
+
 /// The results of a check as one JSON document, the schema of `docs/formats/results.md`.
 pub fn results_json(report: &Report<'_>) -> Json {
     let mut results = Map::new();
     let mut put = |name: &str, value: Json| results.insert(name.to_owned(), value);
+    put("schema", json!(SCHEMA));
     let validity = report.validity();
     put("valid", json!(validity));
     if let Validity::Unknown(reason) = &validity {

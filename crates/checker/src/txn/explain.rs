@@ -1,8 +1,8 @@
 //! Cycles in words.
 
 use super::graph::{PROCESS, REALTIME, relation};
-use super::search::Cycle;
-use crate::{Anomaly, Finding, Step};
+use super::search::{Cycle, Sketch};
+use crate::{Anomaly, Component, Dependency, Finding, Step};
 use seatrial_history::{Mop, Observed, Op, OpType, Process};
 use std::fmt::Write as _;
 
@@ -94,6 +94,22 @@ pub(super) fn cycle(
             .map(|&number| told.told_index(number))
             .collect(),
         steps,
+    }
+}
+
+/// A component with the indices of its operations.
+pub(super) fn component(told: &impl Told, sketch: &Sketch) -> Component {
+    let operations = sketch.nodes.iter().map(|&node| told.told_index(node));
+    let dependencies = sketch.edges.iter().map(|&(from, to, kind)| Dependency {
+        from: told.told_index(from),
+        to: told.told_index(to),
+        relation: relation(kind),
+    });
+    Component {
+        transactions: sketch.size as u64,
+        operations: operations.collect(),
+        dependencies: dependencies.collect(),
+        left_out: sketch.left_out as u64,
     }
 }
 

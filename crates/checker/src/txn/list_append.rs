@@ -19,8 +19,8 @@ use super::level::Level;
 use super::passes::{InTurn, Passes};
 use super::rows::{Inside, Linked, Rows, TooManyEdges};
 use super::search::{Found, search};
-use super::{Bound, cyclic};
-use crate::{Certificate, Checker, Finding, Verdict};
+use super::{Bound, cyclic, explain};
+use crate::{Certificate, Checker, Component, Finding, Verdict};
 use edges::Orders;
 use gather::Gather;
 use lists::Lists;
@@ -112,7 +112,11 @@ impl ListAppend {
             found: &found,
             undecided: lists.undecided(),
         };
-        let verdict = verdict(told(passes, &lists, suspects)?, &summary);
+        let (findings, components) = told(passes, &lists, suspects, &found)?;
+        let verdict = Verdict {
+            components,
+            ..verdict(findings, &summary)
+        };
         let certificate = if certify {
             self.certificate(&lists, &verdict)
         } else {
@@ -187,6 +191,9 @@ fn inside(
         let known = std::mem::take(&mut cycle.nodes);
         cycle.nodes = known.iter().map(|&node| names[node as usize]).collect();
     }
+    for sketch in &mut found.sketches {
+        sketch.renumber(&names);
+    }
     found
 }
 
@@ -213,16 +220,29 @@ fn refused<P: Passes>(passes: &P, table: Table, refusal: Refusal) -> Result<Stri
     })
 }
 
-/// What was found, in words.
-fn told<P: Passes>(passes: &P, lists: &Lists, suspects: Suspects) -> Result<Findings, P::Error> {
+/// What was found, in words, and the largest components.
+fn told<P: Passes>(
+    passes: &P,
+    lists: &Lists,
+    suspects: Suspects,
+    found: &Found,
+) -> Result<(Findings, Vec<Component>), P::Error> {
     let kept = suspects.kept.values().flatten();
-    let scene = Scene::new(passes, lists, kept.flat_map(Suspect::transactions))?;
+    let sketched = found
+        .sketches
+        .iter()
+        .flat_map(|sketch| sketch.nodes.clone());
+    let transactions = kept.flat_map(Suspect::transactions).chain(sketched);
+    let scene = Scene::new(passes, lists, transactions)?;
     let mut findings: BTreeMap<_, Vec<Finding>> = BTreeMap::new();
     for (anomaly, kept) in &suspects.kept {
         let told = kept.iter().map(|suspect| scene.finding(anomaly, suspect));
         findings.insert(*anomaly, told.collect());
     }
-    Ok(Findings::of(suspects.counts, findings))
+    let components = found.sketches.iter();
+    let components = components.map(|sketch| explain::component(&scene, sketch));
+    let components = components.collect();
+    Ok((Findings::of(suspects.counts, findings), components))
 }
 
 impl Checker for ListAppend {

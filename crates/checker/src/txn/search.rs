@@ -2,13 +2,16 @@
 
 mod doubled;
 mod reach;
+mod sketch;
 mod walk;
 
+pub(super) use sketch::Sketch;
 pub(super) use walk::Cycle;
 
 use super::anomaly::{Class, Cyclic, Variant};
 use super::components::components;
 use super::graph::{Graph, PROCESS, REALTIME, RW, WR, WW};
+use sketch::SKETCHES_MAX;
 use std::collections::BTreeSet;
 use walk::{Walker, direct_edges};
 
@@ -27,6 +30,8 @@ pub(super) struct Found {
     pub(super) largest: usize,
     /// Was every wanted kind searched for to the end?
     pub(super) complete: bool,
+    /// The largest components, for pictures.
+    pub(super) sketches: Vec<Sketch>,
 }
 
 /// The edges whose cycles matter for these anomalies.
@@ -70,6 +75,7 @@ pub(super) fn search(graph: &Graph, wanted: &BTreeSet<Cyclic>, steps_max: u64) -
             components: 0,
             largest: 0,
             complete: true,
+            sketches: Vec::new(),
         },
     };
     let mut numbers = vec![u32::MAX; graph.len()];
@@ -119,9 +125,25 @@ impl Search<'_> {
                 }
             }
         }
+        self.sketch(graph, names, &known);
         let cycles = known.into_iter();
         let cycles = cycles.map(|(cyclic, cycle)| (cyclic, cycle.renumber(names)));
         self.found.cycles.extend(cycles);
+    }
+
+    /// Keeps a sketch of the component if it is among the largest so far.
+    fn sketch(&mut self, graph: &Graph, names: &[u32], known: &[(Cyclic, Cycle)]) {
+        let sketches = &mut self.found.sketches;
+        let size = graph.transactions as usize;
+        if sketches.len() == SKETCHES_MAX && sketches.last().is_some_and(|last| last.size >= size) {
+            return;
+        }
+        let cycles: Vec<_> = known.iter().map(|(_, cycle)| cycle).collect();
+        let mut sketch = Sketch::of(graph, &cycles);
+        sketch.renumber(names);
+        sketches.truncate(SKETCHES_MAX - 1);
+        let at = sketches.partition_point(|other| other.size >= size);
+        sketches.insert(at, sketch);
     }
 
     /// The cycles of one variant in a part that is strongly connected by it.

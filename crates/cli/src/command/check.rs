@@ -5,7 +5,7 @@ mod stream;
 
 use crate::args::CheckArguments;
 use crate::exit::Exit;
-use crate::judge::{color, judge, write};
+use crate::judge::{color, judge, write, write_findings};
 use crate::load::{Loaded, hint, is_test_file, load, salvage};
 use crate::output::say;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -19,8 +19,8 @@ use std::path::Path;
 pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
     let several = arguments.files.len() > 1;
     ensure!(
-        !(several && arguments.report.is_some()),
-        "--report takes one history"
+        !(several && (arguments.report.is_some() || arguments.findings.is_some())),
+        "--report and --findings take one history"
     );
     ensure!(
         !(several && (arguments.certificate.is_some() || arguments.verify.is_some())),
@@ -74,6 +74,9 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     }
     if let Some(page) = &arguments.report {
         write(page, &html(&report))?;
+    }
+    if let Some(folder) = &arguments.findings {
+        write_findings(folder, &report)?;
     }
     let mut document = results_json(&report);
     if let Some(losses) = &loaded.losses {

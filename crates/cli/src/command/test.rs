@@ -2,7 +2,7 @@
 
 use crate::args::TestArguments;
 use crate::exit::Exit;
-use crate::judge::{color, write};
+use crate::judge::{color, write, write_findings};
 use crate::output::say;
 use crate::plan::PlanFile;
 use crate::progress::Screen;
@@ -325,8 +325,11 @@ impl Plan {
                 eprintln!(" {} {:?}: {:?}", fault.begin, fault.fault, fault.effect);
             }
         }
+        let report = Report::new(&outcome.attributes, &outcome.history, &outcome.verdicts);
+        let found = write_findings(&outcome.folder.join("findings"), &report)?;
         let files = ["report.html", "history.sea", "results.json", "n1.log"];
-        let mut report = Report::new(&outcome.attributes, &outcome.history, &outcome.verdicts)
+        let files = files.into_iter().chain(found.then_some("findings"));
+        let mut report = report
             .in_folder(outcome.folder.display().to_string(), files)
             .checked_in(outcome.checked_in);
         for warning in &outcome.warnings {

@@ -1,10 +1,11 @@
 //! The anomalies, each with the operations that make it.
 
-use super::{cycle, interval};
+use super::frame::Frame;
+use super::{component, cycle, interval};
 use crate::escape::Escaped;
 use crate::listing::Columns;
 use crate::report::Report;
-use crate::wording::{anomaly_count, brief, one_line, shortened, thousands};
+use crate::wording::{anomaly_count, brief, count, one_line, shortened, thousands};
 use seatrial_checker::{Finding, Step};
 use seatrial_history::{History, Op, Value};
 use std::collections::BTreeSet;
@@ -12,6 +13,8 @@ use std::fmt::{self, Write};
 
 /// Findings on a page.
 const FINDINGS_MAX: usize = 60;
+/// Components on a page.
+const COMPONENTS_MAX: usize = 3;
 /// Findings that are open when the page opens.
 const OPEN_MAX: usize = 3;
 /// Operations listed for one finding.
@@ -147,7 +150,23 @@ pub(super) fn section(report: &Report<'_>, page: &mut String) -> fmt::Result {
             thousands(found)
         )?;
     }
+    components(report, page)?;
     page.write_str("</section>\n")
+}
+
+/// The largest components, drawn.
+fn components(report: &Report<'_>, page: &mut String) -> fmt::Result {
+    for component in report.components().take(COMPONENTS_MAX) {
+        writeln!(
+            page,
+            "<details class=\"finding\"><summary><b>component</b> <span>{} that depend on one another in circles</span>\
+             </summary><div class=\"drawings\">",
+            count(component.transactions, "transaction")
+        )?;
+        component::draw(report.history, component, Frame::Page, page)?;
+        page.write_str("</div></details>\n")?;
+    }
+    Ok(())
 }
 
 /// One anomaly: in words, drawn, step by step, and the operations as the history has them.
@@ -180,7 +199,7 @@ fn write_finding(
         writeln!(page, "<p class=\"story\">{}</p>", Escaped(story))?;
     }
     page.write_str("<div class=\"drawings\">")?;
-    cycle::draw(history, &finding.steps, page)?;
+    cycle::draw(history, &finding.steps, Frame::Page, page)?;
     let operations = operations(history, finding);
     interval::draw(&operations, page)?;
     page.write_str("</div>\n")?;

@@ -1,14 +1,16 @@
 //! A cycle of operations as a drawing.
 
 use super::anomaly::Part;
+use super::component;
+use super::frame::Frame;
 use crate::escape::Escaped;
 use crate::wording::{one_line, shortened, thousands};
-use seatrial_checker::Step;
+use seatrial_checker::{Dependency, Step};
 use seatrial_history::History;
 use std::f64::consts::PI;
 use std::fmt::{self, Write};
 
-/// Operations in a drawing; a longer cycle is told step by step only.
+/// Operations in a circle; those of a longer cycle stand one below the other.
 const NODES_MAX: usize = 12;
 /// Half the width and height of an operation's box.
 const BOX: (f64, f64) = (92.0, 22.0);
@@ -29,29 +31,29 @@ pub(super) fn class(relation: &str) -> &'static str {
     }
 }
 
-/// Draws the operations of `steps` in a circle and every step as an arrow. Nothing for less than two or more than
-/// twelve operations.
-pub(super) fn draw(history: &History, steps: &[Step], page: &mut String) -> fmt::Result {
+/// Draws the operations of `steps` in a circle and every step as an arrow. Nothing for less than two operations.
+pub(super) fn draw(
+    history: &History,
+    steps: &[Step],
+    frame: Frame,
+    page: &mut String,
+) -> fmt::Result {
     let mut nodes: Vec<u64> = Vec::new();
     for index in steps.iter().flat_map(|step| [step.from, step.to]) {
         if !nodes.contains(&index) {
             nodes.push(index);
         }
-        if nodes.len() > NODES_MAX {
-            return Ok(());
-        }
     }
     if nodes.len() < 2 {
         return Ok(());
     }
+    let label = format!("The cycle of {} operations", nodes.len());
+    if nodes.len() > NODES_MAX {
+        let steps: Vec<_> = steps.iter().map(dependency).collect();
+        return component::rows(history, &nodes, &steps, &label, frame, page);
+    }
     let (places, size) = places(nodes.len());
-    writeln!(
-        page,
-        "<div><svg class=\"cycle\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"The cycle of {} operations\">",
-        size.0,
-        size.1,
-        nodes.len()
-    )?;
+    frame.open("cycle", size, &label, page)?;
     let place = |index: u64| {
         let number = nodes.iter().position(|node| *node == index);
         number.map_or((0.0, 0.0), |number| places[number])
@@ -72,7 +74,15 @@ pub(super) fn draw(history: &History, steps: &[Step], page: &mut String) -> fmt:
     for (index, place) in nodes.iter().zip(&places) {
         operation(history, *index, *place, page)?;
     }
-    page.write_str("</svg></div>\n")
+    frame.close(page)
+}
+
+fn dependency(step: &Step) -> Dependency {
+    Dependency {
+        from: step.from,
+        to: step.to,
+        relation: step.relation,
+    }
 }
 
 /// Where the boxes stand, and the size of the drawing.

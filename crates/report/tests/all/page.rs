@@ -1,9 +1,9 @@
 //! The page: what stands in it, that it loads nothing, that nothing in a history becomes markup.
 
 use crate::synthetic::{self, Shape};
-use seatrial_checker::{Finding, Step, Validity, Verdict};
+use seatrial_checker::{Component, Dependency, Finding, Step, Validity, Verdict};
 use seatrial_history::{History, Op, OpType, Process, Symbol, Value};
-use seatrial_report::{Report, html};
+use seatrial_report::{Report, finding_files, html};
 use serde_json::{Value as Json, json};
 
 const SMALL: Shape = Shape {
@@ -80,6 +80,29 @@ fn assert_well_formed(page: &str) {
 /// Nothing that a browser would load or follow out of the folder.
 fn assert_needs_nothing(page: &str) {
     let markup = markup(page);
+    assert_loads_nothing(&markup);
+    assert!(markup.contains("default-src 'none'"), "the policy");
+    // The licence and the banner of the chart library name where it comes from; nothing else names any address.
+    assert_eq!(addresses(page), ["https://github.com/leeoni"]);
+}
+
+/// What addresses a text names.
+fn addresses(text: &str) -> Vec<&str> {
+    let found = text.match_indices("://");
+    found
+        .map(|(at, _)| &text[at.saturating_sub(5)..at + 20])
+        .collect()
+}
+
+/// A picture that is whole, and needs nothing else; it names what it is written in.
+fn assert_picture(picture: &str) {
+    assert_well_formed(picture);
+    assert_loads_nothing(&markup(picture));
+    assert_eq!(addresses(picture), ["\"http://www.w3.org/2000/s"]);
+}
+
+/// No element of this markup loads anything or leads out of the folder.
+fn assert_loads_nothing(markup: &str) {
     let inside = |rest: &str| rest.split('>').next().unwrap().to_owned();
     let tags: Vec<String> = markup.split('<').skip(1).map(inside).collect();
     for tag in &tags {
@@ -100,17 +123,6 @@ fn assert_needs_nothing(page: &str) {
             );
         }
     }
-    assert!(markup.contains("default-src 'none'"), "the policy");
-    // The licence and the banner of the chart library name where it comes from; nothing else names any address.
-    let addresses: Vec<&str> = page
-        .match_indices("://")
-        .map(|(at, _)| &page[at.saturating_sub(5)..at + 20])
-        .collect();
-    assert_eq!(
-        addresses,
-        ["https://github.com/leeoni"],
-        "addresses in the page"
-    );
 }
 
 #[test]
@@ -376,4 +388,71 @@ fn long_values_and_many_findings_are_bounded() {
     let page = page(&history, &[verdict]);
     assert!(page.contains("Shown: 60 of 80 explained anomalies, of 5,000 found."));
     assert!(page.len() < 2_500_000, "{} bytes", page.len());
+}
+
+#[test]
+fn findings_are_files_that_need_nothing() {
+    let (history, mut verdicts) = synthetic::transactions();
+    let dependency = |(from, to, relation)| Dependency { from, to, relation };
+    let dependencies = [(3, 4, "rw"), (4, 3, "rw"), (6, 7, "wr"), (7, 3, "realtime")];
+    verdicts[1].components = vec![Component {
+        transactions: 12,
+        operations: vec![3, 4, 6, 7],
+        dependencies: dependencies.map(dependency).into(),
+        left_out: 2,
+    }];
+    let attributes = synthetic::attributes();
+    let files = finding_files(&Report::new(&attributes, &history, &verdicts));
+    let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
+    let expected = [
+        "G2-item/1.svg",
+        "G1c-realtime/1.svg",
+        "G1c-realtime.txt",
+        "G2-item.txt",
+        "components/1.svg",
+    ];
+    assert_eq!(names, expected);
+    for file in files.iter().filter(|file| file.name.ends_with(".svg")) {
+        assert_picture(&file.contents);
+    }
+    let component = &files[4].contents;
+    let title = "A component of 12 transactions, 4 of them shown; 2 arrows left out";
+    assert!(component.contains(title), "{component}");
+    assert_eq!(component.matches("<polygon").count(), 4);
+    assert_eq!(component.matches("<g class=\"node").count(), 4);
+    // A cycle too long for a circle has a row for each operation.
+    let long = |number: u64| Step {
+        from: number,
+        to: (number + 1) % 20,
+        relation: "ww",
+        reason: "because".into(),
+    };
+    let operation = |number: u64| Op {
+        index: number,
+        ..Op::invoke(Process::Client(number), "txn", Value::Nil)
+    };
+    let history = History::from_ops((0..20).map(operation).collect());
+    verdicts[1].findings[0].steps = (0..20).map(long).collect();
+    verdicts[1].components.clear();
+    let files = finding_files(&Report::new(&attributes, &history, &verdicts));
+    assert_eq!(files[0].contents.matches("<g class=\"node").count(), 20);
+}
+
+#[test]
+fn hostile_findings_stay_text() {
+    let history = hostile_history();
+    let attributes = json!({});
+    let verdicts = [hostile_verdict()];
+    let files = finding_files(&Report::new(&attributes, &history, &verdicts));
+    assert!(!files.is_empty());
+    for file in &files {
+        let plain = file
+            .name
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || "-./".contains(letter));
+        assert!(plain && !file.name.contains(".."), "{}", file.name);
+        if file.name.ends_with(".svg") {
+            assert_picture(&file.contents);
+        }
+    }
 }

@@ -191,6 +191,7 @@ fn results_for_machines() {
         .warn("n2 did not come back");
     let expected = expect![[r#"
         {
+          "schema": 1,
           "valid": false,
           "model": "strict-serializable",
           "operations": 4,

@@ -32,6 +32,14 @@ impl Cycle {
         Cyclic { variant, class }
     }
 
+    /// From, to, kind of each edge.
+    pub(super) fn steps(&self) -> impl Iterator<Item = (u32, u32, u8)> {
+        let next = self.nodes.iter().cycle().skip(1);
+        let ends = self.nodes.iter().zip(next);
+        ends.zip(&self.edges)
+            .map(|((&from, &to), &kind)| (from, to, kind))
+    }
+
     /// The same cycle with other numbers for its nodes, beginning with the lowest.
     pub(super) fn renumber(&self, numbers: &[u32]) -> Cycle {
         let mut nodes: Vec<u32> = self

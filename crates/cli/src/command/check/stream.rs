@@ -3,7 +3,7 @@
 use super::word;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
-use crate::judge::color;
+use crate::judge::{color, write_findings};
 use crate::load::{is_test_file, not_ended};
 use crate::losses::Losses;
 use crate::output::say;
@@ -11,9 +11,10 @@ use crate::resources::Resources;
 use anyhow::Result;
 use seatrial_checker::txn::Level;
 use seatrial_checker::{Streaming, Validity, Verdict};
-use seatrial_history::{Folder, TestFile};
+use seatrial_history::{Folder, History, Op, TestFile, View};
 use seatrial_report::{Counts, Report, Summary, results_json, text};
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -74,6 +75,10 @@ pub(super) fn check(
     for warning in warning.into_iter().chain(not_ended(&file, path)) {
         report = report.warn(warning);
     }
+    if let Some(folder) = &arguments.findings {
+        let parts = taking_part(&file, &verdicts)?;
+        write_findings(folder, &Report::new(&attributes, &parts, &verdicts))?;
+    }
     let mut document = results_json(&report);
     if let Some(losses) = &losses {
         document["missing"] = losses.json();
@@ -127,6 +132,27 @@ fn judge(file: &Arc<TestFile>, checkers: &[Streaming], threads: usize) -> Result
         all.push(verdict?);
     }
     Ok(all)
+}
+
+/// The operations that take part in what was found, as a history of their own.
+fn taking_part(file: &Arc<TestFile>, verdicts: &[Verdict]) -> Result<History> {
+    let view = View::of_file(file.clone());
+    let found = verdicts.iter().flat_map(|verdict| &verdict.findings);
+    let found = found.flat_map(|finding| &finding.operations);
+    let components = verdicts.iter().flat_map(|verdict| &verdict.components);
+    let components = components.flat_map(|component| &component.operations);
+    let mut ops: BTreeMap<u64, Op> = BTreeMap::new();
+    for &index in found.chain(components) {
+        for op in [
+            view.get(index)?,
+            view.invocation(index)?,
+            view.completion(index)?,
+        ] {
+            let op = op.map(|op| op.op().into_owned());
+            ops.extend(op.map(|op| (op.index, op)));
+        }
+    }
+    Ok(History::from_ops(ops.into_values().collect()))
 }
 
 /// What the verdicts counted on their way, and the time between the first and the last operation.

@@ -1,0 +1,88 @@
+//! Findings as files: what each anomaly is in words, each cycle and each component as a picture.
+
+use super::frame::Frame;
+use super::{component, cycle};
+use crate::report::Report;
+use crate::wording::{anomaly_count, thousands};
+use seatrial_checker::Finding;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+/// One file of findings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FindingFile {
+    /// Its name, with a folder before it or without: `G-single.txt`, `G-single/1.svg`, `components/1.svg`.
+    pub name: String,
+    /// UTF-8 text.
+    pub contents: String,
+}
+
+/// All findings of a report as files, as Elle lays them out: `ANOMALY.txt` with all that are explained, one after
+/// another, `ANOMALY/N.svg` with the cycle of the N-th, and `components/N.svg` with the N-th largest component. None when
+/// nothing was found. The pictures need the operations that take part in the report's history, and nothing else of it.
+pub fn finding_files(report: &Report<'_>) -> Vec<FindingFile> {
+    let mut files = Vec::new();
+    let mut stories: BTreeMap<&str, (String, usize)> = BTreeMap::new();
+    for (checker, finding) in report.findings() {
+        let (story, number) = stories.entry(finding.anomaly).or_default();
+        *number += 1;
+        // Writing to a string cannot fail.
+        let _ = tell(checker, finding, *number, story);
+        let mut picture = String::new();
+        let _ = cycle::draw(report.history, &finding.steps, Frame::File, &mut picture);
+        if !picture.is_empty() {
+            files.push(FindingFile {
+                name: format!("{}/{number}.svg", file_name(finding.anomaly)),
+                contents: picture,
+            });
+        }
+    }
+    let counts = report.anomalies();
+    for (anomaly, (story, number)) in stories {
+        let found = counts.get(anomaly).copied().unwrap_or(number as u64);
+        let mut contents = anomaly_count(anomaly, found);
+        if found > number as u64 {
+            let _ = write!(contents, ", {} of them explained", thousands(number as u64));
+        }
+        contents.push('\n');
+        contents.push_str(&story);
+        files.push(FindingFile {
+            name: format!("{}.txt", file_name(anomaly)),
+            contents,
+        });
+    }
+    for (number, component) in report.components().enumerate() {
+        let mut contents = String::new();
+        let _ = component::draw(report.history, component, Frame::File, &mut contents);
+        if !contents.is_empty() {
+            files.push(FindingFile {
+                name: format!("components/{}.svg", number + 1),
+                contents,
+            });
+        }
+    }
+    files
+}
+
+fn tell(checker: &str, finding: &Finding, number: usize, out: &mut String) -> fmt::Result {
+    let Finding {
+        anomaly, summary, ..
+    } = finding;
+    writeln!(
+        out,
+        "\n{anomaly} #{number} ({checker})\n{}",
+        summary.trim_end()
+    )
+}
+
+/// An anomaly's name as a file's: names are ours, but what is no letter, digit or dash stays out anyway.
+fn file_name(anomaly: &str) -> String {
+    let letter = |letter: char| {
+        if letter.is_ascii_alphanumeric() {
+            letter
+        } else {
+            '-'
+        }
+    };
+    anomaly.chars().map(letter).collect()
+}
