@@ -75,8 +75,8 @@ pub struct Step {
 pub struct Component {
     /// Transactions of the whole component.
     pub transactions: u64,
-    /// Indices of the operations that are told (as in [`Finding::operations`]): those of its findings first, then their neighbours;
-    /// in the order of the transactions.
+    /// Indices of the operations that are told (as in [`Finding::operations`]), in the order of the transactions: those of
+    /// its findings, and as many of their neighbours as fit.
     pub operations: Vec<u64>,
     /// How these depend on one another; at most one from one operation to another. Real time and the order of a process
     /// only where a cycle that was found takes them.
