@@ -1,6 +1,7 @@
 //! Checkers by name.
 
 use crate::linear::{Linearizable, Model};
+use crate::txn::isolation::{self, Isolation};
 use crate::txn::{G1, Level, ListAppend, RwRegister};
 use crate::{
     Agreement, Bank, Checker, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set,
@@ -35,7 +36,7 @@ pub enum UnknownName {
 }
 
 /// The names of all checkers.
-pub const NAMES: [&str; 19] = [
+pub const NAMES: [&str; 20] = [
     "stats",
     "register",
     "cas-register",
@@ -43,6 +44,7 @@ pub const NAMES: [&str; 19] = [
     "kv-map",
     "list-append",
     "rw-register",
+    "isolation",
     "g1",
     "set",
     "set-full",
@@ -70,6 +72,7 @@ pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, Unkn
         "monotonic" => Ok(Box::new(Monotonic::new(agreement(model)?))),
         "rw-register" => Ok(Box::new(RwRegister::new(level("rw-register", model)?))),
         "list-append" => Ok(Box::new(ListAppend::new(level("list-append", model)?))),
+        "isolation" => Ok(Box::new(Isolation::new(isolation(model)?))),
         _ => match (anomalies(name), model) {
             (Some(checker), None) => Ok(checker),
             (Some(checker), Some(_)) => {
@@ -166,6 +169,18 @@ fn level(checker: &'static str, model: Option<&str>) -> Result<Level, UnknownNam
         checker,
         model: name.into(),
         models: Level::all().map(Level::name).collect(),
+    })
+}
+
+/// The axiomatic level of this name; causal when none is named.
+fn isolation(model: Option<&str>) -> Result<isolation::Model, UnknownName> {
+    let Some(name) = model else {
+        return Ok(isolation::Model::default());
+    };
+    isolation::Model::by_name(name).ok_or_else(|| UnknownName::Model {
+        checker: Isolation::NAME,
+        model: name.into(),
+        models: isolation::Model::ALL.map(isolation::Model::name).to_vec(),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use crate::data::{Folded, Judge};
 use crate::stats::CountFold;
+use crate::txn::isolation::{Isolation, Model};
 use crate::txn::{G1, Level, ListAppend};
 use crate::{
     Bank, Counter, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull, Stats, TotalQueue,
@@ -19,6 +20,8 @@ pub enum Streaming {
     G1,
     /// Isolation of list-append at this level: [`ListAppend`].
     ListAppend(Level),
+    /// Isolation of registers by axioms: [`Isolation`].
+    Isolation(Model),
     /// A set that is read at the end: [`Set`].
     Set,
     /// A set that is read all the time: [`SetFull`].
@@ -45,10 +48,11 @@ pub enum Streaming {
 
 impl Streaming {
     /// All of them.
-    pub const ALL: [Streaming; 14] = [
+    pub const ALL: [Streaming; 15] = [
         Streaming::Stats,
         Streaming::G1,
         Streaming::ListAppend(Level::StrictSerializable),
+        Streaming::Isolation(Model::Causal),
         Streaming::Set,
         Streaming::SetFull,
         Streaming::Queue,
@@ -68,6 +72,7 @@ impl Streaming {
             Streaming::Stats => "stats",
             Streaming::G1 => "g1",
             Streaming::ListAppend(_) => "list-append",
+            Streaming::Isolation(_) => Isolation::NAME,
             Streaming::Set => Set::NAME,
             Streaming::SetFull => SetFull::NAME,
             Streaming::Queue => Queue::NAME,
@@ -91,6 +96,7 @@ impl Streaming {
     pub fn with_model(self, model: &str) -> Option<Streaming> {
         match self {
             Streaming::ListAppend(_) => Level::by_name(model).map(Streaming::ListAppend),
+            Streaming::Isolation(_) => Model::by_name(model).map(Streaming::Isolation),
             _ => None,
         }
     }
@@ -108,6 +114,7 @@ impl Streaming {
             }
             Streaming::G1 => G1.judge(folder),
             Streaming::ListAppend(level) => ListAppend::new(level).judge(folder),
+            Streaming::Isolation(model) => Isolation::new(model).judge(folder),
             Streaming::Set => folder.fold(Folded(Set)),
             Streaming::SetFull => folder.fold(Folded(SetFull::default())),
             Streaming::Queue => folder.fold(Folded(Queue)),

@@ -26,6 +26,7 @@ mod explain;
 pub(crate) mod findings;
 mod g1;
 mod graph;
+pub mod isolation;
 mod level;
 mod list_append;
 mod passes;

@@ -4,6 +4,8 @@
 
 #[path = "all/corpus.rs"]
 mod corpus;
+#[path = "all/isolation.rs"]
+mod isolation;
 #[path = "all/lattice.rs"]
 mod lattice;
 #[path = "all/totality.rs"]
