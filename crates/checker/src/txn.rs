@@ -40,7 +40,8 @@ pub(crate) use dense::Map;
 pub(crate) use dependencies::{Cycle, Member, cycles};
 pub use g1::G1;
 pub use level::Level;
-pub use list_append::ListAppend;
+pub use list_append::{ListAppend, Windows};
+pub use passes::Rounds;
 pub use rw_register::RwRegister;
 
 use anomaly::Cyclic;

@@ -12,3 +12,5 @@ mod lattice;
 mod totality;
 #[path = "all/transactions.rs"]
 mod transactions;
+#[path = "all/windows.rs"]
+mod windows;

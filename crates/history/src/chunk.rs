@@ -5,6 +5,7 @@
 //! whole columns ([`Chunk::kinds`], [`Chunk::times`], [`Chunk::mops`]) and compare key ids and lengths instead of keys
 //! and lists; ordinary ones take operation by operation ([`Chunk::ops`], [`Chunk::op`]).
 
+mod assembly;
 mod column;
 mod column_writer;
 mod decode;
@@ -22,6 +23,7 @@ mod tests;
 mod view;
 mod widen;
 
+pub use assembly::Assembly;
 pub use column::ChunkError;
 pub use encode::{CHUNK_BYTES_MAX, OPERATION_BYTES_MAX, Unstorable};
 pub(crate) use encode::{Encoder, measure};

@@ -73,6 +73,7 @@ pub(super) struct Summary<'a> {
 }
 
 /// Counts of transactions.
+#[derive(Clone, Copy)]
 pub(super) struct Tally {
     pub(super) transactions: usize,
     pub(super) ok: usize,

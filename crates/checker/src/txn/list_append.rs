@@ -3,32 +3,36 @@
 //! A read of a list tells the order of all appends before it, so version orders need no guessing (Kingsbury and
 //! Alvaro, "Elle: Inferring Isolation Anomalies from Experimental Observations", 2020).
 
+mod closed;
 mod edges;
 mod gather;
 mod lists;
 mod proof;
 mod reads;
+mod record;
+mod renaming;
 mod scene;
+mod stage;
 mod table;
 
-use super::anomaly::{Cyclic, Variant};
-use super::components::Arcs as _;
-use super::findings::{Findings, Summary, Tally, verdict};
+use super::anomaly::Cyclic;
+use super::findings::{Findings, Summary, verdict};
 use super::graph::{Edges, Graph, Sink};
 use super::level::Level;
-use super::passes::{InTurn, Passes};
-use super::rows::{Inside, Linked, Rows, TooManyEdges};
+use super::passes::{InRounds, InTurn, Passes, Rounds};
+use super::rows::{Inside, Linked};
 use super::search::{Found, search};
-use super::{Bound, cyclic, explain};
+use super::{Bound, explain};
 use crate::{Certificate, Checker, Component, Finding, Verdict};
 use edges::Orders;
 use gather::Gather;
 use lists::Lists;
-use reads::{Suspect, Suspects};
+use record::Record;
 use scene::Scene;
-use seatrial_history::{Chunks, FoldError, Folder, History};
+use seatrial_history::{Chunks, FoldError, Folder, History, Key};
+use stage::Stage;
 use std::collections::{BTreeMap, BTreeSet};
-use table::{NONE, Refusal, Table, outcome};
+use table::{Refusal, Table};
 
 /// Judges transactions of appends (`[:append k e]`) and reads (`[:r k [..]]`); no element may be appended twice to a
 /// key.
@@ -39,8 +43,9 @@ use table::{NONE, Refusal, Table, outcome};
 /// order of each process and real time. A cycle contradicts the level.
 ///
 /// One pass over the chunks verifies that reads are prefixes of one another and keeps their lengths; the graph is
-/// looked at once as a whole, without the kinds of its edges, and everything else happens inside components. About 150
-/// bytes a transaction. Only what is found is read a second time, to be told.
+/// looked at once as a whole, without the kinds of its edges, and everything else happens inside components. About 130
+/// bytes a transaction, of those that are known at a time: see [`Windows`]. Only what is found is read a second time, to be
+/// told.
 ///
 /// Its downside: appends that no read orders among themselves are not ordered, so an anomaly that only they would
 /// show stays unseen.
@@ -48,6 +53,42 @@ use table::{NONE, Refusal, Table, outcome};
 pub struct ListAppend {
     level: Level,
     bound: Bound,
+    windows: Windows,
+}
+
+/// How a history is judged piece by piece, so that memory does not grow with it.
+///
+/// When so many transactions are known, those are judged and let go that can be on no cycle with anything later: for
+/// which all keys are closed that they touched, and those of all that comes before them. Nothing is lost by that; the
+/// verdict is that of the whole history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    /// Transactions that are known before some are let go; more when less than half of them could be let go before.
+    pub transactions_min: usize,
+    /// A key that so many chunks (of up to 16,384 operations) do not name is closed.
+    pub idle_chunks: u32,
+    /// Is this a bound? Then the verdict is unknown when a key that was closed comes back. Otherwise the history is
+    /// judged once more, as a whole.
+    pub is_bound: bool,
+}
+
+impl Default for Windows {
+    fn default() -> Windows {
+        Windows {
+            transactions_min: 1 << 20,
+            idle_chunks: 8,
+            is_bound: false,
+        }
+    }
+}
+
+impl Windows {
+    /// All at once.
+    pub const WHOLE: Windows = Windows {
+        transactions_min: usize::MAX,
+        idle_chunks: u32::MAX,
+        is_bound: false,
+    };
 }
 
 impl ListAppend {
@@ -56,6 +97,7 @@ impl ListAppend {
         ListAppend {
             level,
             bound: Bound::default(),
+            windows: Windows::default(),
         }
     }
 
@@ -63,6 +105,12 @@ impl ListAppend {
     #[must_use]
     pub fn with_bound(self, bound: Bound) -> ListAppend {
         ListAppend { bound, ..self }
+    }
+
+    /// The same with other windows.
+    #[must_use]
+    pub fn with_windows(self, windows: Windows) -> ListAppend {
+        ListAppend { windows, ..self }
     }
 
     /// Judges the folder's history. The error is that of a chunk that cannot be read.
@@ -83,70 +131,63 @@ impl ListAppend {
         self.verdict(folder, true)
     }
 
+    /// The same for a history that is gone through from its beginning each time: once, and once more to tell what was
+    /// found.
+    pub fn certify_rounds<R: Rounds>(
+        &self,
+        rounds: &R,
+        certify: bool,
+    ) -> Result<(Verdict, Option<Certificate>), R::Error> {
+        self.verdict(&InRounds(rounds), certify)
+    }
+
     fn verdict<P: Passes>(
         &self,
         passes: &P,
         certify: bool,
     ) -> Result<(Verdict, Option<Certificate>), P::Error> {
-        let mut table = passes.pass(Gather)?;
+        let judge = *self;
+        let (mut table, mut record) = passes.pass(Gather { judge, certify })?;
+        if let Some(Refusal::Reopened(key)) = &table.refusal {
+            if self.windows.is_bound {
+                return Ok((self.unknown(reopened(key)), None));
+            }
+            let judge = self.with_windows(Windows::WHOLE);
+            (table, record) = passes.pass(Gather { judge, certify })?;
+        }
         if let Some(refusal) = table.refusal.take() {
             let reason = refused(passes, table, refusal)?;
             return Ok((self.unknown(reason), None));
         }
-        let lists = Lists::new(table, self.level);
-        let mut suspects = Suspects::default();
-        lists.tell(&mut suspects);
-        let Ok((found, edges)) = self.cycles(&lists) else {
+        let closing: Vec<_> = table.lists.iter().map(|list| !list.is_closed).collect();
+        let mut lists = Lists::new(table, self.level);
+        if record.judge(&mut lists, &closing, true).is_err() {
             let reason = "more than 2^32 dependencies".to_owned();
             return Ok((self.unknown(reason), None));
-        };
-        for (kind, cycle) in &found.cycles {
-            suspects.add(kind.name(), || Suspect::Cycle(cycle.clone()));
         }
+        drop(lists);
+        let (findings, components) = told(passes, &mut record)?;
         let summary = Summary {
             checker: self.name(),
             level: self.level,
-            tally: tally(&lists.table),
-            keys: lists.table.lists.len(),
-            edges,
-            found: &found,
-            undecided: lists.undecided(),
+            tally: record.tally,
+            keys: record.keys,
+            edges: record.edges,
+            found: &record.found,
+            undecided: record.open_questions(),
         };
-        let (findings, components) = told(passes, &lists, suspects, &found)?;
-        let verdict = Verdict {
+        let mut verdict = Verdict {
             components,
             ..verdict(findings, &summary)
         };
+        verdict.details["windows"] = record.windows.into();
+        verdict.details["largest_window"] = record.largest_window.into();
         let certificate = if certify {
-            self.certificate(&lists, &verdict)
+            proof::certificate(self.level, record, &verdict)
         } else {
             None
         };
         Ok((verdict, certificate))
-    }
-
-    /// All cycles that the level forbids, and the number of dependencies.
-    fn cycles(&self, lists: &Lists) -> Result<(Found, usize), TooManyEdges> {
-        let wanted = cyclic(self.level);
-        let wants = |variant| wanted.iter().any(|cyclic| cyclic.variant == variant);
-        let all = Orders {
-            process: wants(Variant::Process),
-            realtime: wants(Variant::Realtime),
-        };
-        // What a process did before ended before, if it is known when it began.
-        let is_told = !lists.table.invocations.contains(&NONE);
-        let orders = Orders {
-            process: all.process && !(all.realtime && is_told),
-            ..all
-        };
-        let transactions = lists.table.len();
-        let rows = Rows::new(transactions, &Dependencies { lists, orders })?;
-        let components = rows.components(transactions as u32);
-        let (nodes, edges) = (rows.len(), rows.edge_count());
-        drop(rows);
-        let dependencies = Dependencies { lists, orders: all };
-        let found = inside(&dependencies, nodes, &components, &wanted, self.bound);
-        Ok((found, edges))
     }
 
     fn unknown(&self, reason: String) -> Verdict {
@@ -197,14 +238,12 @@ fn inside(
     found
 }
 
-fn tally(table: &Table) -> Tally {
-    let ok = table.ended.len();
-    let known = table.outcomes.iter().filter(|&&one| one != outcome::INFO);
-    Tally {
-        transactions: table.len(),
-        ok,
-        fail: known.count() - ok,
-    }
+/// Why a history whose keys come back cannot be judged in windows.
+fn reopened(key: &Key) -> String {
+    format!(
+        "key {key} was named again after nobody had for so long that it was taken for closed: it needs windows with more \
+         patience, or none"
+    )
 }
 
 /// Why the history cannot be judged, in words.
@@ -212,9 +251,13 @@ fn refused<P: Passes>(passes: &P, table: Table, refusal: Refusal) -> Result<Stri
     Ok(match refusal {
         Refusal::Operation(index, reason) => format!("op {index}: {reason}"),
         Refusal::Size(reason) => reason.into(),
+        Refusal::Reopened(key) => reopened(&key),
         Refusal::Twice(key, element, transactions) => {
             let lists = Lists::new(table, Level::ReadUncommitted);
-            let scene = Scene::new(passes, &lists, transactions.into_iter())?;
+            let stages = [Stage::new(&lists, BTreeSet::from(transactions), Vec::new())];
+            let ops = scene::operations(passes, &stages)?;
+            let [stage] = &stages;
+            let scene = Scene { stage, ops: &ops };
             scene.twice(&key.to_string(), element, transactions)
         }
     })
@@ -223,26 +266,24 @@ fn refused<P: Passes>(passes: &P, table: Table, refusal: Refusal) -> Result<Stri
 /// What was found, in words, and the largest components.
 fn told<P: Passes>(
     passes: &P,
-    lists: &Lists,
-    suspects: Suspects,
-    found: &Found,
+    record: &mut Record,
 ) -> Result<(Findings, Vec<Component>), P::Error> {
-    let kept = suspects.kept.values().flatten();
-    let sketched = found
-        .sketches
-        .iter()
-        .flat_map(|sketch| sketch.nodes.clone());
-    let transactions = kept.flat_map(Suspect::transactions).chain(sketched);
-    let scene = Scene::new(passes, lists, transactions)?;
+    let ops = scene::operations(passes, &record.stages)?;
     let mut findings: BTreeMap<_, Vec<Finding>> = BTreeMap::new();
-    for (anomaly, kept) in &suspects.kept {
-        let told = kept.iter().map(|suspect| scene.finding(anomaly, suspect));
+    for (anomaly, kept) in &record.kept {
+        let told = kept.iter().map(|(stage, suspect)| {
+            let stage = &record.stages[*stage];
+            Scene { stage, ops: &ops }.finding(anomaly, suspect)
+        });
         findings.insert(*anomaly, told.collect());
     }
-    let components = found.sketches.iter();
-    let components = components.map(|sketch| explain::component(&scene, sketch));
+    let components = record.sketches.iter().map(|(stage, sketch)| {
+        let stage = &record.stages[*stage];
+        explain::component(&Scene { stage, ops: &ops }, sketch)
+    });
     let components = components.collect();
-    Ok((Findings::of(suspects.counts, findings), components))
+    let counts = std::mem::take(&mut record.counts);
+    Ok((Findings::of(counts, findings), components))
 }
 
 impl Checker for ListAppend {

@@ -47,6 +47,21 @@ pub(super) struct Rows {
     targets: Vec<u32>,
 }
 
+/// What is left when nodes are taken away that nothing leads to any more, one after another.
+pub(super) struct Peeled {
+    /// Those that were taken away, in this order.
+    pub(super) order: Vec<u32>,
+    /// For each node how many edges lead to it from those that are left.
+    pub(super) before: Vec<u32>,
+}
+
+impl Peeled {
+    /// Is nothing left?
+    pub(super) fn is_all(&self, rows: &Rows) -> bool {
+        self.order.len() == rows.len()
+    }
+}
+
 /// More edges than can be numbered.
 #[derive(Debug)]
 pub(super) struct TooManyEdges;
@@ -81,27 +96,19 @@ impl Rows {
         self.targets.len()
     }
 
-    /// The components of two transactions or more, their nodes sorted, by their lowest nodes. Takes away what comes
-    /// before all cycles, and looks for components in what is left: of a graph without cycles, nothing.
-    pub(super) fn components(&self, transactions: u32) -> Vec<Vec<u32>> {
-        let (order, before) = self.peel();
-        if order.len() == self.len() {
+    /// The components of two transactions or more, their nodes sorted, by their lowest nodes: of what [`Rows::peel`] left.
+    /// Of a graph without cycles, none.
+    pub(super) fn components(&self, peeled: &Peeled, transactions: u32) -> Vec<Vec<u32>> {
+        if peeled.is_all(self) {
             return Vec::new();
         }
-        drop(order);
-        let rest = (0..self.len() as u32).filter(|&node| before[node as usize] > 0);
+        let rest = (0..self.len() as u32).filter(|&node| peeled.before[node as usize] > 0);
         components_from(self, transactions, rest)
-    }
-
-    /// All nodes in an order in which no edge leads back; `None` when there is a cycle.
-    pub(super) fn order(&self) -> Option<Vec<u32>> {
-        let (order, _) = self.peel();
-        (order.len() == self.len()).then_some(order)
     }
 
     /// The nodes before all cycles in an order in which no edge leads back, and for each other node how many edges lead
     /// to it from others such (Kahn 1962).
-    fn peel(&self) -> (Vec<u32>, Vec<u32>) {
+    pub(super) fn peel(&self) -> Peeled {
         let mut before = vec![0_u32; self.len()];
         for &target in &self.targets {
             before[target as usize] += 1;
@@ -120,7 +127,31 @@ impl Rows {
                 }
             }
         }
-        (order, before)
+        Peeled { order, before }
+    }
+
+    /// By node: is it one of these, or can it be reached from one of them?
+    pub(super) fn reached(&self, from: impl Iterator<Item = u32>) -> Vec<bool> {
+        let mut reached = vec![false; self.len()];
+        let mut waiting = Vec::new();
+        for node in from {
+            if !std::mem::replace(&mut reached[node as usize], true) {
+                waiting.push(node);
+            }
+        }
+        while let Some(node) = waiting.pop() {
+            for &target in &self.targets[self.range(node)] {
+                if !std::mem::replace(&mut reached[target as usize], true) {
+                    waiting.push(target);
+                }
+            }
+        }
+        reached
+    }
+
+    /// How many edges leave this node.
+    pub(super) fn degree(&self, node: u32) -> usize {
+        self.range(node).len()
     }
 
     fn range(&self, node: u32) -> std::ops::Range<usize> {

@@ -5,13 +5,12 @@ mod reach;
 mod sketch;
 mod walk;
 
-pub(super) use sketch::Sketch;
+pub(super) use sketch::{SKETCHES_MAX, Sketch};
 pub(super) use walk::Cycle;
 
 use super::anomaly::{Class, Cyclic, Variant};
 use super::components::components;
 use super::graph::{Graph, PROCESS, REALTIME, RW, WR, WW};
-use sketch::SKETCHES_MAX;
 use std::collections::BTreeSet;
 use walk::{Walker, direct_edges};
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// How the simulated store isolates transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Store {
+pub(crate) enum Store {
     /// A transaction takes place at one instant.
     Serial,
     /// Reads from the state at its begin; the first of two that append to one key wins.
@@ -28,7 +28,7 @@ enum Store {
     Forgetful,
 }
 
-const STORES: [Store; 8] = [
+pub(crate) const STORES: [Store; 8] = [
     Store::Serial,
     Store::Snapshot,
     Store::LostUpdates,
@@ -61,6 +61,9 @@ struct Simulation<'a> {
     ops: Vec<Op>,
     running: Vec<Running>,
     next_element: BTreeMap<i64, i64>,
+    /// After so many transactions come other keys; 0: never.
+    rotation: usize,
+    begun: usize,
 }
 
 impl Simulation<'_> {
@@ -70,8 +73,13 @@ impl Simulation<'_> {
 
     fn begin(&mut self, process: u64, mops_max: u64) {
         let mut mops = Vec::new();
+        let turn = self.begun.checked_div(self.rotation).unwrap_or(0);
+        self.begun += 1;
         for _ in 0..=self.rng.below(mops_max) {
-            let key = self.rng.below(2).cast_signed();
+            // Not all clients change over at once.
+            let lags = self.rotation > 0 && self.rng.chance(0.2);
+            let turn = turn.saturating_sub(usize::from(lags));
+            let key = self.rng.below(2).cast_signed() + 2 * turn as i64;
             mops.push(if self.rng.chance(0.5) {
                 let element = self.next_element.entry(key).or_default();
                 *element += 1;
@@ -215,6 +223,16 @@ impl Simulation<'_> {
 /// A history of up to `transactions_max` transactions by up to four clients, as a rule
 /// with one that reads everything at the end.
 fn random_history(store: Store, transactions_max: u64, rng: &mut Rng) -> History {
+    rotating_history(store, transactions_max, 0, rng)
+}
+
+/// The same with other keys after `rotation` transactions, unless that is 0.
+pub(crate) fn rotating_history(
+    store: Store,
+    transactions_max: u64,
+    rotation: usize,
+    rng: &mut Rng,
+) -> History {
     let mut left = 2 + rng.below(transactions_max - 1);
     let mops_max = 1 + rng.below(4);
     let mut simulation = Simulation {
@@ -224,6 +242,8 @@ fn random_history(store: Store, transactions_max: u64, rng: &mut Rng) -> History
         ops: Vec::new(),
         running: Vec::new(),
         next_element: BTreeMap::new(),
+        rotation,
+        begun: 0,
     };
     let (mut process, mut free) = (4, vec![0, 1, 2, 3]);
     while left > 0 || !simulation.running.is_empty() {
@@ -250,10 +270,12 @@ fn random_history(store: Store, transactions_max: u64, rng: &mut Rng) -> History
         }
     }
     if simulation.rng.chance(0.7) {
+        let begun = simulation.begun;
         simulation.begin(process, 1);
         let last = simulation.running.last_mut().unwrap();
         last.snapshot = simulation.states.len() - 1;
-        last.mops = [0, 1]
+        let first = 2 * begun.checked_div(rotation).unwrap_or(0) as i64;
+        last.mops = [first, first + 1]
             .map(|key| Mop::Read {
                 key: Key::Int(key),
                 observed: Observed::Nil,
@@ -381,12 +403,12 @@ fn is_fully_observed(all: &[Simple<'_>]) -> bool {
     })
 }
 
-fn printed(history: &History) -> String {
+pub(crate) fn printed(history: &History) -> String {
     history.iter().map(|op| op.to_string() + "\n").collect()
 }
 
 /// How many random histories a test tries: so many, or what `SEATRIAL_HISTORIES` says.
-fn histories(usual: u64) -> u64 {
+pub(crate) fn histories(usual: u64) -> u64 {
     let wanted = std::env::var("SEATRIAL_HISTORIES").ok();
     wanted
         .and_then(|wanted| wanted.parse().ok())

@@ -1,6 +1,10 @@
 //! One pass over the chunks of a history.
 
+use super::lists::Lists;
+use super::record::Record;
+use super::renaming::Renamed;
 use super::table::{Contradicting, NONE, Refusal, Table, outcome};
+use super::{ListAppend, Windows};
 use crate::txn::dense::Map;
 use crate::txn::findings::FINDINGS_MAX;
 use crate::txn::g1::{Columns, Done, Own, mops};
@@ -8,20 +12,29 @@ use seatrial_history::chunk::mop_tag;
 use seatrial_history::{Chunk, Fold, OpType, Order, Process};
 use std::ops::ControlFlow;
 
-/// Collects the [`Table`], chunk by chunk in order.
+/// Collects the [`Table`], chunk by chunk in order, and judges it piece by piece.
 ///
 /// A chunk keeps one list per key, of which most reads are prefixes; that list is compared once with what is known of
 /// the key, and after that its reads are only lengths. What a transaction appends is taken from its completion when it
-/// succeeded, else from its invocation; what is still open at the end of a chunk is carried along.
-pub(super) struct Gather;
+/// succeeded, else from its invocation; what is still open at the end of a chunk is carried along. When the table is
+/// full, what nothing can change any more is judged and let go: see [`Record::judge`].
+pub(super) struct Gather {
+    pub(super) judge: ListAppend,
+    /// Is an order of transactions wanted?
+    pub(super) certify: bool,
+}
 
 /// The table while it is made.
-#[derive(Default)]
 pub(super) struct Gathering {
     table: Table,
+    record: Record,
     processes: Map<Process, u32>,
     /// Transactions without a completion so far, by the position of their invocation.
     open: Map<u64, Open>,
+    /// Chunks so far.
+    chunks: u32,
+    /// With so many transactions the table is full.
+    full: usize,
 }
 
 /// A transaction without a completion so far.
@@ -33,7 +46,7 @@ struct Open {
 
 impl Fold for Gather {
     type Accumulator = Gathering;
-    type Output = Table;
+    type Output = (Table, Record);
 
     fn name(&self) -> String {
         "list-append".into()
@@ -44,7 +57,14 @@ impl Fold for Gather {
     }
 
     fn start(&self) -> Gathering {
-        Gathering::default()
+        Gathering {
+            table: Table::default(),
+            record: Record::new(self.judge, self.certify),
+            processes: Map::default(),
+            open: Map::default(),
+            chunks: 0,
+            full: self.judge.windows.transactions_min,
+        }
     }
 
     fn reduce(&self, gathering: &mut Gathering, chunk: &Chunk) -> ControlFlow<()> {
@@ -53,6 +73,10 @@ impl Fold for Gather {
             gathering.table.refusal.get_or_insert(refusal);
         } else {
             Pass::new(chunk, gathering).run();
+            gathering.chunks += 1;
+        }
+        if gathering.table.refusal.is_none() && gathering.table.len() >= gathering.full {
+            gathering.let_go(self.judge.windows);
         }
         match gathering.table.refusal {
             None => ControlFlow::Continue(()),
@@ -65,13 +89,76 @@ impl Fold for Gather {
         ControlFlow::Continue(())
     }
 
-    fn finish(&self, mut gathering: Gathering) -> Table {
+    fn finish(&self, mut gathering: Gathering) -> (Table, Record) {
         let mut open: Vec<_> = gathering.open.into_values().collect();
         open.sort_unstable_by_key(|open| open.number);
         for open in open {
             take(&mut gathering.table, open);
         }
-        gathering.table
+        (gathering.table, gathering.record)
+    }
+}
+
+impl Gathering {
+    /// Judges what nothing can change any more, and lets it go.
+    fn let_go(&mut self, windows: Windows) {
+        let closing = self.closing(windows);
+        let table = std::mem::take(&mut self.table);
+        let mut lists = Lists::new(table, self.record.level());
+        let judged = self.record.judge(&mut lists, &closing, false);
+        self.table = lists.table;
+        let Ok(judged) = judged else {
+            let refusal = Refusal::Size("more than 2^32 dependencies");
+            self.table.refusal.get_or_insert(refusal);
+            return;
+        };
+        let Renamed {
+            transactions,
+            lists,
+            processes,
+        } = self.table.let_go(&judged, &closing);
+        for open in self.open.values_mut() {
+            open.number = transactions[open.number as usize];
+            if let Ok(appends) = &mut open.appends {
+                appends.retain_mut(|(list, _)| {
+                    *list = lists[*list as usize];
+                    *list != NONE
+                });
+            }
+        }
+        self.processes.retain(|_, number| {
+            *number = processes.get(*number as usize).copied().unwrap_or(NONE);
+            *number != NONE
+        });
+        // What stays is judged again with what comes: it must not be most of that.
+        self.full = windows.transactions_min.max(2 * self.table.len());
+    }
+
+    /// By list: has nobody named its key for so long that nobody will? A transaction that is still running holds all lists
+    /// that it appends to, as long as it may turn out that it took place.
+    fn closing(&self, windows: Windows) -> Vec<bool> {
+        let lists = self.table.lists.iter();
+        let idle = |named: u32| named.saturating_add(windows.idle_chunks) < self.chunks;
+        let mut closing: Vec<_> = lists
+            .map(|list| !list.is_closed && idle(list.named))
+            .collect();
+        let is_unseen = |closing: &[bool], &(at, element): &(u32, i64)| {
+            let list = &self.table.lists[at as usize];
+            let is_seen = list.conflict.is_some() || list.elements.contains(&element);
+            list.is_closed || closing[at as usize] && !is_seen
+        };
+        let mut is_final = false;
+        while !is_final {
+            is_final = true;
+            for appends in self.open.values().flat_map(|open| &open.appends) {
+                if !appends.iter().all(|append| is_unseen(&closing, append)) {
+                    for &(at, _) in appends {
+                        is_final &= !std::mem::replace(&mut closing[at as usize], false);
+                    }
+                }
+            }
+        }
+        closing
     }
 }
 
@@ -80,7 +167,10 @@ fn take(table: &mut Table, open: Open) {
     match open.appends {
         Ok(appends) => {
             for (list, element) in appends {
-                table.append(list, element, open.number);
+                // Nobody saw it, and nobody will.
+                if !table.lists[list as usize].is_closed {
+                    table.append(list, element, open.number);
+                }
             }
         }
         Err((index, reason)) => {
@@ -95,10 +185,7 @@ fn take(table: &mut Table, open: Open) {
 struct Pass<'a> {
     chunk: &'a Chunk,
     own: Own<'a>,
-    /// By key id: the number of its list.
-    lists: Vec<u32>,
-    /// By key id: is the chunk's list a prefix of what is known, or the other way round?
-    is_straight: Vec<bool>,
+    names: Names,
     /// By process id of the chunk: its number; [`NONE`] for who is no client.
     processes: Vec<u32>,
     /// By place of an invocation: its transaction while that has not completed.
@@ -108,18 +195,70 @@ struct Pass<'a> {
     gathering: &'a mut Gathering,
 }
 
+/// The lists of a chunk's keys.
+struct Names {
+    /// By key id: the number of its list; [`NONE`] as long as nothing was done to it, and for good when it is closed.
+    lists: Vec<u32>,
+    /// By key id: is the chunk's list a prefix of what is known, or the other way round?
+    is_straight: Vec<bool>,
+    /// The number of the chunk.
+    now: u32,
+}
+
+impl Names {
+    fn new(chunk: &Chunk, gathering: &mut Gathering) -> Names {
+        let keys = 0..chunk.key_count() as u32;
+        let table = &mut gathering.table;
+        let mut names = Names {
+            lists: vec![NONE; keys.len()],
+            is_straight: vec![false; keys.len()],
+            now: gathering.chunks,
+        };
+        for key in keys {
+            if let Some(at) = table.number(chunk.key(key)) {
+                let list = &mut table.lists[at as usize];
+                list.named = gathering.chunks;
+                if !list.is_closed {
+                    names.lists[key as usize] = at;
+                    let is_straight = is_straight(&list.elements, chunk.list(key));
+                    names.is_straight[key as usize] = is_straight;
+                }
+            } else {
+                names.is_straight[key as usize] = true;
+            }
+        }
+        names
+    }
+
+    /// The list of this key id; `None` when it is closed.
+    fn open(&mut self, key: u32, chunk: &Chunk, table: &mut Table) -> Option<u32> {
+        let at = self.lists[key as usize];
+        if at != NONE {
+            return Some(at);
+        }
+        let name = chunk.key(key);
+        if table.number(name).is_some() || table.closed.contains(name) {
+            return None;
+        }
+        let at = table.list_of(name);
+        table.lists[at as usize].named = self.now;
+        self.lists[key as usize] = at;
+        Some(at)
+    }
+
+    /// The list of this key id, of which somebody knows what he read or appended.
+    fn list(&mut self, key: u32, chunk: &Chunk, table: &mut Table) -> u32 {
+        self.open(key, chunk, table).unwrap_or_else(|| {
+            let name = chunk.key(key);
+            table.refusal.get_or_insert(Refusal::Reopened(name.clone()));
+            table.list_of(name)
+        })
+    }
+}
+
 impl<'a> Pass<'a> {
     fn new(chunk: &'a Chunk, gathering: &'a mut Gathering) -> Pass<'a> {
-        let keys = 0..chunk.key_count() as u32;
-        let lists: Vec<_> = keys
-            .clone()
-            .map(|key| gathering.table.list_of(chunk.key(key)))
-            .collect();
-        let is_straight = keys.zip(&lists).map(|(key, &list)| {
-            let known = &gathering.table.lists[list as usize].elements;
-            is_straight(known, chunk.list(key))
-        });
-        let is_straight = is_straight.collect();
+        let names = Names::new(chunk, gathering);
         let numbers = &mut gathering.processes;
         let processes = chunk.processes().iter().map(|&process| {
             if !process.is_client() {
@@ -130,8 +269,7 @@ impl<'a> Pass<'a> {
         });
         Pass {
             own: Own::new(chunk),
-            lists,
-            is_straight,
+            names,
             processes: processes.collect(),
             open: vec![NONE; chunk.len()],
             checked: 0,
@@ -210,13 +348,16 @@ impl<'a> Pass<'a> {
     }
 
     /// What the operation at `place` appends, or why it is no transaction on lists.
-    fn appends(&self, place: usize) -> Result<Vec<(u32, i64)>, (u64, String)> {
+    fn appends(&mut self, place: usize) -> Result<Vec<(u32, i64)>, (u64, String)> {
         let range = self.transaction(place)?;
         let mops = Columns::of(self.chunk).range(range.0, range.1);
         let appends = mops.filter(|&(tag, ..)| tag == mop_tag::APPEND);
-        Ok(appends
-            .map(|(_, key, element)| (self.lists[key as usize], element))
-            .collect())
+        let mut found = Vec::new();
+        for (_, key, element) in appends {
+            let list = self.names.open(key, self.chunk, &mut self.gathering.table);
+            found.extend(list.map(|list| (list, element)));
+        }
+        Ok(found)
     }
 
     /// Where the micro-operations of the operation at `place` are.
@@ -252,23 +393,26 @@ impl<'a> Pass<'a> {
         let Pass {
             chunk,
             own,
-            lists,
-            is_straight,
+            names,
             gathering,
             ..
         } = self;
         let table = &mut gathering.table;
         table.outcomes[number as usize] = outcome::OK;
         let found = own.check(self.checked, range, |done| match done {
-            Done::Append(key, element) => table.append(lists[key as usize], element, number),
+            Done::Append(key, element) => {
+                let list = names.list(key, chunk, table);
+                table.append(list, element, number);
+            }
             Done::Read(read) => {
+                let list = names.list(read.key, chunk, table);
                 let key = read.key as usize;
-                if read.is_prefix && is_straight[key] {
+                if read.is_prefix && names.is_straight[key] {
                     let length = read.elements.len() as u32;
-                    table.read_prefix(lists[key], read.elements, length, number);
-                } else if table.read_any(lists[key], read.elements, number) {
-                    let known = &table.lists[lists[key] as usize].elements;
-                    is_straight[key] = self::is_straight(known, chunk.list(read.key));
+                    table.read_prefix(list, read.elements, length, number);
+                } else if table.read_any(list, read.elements, number) {
+                    let known = &table.lists[list as usize].elements;
+                    names.is_straight[key] = is_straight(known, chunk.list(read.key));
                 }
             }
         });

@@ -72,10 +72,8 @@ impl Lists {
     fn find_gaps(&mut self) {
         for at in 0..self.table.lists.len() as u32 {
             let versions = self.versions(at);
-            if versions
-                .iter()
-                .all(|&writer| self.committed(writer) != NONE)
-            {
+            let has_place = |&writer: &Writer| writer.is_gone() || self.committed(writer) != NONE;
+            if versions.iter().all(has_place) {
                 continue;
             }
             let count = versions.len();
@@ -83,7 +81,8 @@ impl Lists {
             for (position, &writer) in versions.iter().enumerate() {
                 let number = self.committed(writer);
                 let last = before[position];
-                before[position + 1] = if number == NONE { last } else { number };
+                let has_none = number == NONE && !writer.is_gone();
+                before[position + 1] = if has_none { last } else { number };
                 after[position] = number;
             }
             for position in (0..count).rev() {
@@ -127,6 +126,11 @@ impl Lists {
         self.happened[number as usize]
     }
 
+    /// Which transactions took place; the lists are of no use without.
+    pub(super) fn take_happened(&mut self) -> Vec<bool> {
+        std::mem::take(&mut self.happened)
+    }
+
     /// The agreed versions of a list.
     pub(super) fn versions(&self, at: u32) -> &[Writer] {
         let list = &self.table.lists[at as usize];
@@ -164,34 +168,47 @@ impl Lists {
         self.table.lists[at as usize].writer(element)
     }
 
-    /// The place of an element in the order of versions; [`NONE`] when none is known.
-    pub(super) fn position(&self, at: u32, element: i64) -> u32 {
-        let list = &self.table.lists[at as usize];
-        let agreed = &list.elements[..list.agreed as usize];
-        let place = agreed.iter().position(|&one| one == element);
-        place.map_or(NONE, |place| place as u32)
-    }
-
-    /// What the history leaves open, for people.
-    pub(super) fn undecided(&self) -> Vec<String> {
+    /// Counts, for each list, the committed appends that nobody read of transactions that are gone; how many of those that
+    /// leave have two or more of them, and how many such appends there are.
+    pub(super) fn undecided(&mut self, gone: &[bool], leaving: &[bool]) -> (usize, usize) {
         let (mut keys, mut appends) = (0, 0);
-        for list in &self.table.lists {
-            let open = list.writers().filter(|writer| !writer.is_seen());
-            let open = open
-                .filter(|&writer| self.committed(writer) != NONE)
-                .count();
+        for (at, &leaves) in leaving.iter().enumerate() {
+            let open = self.table.lists[at].writers();
+            let open = open.filter(|writer| !writer.is_seen());
+            let open = open.filter(|&writer| match self.committed(writer) {
+                NONE => false,
+                number => gone[number as usize],
+            });
+            let open = open.count();
+            let list = &mut self.table.lists[at];
+            list.unread += open;
             // One alone has its place: after all that was read.
-            if open > 1 {
+            if leaves && list.unread > 1 {
                 keys += 1;
-                appends += open;
+                appends += list.unread;
             }
         }
-        if keys == 0 {
-            return Vec::new();
+        (keys, appends)
+    }
+
+    /// The transactions of which something may still become known: those that touched a list that is not closed, and those
+    /// that are not over.
+    pub(super) fn unsettled(&self, closing: &[bool]) -> Vec<bool> {
+        let table = &self.table;
+        let is_settled = |at: usize| table.lists[at].is_closed || closing[at];
+        let completions = table.completions.iter();
+        let mut unsettled: Vec<_> = completions.map(|&position| position == NONE).collect();
+        for (reader, (at, _)) in table.each_read() {
+            unsettled[reader as usize] |= !is_settled(at as usize);
         }
-        vec![format!(
-            "the order of {appends} appends to {keys} keys among themselves: nobody read them"
-        )]
+        for (at, list) in table.lists.iter().enumerate() {
+            if !is_settled(at) {
+                for number in list.writers().filter_map(Writer::number) {
+                    unsettled[number as usize] = true;
+                }
+            }
+        }
+        unsettled
     }
 }
 
@@ -200,14 +217,9 @@ fn see_branches(table: &mut Table) {
     if table.lists.iter().all(|list| list.conflict.is_none()) {
         return;
     }
-    let branches = table.reads.iter().filter(|read| read.1 & BRANCH != 0);
-    let mut branches: Vec<_> = branches.copied().collect();
-    branches.sort_unstable();
-    branches.dedup();
-    for branch in branches {
-        let elements = table.elements(branch).to_vec();
-        for element in elements {
-            table.lists[branch.0 as usize].see(element);
+    for &(start, length, at) in &table.branches {
+        for &element in &table.branch_elements[start..start + length as usize] {
+            table.lists[at as usize].see(element);
         }
     }
     for list in &mut table.lists {

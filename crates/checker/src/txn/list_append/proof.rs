@@ -1,8 +1,8 @@
 //! What proves a verdict: an order for a valid history, the findings for an invalid one.
 
 use super::lists::Lists;
-use super::table::NONE;
-use super::{Dependencies, ListAppend, Orders};
+use super::record::Record;
+use super::{Dependencies, Orders};
 use crate::txn::graph::{Edges, RW, Sink, WR, WW};
 use crate::txn::level::Level;
 use crate::txn::rows::{Linked, Rows};
@@ -87,83 +87,81 @@ impl Linked for Events<'_> {
     }
 }
 
-impl ListAppend {
-    /// The certificate of this verdict about these lists; `None` for an unknown verdict, and for a valid one of a level
-    /// that no simple order proves.
-    pub(super) fn certificate(&self, lists: &Lists, verdict: &Verdict) -> Option<Certificate> {
-        let proof = match verdict.valid {
-            Validity::Unknown(_) => return None,
-            Validity::Invalid => {
-                Proof::Findings(verdict.findings.iter().map(Evidence::from).collect())
-            }
-            Validity::Valid => self.order(lists)?,
-        };
-        Some(Certificate {
-            model: self.level.name().to_owned(),
-            proof,
-        })
-    }
+/// Is this level proven by an order of transactions, or of their snapshots and commits?
+pub(super) fn is_proven_by_order(level: Level) -> bool {
+    is_serial(level) || events(level) == 2 || commits(level).is_some()
+}
 
-    fn order(&self, lists: &Lists) -> Option<Proof> {
-        use Level as L;
-        if lists.table.lists.iter().any(|list| list.conflict.is_some()) {
-            // Tolerated, but nothing can be replayed.
-            return None;
-        }
-        let process = self.level.implies(L::StrongSessionReadUncommitted);
-        let realtime = self.level.implies(L::StrongReadUncommitted);
-        let orders = Orders { process, realtime };
-        let dependencies = Dependencies { lists, orders };
-        let count = lists.table.len() as u32;
-        match self.level {
-            L::Serializable | L::StrongSessionSerializable | L::StrictSerializable => {
-                let places = ordered(lists, count, &dependencies)?;
-                Some(Proof::Serial(places))
-            }
-            L::SnapshotIsolation
-            | L::StrongSessionSnapshotIsolation
-            | L::StrongSnapshotIsolation => {
-                let places = ordered(lists, 2 * count, &Events(dependencies))?;
-                Some(Proof::Snapshots(places))
-            }
-            L::ReadUncommitted
-            | L::ReadCommitted
-            | L::StrongSessionReadCommitted
-            | L::StrongReadCommitted => {
-                let without = if self.level == L::ReadUncommitted {
-                    RW | WR
-                } else {
-                    RW
-                };
-                let only = Only {
-                    dependencies,
-                    without,
-                };
-                let places = ordered(lists, count, &only)?;
-                Some(Proof::Commits(places))
-            }
-            _ => None,
-        }
+/// Is it proven by an order in which no edge of the whole graph leads back?
+pub(super) fn is_serial(level: Level) -> bool {
+    use Level as L;
+    matches!(
+        level,
+        L::Serializable | L::StrongSessionSerializable | L::StrictSerializable
+    )
+}
+
+/// How often each transaction stands in the order.
+pub(super) fn events(level: Level) -> u32 {
+    use Level as L;
+    match level {
+        L::SnapshotIsolation | L::StrongSessionSnapshotIsolation | L::StrongSnapshotIsolation => 2,
+        _ => 1,
     }
 }
 
-/// The places of the transactions that took place in an order in which no edge leads back. Of the `nodes`, those from the
-/// number of transactions on are second events of transactions.
-fn ordered(lists: &Lists, nodes: u32, linked: &impl Linked) -> Option<Vec<u64>> {
-    let order = Rows::new(nodes as usize, linked).ok()?.order()?;
-    let count = lists.table.len() as u32;
-    let events = order.into_iter().filter(|&node| node < nodes);
-    let numbers = events.map(|node| node % count);
-    let happened = numbers.filter(|&number| lists.happened(number));
-    let places = happened.map(|number| {
-        let number = number as usize;
-        let invocation = lists.table.invocations[number];
-        let completion = lists.table.completions[number];
-        u64::from(if invocation == NONE {
-            completion
-        } else {
-            invocation
-        })
-    });
-    Some(places.collect())
+/// The kinds of edges that do not count for an order of commits, if one proves this level.
+fn commits(level: Level) -> Option<u8> {
+    use Level as L;
+    match level {
+        L::ReadUncommitted => Some(RW | WR),
+        L::ReadCommitted | L::StrongSessionReadCommitted | L::StrongReadCommitted => Some(RW),
+        _ => None,
+    }
+}
+
+/// An order that proves a level that is not serial: nodes from the number of transactions on are second events of
+/// transactions, or helpers from twice that on. `None` when an edge leads back.
+pub(super) fn order(level: Level, lists: &Lists) -> Option<Vec<u32>> {
+    let process = level.implies(Level::StrongSessionReadUncommitted);
+    let realtime = level.implies(Level::StrongReadUncommitted);
+    let orders = Orders { process, realtime };
+    let dependencies = Dependencies { lists, orders };
+    let count = lists.table.len();
+    let rows = if events(level) == 2 {
+        Rows::new(2 * count, &Events(dependencies))
+    } else {
+        let without = commits(level)?;
+        let only = Only {
+            dependencies,
+            without,
+        };
+        Rows::new(count, &only)
+    };
+    let rows = rows.ok()?;
+    let peeled = rows.peel();
+    peeled.is_all(&rows).then_some(peeled.order)
+}
+
+/// The certificate of this verdict; `None` for an unknown verdict, and for a valid one of a level that no simple order
+/// proves.
+pub(super) fn certificate(level: Level, record: Record, verdict: &Verdict) -> Option<Certificate> {
+    let proof = match verdict.valid {
+        Validity::Unknown(_) => return None,
+        Validity::Invalid => Proof::Findings(verdict.findings.iter().map(Evidence::from).collect()),
+        Validity::Valid => {
+            let places = record.order?.into_iter().map(u64::from).collect();
+            if is_serial(level) {
+                Proof::Serial(places)
+            } else if events(level) == 2 {
+                Proof::Snapshots(places)
+            } else {
+                Proof::Commits(places)
+            }
+        }
+    };
+    Some(Certificate {
+        model: level.name().to_owned(),
+        proof,
+    })
 }

@@ -83,6 +83,22 @@ impl Suspect {
     }
 }
 
+impl Suspect {
+    /// The list that the story is about.
+    pub(super) fn list(&self) -> Option<u32> {
+        match self {
+            Suspect::Incompatible { list, .. }
+            | Suspect::Duplicate { list, .. }
+            | Suspect::Dirty { list, .. }
+            | Suspect::Garbage { list, .. }
+            | Suspect::Aborted { list, .. }
+            | Suspect::Intermediate { list, .. }
+            | Suspect::Lost { list, .. } => Some(*list),
+            Suspect::Internal(_) | Suspect::Future(_) | Suspect::Cycle(_) => None,
+        }
+    }
+}
+
 /// All suspects counted, the first of each kind kept.
 #[derive(Default)]
 pub(super) struct Suspects {
@@ -101,8 +117,8 @@ impl Suspects {
 }
 
 impl Lists {
-    /// Adds all anomalies that need no cycle.
-    pub(super) fn tell(&self, suspects: &mut Suspects) {
+    /// Adds all anomalies that need no cycle, as far as they are those of these lists or of transactions by themselves.
+    pub(super) fn tell(&self, asked: &[bool], suspects: &mut Suspects) {
         for (anomaly, found, suspect) in [
             (
                 INTERNAL,
@@ -117,14 +133,17 @@ impl Lists {
                 suspects.kept.insert(anomaly, first.collect());
             }
         }
-        self.tell_versions(suspects);
-        self.tell_reads(suspects);
-        self.tell_lost_updates(suspects);
+        self.tell_versions(asked, suspects);
+        self.tell_reads(asked, suspects);
+        self.tell_lost_updates(asked, suspects);
     }
 
     /// Adds anomalies of version orders.
-    fn tell_versions(&self, suspects: &mut Suspects) {
+    fn tell_versions(&self, asked: &[bool], suspects: &mut Suspects) {
         for (at, list) in self.table.lists.iter().enumerate() {
+            if !asked[at] {
+                continue;
+            }
             let at = at as u32;
             if let Some((one, other)) = list.conflict {
                 suspects.add(INCOMPATIBLE_ORDER, || Suspect::Incompatible {
@@ -169,12 +188,20 @@ impl Lists {
     }
 
     /// Adds anomalies of reads.
-    fn tell_reads(&self, suspects: &mut Suspects) {
-        let tainted: Vec<_> = (0..self.table.lists.len() as u32)
-            .map(|at| self.tainted(at))
-            .collect();
+    fn tell_reads(&self, asked: &[bool], suspects: &mut Suspects) {
+        let tainted = asked.iter().zip(0..).map(|(&is_asked, at)| {
+            if is_asked {
+                self.tainted(at)
+            } else {
+                Vec::new()
+            }
+        });
+        let tainted: Vec<_> = tainted.collect();
         for (reader, read) in self.table.each_read() {
             let (at, length) = read;
+            if !asked[at as usize] {
+                continue;
+            }
             let agreed = self.table.lists[at as usize].agreed;
             let is_regular = self.is_regular(read);
             let tainted = &tainted[at as usize];
@@ -264,10 +291,13 @@ impl Lists {
     }
 
     /// Adds the versions that two or more transactions read and then appended to.
-    fn tell_lost_updates(&self, suspects: &mut Suspects) {
-        let regular =
-            |update: &&Update| update.length <= self.table.lists[update.list as usize].agreed;
-        let mut updates: Vec<_> = self.table.updates.iter().filter(regular).copied().collect();
+    fn tell_lost_updates(&self, asked: &[bool], suspects: &mut Suspects) {
+        let regular = |update: &&Update| {
+            let list = update.list as usize;
+            asked[list] && update.length <= self.table.lists[list].agreed
+        };
+        let updates = self.table.updates.iter();
+        let mut updates: Vec<_> = updates.filter(regular).copied().collect();
         updates.sort_unstable();
         for group in updates.chunk_by(|a, b| (a.list, a.length) == (b.list, b.length)) {
             if group.len() > 1 {

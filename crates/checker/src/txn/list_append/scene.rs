@@ -1,7 +1,7 @@
 //! What was found, in words: the operations that take part are read once more.
 
-use super::lists::Lists;
 use super::reads::Suspect;
+use super::stage::Stage;
 use super::table::NONE;
 use crate::txn::explain::{self, Reasons, Told, list, micro_operation, shown};
 use crate::txn::graph::{WR, WW};
@@ -46,10 +46,24 @@ impl Fold for Fetch {
     }
 }
 
-/// The transactions that take part in what was found, with their operations.
+/// A stage with the operations of its transactions.
 pub(super) struct Scene<'a> {
-    lists: &'a Lists,
-    ops: BTreeMap<u64, Op>,
+    pub(super) stage: &'a Stage,
+    pub(super) ops: &'a BTreeMap<u64, Op>,
+}
+
+/// The operations of all these stages, read in one pass; none when there are none.
+pub(super) fn operations<P: Passes>(
+    passes: &P,
+    stages: &[Stage],
+) -> Result<BTreeMap<u64, Op>, P::Error> {
+    let transactions = stages.iter().flat_map(|stage| stage.transactions.values());
+    let positions = transactions.flatten().filter(|&&position| position != NONE);
+    let positions: BTreeSet<_> = positions.map(|&position| u64::from(position)).collect();
+    if positions.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    passes.pass(Fetch { positions })
 }
 
 /// An append, of whom a reason tells.
@@ -63,44 +77,24 @@ struct Append {
 
 impl Told for Scene<'_> {
     fn invocation(&self, number: u32) -> Option<&Op> {
-        self.op(self.lists.table.invocations[number as usize])
+        self.op(number, 0)
     }
 
     fn completion(&self, number: u32) -> Option<&Op> {
-        self.op(self.lists.table.completions[number as usize])
+        self.op(number, 1)
     }
 }
 
-impl<'a> Scene<'a> {
-    /// The scene of these transactions, read in one pass; none when there are none.
-    pub(super) fn new<P: Passes>(
-        passes: &P,
-        lists: &'a Lists,
-        transactions: impl Iterator<Item = u32>,
-    ) -> Result<Scene<'a>, P::Error> {
-        let table = &lists.table;
-        let positions = transactions.flat_map(|number| {
-            let number = number as usize;
-            [table.invocations[number], table.completions[number]]
-        });
-        let positions = positions.filter(|&position| position != NONE);
-        let positions: BTreeSet<_> = positions.map(u64::from).collect();
-        let ops = if positions.is_empty() {
-            BTreeMap::new()
-        } else {
-            passes.pass(Fetch { positions })?
-        };
-        Ok(Scene { lists, ops })
-    }
-
-    fn op(&self, position: u32) -> Option<&Op> {
-        self.ops.get(&u64::from(position))
+impl Scene<'_> {
+    fn op(&self, number: u32, which: usize) -> Option<&Op> {
+        let positions = self.stage.transactions.get(&number)?;
+        self.ops.get(&u64::from(positions[which]))
     }
 
     /// A transaction's micro-operations with the numbers of their lists.
     fn mops(&self, number: u32) -> impl Iterator<Item = (u32, &Mop)> {
         let mops = self.told_mops(number).iter();
-        mops.filter_map(|mop| Some((self.lists.table.number(mop.key())?, mop)))
+        mops.filter_map(|mop| Some((self.stage.number(mop.key())?, mop)))
     }
 
     /// What a transaction appended.
@@ -109,7 +103,7 @@ impl<'a> Scene<'a> {
             &Mop::Append { element, .. } => Some(Append {
                 list,
                 element,
-                position: self.lists.position(list, element),
+                position: self.stage.position(list, element).unwrap_or(NONE),
             }),
             _ => None,
         })
@@ -122,7 +116,8 @@ impl<'a> Scene<'a> {
     }
 
     fn key(&self, at: u32) -> String {
-        self.lists.table.lists[at as usize].key.to_string()
+        let list = self.stage.lists.get(&at);
+        list.map_or_else(String::new, |list| list.key.to_string())
     }
 
     /// The reason of a `ww` edge: the closest pair of appends to one list.
@@ -151,7 +146,7 @@ impl<'a> Scene<'a> {
 
     /// The reason of an `rw` edge: whether a read saw nothing, and the first append of `to` that it does not have.
     fn missed(&self, from: u32, to: u32) -> Option<(bool, Append)> {
-        let agreed = |at: u32| self.lists.table.lists[at as usize].agreed as usize;
+        let agreed = |at: u32| self.stage.lists.get(&at).map_or(0, |list| list.agreed);
         let regular = self
             .reads(from)
             .filter(|&(at, seen)| seen.len() <= agreed(at));
@@ -281,14 +276,15 @@ impl<'a> Scene<'a> {
     }
 
     fn lost(&self, at: u32, length: u32, transactions: &[u32]) -> String {
-        let version = &self.lists.table.lists[at as usize].elements[..length as usize];
+        let known = self.stage.lists.get(&at);
+        let version = known.and_then(|list| list.elements.get(..length as usize));
         let shown = transactions.iter().take(2).map(|&one| shown(self, one));
         let shown: Vec<_> = shown.collect();
         format!(
             "{} transactions read key {} as {} and then appended to it, among them:\n  {}",
             transactions.len(),
             self.key(at),
-            list(version),
+            list(version.unwrap_or_default()),
             shown.join("\n  ")
         )
     }

@@ -1,5 +1,6 @@
 //! What a history of lists comes to: transactions in columns, lists as they grew, reads as lengths.
 
+use super::closed::Closed;
 use crate::txn::dense::Map;
 use seatrial_history::Key;
 use std::collections::BTreeMap;
@@ -8,6 +9,10 @@ use std::collections::BTreeMap;
 pub(super) const NONE: u32 = u32::MAX;
 /// Transactions that are judged at most: two bits of a number are marks, and graphs have helpers.
 pub(super) const TRANSACTIONS_MAX: usize = 1 << 29;
+
+/// Numbers of transactions that were let go. (The one above, with both marks, is nobody.)
+const GONE_NUMBER: u32 = (1 << 30) - 2;
+const VOID_NUMBER: u32 = (1 << 30) - 3;
 
 /// The last list that a read may be behind: a read whose length has this bit saw a branch, the other bits are its number.
 pub(super) const BRANCH: u32 = 1 << 31;
@@ -29,6 +34,10 @@ pub(super) struct Writer(u32);
 impl Writer {
     /// Nobody, or somebody whose element stands elsewhere already.
     pub(super) const NOBODY: Writer = Writer(NONE);
+    /// Somebody who has been judged and let go.
+    pub(super) const GONE: Writer = Writer(GONE_NUMBER);
+    /// The same, of whom it is known that it did not take place.
+    pub(super) const VOID: Writer = Writer(VOID_NUMBER);
     const IS_INTERMEDIATE: u32 = 1 << 31;
     const IS_SEEN: u32 = 1 << 30;
 
@@ -37,10 +46,15 @@ impl Writer {
         Writer(number)
     }
 
-    /// The transaction; `None` for nobody.
+    /// The transaction; `None` for nobody, and for one that was let go.
     pub(super) fn number(self) -> Option<u32> {
         let number = self.0 & !(Writer::IS_INTERMEDIATE | Writer::IS_SEEN);
-        (self != Writer::NOBODY).then_some(number)
+        (number < VOID_NUMBER).then_some(number)
+    }
+
+    /// Was it let go, and had it taken place?
+    pub(super) fn is_gone(self) -> bool {
+        self.0 & !Writer::IS_SEEN == GONE_NUMBER
     }
 
     /// Did the same transaction append more to the same list later?
@@ -80,6 +94,12 @@ pub(super) struct List {
     touched: (u32, u32),
     /// Where its versions begin in [`super::lists::Lists::versions`].
     pub(super) first: usize,
+    /// The last chunk, counted from 0, that names its key.
+    pub(super) named: u32,
+    /// Is it taken for certain that nobody names its key any more? Then it has been told about.
+    pub(super) is_closed: bool,
+    /// Committed appends that nobody read, of transactions that were let go.
+    pub(super) unread: usize,
 }
 
 /// Elements this far above a table's end still make it grow.
@@ -102,6 +122,9 @@ impl List {
             last: (NONE, 0),
             touched: (NONE, NONE),
             first: 0,
+            named: 0,
+            is_closed: false,
+            unread: 0,
         }
     }
 
@@ -158,6 +181,34 @@ impl List {
         Some(*writer)
     }
 
+    /// Every writer becomes what `rename` makes of it, unseen; the others who are named get the number that it has for them.
+    pub(super) fn rename(&mut self, rename: impl Fn(u32) -> Writer) {
+        let far = self.far.iter_mut().flat_map(|far| far.values_mut());
+        for writer in self.near.iter_mut().chain(far) {
+            if *writer == Writer::NOBODY {
+                continue;
+            }
+            let intermediate = writer.0 & Writer::IS_INTERMEDIATE;
+            *writer = match writer.number() {
+                Some(number) => match rename(number) {
+                    renamed if renamed.number().is_some() => Writer(renamed.0 | intermediate),
+                    gone => gone,
+                },
+                None => Writer(writer.0 & !Writer::IS_SEEN),
+            };
+        }
+        self.last.0 = NONE;
+        self.touched = (NONE, NONE);
+        let number = |number| rename(number).number().unwrap_or(NONE);
+        self.reader = number(self.reader);
+        if let Some((one, other)) = &mut self.conflict {
+            *one = number(*one);
+            *other = number(*other);
+        } else {
+            self.agreed = NONE;
+        }
+    }
+
     /// Who appended to it, element by element; in no order where elements lie far apart.
     pub(super) fn writers(&self) -> impl Iterator<Item = Writer> {
         let near = self.near.iter().copied();
@@ -183,6 +234,8 @@ pub(super) enum Refusal {
     Twice(Key, i64, [u32; 2]),
     /// Too much.
     Size(&'static str),
+    /// This key was named again after it had been taken for certain that nobody would.
+    Reopened(Key),
 }
 
 /// A first look at one kind of contradiction within a transaction.
@@ -212,11 +265,13 @@ pub(super) struct Table {
     pub(super) reads: Vec<(u32, u32)>,
     pub(super) updates: Vec<Update>,
     pub(super) lists: Vec<List>,
-    integers: Map<i64, u32>,
-    others: BTreeMap<Key, u32>,
-    /// Where divergent reads stand in `branch_elements`: start and length.
-    pub(super) branches: Vec<(usize, u32)>,
-    branch_elements: Vec<i64>,
+    pub(super) integers: Map<i64, u32>,
+    pub(super) others: BTreeMap<Key, u32>,
+    /// Keys whose lists were let go.
+    pub(super) closed: Closed,
+    /// Divergent reads: where they stand in `branch_elements`, start and length, and of which list they are.
+    pub(super) branches: Vec<(usize, u32, u32)>,
+    pub(super) branch_elements: Vec<i64>,
     pub(super) internal: Contradicting,
     pub(super) future: Contradicting,
     pub(super) refusal: Option<Refusal>,
@@ -248,6 +303,15 @@ impl Table {
     /// How many transactions there are.
     pub(super) fn len(&self) -> usize {
         self.invocations.len()
+    }
+
+    /// A transaction's place in a certificate: the position of its invocation, or of its completion when that alone is
+    /// known.
+    pub(super) fn place(&self, number: u32) -> u32 {
+        match self.invocations[number as usize] {
+            NONE => self.completions[number as usize],
+            invocation => invocation,
+        }
     }
 
     /// A new transaction without a completion.
@@ -315,13 +379,13 @@ impl Table {
         list.agreed = list.agreed.min(agreed as u32);
         list.conflict.get_or_insert((list.reader, number));
         let known = list.branches.iter().copied().find(|&branch| {
-            let (start, length) = self.branches[branch as usize];
+            let (start, length, _) = self.branches[branch as usize];
             self.branch_elements[start..start + length as usize] == *elements
         });
         let branch = known.unwrap_or_else(|| {
             let start = self.branch_elements.len();
             self.branch_elements.extend_from_slice(elements);
-            self.branches.push((start, length));
+            self.branches.push((start, length, at));
             let branch = self.branches.len() as u32 - 1;
             if list.branches.len() < BRANCHES_COMPARED_MAX {
                 list.branches.push(branch);
@@ -345,7 +409,7 @@ impl Table {
         if place & BRANCH == 0 {
             &self.lists[list as usize].elements[..place as usize]
         } else {
-            let (start, length) = self.branches[(place & !BRANCH) as usize];
+            let (start, length, _) = self.branches[(place & !BRANCH) as usize];
             &self.branch_elements[start..start + length as usize]
         }
     }

@@ -5,7 +5,7 @@ use crate::txn::graph::{Graph, PROCESS, REALTIME};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Components that are sketched: the largest.
-pub(super) const SKETCHES_MAX: usize = 8;
+pub(crate) const SKETCHES_MAX: usize = 8;
 /// Transactions in a sketch.
 const NODES_MAX: usize = 40;
 /// Dependencies in a sketch.

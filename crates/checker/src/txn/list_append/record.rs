@@ -1,0 +1,275 @@
+//! What has been judged so far.
+
+use super::edges::Orders;
+use super::lists::Lists;
+use super::proof;
+use super::reads::{Suspect, Suspects};
+use super::stage::Stage;
+use super::table::{NONE, Table, outcome};
+use super::{Dependencies, ListAppend, inside};
+use crate::Anomaly;
+use crate::txn::anomaly::Variant;
+use crate::txn::components::Arcs as _;
+use crate::txn::cyclic;
+use crate::txn::findings::{FINDINGS_MAX, Tally};
+use crate::txn::level::Level;
+use crate::txn::rows::{Rows, TooManyEdges};
+use crate::txn::search::{Found, SKETCHES_MAX, Sketch};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Judges the parts of a history one after another, and keeps what was found.
+///
+/// A part is all that is known and was not let go. Of that, a transaction is settled when nobody names a key any more that
+/// it touched: then everything is known of it, and all that leads to it. What no unsettled transaction leads to (at any
+/// distance, real time and sessions included, as far as the level has them) can be on no cycle with anything that
+/// comes later, so its cycles are told, and it is let go; what leads out of it does not matter any more. So every
+/// transaction is judged once, with all that it could be on a cycle with, and the verdict is that of the whole history:
+/// for all levels, wherever the parts begin and end. (For levels without real time this is Cobra's rule, Tan et al., OSDI
+/// 2020, where keys that are closed take the place of fences.)
+///
+/// Its downside: it takes keys that are given up after a while; the oldest one in use holds back everything after it.
+pub(super) struct Record {
+    judge: ListAppend,
+    pub(super) counts: BTreeMap<Anomaly, u64>,
+    /// The first of each kind, in terms of the part that they were found in.
+    pub(super) kept: BTreeMap<Anomaly, Vec<(usize, Suspect)>>,
+    /// The largest components, likewise.
+    pub(super) sketches: Vec<(usize, Sketch)>,
+    /// What must be known of each such part.
+    pub(super) stages: Vec<Stage>,
+    pub(super) tally: Tally,
+    pub(super) keys: usize,
+    pub(super) edges: usize,
+    /// Keys with appends that nobody read, and those.
+    pub(super) undecided: (usize, usize),
+    pub(super) found: Found,
+    /// Parts so far.
+    pub(super) windows: usize,
+    /// Most transactions of one.
+    pub(super) largest_window: usize,
+    /// The positions of the transactions that were let go, in an order that proves the level; `None` when nobody asked for
+    /// it, or when there is none.
+    pub(super) order: Option<Vec<u32>>,
+}
+
+/// What need not be known any more.
+pub(super) struct Judged {
+    /// By transaction: is it gone?
+    pub(super) gone: Vec<bool>,
+    /// By transaction: did it take place?
+    pub(super) happened: Vec<bool>,
+    /// By list: does it go?
+    pub(super) leaving: Vec<bool>,
+}
+
+impl Record {
+    /// Nothing was judged yet. With `certify`, orders are kept.
+    pub(super) fn new(judge: ListAppend, certify: bool) -> Record {
+        let proven = certify && proof::is_proven_by_order(judge.level);
+        Record {
+            judge,
+            counts: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            sketches: Vec::new(),
+            stages: Vec::new(),
+            tally: Tally {
+                transactions: 0,
+                ok: 0,
+                fail: 0,
+            },
+            keys: 0,
+            edges: 0,
+            undecided: (0, 0),
+            found: Found {
+                cycles: Vec::new(),
+                components: 0,
+                largest: 0,
+                complete: true,
+                sketches: Vec::new(),
+            },
+            windows: 0,
+            largest_window: 0,
+            order: proven.then(Vec::new),
+        }
+    }
+
+    /// The level that is asked for.
+    pub(super) fn level(&self) -> Level {
+        self.judge.level
+    }
+
+    /// Judges what can be judged of these lists, of which some are now closing; at last, everything.
+    pub(super) fn judge(
+        &mut self,
+        lists: &mut Lists,
+        closing: &[bool],
+        is_last: bool,
+    ) -> Result<Judged, TooManyEdges> {
+        let mut suspects = Suspects::default();
+        lists.tell(closing, &mut suspects);
+        let gone = self.cycles(lists, closing, is_last, &mut suspects)?;
+        let sketches = std::mem::take(&mut self.found.sketches);
+        self.keep(lists, suspects, sketches);
+        self.count(&lists.table, &gone);
+        // Only now it is known which unknown transactions took place that appended to them.
+        let leaving = lists.table.leaving(&gone, closing);
+        self.keys += leaving.iter().filter(|&&leaving| leaving).count();
+        let (keys, appends) = lists.undecided(&gone, &leaving);
+        self.undecided = (self.undecided.0 + keys, self.undecided.1 + appends);
+        self.windows += 1;
+        self.largest_window = self.largest_window.max(lists.table.len());
+        let happened = lists.take_happened();
+        Ok(Judged {
+            gone,
+            happened,
+            leaving,
+        })
+    }
+
+    /// Adds all cycles among what is gone, which is the answer.
+    fn cycles(
+        &mut self,
+        lists: &Lists,
+        closing: &[bool],
+        is_last: bool,
+        suspects: &mut Suspects,
+    ) -> Result<Vec<bool>, TooManyEdges> {
+        let level = self.judge.level;
+        let wanted = cyclic(level);
+        let wants = |variant| wanted.iter().any(|cyclic| cyclic.variant == variant);
+        let all = Orders {
+            process: wants(Variant::Process),
+            realtime: wants(Variant::Realtime),
+        };
+        // What a process did before ended before, if it is known when it began.
+        let is_told = !lists.table.invocations.contains(&NONE);
+        let orders = Orders {
+            process: all.process && !(all.realtime && is_told),
+            ..all
+        };
+        let count = lists.table.len();
+        let rows = Rows::new(count, &Dependencies { lists, orders })?;
+        let peeled = rows.peel();
+        let mut components = rows.components(&peeled, count as u32);
+        let order = if self.order.is_some() && proof::is_serial(level) {
+            peeled.order
+        } else {
+            Vec::new()
+        };
+        drop(peeled.before);
+        let stays = if is_last {
+            Vec::new()
+        } else {
+            let unsettled = lists.unsettled(closing);
+            let from = unsettled
+                .iter()
+                .zip(0..)
+                .filter(|(unsettled, _)| **unsettled);
+            rows.reached(from.map(|(_, number)| number))
+        };
+        let is_gone = |node: u32| !stays.get(node as usize).copied().unwrap_or(false);
+        components.retain(|members| is_gone(members[0]));
+        let nodes = rows.len();
+        self.edges += if is_last {
+            rows.edge_count()
+        } else {
+            let nodes = (0..nodes as u32).filter(|&node| is_gone(node));
+            nodes.map(|node| rows.degree(node)).sum()
+        };
+        drop(rows);
+        let dependencies = Dependencies { lists, orders: all };
+        let found = inside(&dependencies, nodes, &components, &wanted, self.judge.bound);
+        for (kind, cycle) in found.cycles {
+            suspects.add(kind.name(), || Suspect::Cycle(cycle));
+        }
+        self.found.components += found.components;
+        self.found.largest = self.found.largest.max(found.largest);
+        self.found.complete &= found.complete;
+        self.found.sketches = found.sketches;
+        self.extend_order(lists, closing, order, is_gone);
+        Ok((0..count as u32).map(is_gone).collect())
+    }
+
+    /// What is gone comes after what went before, in the order in which its nodes were taken away, or in another one that
+    /// proves the level.
+    fn extend_order(
+        &mut self,
+        lists: &Lists,
+        closing: &[bool],
+        order: Vec<u32>,
+        is_gone: impl Fn(u32) -> bool,
+    ) {
+        let Some(known) = &mut self.order else {
+            return;
+        };
+        let closed = lists.table.lists.iter().zip(closing);
+        let mut closed = closed.filter(|(_, closing)| **closing);
+        // Tolerated, but nothing can be replayed.
+        let is_torn = closed.any(|(list, _)| list.conflict.is_some());
+        let order = if proof::is_serial(self.judge.level) {
+            Some(order)
+        } else {
+            proof::order(self.judge.level, lists)
+        };
+        let Some(order) = order.filter(|_| !is_torn) else {
+            self.order = None;
+            return;
+        };
+        let count = lists.table.len() as u32;
+        for node in order {
+            let twice = proof::events(self.judge.level) * count;
+            let number = node % count.max(1);
+            if node < twice && is_gone(number) && lists.happened(number) {
+                known.push(lists.table.place(number));
+            }
+        }
+    }
+
+    /// Counts what was found, and keeps the first of each kind, and the largest components, with what must be known to tell
+    /// of them.
+    fn keep(&mut self, lists: &Lists, suspects: Suspects, sketches: Vec<Sketch>) {
+        let mut transactions = BTreeSet::new();
+        let mut named = Vec::new();
+        for (anomaly, suspects) in suspects.kept {
+            let kept = self.kept.entry(anomaly).or_default();
+            for suspect in suspects.into_iter().take(FINDINGS_MAX - kept.len()) {
+                transactions.extend(suspect.transactions());
+                named.extend(suspect.list());
+                kept.push((self.stages.len(), suspect));
+            }
+        }
+        for (anomaly, count) in suspects.counts {
+            *self.counts.entry(anomaly).or_default() += count;
+        }
+        for sketch in sketches {
+            let known = &mut self.sketches;
+            let at = known.partition_point(|(_, other)| other.size >= sketch.size);
+            if at < SKETCHES_MAX {
+                transactions.extend(sketch.nodes.iter().copied());
+                known.insert(at, (self.stages.len(), sketch));
+                known.truncate(SKETCHES_MAX);
+            }
+        }
+        if !transactions.is_empty() {
+            self.stages.push(Stage::new(lists, transactions, named));
+        }
+    }
+
+    fn count(&mut self, table: &Table, gone: &[bool]) {
+        for (&outcome, _) in table.outcomes.iter().zip(gone).filter(|(_, gone)| **gone) {
+            self.tally.transactions += 1;
+            self.tally.ok += usize::from(outcome == outcome::OK);
+            self.tally.fail += usize::from(outcome == outcome::FAIL);
+        }
+    }
+
+    /// What the history leaves open, for people.
+    pub(super) fn open_questions(&self) -> Vec<String> {
+        match self.undecided {
+            (0, _) => Vec::new(),
+            (keys, appends) => vec![format!(
+                "the order of {appends} appends to {keys} keys among themselves: nobody read them"
+            )],
+        }
+    }
+}

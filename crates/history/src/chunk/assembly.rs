@@ -1,0 +1,101 @@
+//! Operations on their way into chunks.
+
+use super::{CHUNK_BYTES_MAX, Chunk, Encoder, OPERATIONS_MAX, Unstorable};
+use crate::{Op, OpenInvocations};
+
+/// Puts operations into chunks as they come, without a file.
+///
+/// It owns the invocations that have not completed, one open chunk and the memory of the last one. Its downside: a chunk
+/// is written to bytes and read back, as a test file would do.
+pub struct Assembly {
+    encoder: Encoder,
+    open: OpenInvocations,
+    /// Operations so far.
+    position: u64,
+    length_max: usize,
+    bytes: Vec<u8>,
+    chunk: Chunk,
+}
+
+impl Assembly {
+    /// Chunks of at most so many operations, at least 1.
+    pub fn new(length_max: usize) -> Assembly {
+        Assembly {
+            encoder: Encoder::default(),
+            open: OpenInvocations::default(),
+            position: 0,
+            length_max: length_max.clamp(1, OPERATIONS_MAX),
+            bytes: Vec::new(),
+            chunk: Chunk::default(),
+        }
+    }
+
+    /// The next operation. A chunk when it is full; the error leaves everything as it was.
+    pub fn push(&mut self, op: &Op) -> Result<Option<&Chunk>, Unstorable> {
+        let (open, position) = (&mut self.open, self.position);
+        self.encoder.measure_and_push(op, || {
+            let invocation = open.follow(position, op);
+            invocation.map_or(0, |invocation| position - invocation)
+        })?;
+        self.position += 1;
+        let is_full =
+            self.encoder.len() >= self.length_max || self.encoder.bytes() >= CHUNK_BYTES_MAX / 2;
+        Ok(if is_full { self.rest() } else { None })
+    }
+
+    /// What is left; `None` when that is nothing.
+    pub fn rest(&mut self) -> Option<&Chunk> {
+        let count = self.encoder.len();
+        if count == 0 {
+            return None;
+        }
+        self.bytes.clear();
+        self.encoder
+            .write(self.position - count as u64, &mut self.bytes);
+        self.encoder.clear();
+        let read = self.chunk.read(&self.bytes);
+        debug_assert!(read.is_ok(), "what was measured and written is read");
+        read.is_ok().then_some(&self.chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{History, OpType, Process, Value};
+    use seatrial_machine::Rng;
+
+    #[test]
+    fn chunks_hold_what_was_pushed() {
+        for seed in 0..50 {
+            let mut rng = Rng::from_seed(seed);
+            let ops = (0..rng.below(200)).map(|number| Op {
+                kind: *rng.pick(&[OpType::Invoke, OpType::Ok, OpType::Info]),
+                index: number,
+                ..Op::invoke(Process::Client(rng.below(4)), "f", Value::Int(7))
+            });
+            let history = History::from_ops(ops.collect());
+            let mut assembly = Assembly::new(1 + rng.index(40));
+            let mut seen = 0;
+            let mut take = |chunk: &Chunk| {
+                assert_eq!(chunk.first_position(), seen as u64, "seed {seed}");
+                for place in 0..chunk.len() {
+                    assert_eq!(chunk.op(place), history.ops()[seen], "seed {seed}");
+                    let before = history.pair(seen).filter(|&pair| pair < seen);
+                    assert_eq!(chunk.invocation(place), before.map(|pair| pair as u64));
+                    seen += 1;
+                }
+            };
+            for op in &history {
+                if let Some(chunk) = assembly.push(op).unwrap() {
+                    take(chunk);
+                }
+            }
+            if let Some(chunk) = assembly.rest() {
+                take(chunk);
+            }
+            assert!(assembly.rest().is_none());
+            assert_eq!(seen, history.len(), "seed {seed}");
+        }
+    }
+}
