@@ -16,6 +16,7 @@ pub(crate) use bench::{
 };
 use clap::{Args, Parser, Subcommand};
 pub(crate) use plan::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
+use seatrial_history::import::Options;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 pub(crate) use workload::WorkloadArguments;
@@ -190,10 +191,11 @@ set, set-full, queue, total-queue, unique-ids, counter, bank, long-fork, monoton
 Without --checker the history says which one it needs: a test file by its workload, any other by its operations."
 )]
 pub(crate) struct CheckArguments {
-    /// Histories; `-` is standard input.
+    /// Histories; `-` is standard input, a folder holds Cobra's logs or a file `history.bincode`.
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// How the file is written: auto, sea, edn, json, jepsen, porcupine.
+    /// How the file is written: auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, cobra,
+    /// veristrong, timekiller.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
     /// Which checkers judge, separated by commas. `stats`, `g1`, `list-append` and those from `set` on read a test file
@@ -203,10 +205,15 @@ pub(crate) struct CheckArguments {
     /// Values `[key value]` of foreign files belong to independent keys, even if not all look like that.
     #[arg(long)]
     pub(crate) keyed: bool,
+    /// The value that reads see of a key that nobody wrote, in a file of transactions without times [default: what its
+    /// format says].
+    #[arg(long, value_name = "VALUE", allow_negative_numbers = true)]
+    pub(crate) initial_value: Option<i64>,
     /// Threads that read chunk by chunk [default: one per core].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// The promise to hold the history to [default: strict-serializable; linearizable for data types].
+    /// The promise to hold the history to [default: strict-serializable, without times strong-session-serializable;
+    /// linearizable for data types].
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
     /// Judge what is left of a damaged test file.
@@ -232,6 +239,14 @@ pub(crate) struct CheckArguments {
 }
 
 impl CheckArguments {
+    /// What foreign files do not say about themselves.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            keyed: self.keyed,
+            initial: self.initial_value,
+        }
+    }
+
     /// Threads that read chunk by chunk.
     pub(crate) fn threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -248,7 +263,8 @@ impl CheckArguments {
 pub(crate) struct ShowArguments {
     /// A test file, or any history that `check` reads.
     pub(crate) file: PathBuf,
-    /// How the file is written: auto, sea, edn, json, jepsen, porcupine.
+    /// How the file is written: auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, cobra,
+    /// veristrong, timekiller.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
     /// Show what is left of a damaged test file.
@@ -276,15 +292,30 @@ pub(crate) struct ShowArguments {
 pub(crate) struct SourceArguments {
     /// A test file, or any history that `check` reads; `-` is standard input.
     pub(crate) file: PathBuf,
-    /// How the history is written: auto, sea, edn, json, jsonl, jepsen, porcupine.
+    /// How the history is written: auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, cobra,
+    /// veristrong, timekiller.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
     /// Values `[key value]` of clients in a foreign history belong to independent keys (jepsen.independent).
     #[arg(long)]
     pub(crate) keyed: bool,
+    /// The value that reads see of a key that nobody wrote, in a file of transactions without times [default: what its
+    /// format says].
+    #[arg(long, value_name = "VALUE", allow_negative_numbers = true)]
+    pub(crate) initial_value: Option<i64>,
     /// Leave chunks of a damaged test.jepsen out, and say which.
     #[arg(long)]
     pub(crate) salvage: bool,
+}
+
+impl SourceArguments {
+    /// What foreign files do not say about themselves.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            keyed: self.keyed,
+            initial: self.initial_value,
+        }
+    }
 }
 
 /// `seatrial import`.
@@ -313,7 +344,7 @@ JSON has fewer shapes than a history: keywords become strings, sets become array
 pub(crate) struct ExportArguments {
     #[command(flatten)]
     pub(crate) source: SourceArguments,
-    /// What to write: edn, jsonl, json, sea, arrow, parquet [default: as the output is called, else edn].
+    /// What to write: edn, jsonl, json, plume, dbcop, sea, arrow, parquet [default: as the output is called, else edn].
     #[arg(long, value_name = "NAME")]
     pub(crate) to: Option<String>,
     /// Where to [default: standard output].

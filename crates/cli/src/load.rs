@@ -5,6 +5,7 @@ use crate::losses::Losses;
 use crate::source::{Reading, Source};
 use anyhow::{Result, ensure};
 use seatrial_archive::root::RootError;
+use seatrial_history::import::Options;
 use seatrial_history::{History, OpenError, Tail, TestFile};
 use serde_json::Value as Json;
 use std::io::Read;
@@ -26,14 +27,14 @@ pub(crate) struct Loaded {
 /// The first bytes of a test file.
 const MAGIC: &[u8; 8] = b"SEATRIAL";
 
-/// Loads the history in `path`. With `keyed`, values `[key value]` of foreign files belong to independent keys; without, they
-/// do if all look like that.
-pub(crate) fn load(path: &Path, format: &str, keyed: bool) -> Result<Loaded> {
+/// Loads the history in `path`. Values `[key value]` of foreign files belong to independent keys when the options or all of
+/// these values say so.
+pub(crate) fn load(path: &Path, format: &str, options: Options) -> Result<Loaded> {
     let reading = Reading::by_name(format)?;
     if reading == Reading::Sea || (reading == Reading::Auto && is_test_file(path)) {
         return test_file(path);
     }
-    let mut source = Source::open(path, reading, keyed)?;
+    let mut source = Source::open(path, reading, options)?;
     Ok(Loaded {
         attributes: source.attributes()?,
         history: independent::keyed(source.history()?),

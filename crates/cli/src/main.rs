@@ -15,6 +15,7 @@ mod progress;
 mod resources;
 mod source;
 mod suite;
+mod times;
 
 use args::{Arguments, Command};
 use clap::Parser;

@@ -2,6 +2,7 @@
 
 use crate::args::SourceArguments;
 use crate::load::is_test_file;
+use crate::times;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_history::import::{self, Format, JepsenFile, Operations, Options, is_jepsen};
 use seatrial_history::{ChunkBuffer, History, Op, TestFile};
@@ -11,8 +12,8 @@ use std::io::{self, BufReader, Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
 
 /// The formats that `--format` takes.
-pub(crate) const FORMATS: &str =
-    "auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, veristrong";
+pub(crate) const FORMATS: &str = "auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, \
+                                  cobra, veristrong, timekiller";
 
 /// A history that is read operation by operation, in constant memory.
 pub(crate) struct Source {
@@ -20,7 +21,7 @@ pub(crate) struct Source {
     kind: Kind,
     /// How much there is in all: bytes of a text, operations of a test file, chunks of Jepsen's; 0 when not known.
     pub(crate) length: u64,
-    keyed: bool,
+    options: Options,
     /// Are chunks that cannot be read left out?
     salvage: bool,
     /// What a reader should know about the file.
@@ -72,19 +73,18 @@ impl Source {
     /// The history that the command line names.
     pub(crate) fn of(arguments: &SourceArguments) -> Result<Source> {
         let reading = Reading::by_name(&arguments.format)?;
-        let mut source = Source::open(&arguments.file, reading, arguments.keyed)?;
+        let mut source = Source::open(&arguments.file, reading, arguments.options())?;
         source.salvage = arguments.salvage;
         Ok(source)
     }
 
-    /// Opens the history in `path`; `-` is standard input. With `keyed`, values `[key value]` of foreign files belong to
-    /// independent keys.
-    pub(crate) fn open(path: &Path, reading: Reading, keyed: bool) -> Result<Source> {
+    /// Opens the history in `path`; `-` is standard input.
+    pub(crate) fn open(path: &Path, reading: Reading, options: Options) -> Result<Source> {
         let mut source = Source {
             path: path.to_owned(),
             kind: Kind::None,
             length: 0,
-            keyed,
+            options,
             salvage: false,
             warnings: Vec::new(),
         };
@@ -109,6 +109,15 @@ impl Source {
             }
             return Ok(source);
         }
+        if path.is_dir() {
+            return source.folder(reading);
+        }
+        source.file(path, reading)?;
+        Ok(source)
+    }
+
+    /// Opens a file that is no test file of ours.
+    fn file(&mut self, path: &Path, reading: Reading) -> Result<()> {
         let name = || path.display().to_string();
         let mut file = File::open(path).with_context(name)?;
         let mut first = Vec::new();
@@ -118,12 +127,52 @@ impl Source {
             .with_context(name)?;
         let binary = matches!(reading, Reading::Auto | Reading::Jepsen);
         if binary && is_jepsen(&first) {
-            source.jepsen(Box::new(BufReader::new(file)))?;
-        } else {
-            source.length = file.metadata().with_context(name)?.len();
-            source.text(reading, Box::new(Cursor::new(first).chain(file)))?;
+            return self.jepsen(Box::new(BufReader::new(file)));
         }
-        Ok(source)
+        self.length = file.metadata().with_context(name)?.len();
+        self.text(reading, Box::new(Cursor::new(first).chain(file)))
+    }
+
+    /// Opens a folder that is one history: Cobra's logs, or the folder around one file that dbcop, PolySI and AWDIT write.
+    fn folder(mut self, reading: Reading) -> Result<Source> {
+        let path = self.path.clone();
+        for (name, format) in [
+            ("history.bincode", Format::Dbcop),
+            ("history.txt", Format::Plume),
+        ] {
+            let file = path.join(name);
+            if matches!(reading, Reading::Auto) && file.is_file()
+                || reading == Reading::Text(format)
+            {
+                self.file(&file, Reading::Text(format))?;
+                self.path = file;
+                return Ok(self);
+            }
+        }
+        let name = path.display().to_string();
+        let mut logs = Vec::new();
+        for entry in std::fs::read_dir(&path).with_context(|| name.clone())? {
+            let entry = entry.with_context(|| name.clone())?;
+            let log = entry.path();
+            if log.extension().is_some_and(|extension| extension == "log") {
+                self.length += entry.metadata().with_context(|| name.clone())?.len();
+                logs.push(log);
+            }
+        }
+        ensure!(
+            !logs.is_empty(),
+            "{name}: a folder with neither logs of Cobra (*.log) nor history.bincode nor history.txt"
+        );
+        // T2 before T10.
+        logs.sort_by_key(|log| (log.as_os_str().len(), log.clone()));
+        let logs = logs.into_iter().map(|log| {
+            let name = log.display().to_string();
+            let file = File::open(log);
+            (name, file.map(|file| Box::new(file) as Box<dyn Read>))
+        });
+        let operations = Operations::of_sessions(&name, logs, self.options)?;
+        self.kind = Kind::Text(operations);
+        Ok(self)
     }
 
     fn jepsen(&mut self, input: Box<dyn Seekable>) -> Result<()> {
@@ -139,12 +188,8 @@ impl Source {
             Reading::Jepsen => Some(Format::Edn),
             Reading::Auto | Reading::Sea => None,
         };
-        let options = Options {
-            keyed: self.keyed,
-            ..Options::default()
-        };
         let name = self.path.display().to_string();
-        let operations = Operations::open(&name, input, format, options);
+        let operations = Operations::open(&name, input, format, self.options);
         self.kind = Kind::Text(match operations {
             Err(error) if format.is_none() => {
                 bail!("{error}; --format takes {FORMATS}");
@@ -162,7 +207,10 @@ impl Source {
             Kind::Jepsen(file) => Ok(file.attributes()?),
             Kind::Text(operations) => {
                 let name = self.path.display().to_string();
-                Ok(json!({"name": name, "format": operations.format().name()}))
+                let format = operations.format();
+                let mut attributes = json!({"name": name, "format": format.name()});
+                times::mark(&mut attributes, format);
+                Ok(attributes)
             }
         }
     }
@@ -201,11 +249,7 @@ impl Source {
                 }
             }
             Kind::Jepsen(file) => {
-                let options = Options {
-                    keyed: self.keyed,
-                    ..Options::default()
-                };
-                let mut operations = file.operations(options)?;
+                let mut operations = file.operations(self.options)?;
                 self.length = operations.progress().1;
                 while let Some(op) = operations.next() {
                     match op {

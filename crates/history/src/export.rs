@@ -6,6 +6,8 @@
 //! pairs. Both lose which lists of two are tuples of an independent key; who reads them back says so
 //! ([`crate::import::Options::keyed`]).
 
+pub mod registers;
+
 use crate::{Key, Mop, Observed, Op, Process, Value};
 use serde_json::{Map, Value as Json, json};
 use std::io::{self, Write};

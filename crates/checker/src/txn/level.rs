@@ -274,6 +274,19 @@ impl Level {
         ROWS.iter().find(named).map(|row| row.0)
     }
 
+    /// The strongest level that it implies and that asks for no real time: what can still be told of a history that does
+    /// not say when its transactions ran.
+    #[must_use]
+    pub fn without_real_time(self) -> Level {
+        match self {
+            Level::StrongReadUncommitted => Level::StrongSessionReadUncommitted,
+            Level::StrongReadCommitted => Level::StrongSessionReadCommitted,
+            Level::StrongSnapshotIsolation => Level::StrongSessionSnapshotIsolation,
+            Level::StrictSerializable => Level::StrongSessionSerializable,
+            other => other,
+        }
+    }
+
     /// This level and all that it implies.
     fn implied(self) -> BTreeSet<Level> {
         let mut levels = BTreeSet::new();
@@ -381,6 +394,21 @@ mod tests {
         assert_eq!(Level::by_name("PL-2.99"), Some(Level::RepeatableRead));
         assert_eq!(Level::by_name("read committed"), None);
         assert_eq!(Level::default(), Level::StrictSerializable);
+    }
+
+    #[test]
+    fn what_is_left_without_real_time_forbids_all_that_needs_none() {
+        for level in Level::all() {
+            let left = level.without_real_time();
+            assert!(level.implies(left));
+            let (all, left) = (level.forbidden(), left.forbidden());
+            assert!(left.iter().all(|anomaly| !anomaly.ends_with("-realtime")));
+            let gone = all.difference(&left);
+            assert!(
+                gone.into_iter()
+                    .all(|anomaly| anomaly.ends_with("-realtime"))
+            );
+        }
     }
 
     #[test]

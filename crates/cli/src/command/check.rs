@@ -8,6 +8,7 @@ use crate::exit::Exit;
 use crate::judge::{color, judge, write, write_findings};
 use crate::load::{Loaded, hint, is_test_file, load, salvage};
 use crate::output::say;
+use crate::times::Promise;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_checker::{Checker, UnknownName, by_name, for_workload};
 use seatrial_history::{History, Mop, TestFile, Value};
@@ -56,21 +57,25 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     }
     // A register has no lists for values: whoever asks for registers means tuples.
     let names = arguments.checker.as_deref().unwrap_or_default();
-    let keyed = arguments.keyed || names.iter().any(|name| name == "register");
+    let mut options = arguments.options();
+    options.keyed |= names.iter().any(|name| name == "register");
     let loaded = if arguments.salvage {
         salvage(path, &arguments.format, true)?
     } else {
-        load(path, &arguments.format, keyed)?
+        load(path, &arguments.format, options)?
     };
-    let checkers = checkers(&loaded, arguments).with_context(|| path.display().to_string())?;
+    let promise = Promise::of(arguments.model.as_deref(), &loaded.attributes);
+    let checkers = checkers(&loaded, arguments, &promise);
+    let checkers = checkers.with_context(|| path.display().to_string())?;
     let mut judged = judge(&checkers, &loaded.history);
+    judged.valid = promise.weaken(&mut judged.verdicts);
     if let Some(losses) = &loaded.losses {
         judged.valid = losses.weaken(&mut judged.verdicts);
     }
     let mut report = Report::new(&loaded.attributes, &loaded.history, &judged.verdicts)
         .checked_in(judged.checked_in);
-    for warning in &loaded.warnings {
-        report = report.warn(warning.clone());
+    for warning in loaded.warnings.iter().cloned().chain(promise.warning()) {
+        report = report.warn(warning);
     }
     if let Some(page) = &arguments.report {
         write(page, &html(&report))?;
@@ -126,10 +131,23 @@ fn word(valid: &Json) -> &str {
 }
 
 /// The checkers: those asked for, else those of the file's workload, else what its operations look like.
-fn checkers(loaded: &Loaded, arguments: &CheckArguments) -> Result<Vec<Box<dyn Checker>>> {
-    let model = arguments.model.as_deref();
+fn checkers(
+    loaded: &Loaded,
+    arguments: &CheckArguments,
+    promise: &Promise,
+) -> Result<Vec<Box<dyn Checker>>> {
+    let model = promise.model();
+    // A model that nobody asked for is for those that have it.
+    let named = |name: &str, model| match by_name(name, model) {
+        Err(UnknownName::NoModels { .. } | UnknownName::Model { .. })
+            if arguments.model.is_none() =>
+        {
+            by_name(name, None)
+        }
+        found => found,
+    };
     if let Some(names) = &arguments.checker {
-        let checkers = names.iter().map(|name| by_name(name, model));
+        let checkers = names.iter().map(|name| named(name, model));
         return Ok(checkers.collect::<Result<_, _>>()?);
     }
     // A plan may say who judges.
@@ -146,7 +164,7 @@ fn checkers(loaded: &Loaded, arguments: &CheckArguments) -> Result<Vec<Box<dyn C
         return Ok(for_workload(workload, model)?);
     }
     match workload_of(&loaded.history) {
-        Some(name) => Ok(vec![by_name(name, model)?]),
+        Some(name) => Ok(vec![named(name, model)?]),
         None => bail!("its operations fit no checker that is known; name one with --checker"),
     }
 }

@@ -8,6 +8,7 @@ use crate::output::say;
 use crate::place::Place;
 use crate::source::Source;
 use anyhow::{Context as _, Result, bail};
+use seatrial_history::export::registers::{RegisterLayout, RegisterWriter};
 use seatrial_history::export::{Layout, TextWriter};
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -17,13 +18,14 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     Text(Layout),
+    Registers(RegisterLayout),
     Sea,
     Arrow,
     Parquet,
 }
 
 /// Their names.
-const TARGETS: &str = "edn, jsonl, json, sea, arrow, parquet";
+const TARGETS: &str = "edn, jsonl, json, plume, dbcop, sea, arrow, parquet";
 
 impl Target {
     fn by_name(name: &str) -> Option<Target> {
@@ -31,6 +33,8 @@ impl Target {
             "edn" => Target::Text(Layout::Edn),
             "jsonl" | "ndjson" => Target::Text(Layout::JsonLines),
             "json" => Target::Text(Layout::Json),
+            "plume" | "polysi" => Target::Registers(RegisterLayout::Plume),
+            "dbcop" | "bincode" => Target::Registers(RegisterLayout::Dbcop),
             "sea" => Target::Sea,
             "arrow" | "arrows" | "feather" | "ipc" => Target::Arrow,
             "parquet" => Target::Parquet,
@@ -59,11 +63,15 @@ impl Target {
 pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
     let target = Target::of(arguments)?;
     let Some(out) = &arguments.out else {
-        let Target::Text(layout) = target else {
-            bail!("this is no text: name a file for it with -o FILE");
-        };
         let mut source = Source::of(&arguments.source)?;
-        let written = text(&mut source, layout, io::stdout().lock(), true);
+        let out = io::stdout().lock();
+        let written = match target {
+            Target::Text(layout) => text(&mut source, layout, out, true),
+            Target::Registers(layout @ RegisterLayout::Plume) => {
+                registers(&mut source, layout, out, true)
+            }
+            _ => bail!("this is no text: name a file for it with -o FILE"),
+        };
         source.warn();
         return match written {
             // Whoever reads has seen enough (`| head`).
@@ -77,6 +85,10 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
         Target::Text(layout) => {
             let file = create(place.partial())?;
             text(&mut source, layout, file, arguments.quiet)
+        }
+        Target::Registers(layout) => {
+            let file = create(place.partial())?;
+            registers(&mut source, layout, file, arguments.quiet)
         }
         Target::Sea => import::write(&mut source, &place, arguments.quiet),
         Target::Arrow | Target::Parquet => table(&mut source, target, &place, arguments.quiet),
@@ -97,6 +109,23 @@ fn create(path: &Path) -> Result<File> {
 fn text(source: &mut Source, layout: Layout, out: impl Write, quiet: bool) -> Result<u64> {
     let mut meter = Meter::new(source.length, quiet);
     let mut writer = TextWriter::new(BufWriter::with_capacity(1 << 16, out), layout);
+    source.for_each(|op, done| {
+        meter.step(done);
+        Ok(writer.push(&op)?)
+    })?;
+    writer.finish()?;
+    Ok(meter.operations())
+}
+
+/// Writes all of `source` as transactions for another checker; how many operations there were.
+fn registers(
+    source: &mut Source,
+    layout: RegisterLayout,
+    out: impl Write,
+    quiet: bool,
+) -> Result<u64> {
+    let mut meter = Meter::new(source.length, quiet);
+    let mut writer = RegisterWriter::new(BufWriter::with_capacity(1 << 16, out), layout);
     source.for_each(|op, done| {
         meter.step(done);
         Ok(writer.push(&op)?)

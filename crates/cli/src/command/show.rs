@@ -5,6 +5,7 @@ use crate::exit::Exit;
 use crate::load::{hint, is_test_file, load, not_ended, salvage};
 use crate::output::say;
 use anyhow::{Context as _, Result};
+use seatrial_history::import::Options;
 use seatrial_history::{Op, TestFile};
 use seatrial_report::Columns;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -25,7 +26,7 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
     let loaded = if arguments.salvage {
         salvage(&arguments.file, &arguments.format, false)?
     } else {
-        load(&arguments.file, &arguments.format, false)?
+        load(&arguments.file, &arguments.format, Options::default())?
     };
     for warning in &loaded.warnings {
         eprintln!("seatrial: {warning}");

@@ -157,3 +157,99 @@ fn tables_are_written_by_a_build_that_has_them() {
         assert!(!fs::exists(&out).unwrap());
     }
 }
+
+/// Two sessions; the second read is older than what its session saw before, so no order of the sessions explains it.
+const STALE: &str = "w(1,5,0,0)\nw(1,6,0,1)\nr(1,6,1,2)\nr(1,5,1,3)\n";
+
+#[test]
+fn a_history_without_times_is_not_held_to_real_time() {
+    let scratch = Scratch::new("interchange-timeless");
+    let good = scratch.path("good.txt");
+    // In another order of real time it would be stale: session 1 ran before session 0 wrote.
+    fs::write(&good, "w(1,5,0,0)\nr(1,0,1,1)\nr(1,5,1,2)\nw(1,6,1,-1)\n").unwrap();
+    let document = |status, words: &[&str]| -> serde_json::Value {
+        let words = [&["check", "--json", "--checker", "rw-register"], words].concat();
+        serde_json::from_slice(&run(status, &words).stdout).unwrap()
+    };
+    let usual = document(0, &[&good]);
+    assert_eq!(usual["model"], "strong-session-serializable", "{usual}");
+    // What a test file was made of is not forgotten.
+    let sea = scratch.path("good.sea");
+    run(0, &["import", &good, "-o", &sea]);
+    for file in [&good, &sea] {
+        let strict = document(2, &[file, "--model", "strict-serializable"]);
+        assert_eq!(strict["valid"], "unknown", "{strict}");
+        let warnings = strict["warnings"].to_string();
+        assert!(
+            warnings.contains("judged by strong-session-serializable"),
+            "{strict}"
+        );
+        assert_eq!(document(0, &[file])["valid"], true);
+        assert_eq!(
+            document(0, &[file, "--model", "serializable"])["valid"],
+            true
+        );
+    }
+}
+
+#[test]
+fn histories_of_other_checkers_are_told_by_how_they_begin() {
+    let scratch = Scratch::new("interchange-registers");
+    let plume = scratch.path("a.txt");
+    fs::write(&plume, STALE).unwrap();
+    let shown = |file: &str| {
+        let edn = stdout(&run(0, &["show", file, "--edn"]));
+        edn.lines().filter(|line| line.contains(":ok")).count()
+    };
+    assert_eq!(shown(&plume), 4);
+    // A folder around one file is what AWDIT and PolySI take.
+    let folder = scratch.path("polysi");
+    fs::create_dir(&folder).unwrap();
+    let bincode = format!("{folder}/history.bincode");
+    run(0, &["export", &plume, "--to", "dbcop", "-o", &bincode]);
+    assert_eq!((shown(&bincode), shown(&folder)), (4, 4));
+    let again = stdout(&run(0, &["export", &folder, "--to", "plume"]));
+    assert_eq!(again, STALE);
+    let awdit = scratch.path("b.txt");
+    fs::write(&awdit, "w 0 0\n-\nw 0 1\n=\nr 0 1\n").unwrap();
+    assert_eq!(shown(&awdit), 3);
+    let error = stderr(&run(254, &["export", &awdit, "--to", "plume"]));
+    assert!(
+        error.contains("b.txt:1:1") && error.contains("value 0"),
+        "{error}"
+    );
+    let logs = scratch.path("cobra");
+    fs::create_dir(&logs).unwrap();
+    let error = stderr(&run(254, &["show", &logs]));
+    assert!(error.contains("neither logs of Cobra"), "{error}");
+    for session in [2_i64, 10] {
+        let numbers = |numbers: &[i64]| numbers.iter().flat_map(|it| it.to_be_bytes()).collect();
+        let parts: [Vec<u8>; 3] = [
+            numbers(&[session]),
+            numbers(&[session, 7, 7]),
+            numbers(&[session]),
+        ];
+        let tagged = parts.into_iter().zip(*b"SWC");
+        let log: Vec<u8> = tagged
+            .flat_map(|(part, tag)| [vec![tag], part].concat())
+            .collect();
+        fs::write(format!("{logs}/T{session}.log"), log).unwrap();
+    }
+    let edn = stdout(&run(0, &["show", &logs, "--edn"]));
+    let sessions: Vec<_> = edn.lines().filter(|line| line.contains(":ok")).collect();
+    assert!(
+        sessions[0].contains(":process 0") && sessions[0].contains("[:w 7 2]"),
+        "{edn}"
+    );
+    assert!(
+        sessions[1].contains(":process 1") && sessions[1].contains("[:w 7 10]"),
+        "{edn}"
+    );
+    fs::write(format!("{logs}/T11.log"), b"S").unwrap();
+    let error = stderr(&run(254, &["show", &logs]));
+    assert!(error.contains("T11.log: byte 0: "), "{error}");
+    let named = scratch.path("c.txt");
+    fs::write(&named, "r(1,-1,0,0)\n").unwrap();
+    let words = ["export", &named, "--to", "edn", "--initial-value", "-1"];
+    assert!(stdout(&run(0, &words)).contains("[:r 1 nil]"));
+}

@@ -6,6 +6,7 @@ use crate::exit::Exit;
 use crate::judge::write;
 use crate::load::{is_test_file, load};
 use crate::output::say;
+use crate::times::Promise;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_checker::txn::{Level, ListAppend};
 use seatrial_checker::{Certificate, Proof, Verdict};
@@ -21,16 +22,13 @@ pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Re
         names.iter().all(|name| name == "list-append"),
         "only list-append proves its verdicts"
     );
-    let level = match arguments.model.as_deref() {
-        None => Level::default(),
-        Some(name) => Level::by_name(name).with_context(|| format!("there is no model {name}"))?,
-    };
-    let (verdict, certificate) = judge(path, level, arguments)?;
+    let (verdict, certificate) = judge(path, arguments)?;
     let Some(certificate) = certificate else {
-        match &verdict.reason {
-            Some(reason) => bail!("{}: nothing is proven: {reason}", path.display()),
-            None => bail!("no order of transactions proves {}", level.name()),
+        if let Some(reason) = &verdict.reason {
+            bail!("{}: nothing is proven: {reason}", path.display());
         }
+        let model = verdict.model.unwrap_or_default();
+        bail!("no order of transactions proves {model}");
     };
     write(out, &format!("{}\n", certificate.to_json()))?;
     let document = json!({
@@ -50,18 +48,25 @@ pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Re
     Ok((Exit::from(&verdict.valid), document))
 }
 
-fn judge(
-    path: &Path,
-    level: Level,
-    arguments: &CheckArguments,
-) -> Result<(Verdict, Option<Certificate>)> {
-    let checker = ListAppend::new(level);
+/// A checker by the model that was asked for, or the one that is usual for a history of these attributes.
+fn checker(arguments: &CheckArguments, attributes: &Json) -> Result<ListAppend> {
+    let promise = Promise::of(arguments.model.as_deref(), attributes);
+    promise.ensure_as_asked()?;
+    Ok(ListAppend::new(match promise.model() {
+        None => Level::default(),
+        Some(name) => Level::by_name(name).with_context(|| format!("there is no model {name}"))?,
+    }))
+}
+
+fn judge(path: &Path, arguments: &CheckArguments) -> Result<(Verdict, Option<Certificate>)> {
     let threads = arguments.threads();
     if matches!(arguments.format.as_str(), "auto" | "sea") && is_test_file(path) {
         let file = Arc::new(TestFile::open(path)?);
+        let checker = checker(arguments, &file.attributes()?)?;
         return Ok(checker.certify(&Folder::new(file, threads))?);
     }
-    let loaded = load(path, &arguments.format, false)?;
+    let loaded = load(path, &arguments.format, arguments.options())?;
+    let checker = checker(arguments, &loaded.attributes)?;
     Ok(checker.certify(&Folder::new(Arc::new(loaded.history), threads))?)
 }
 
@@ -75,7 +80,7 @@ pub(super) fn verify(
     let text = std::fs::read_to_string(certificate).with_context(name)?;
     let document: Json = serde_json::from_str(&text).with_context(name)?;
     let proof = Certificate::from_json(&document).with_context(name)?;
-    let loaded = load(path, &arguments.format, false)?;
+    let loaded = load(path, &arguments.format, arguments.options())?;
     let verified = seatrial_checker::verify(&loaded.history, &proof);
     let document = json!({
         "file": path.display().to_string(),

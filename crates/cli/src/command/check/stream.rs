@@ -8,6 +8,7 @@ use crate::load::{is_test_file, not_ended};
 use crate::losses::Losses;
 use crate::output::say;
 use crate::resources::Resources;
+use crate::times::Promise;
 use anyhow::Result;
 use seatrial_checker::txn::Level;
 use seatrial_checker::{Streaming, Validity, Verdict};
@@ -30,24 +31,26 @@ pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<V
     if !is_test || arguments.salvage || arguments.report.is_some() {
         return Ok(None);
     }
-    let model = arguments.model.as_deref();
+    let file = TestFile::open(path)?;
+    let attributes = file.attributes()?;
+    let promise = Promise::of(arguments.model.as_deref(), &attributes);
     if let Some(names) = &arguments.checker {
         let checkers = names.iter().map(|name| {
             let checker = Streaming::by_name(name)?;
-            match model {
-                Some(model) => checker.with_model(model),
-                None => Some(checker),
+            match (promise.model(), &arguments.model) {
+                (Some(model), Some(_)) => checker.with_model(model),
+                (Some(model), None) => checker.with_model(model).or(Some(checker)),
+                (None, _) => Some(checker),
             }
         });
         let checkers: Option<Vec<_>> = checkers.collect();
         return Ok(checkers.filter(|checkers| !checkers.is_empty()));
     }
-    let file = TestFile::open(path)?;
     let is_large = file.len() >= OPERATIONS_MIN;
-    if !is_large || file.attributes()?["workload"] != "list-append" {
+    if !is_large || attributes["workload"] != "list-append" {
         return Ok(None);
     }
-    let level = match model {
+    let level = match promise.model() {
         Some(model) => Level::by_name(model),
         None => Some(Level::default()),
     };
@@ -65,6 +68,8 @@ pub(super) fn check(
     let file = Arc::new(TestFile::open(path)?);
     let mut verdicts = judge(&file, checkers, arguments.threads())?;
     let attributes = file.attributes()?;
+    let promise = Promise::of(arguments.model.as_deref(), &attributes);
+    promise.weaken(&mut verdicts);
     let losses = Losses::told_by(&attributes);
     if let Some(losses) = &losses {
         losses.weaken(&mut verdicts);
@@ -72,7 +77,8 @@ pub(super) fn check(
     let summary = summary(&file, &verdicts)?;
     let mut report = Report::counted(&attributes, summary, &verdicts).checked_in(began.elapsed());
     let warning = losses.as_ref().map(Losses::warning);
-    for warning in warning.into_iter().chain(not_ended(&file, path)) {
+    let warnings = warning.into_iter().chain(promise.warning());
+    for warning in warnings.chain(not_ended(&file, path)) {
         report = report.warn(warning);
     }
     if let Some(folder) = &arguments.findings {
