@@ -1,4 +1,4 @@
-//! What proves a verdict about lists, in either direction.
+//! What proves a verdict about transactions, in either direction.
 
 use crate::Finding;
 use serde_json::{Value as Json, json};
@@ -25,6 +25,11 @@ pub enum Proof {
     Snapshots(Vec<u64>),
     /// Valid: committing in this order, transactions read and overwrite only what was committed before.
     Commits(Vec<u64>),
+    /// Valid: versions of a register come in the order in which their transactions stand here, and nobody sees an overwrite of
+    /// what he read.
+    Visible(Vec<u64>),
+    /// Invalid: no order explains what these transactions read of registers.
+    Core(Vec<u64>),
     /// Invalid: these findings, of which each is reason enough.
     Findings(Vec<Evidence>),
 }
@@ -61,16 +66,18 @@ impl From<&Finding> for Evidence {
 impl Certificate {
     /// Does it prove that the history is valid?
     pub fn is_valid(&self) -> bool {
-        !matches!(self.proof, Proof::Findings(_))
+        !matches!(self.proof, Proof::Findings(_) | Proof::Core(_))
     }
 
-    /// The document: `{"certificate": 1, "model", "valid", "proof": "serial" | "snapshots" | "commits" | "findings",
-    /// "order": [places] | "findings": [{"anomaly", "operations", "steps": [[from, to, relation]]}]}`.
+    /// The document: `{"certificate": 1, "model", "valid", "proof": "serial" | "snapshots" | "commits" | "visible" | "core" |
+    /// "findings", "order": [places] | "core": [places] | "findings": [{"anomaly", "operations", "steps": [[from, to, relation]]}]}`.
     pub fn to_json(&self) -> Json {
         let (name, field, content) = match &self.proof {
             Proof::Serial(order) => ("serial", "order", json!(order)),
             Proof::Snapshots(order) => ("snapshots", "order", json!(order)),
             Proof::Commits(order) => ("commits", "order", json!(order)),
+            Proof::Visible(order) => ("visible", "order", json!(order)),
+            Proof::Core(places) => ("core", "core", json!(places)),
             Proof::Findings(findings) => {
                 let findings = findings.iter().map(|one| {
                     json!({"anomaly": one.anomaly, "operations": one.operations, "steps": one.steps})
@@ -101,6 +108,11 @@ impl Certificate {
             Some("serial") => Proof::Serial(order()?),
             Some("snapshots") => Proof::Snapshots(order()?),
             Some("commits") => Proof::Commits(order()?),
+            Some("visible") => Proof::Visible(order()?),
+            Some("core") => {
+                let places = numbers(&document["core"]);
+                Proof::Core(places.ok_or_else(|| error("`core` is no list of places"))?)
+            }
             Some("findings") => {
                 let findings = document["findings"].as_array();
                 let findings = findings.ok_or_else(|| error("`findings` is no list"))?;
@@ -109,7 +121,7 @@ impl Certificate {
             }
             _ => {
                 return Err(error(
-                    "`proof` is none of serial, snapshots, commits, findings",
+                    "`proof` is none of serial, snapshots, commits, visible, core, findings",
                 ));
             }
         };
@@ -148,13 +160,15 @@ mod tests {
             Proof::Serial(vec![2, 0, 1]),
             Proof::Snapshots(vec![0, 0]),
             Proof::Commits(vec![]),
+            Proof::Visible(vec![4]),
+            Proof::Core(vec![1, 2]),
             Proof::Findings(vec![evidence]),
         ] {
             let model = "serializable".to_owned();
             let certificate = Certificate { model, proof };
             let document = certificate.to_json();
             assert_eq!(Certificate::from_json(&document), Ok(certificate));
-            for field in ["certificate", "model", "proof", "order", "findings"] {
+            for field in ["certificate", "model", "proof", "order", "core", "findings"] {
                 let mut broken = document.clone();
                 if broken[field] != Json::Null {
                     broken[field] = json!({"what": 1});

@@ -20,6 +20,7 @@
 
 mod anomaly;
 mod components;
+mod decision;
 mod dense;
 mod dependencies;
 mod explain;

@@ -5,9 +5,10 @@ use seatrial_history::{History, Key, Mop, Observed, Op, Process};
 use std::collections::{BTreeMap, BTreeSet};
 
 mod orders;
+mod registers;
 
-/// Does this certificate prove what it says about this history of transactions on lists? The error says in one line what
-/// is wrong with it.
+/// Does this certificate prove what it says about this history of transactions on lists or registers? The error says in one
+/// line what is wrong with it.
 ///
 /// Orders are replayed: each transaction must see what it saw, and nothing may be before what it follows in real time or
 /// in its process where the model asks for that. Findings are looked up: each edge of a cycle must be there to be
@@ -18,6 +19,7 @@ pub fn verify(history: &History, certificate: &Certificate) -> Result<(), String
     let model = certificate.model.as_str();
     match &certificate.proof {
         Proof::Findings(findings) if findings.is_empty() => Err("it has no findings".into()),
+        proof if is_of_registers(&all) => registers::verify(&all, model, proof),
         Proof::Findings(findings) => {
             let look = Look::new(&all);
             findings.iter().try_for_each(|finding| {
@@ -27,6 +29,12 @@ pub fn verify(history: &History, certificate: &Certificate) -> Result<(), String
         }
         proof => orders::replay(&all, model, proof),
     }
+}
+
+/// Does a transaction write a register?
+fn is_of_registers(all: &[Transaction<'_>]) -> bool {
+    let mut mops = all.iter().flat_map(|one| one.mops);
+    mops.any(|mop| matches!(mop, Mop::Write { .. }))
 }
 
 /// One transaction.

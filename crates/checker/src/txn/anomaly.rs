@@ -21,6 +21,9 @@ pub(super) const INCOMPATIBLE_ORDER: Anomaly = "incompatible-order";
 /// Two transactions read the same version and both write on top of it.
 pub(super) const LOST_UPDATE: Anomaly = "lost-update";
 
+/// Transactions that no order of versions explains, each order for a reason of its own.
+pub(super) const NO_ORDER: Anomaly = "no-order";
+
 /// The kind of a dependency cycle by its edges, the worst first (Adya 1999; G-nonadjacent: Cerone and Gotsman 2018).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {

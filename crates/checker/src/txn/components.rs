@@ -80,7 +80,11 @@ pub(super) fn ranks(graph: &Graph, mask: u8) -> (Vec<u32>, u32) {
 }
 
 /// Hands every component to `take`, after those that it reaches.
-fn visit(arcs: &impl Arcs, roots: impl Iterator<Item = u32>, mut take: impl FnMut(&[u32])) {
+pub(super) fn visit(
+    arcs: &impl Arcs,
+    roots: impl Iterator<Item = u32>,
+    mut take: impl FnMut(&[u32]),
+) {
     let mut low = vec![NEW; arcs.len()];
     let mut counter = NEW;
     // Visited nodes whose component is not finished.

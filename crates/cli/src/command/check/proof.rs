@@ -115,6 +115,13 @@ fn described(certificate: &Certificate) -> String {
             )
         }
         Proof::Commits(order) => format!("{model}: {} commits in order", order.len()),
+        Proof::Visible(order) => {
+            format!(
+                "{model}: {} transactions in the order in which they are seen",
+                order.len()
+            )
+        }
+        Proof::Core(places) => format!("not {model}: {} transactions that cannot be", places.len()),
         Proof::Findings(findings) => format!("not {model}: {} findings", findings.len()),
     }
 }

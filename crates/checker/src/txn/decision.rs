@@ -1,0 +1,86 @@
+//! Deciding whether a history of registers keeps a promise: with an order that explains it, or with the transactions that no
+//! order explains.
+//!
+//! A read tells whose write it saw, not what was there before: the order of versions that were written blindly is open, and to
+//! decide whether some order explains all reads is hard in general (Papadimitriou 1979; Biswas and Enea 2019). Histories of
+//! real systems are rarely hard. So an order of versions is guessed first, from when clients saw what, and verified in linear
+//! time; the search begins where the guess is wrong, and goes no further than it must.
+
+mod blocks;
+mod clauses;
+mod core;
+mod facts;
+mod judge;
+mod known;
+mod lists;
+mod parallel;
+mod promise;
+mod solve;
+mod story;
+mod topology;
+mod zones;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use judge::{Effort, Witness};
+pub(super) use promise::{Axiom, Follows, Promise};
+
+use super::registers::Columns;
+use crate::Finding;
+use facts::Facts;
+use judge::Decision;
+use story::Story;
+
+/// What was decided of columns.
+pub(super) enum Answer {
+    /// This order of the columns' transactions explains all.
+    Holds(Witness),
+    /// These cannot be explained.
+    Fails(Impossible),
+    /// The search was stopped at its bound.
+    Open,
+}
+
+/// Transactions that no order explains.
+pub(super) struct Impossible {
+    /// Their numbers in the columns, sorted.
+    pub(super) transactions: Vec<u32>,
+    /// Can the others be explained whichever of them is left out?
+    pub(super) is_least: bool,
+    /// Why, in words.
+    pub(super) finding: Finding,
+}
+
+/// Decides whether the transactions that took place keep a promise, whose name is `model` in words; what is wrong before any
+/// level is left to others. A search is stopped after so many steps.
+pub(super) fn decide(
+    columns: &Columns,
+    promise: Promise,
+    model: &str,
+    steps_max: u64,
+) -> (Answer, Effort) {
+    let (facts, names) = Facts::of(columns);
+    let mut effort = Effort::default();
+    let answer = match judge::decide(&facts, promise, steps_max, &mut effort) {
+        Decision::Open => Answer::Open,
+        Decision::Holds(witness) => Answer::Holds(witness.renamed(&names)),
+        Decision::Fails(found) => {
+            let core = core::shrink(&facts, promise, found);
+            let part = facts.only(&core.transactions);
+            let transactions = core
+                .transactions
+                .iter()
+                .map(|&number| names[number as usize]);
+            let transactions: Vec<u32> = transactions.collect();
+            let story = Story::new(&part, &transactions, columns, promise);
+            let finding = story.tell(model, core.is_least);
+            Answer::Fails(Impossible {
+                finding,
+                is_least: core.is_least,
+                transactions,
+            })
+        }
+    };
+    (answer, effort)
+}

@@ -1,0 +1,156 @@
+//! What transactions saw of each other.
+
+use super::lists::Lists;
+use crate::txn::dense::Map;
+use crate::txn::registers::Columns;
+use crate::txn::transactions::NONE;
+use seatrial_history::OpType;
+
+/// The transactions that took place, as far as an order of them must explain them: what each read of others, and what it
+/// left behind of each key. What happens inside a transaction has been judged before.
+///
+/// Transactions are numbered in the order of their invocations, versions densely over all keys; versions below the number
+/// of keys are the keys' initial states. At most one read and one write of a key by a transaction.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    /// Number of keys.
+    pub(super) keys: u32,
+    /// By transaction: who ran it. Within a session, the order of numbers is the order of the program.
+    pub(super) sessions: Vec<u32>,
+    /// By transaction: when it was invoked and when it certainly had taken place, as positions in the history; [`NONE`]
+    /// where that is not known.
+    pub(super) times: Vec<(u32, u32)>,
+    /// By transaction: had it taken place when the next of its session began?
+    pub(super) completed: Vec<bool>,
+    /// By transaction: versions of others that it read.
+    pub(super) reads: Lists,
+    /// By transaction: versions that it left behind.
+    pub(super) writes: Lists,
+    /// By version: its key.
+    pub(super) version_keys: Vec<u32>,
+    /// By version: who wrote it; [`NONE`] of initial states and of versions that nobody here left behind.
+    pub(super) writers: Vec<u32>,
+}
+
+impl Facts {
+    /// The facts of columns, and the columns' numbers of the transactions. Reads with something wrong that no order could mend
+    /// are left out.
+    pub(super) fn of(columns: &Columns) -> (Facts, Vec<u32>) {
+        let count = columns.len() as u32;
+        let happened = (0..count).filter(|&number| columns.happened(number));
+        let names: Vec<u32> = happened.collect();
+        let versions = columns.version_count() as u32;
+        let mut facts = Facts {
+            keys: columns.key_count() as u32,
+            version_keys: (0..versions)
+                .map(|version| columns.key_of(version))
+                .collect(),
+            writers: vec![NONE; versions as usize],
+            ..Facts::default()
+        };
+        for (number, &name) in names.iter().enumerate() {
+            facts.sessions.push(columns.sessions()[name as usize]);
+            facts.times.push((columns.begun(name), columns.ended(name)));
+            let outcome = columns.outcomes()[name as usize];
+            facts.completed.push(outcome == OpType::Ok);
+            for write in columns
+                .events(name)
+                .iter()
+                .filter(|event| event.is_final_write())
+            {
+                facts.writers[write.version() as usize] = number as u32;
+                facts.writes.push(write.version());
+            }
+            facts.writes.end();
+        }
+        let mut seen: Vec<u32> = Vec::new();
+        for &name in &names {
+            seen.clear();
+            for read in columns
+                .events(name)
+                .iter()
+                .filter(|event| event.is_external_read())
+            {
+                let version = read.version();
+                let writer = columns.writer(version);
+                let is_sound = columns.is_initial(version)
+                    || facts.writers[version as usize] != NONE && writer != name;
+                if is_sound && !seen.contains(&version) {
+                    seen.push(version);
+                    facts.reads.push(version);
+                }
+            }
+            facts.reads.end();
+        }
+        (facts, names)
+    }
+
+    /// Number of transactions.
+    pub(super) fn len(&self) -> u32 {
+        self.sessions.len() as u32
+    }
+
+    /// Number of versions, initial states included.
+    pub(super) fn versions(&self) -> usize {
+        self.version_keys.len()
+    }
+
+    /// Is this the state of a key before all writes?
+    pub(super) fn is_initial(&self, version: u32) -> bool {
+        version < self.keys
+    }
+
+    /// Only these transactions (sorted), renumbered with their keys and versions: whatever explains all explains these,
+    /// since leaving a transaction out takes nothing from the others but reads of what it wrote.
+    pub(super) fn only(&self, transactions: &[u32]) -> Facts {
+        let mut keys: Map<u32, u32> = Map::default();
+        let mut versions: Map<u32, u32> = Map::default();
+        for &number in transactions {
+            let touched = self.writes.of(number).iter().chain(self.reads.of(number));
+            for &version in touched {
+                let key = self.version_keys[version as usize];
+                let next = keys.len() as u32;
+                keys.entry(key).or_insert(next);
+            }
+        }
+        let mut facts = Facts {
+            keys: keys.len() as u32,
+            version_keys: (0..keys.len() as u32).collect(),
+            writers: vec![NONE; keys.len()],
+            ..Facts::default()
+        };
+        for (place, &number) in transactions.iter().enumerate() {
+            for &version in self.writes.of(number) {
+                let next = facts.version_keys.len() as u32;
+                versions.insert(version, next);
+                let key = self.version_keys[version as usize];
+                facts.version_keys.push(keys[&key]);
+                facts.writers.push(place as u32);
+                facts.writes.push(next);
+            }
+            facts.writes.end();
+        }
+        for &number in transactions {
+            let index = number as usize;
+            facts.sessions.push(self.sessions[index]);
+            facts.times.push(self.times[index]);
+            facts.completed.push(self.completed[index]);
+            for &version in self.reads.of(number) {
+                let key = keys[&self.version_keys[version as usize]];
+                if self.is_initial(version) {
+                    facts.reads.push(key);
+                } else if let Some(&known) = versions.get(&version) {
+                    facts.reads.push(known);
+                }
+            }
+            facts.reads.end();
+        }
+        // Sessions are looked up by number.
+        let mut sessions: Map<u32, u32> = Map::default();
+        for session in &mut facts.sessions {
+            let next = sessions.len() as u32;
+            *session = *sessions.entry(*session).or_insert(next);
+        }
+        facts
+    }
+}

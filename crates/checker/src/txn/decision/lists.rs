@@ -1,0 +1,115 @@
+//! Rows of numbers, one after the other.
+
+use crate::txn::components::Arcs;
+
+/// Whoever knows pairs of numbers, and tells them in the same order each time.
+pub(super) trait Relation {
+    /// Tells them all.
+    fn tell(&self, take: &mut impl FnMut(u32, u32));
+}
+
+/// Lists of numbers in compressed rows; a graph when the numbers are rows again.
+#[derive(Clone, Debug)]
+pub(super) struct Lists {
+    starts: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl Default for Lists {
+    fn default() -> Lists {
+        Lists {
+            starts: vec![0],
+            items: Vec::new(),
+        }
+    }
+}
+
+impl Lists {
+    /// By first number of each pair: the second ones. Nothing is held but the rows, since all is told twice.
+    pub(super) fn forward(rows: usize, relation: &impl Relation) -> Lists {
+        Lists::told(rows, |take| relation.tell(&mut |from, to| take(from, to)))
+    }
+
+    /// By second number of each pair: the first ones.
+    pub(super) fn backward(rows: usize, relation: &impl Relation) -> Lists {
+        Lists::told(rows, |take| relation.tell(&mut |from, to| take(to, from)))
+    }
+
+    fn told(rows: usize, tell: impl Fn(&mut dyn FnMut(u32, u32))) -> Lists {
+        // The next place of each row, one row further; in the end, where the row ends.
+        let mut starts = vec![0_u32; rows + 2];
+        tell(&mut |row, _| starts[row as usize + 2] += 1);
+        for row in 2..starts.len() {
+            starts[row] += starts[row - 1];
+        }
+        let mut items = vec![0; starts[rows + 1] as usize];
+        tell(&mut |row, item| {
+            let place = &mut starts[row as usize + 1];
+            items[*place as usize] = item;
+            *place += 1;
+        });
+        starts.pop();
+        Lists { starts, items }
+    }
+
+    /// One more item of the row that is not ended yet.
+    pub(super) fn push(&mut self, item: u32) {
+        self.items.push(item);
+    }
+
+    /// Ends a row.
+    pub(super) fn end(&mut self) {
+        self.starts.push(self.items.len() as u32);
+    }
+
+    /// Number of rows.
+    pub(super) fn rows(&self) -> u32 {
+        self.starts.len() as u32 - 1
+    }
+
+    /// Number of items in all rows.
+    pub(super) fn item_count(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The items of a row.
+    pub(super) fn of(&self, row: u32) -> &[u32] {
+        let row = row as usize;
+        &self.items[self.starts[row] as usize..self.starts[row + 1] as usize]
+    }
+
+    /// The same, to be put into another order.
+    pub(super) fn of_mut(&mut self, row: u32) -> &mut [u32] {
+        let row = row as usize;
+        &mut self.items[self.starts[row] as usize..self.starts[row + 1] as usize]
+    }
+
+    /// By item: the rows that it stands in.
+    pub(super) fn inverted(&self, items: usize) -> Lists {
+        Lists::backward(items, self)
+    }
+}
+
+impl Relation for Lists {
+    fn tell(&self, take: &mut impl FnMut(u32, u32)) {
+        for row in 0..self.rows() {
+            for &item in self.of(row) {
+                take(row, item);
+            }
+        }
+    }
+}
+
+impl Arcs for Lists {
+    fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    fn edges(&self, node: u32) -> std::ops::Range<u32> {
+        self.starts[node as usize]..self.starts[node as usize + 1]
+    }
+
+    fn target(&self, edge: u32) -> Option<u32> {
+        Some(self.items[edge as usize])
+    }
+}
