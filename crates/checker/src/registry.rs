@@ -180,7 +180,9 @@ fn isolation(model: Option<&str>) -> Result<isolation::Model, UnknownName> {
     isolation::Model::by_name(name).ok_or_else(|| UnknownName::Model {
         checker: Isolation::NAME,
         model: name.into(),
-        models: isolation::Model::ALL.map(isolation::Model::name).to_vec(),
+        models: isolation::Model::all()
+            .map(isolation::Model::name)
+            .collect(),
     })
 }
 

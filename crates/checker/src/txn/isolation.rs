@@ -32,6 +32,7 @@
 //! ```
 
 mod clocks;
+mod decided;
 mod direct;
 mod model;
 mod observed;
@@ -43,6 +44,7 @@ mod words;
 
 pub use model::Model;
 
+use super::Bound;
 use super::findings::{FINDINGS_MAX, Findings};
 use super::registers::{Columns, Refusal};
 use crate::{Checker, Validity, Verdict};
@@ -64,10 +66,15 @@ use serde_json::json;
 /// Checking Transactional Consistency", 2019; Moeldrup and Pavlogiannis, "AWDIT: An Optimal Weak Database Isolation
 /// Tester", 2025).
 ///
+/// Models from prefix consistency up ask for an order of versions as well, which is searched for where it cannot be told
+/// (Biswas and Enea; Huang and others, "Efficient Black-Box Checking of Snapshot Isolation in Databases", 2023). Such a search has
+/// a bound in steps; past it, the verdict is unknown.
+///
 /// Its downside: where a key's value is written twice, nobody can say who was read, and the verdict is unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct Isolation {
     model: Model,
+    bound: Bound,
 }
 
 /// Two writers of a key whose order is forced: `reader` read the key from `after`, though it had seen `before`.
@@ -87,7 +94,16 @@ impl Isolation {
 
     /// The checker of this model.
     pub fn new(model: Model) -> Isolation {
-        Isolation { model }
+        Isolation {
+            model,
+            bound: Bound::default(),
+        }
+    }
+
+    /// The same with another bound.
+    #[must_use]
+    pub fn with_bound(self, bound: Bound) -> Isolation {
+        Isolation { bound, ..self }
     }
 
     /// Judges the folder's history. The error is that of a chunk that cannot be read.
@@ -117,6 +133,11 @@ impl Isolation {
 
     /// Judges columns; with an order of commits of the transactions that took place, when there is one.
     pub fn decide(&self, columns: &Columns) -> (Verdict, Option<Vec<u32>>) {
+        if let Some(promise) = self.model.promise() {
+            let (verdict, proof) = self.decided(columns, promise);
+            let order = proof.and_then(|proof| proof.commits());
+            return (verdict, order);
+        }
         let mut findings = Findings::default();
         columns.faults(|faulty| findings.add(faulty.fault.name(), || columns.finding(faulty)));
         let program = Program::new(columns);

@@ -396,7 +396,7 @@ fn histories(usual: u64) -> u64 {
 fn compare(all: &[Simple], columns: &Columns, numbers: &[usize], context: &str) -> Vec<Model> {
     let it = relations(all);
     let mut valid = Vec::new();
-    for model in Model::ALL {
+    for model in Model::POLYNOMIAL {
         let forced = it.forced(all, model);
         let expected = !it.is_faulty
             && forced.as_ref().is_ok_and(|forced| match all.len() {
@@ -420,8 +420,8 @@ fn compare(all: &[Simple], columns: &Columns, numbers: &[usize], context: &str) 
             valid.push(model);
         }
     }
-    for model in Model::ALL {
-        for weaker in Model::ALL
+    for model in Model::POLYNOMIAL {
+        for weaker in Model::POLYNOMIAL
             .into_iter()
             .filter(|&weaker| model.implies(weaker))
         {
@@ -435,7 +435,7 @@ fn compare(all: &[Simple], columns: &Columns, numbers: &[usize], context: &str) 
 #[test]
 fn agrees_with_all_orders_of_commits_on_small_histories() {
     // Per model: valid, invalid, and invalid although all weaker ones are valid.
-    let mut seen = [[0; 3]; Model::ALL.len()];
+    let mut seen = [[0; 3]; Model::POLYNOMIAL.len()];
     let count = histories(4_000);
     for seed in 0..count {
         let mut rng = Rng::from_seed(seed);
@@ -449,8 +449,8 @@ fn agrees_with_all_orders_of_commits_on_small_histories() {
         let all = random(&mut rng, &shape);
         let (columns, numbers) = columns(&all, &mut rng);
         let valid = compare(&all, &columns, &numbers, &format!("seed {seed}"));
-        for (counts, model) in seen.iter_mut().zip(Model::ALL) {
-            let weaker = Model::ALL
+        for (counts, model) in seen.iter_mut().zip(Model::POLYNOMIAL) {
+            let weaker = Model::POLYNOMIAL
                 .into_iter()
                 .filter(|&it| it != model && model.implies(it));
             let holds = valid.contains(&model);
@@ -462,7 +462,7 @@ fn agrees_with_all_orders_of_commits_on_small_histories() {
     }
     println!("valid, invalid, invalid alone: {seen:?}");
     // What breaks the strong ones breaks a weaker one too, or takes more transactions.
-    for (counts, model) in seen.iter().zip(Model::ALL) {
+    for (counts, model) in seen.iter().zip(Model::POLYNOMIAL) {
         let [valid, invalid, alone] = counts.map(|it| it * 1_000 / count);
         let is_common = matches!(model, Model::Causal | Model::Pram) || alone > 4;
         assert!(valid > 100 && invalid > 50 && is_common, "{seen:?}");
@@ -471,7 +471,7 @@ fn agrees_with_all_orders_of_commits_on_small_histories() {
 
 #[test]
 fn long_transactions_and_much_written_keys_are_judged_alike() {
-    let mut valid = [0; Model::ALL.len()];
+    let mut valid = [0; Model::POLYNOMIAL.len()];
     let count = histories(4_000) / 100;
     for seed in 0..count {
         let mut rng = Rng::from_seed(seed ^ 0x5eed);
@@ -486,7 +486,7 @@ fn long_transactions_and_much_written_keys_are_judged_alike() {
         let all = random(&mut rng, &shape);
         let (columns, numbers) = columns(&all, &mut rng);
         let holds = compare(&all, &columns, &numbers, &format!("seed {seed}"));
-        for (counts, model) in valid.iter_mut().zip(Model::ALL) {
+        for (counts, model) in valid.iter_mut().zip(Model::POLYNOMIAL) {
             *counts += u64::from(holds.contains(&model));
         }
     }

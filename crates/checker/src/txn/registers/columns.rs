@@ -222,6 +222,15 @@ impl Columns {
         outcomes.filter(|&&other| other == outcome).count()
     }
 
+    /// The place of a transaction in a certificate: the position in the history of its invocation, of its completion when that
+    /// alone was recorded; its number when the file knows no operations.
+    pub fn recorded(&self, transaction: u32) -> u64 {
+        let known = self.positions.get(transaction as usize);
+        known.map_or(u64::from(transaction), |&(begun, ended)| {
+            u64::from(if begun == NONE { ended } else { begun })
+        })
+    }
+
     /// The index of the operation that stands for a transaction: that of its completion, of its invocation when it has
     /// none; its number when the file knows no operations.
     pub fn index(&self, transaction: u32) -> u64 {

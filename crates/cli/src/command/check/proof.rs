@@ -8,20 +8,16 @@ use crate::load::{is_test_file, load};
 use crate::output::say;
 use crate::times::Promise;
 use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_checker::txn::isolation::{Isolation, Model};
 use seatrial_checker::txn::{Level, ListAppend};
 use seatrial_checker::{Certificate, Proof, Verdict};
-use seatrial_history::{Folder, TestFile};
+use seatrial_history::{Chunks, Folder, TestFile};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Judges the history at `path` and writes what proves the verdict to `out`.
 pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
-    let names = arguments.checker.as_deref().unwrap_or_default();
-    ensure!(
-        names.iter().all(|name| name == "list-append"),
-        "only list-append proves its verdicts"
-    );
     let (verdict, certificate) = judge(path, arguments)?;
     let Some(certificate) = certificate else {
         if let Some(reason) = &verdict.reason {
@@ -48,26 +44,62 @@ pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Re
     Ok((Exit::from(&verdict.valid), document))
 }
 
-/// A checker by the model that was asked for, or the one that is usual for a history of these attributes.
-fn checker(arguments: &CheckArguments, attributes: &Json) -> Result<ListAppend> {
-    let promise = Promise::of(arguments.model.as_deref(), attributes);
-    promise.ensure_as_asked()?;
-    Ok(ListAppend::new(match promise.model() {
-        None => Level::default(),
-        Some(name) => Level::by_name(name).with_context(|| format!("there is no model {name}"))?,
-    }))
+/// A checker that proves its verdicts.
+enum Prover {
+    Lists(ListAppend),
+    Registers(Isolation),
+}
+
+impl Prover {
+    /// The one that was asked for (of lists, unless another is named), by the model that was asked for or the one that is
+    /// usual for a history of these attributes.
+    fn new(arguments: &CheckArguments, attributes: &Json) -> Result<Prover> {
+        let names = arguments.checker.as_deref().unwrap_or_default();
+        let promise = Promise::of(arguments.model.as_deref(), attributes);
+        promise.ensure_as_asked()?;
+        let unknown = |name: &str| format!("there is no model {name}");
+        if matches!(names, [name] if name == Isolation::NAME) {
+            let model = match promise.model() {
+                None => Model::StrictSerializable,
+                Some(name) => Model::by_name(name).with_context(|| unknown(name))?,
+            };
+            return Ok(Prover::Registers(Isolation::new(model)));
+        }
+        ensure!(
+            names.iter().all(|name| name == "list-append"),
+            "only list-append and isolation prove their verdicts, one at a time"
+        );
+        let level = match promise.model() {
+            None => Level::default(),
+            Some(name) => Level::by_name(name).with_context(|| unknown(name))?,
+        };
+        Ok(Prover::Lists(ListAppend::new(level)))
+    }
+
+    fn certify<C: Chunks + 'static>(
+        &self,
+        folder: &Folder<C>,
+    ) -> Result<(Verdict, Option<Certificate>)>
+    where
+        C::Error: Send + Sync,
+    {
+        Ok(match self {
+            Prover::Lists(checker) => checker.certify(folder)?,
+            Prover::Registers(checker) => checker.certify(folder)?,
+        })
+    }
 }
 
 fn judge(path: &Path, arguments: &CheckArguments) -> Result<(Verdict, Option<Certificate>)> {
     let threads = arguments.threads();
     if matches!(arguments.format.as_str(), "auto" | "sea") && is_test_file(path) {
         let file = Arc::new(TestFile::open(path)?);
-        let checker = checker(arguments, &file.attributes()?)?;
-        return Ok(checker.certify(&Folder::new(file, threads))?);
+        let prover = Prover::new(arguments, &file.attributes()?)?;
+        return prover.certify(&Folder::new(file, threads));
     }
     let loaded = load(path, &arguments.format, arguments.options())?;
-    let checker = checker(arguments, &loaded.attributes)?;
-    Ok(checker.certify(&Folder::new(Arc::new(loaded.history), threads))?)
+    let prover = Prover::new(arguments, &loaded.attributes)?;
+    prover.certify(&Folder::new(Arc::new(loaded.history), threads))
 }
 
 /// Replays the certificate for the history at `path`.

@@ -1,0 +1,158 @@
+//! Models whose order is searched for.
+
+use super::{Isolation, Model};
+use crate::certificate::{Certificate, Evidence, Proof};
+use crate::txn::decision::{Answer, Effort, Follows, Promise, Witness, decide};
+use crate::txn::findings::{FINDINGS_MAX, Findings};
+use crate::txn::registers::{Columns, NONE};
+use crate::{Validity, Verdict};
+use seatrial_history::{Chunks, FoldError, Folder, OpType};
+use serde_json::json;
+
+/// What proves a verdict, in numbers of the columns.
+pub(super) enum Reason {
+    /// This order.
+    Order(Witness),
+    /// These transactions.
+    Core(Vec<u32>),
+    /// What is wrong before any level.
+    Faults,
+}
+
+impl Reason {
+    /// The order of commits that it is, if it is one.
+    pub(super) fn commits(self) -> Option<Vec<u32>> {
+        match self {
+            Reason::Order(Witness::Serial(order) | Witness::Visible(order)) => Some(order),
+            Reason::Order(Witness::Snapshots(order)) => Some(seconds(&order)),
+            Reason::Core(_) | Reason::Faults => None,
+        }
+    }
+}
+
+/// What stands here for the second time.
+fn seconds(order: &[u32]) -> Vec<u32> {
+    let length = order.iter().max().map_or(0, |&last| last as usize + 1);
+    let mut seen = vec![false; length];
+    let again = |&&number: &&u32| std::mem::replace(&mut seen[number as usize], true);
+    order.iter().filter(again).copied().collect()
+}
+
+impl Isolation {
+    /// Judges the folder's history by a model from prefix consistency up, and proves the verdict: with an order of transactions,
+    /// or with transactions that have none. Nothing is proven when the verdict is unknown, or for other models.
+    pub fn certify<C: Chunks + 'static>(
+        &self,
+        folder: &Folder<C>,
+    ) -> Result<(Verdict, Option<Certificate>), FoldError<C::Error>> {
+        let columns = match Columns::gather(folder)? {
+            Ok(columns) => columns,
+            Err(refusal) => return Ok((self.judge_gathered(Err(refusal)), None)),
+        };
+        let Some(promise) = self.model.promise() else {
+            return Ok((self.judge_columns(&columns), None));
+        };
+        let (verdict, reason) = self.decided(&columns, promise);
+        let places = |numbers: &[u32]| -> Vec<u64> {
+            let places = numbers.iter().map(|&number| columns.recorded(number));
+            places.collect()
+        };
+        let proof = reason.map(|reason| match reason {
+            Reason::Order(Witness::Serial(order)) => Proof::Serial(places(&order)),
+            Reason::Order(Witness::Snapshots(order)) => Proof::Snapshots(places(&order)),
+            Reason::Order(Witness::Visible(order)) => Proof::Visible(places(&order)),
+            Reason::Core(core) => Proof::Core(places(&core)),
+            Reason::Faults => {
+                Proof::Findings(verdict.findings.iter().map(Evidence::from).collect())
+            }
+        });
+        let model = self.model.name().to_owned();
+        Ok((verdict, proof.map(|proof| Certificate { model, proof })))
+    }
+
+    /// Decides a promise.
+    pub(super) fn decided(&self, columns: &Columns, promise: Promise) -> (Verdict, Option<Reason>) {
+        let mut findings = Findings::default();
+        columns.faults(|faulty| findings.add(faulty.fault.name(), || columns.finding(faulty)));
+        let steps_max = self.bound.search_steps_max;
+        let (answer, effort) = decide(columns, promise, &in_words(self.model), steps_max);
+        let (mut least, mut reason, mut open) = (None, None, false);
+        match answer {
+            Answer::Holds(witness) => reason = Some(Reason::Order(witness)),
+            Answer::Fails(impossible) => {
+                let finding = impossible.finding;
+                findings.add(finding.anomaly, || finding);
+                least = Some(impossible.is_least);
+                reason = Some(Reason::Core(impossible.transactions));
+            }
+            Answer::Open => open = true,
+        }
+        let (anomalies, kept) = findings.into_parts();
+        let mut verdict = Verdict::valid(Isolation::NAME);
+        verdict.model = Some(self.model.name().to_owned());
+        if !anomalies.is_empty() {
+            verdict.valid = Validity::Invalid;
+            verdict.not = vec![self.model.name()];
+            verdict.also_not = self.model.stronger().map(Model::name).collect();
+            if !matches!(reason, Some(Reason::Core(_))) {
+                reason = Some(Reason::Faults);
+            }
+        }
+        verdict.anomalies = anomalies;
+        verdict.findings = kept;
+        verdict.details = details(columns, effort);
+        if let Some(least) = least {
+            verdict.details["core_is_least"] = json!(least);
+        }
+        if verdict.valid == Validity::Invalid {
+            return (verdict, reason);
+        }
+        if open {
+            let text = format!(
+                "the search for an order was stopped after {} steps",
+                effort.steps
+            );
+            return (verdict.unknown(text), None);
+        }
+        if promise.follows == Follows::Time && !has_times(columns) {
+            let text = "the history does not say when its transactions ran; the order of its sessions is kept";
+            return (verdict.unknown(text), None);
+        }
+        (verdict, reason)
+    }
+}
+
+/// Is there a transaction of which is known when it had ended?
+fn has_times(columns: &Columns) -> bool {
+    let mut all = 0..columns.len() as u32;
+    columns.is_empty() || all.any(|number| columns.ended(number) != NONE)
+}
+
+fn details(columns: &Columns, effort: Effort) -> serde_json::Value {
+    json!({
+        "transactions": columns.len(),
+        "ok": columns.count(OpType::Ok),
+        "fail": columns.count(OpType::Fail),
+        "info": columns.count(OpType::Info),
+        "sessions": columns.session_count(),
+        "keys": columns.key_count(),
+        "events": columns.event_count(),
+        "unsettled": effort.unsettled,
+        "pairs": effort.pairs,
+        "clauses": effort.clauses,
+        "steps": effort.steps,
+        "findings_max": FINDINGS_MAX,
+    })
+}
+
+/// What transactions cannot be when the model does not hold, in words.
+fn in_words(model: Model) -> String {
+    match model {
+        Model::Serializable => "serializable".into(),
+        Model::StrongSessionSerializable => {
+            "serializable in an order that follows their sessions".into()
+        }
+        Model::StrictSerializable => "serializable in an order that follows real time".into(),
+        other => format!("explained by {}", other.name()),
+    }
+}
