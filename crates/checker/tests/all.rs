@@ -4,6 +4,8 @@
 
 #[path = "all/corpus.rs"]
 mod corpus;
+#[path = "all/decision.rs"]
+mod decision;
 #[path = "all/isolation.rs"]
 mod isolation;
 #[path = "all/lattice.rs"]

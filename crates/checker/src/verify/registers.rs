@@ -3,6 +3,7 @@
 use super::Transaction;
 use crate::certificate::{Evidence, Proof};
 use seatrial_history::{Key, Mop, Observed, Process};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A version of a key: who left it behind; `None`: nobody, it is the initial state.
@@ -58,10 +59,11 @@ fn promise(model: &str) -> Result<(&str, &'static str), String> {
     }
 }
 
+/// By key and value: the transaction, and whether it left the value behind.
+type Writers<'a> = BTreeMap<(&'a Key, i64), (usize, bool)>;
+
 /// Who wrote what: the transaction, and whether it left the value behind.
-fn writers<'a>(
-    all: &'a [Transaction<'a>],
-) -> Result<BTreeMap<(&'a Key, i64), (usize, bool)>, String> {
+fn writers<'a>(all: &'a [Transaction<'a>]) -> Result<Writers<'a>, String> {
     let mut writers = BTreeMap::new();
     for (number, one) in all.iter().enumerate() {
         let mut later = BTreeSet::new();
@@ -182,7 +184,7 @@ fn replay(facts: &[Facts<'_>], axiom: &str, relation: &str, places: &[u64]) -> R
     for &number in &order {
         let fact = &facts[number];
         let name = fact.one.index;
-        if !snapshots.contains_key(&number) {
+        if let Entry::Vacant(snapshot) = snapshots.entry(number) {
             for (key, version) in &fact.reads {
                 if state.get(*key).copied() != *version {
                     return Err(format!("op {name} reads another version of key {key}"));
@@ -192,7 +194,7 @@ fn replay(facts: &[Facts<'_>], axiom: &str, relation: &str, places: &[u64]) -> R
                 .writes
                 .iter()
                 .map(|&key| (key, state.get(key).copied()));
-            snapshots.insert(number, written.collect());
+            snapshot.insert(written.collect());
             clock.begin(fact.one);
             if !is_serial {
                 continue;
@@ -490,9 +492,9 @@ impl<'a> Trial<'a> {
 /// One more edge; what reaches what follows.
 fn link(reach: &mut [u128], from: usize, to: usize) {
     let later = reach[to] | 1 << to;
-    for event in 0..reach.len() {
-        if event == from || reach[event] >> from & 1 == 1 {
-            reach[event] |= later;
+    for (event, after) in reach.iter_mut().enumerate() {
+        if event == from || *after >> from & 1 == 1 {
+            *after |= later;
         }
     }
 }

@@ -306,6 +306,7 @@ impl Relations {
                 };
                 session[other][reader] || any(&|one| any(&|two| way(one, two)))
             }
+            _ => unreachable!("that is searched for"),
         }
     }
 

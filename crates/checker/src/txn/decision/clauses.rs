@@ -35,7 +35,7 @@ const ACTIVITY_MAX: f64 = 1e100;
 /// literals of Moskewicz and others 2001). Variable v has the literals 2 v (true) and 2 v + 1 (false). Clauses are kept for ever
 /// with their origins, so that what makes all impossible can be told.
 pub(super) struct Clauses {
-    clauses: Vec<Clause>,
+    all: Vec<Clause>,
     /// By literal: clauses that watch it.
     watches: Vec<Vec<u32>>,
     /// By literal: is it true?
@@ -65,7 +65,7 @@ pub(super) enum Learned {
 impl Default for Clauses {
     fn default() -> Clauses {
         Clauses {
-            clauses: Vec::new(),
+            all: Vec::new(),
             watches: Vec::new(),
             is_true: Vec::new(),
             variables: Vec::new(),
@@ -119,7 +119,7 @@ impl Clauses {
 
     /// Number of clauses.
     pub(super) fn clause_count(&self) -> usize {
-        self.clauses.len()
+        self.all.len()
     }
 
     /// Adds the clause that at least one of these literals holds, because of a cycle through `transactions`.
@@ -128,14 +128,14 @@ impl Clauses {
     }
 
     fn add(&mut self, mut literals: Vec<u32>, origin: Origin) -> u32 {
-        let number = self.clauses.len() as u32;
+        let number = self.all.len() as u32;
         // What is open or became false last is watched.
         literals.sort_by_key(|&literal| std::cmp::Reverse(self.age(literal)));
         for &literal in literals.iter().take(2) {
             self.watches[literal as usize].push(number);
         }
         self.steps += literals.len() as u64;
-        self.clauses.push(Clause { literals, origin });
+        self.all.push(Clause { literals, origin });
         number
     }
 
@@ -150,7 +150,7 @@ impl Clauses {
 
     /// Open literals of a clause; `None` when it holds already.
     pub(super) fn open(&self, clause: u32) -> Option<Vec<u32>> {
-        let literals = &self.clauses[clause as usize].literals;
+        let literals = &self.all[clause as usize].literals;
         let mut open = Vec::new();
         for &literal in literals {
             if self.holds(literal) {
@@ -210,7 +210,7 @@ impl Clauses {
     }
 
     fn visit(&mut self, clause: u32, lost: u32) -> Visit {
-        let Clause { literals, .. } = &mut self.clauses[clause as usize];
+        let Clause { literals, .. } = &mut self.all[clause as usize];
         self.steps += 1;
         if literals.len() > 1 && literals[0] == lost {
             literals.swap(0, 1);
@@ -256,7 +256,7 @@ impl Clauses {
     /// Learns from a clause all of whose literals are false: a clause that would have told so earlier (the first unique
     /// implication point), goes back to where it tells something new, and makes that true.
     pub(super) fn learn(&mut self, conflict: u32) -> Learned {
-        let literals = &self.clauses[conflict as usize].literals;
+        let literals = &self.all[conflict as usize].literals;
         let levels = literals
             .iter()
             .map(|&literal| self.variables[literal as usize / 2].level);
@@ -288,8 +288,8 @@ impl Clauses {
         let (mut pending, mut place) = (0_u32, self.trail.len());
         loop {
             clauses.push(clause);
-            for at in 0..self.clauses[clause as usize].literals.len() {
-                let literal = self.clauses[clause as usize].literals[at];
+            for at in 0..self.all[clause as usize].literals.len() {
+                let literal = self.all[clause as usize].literals[at];
                 let variable = literal / 2;
                 if literal == pivot || !seen.insert(variable) {
                     continue;
@@ -358,7 +358,7 @@ impl Clauses {
         let mut seen = BTreeSet::from([clause]);
         let mut waiting = vec![clause];
         while let Some(clause) = waiting.pop() {
-            let Clause { literals, origin } = &self.clauses[clause as usize];
+            let Clause { literals, origin } = &self.all[clause as usize];
             let mut further = Vec::new();
             match origin {
                 Origin::Cycle(nodes) => transactions.extend(nodes),

@@ -134,7 +134,7 @@ pub(super) fn verify(known: &Known<'_>, heads: &Lists) -> Result<Vec<u32>, Vec<V
     }
     let mut components = Vec::new();
     visit(&graph, 0..known.nodes(), |members| {
-        components.push(members.to_vec())
+        components.push(members.to_vec());
     });
     components.reverse();
     Err(components)

@@ -67,11 +67,6 @@ impl Lists {
         self.starts.len() as u32 - 1
     }
 
-    /// Number of items in all rows.
-    pub(super) fn item_count(&self) -> usize {
-        self.items.len()
-    }
-
     /// The items of a row.
     pub(super) fn of(&self, row: u32) -> &[u32] {
         let row = row as usize;

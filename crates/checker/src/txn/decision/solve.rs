@@ -164,7 +164,7 @@ impl<'a> Search<'a> {
     /// The two blocks of a literal, the one that comes first first.
     pub(super) fn blocks_of(&self, literal: u32) -> (u32, u32) {
         let (one, other) = self.pairs[literal as usize / 2];
-        if literal % 2 == 0 {
+        if literal.is_multiple_of(2) {
             (one, other)
         } else {
             (other, one)

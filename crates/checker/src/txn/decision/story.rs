@@ -484,7 +484,7 @@ impl<'a> Story<'a> {
 /// The anomaly that a cycle is.
 fn class(cycle: &[Edge]) -> Anomaly {
     let kinds: Vec<u8> = cycle.iter().map(|edge| edge.kind).collect();
-    let overwrites = kinds.iter().filter(|&&kind| kind == RW).count();
+    let overwrites = cycle.iter().filter(|edge| edge.kind == RW).count();
     let is_adjacent =
         (0..kinds.len()).any(|at| kinds[at] == RW && kinds[(at + 1) % kinds.len()] == RW);
     let class = match overwrites {

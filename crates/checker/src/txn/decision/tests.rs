@@ -151,9 +151,9 @@ fn facts(all: &[Simple], keys: u32, has_times: bool) -> Facts {
             .map(|&(key, writer)| writer.map_or(key, |writer| versions[&(key, writer)]))
             .collect();
         reads.dedup();
-        reads
-            .into_iter()
-            .for_each(|version| facts.reads.push(version));
+        for version in reads {
+            facts.reads.push(version);
+        }
         facts.reads.end();
     }
     facts
