@@ -69,8 +69,8 @@ impl Certificate {
         !matches!(self.proof, Proof::Findings(_) | Proof::Core(_))
     }
 
-    /// The document: `{"certificate": 1, "model", "valid", "proof": "serial" | "snapshots" | "commits" | "visible" | "core" |
-    /// "findings", "order": [places] | "core": [places] | "findings": [{"anomaly", "operations", "steps": [[from, to, relation]]}]}`.
+    /// The document: `{"certificate": 1, "model", "valid", "proof": "serial" | "snapshots" | "commits" | "visible" |
+    /// "core" | "findings", "order": [places] | "core": [places] | "findings": [{"anomaly", "operations", "steps": [[from, to, relation]]}]}`.
     pub fn to_json(&self) -> Json {
         let (name, field, content) = match &self.proof {
             Proof::Serial(order) => ("serial", "order", json!(order)),

@@ -67,8 +67,8 @@ use serde_json::json;
 /// Tester", 2025).
 ///
 /// Models from prefix consistency up ask for an order of versions as well, which is searched for where it cannot be told
-/// (Biswas and Enea; Huang and others, "Efficient Black-Box Checking of Snapshot Isolation in Databases", 2023). Such a search has
-/// a bound in steps; past it, the verdict is unknown.
+/// (Biswas and Enea; Huang and others, "Efficient Black-Box Checking of Snapshot Isolation in Databases", 2023). Such a
+/// search has a bound in steps; past it, the verdict is unknown.
 ///
 /// Its downside: where a key's value is written twice, nobody can say who was read, and the verdict is unknown.
 #[derive(Clone, Copy, Debug)]

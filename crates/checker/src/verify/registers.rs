@@ -578,11 +578,15 @@ fn contradicts_itself(one: &Transaction<'_>) -> bool {
 }
 
 fn reads_its_future(one: &Transaction<'_>) -> bool {
-    one.mops.iter().enumerate().any(|(at, mop)| {
-        let later = |(key, value): (&Key, Option<i64>)| {
-            let mut later = one.mops[at..].iter();
-            later.any(|mop| matches!(mop, Mop::Write { key: other, value: written } if other == key && Some(*written) == value))
-        };
-        read(mop).is_some_and(later)
-    })
+    let is_later = |at: usize, key: &Key, value: Option<i64>| {
+        one.mops[at..].iter().any(|mop| match mop {
+            Mop::Write {
+                key: other,
+                value: written,
+            } => other == key && Some(*written) == value,
+            _ => false,
+        })
+    };
+    let mut mops = one.mops.iter().enumerate();
+    mops.any(|(at, mop)| read(mop).is_some_and(|(key, value)| is_later(at, key, value)))
 }

@@ -208,8 +208,8 @@ impl Relation for Inside<'_> {
     }
 }
 
-/// Puts the nodes of a component of the guess in an order that agrees with what is known, by the middles of their windows. The error
-/// is a cycle of what is known.
+/// Puts the nodes of a component of the guess in an order that agrees with what is known, by the middles of their
+/// windows. The error is a cycle of what is known.
 fn inside(
     known: &Known<'_>,
     forward: &Lists,

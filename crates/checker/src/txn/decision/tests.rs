@@ -90,10 +90,14 @@ fn random(rng: &mut Rng, transactions: usize, keys: u64, sessions: u64) -> Vec<S
         }
         all.push(one);
     }
-    // Now and then a read of what was written later in the list.
+    look_ahead(&mut all, rng);
+    numbered(&all)
+}
+
+/// Now and then a read of what was written later in the list.
+fn look_ahead(all: &mut [Simple], rng: &mut Rng) {
     if rng.chance(0.3) {
-        let reader = rng.index(count);
-        let writer = rng.index(count);
+        let (reader, writer) = (rng.index(all.len()), rng.index(all.len()));
         if reader != writer && !all[writer].writes.is_empty() {
             let key = all[writer].writes[0];
             let own = &all[reader];
@@ -102,23 +106,24 @@ fn random(rng: &mut Rng, transactions: usize, keys: u64, sessions: u64) -> Vec<S
             }
         }
     }
-    // Numbers are in the order of invocations.
-    let mut order: Vec<usize> = (0..count).collect();
+}
+
+/// The same, numbered in the order of invocations.
+fn numbered(all: &[Simple]) -> Vec<Simple> {
+    let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|&number| (all[number].time.0, number));
-    let mut names = vec![0; count];
+    let mut names = vec![0; all.len()];
     for (place, &number) in order.iter().enumerate() {
         names[number] = place as u32;
     }
-    order
-        .iter()
-        .map(|&number| {
-            let mut one = all[number].clone();
-            for read in &mut one.reads {
-                read.1 = read.1.map(|writer| names[writer as usize]);
-            }
-            one
-        })
-        .collect()
+    let renamed = order.iter().map(|&number| {
+        let mut one = all[number].clone();
+        for read in &mut one.reads {
+            read.1 = read.1.map(|writer| names[writer as usize]);
+        }
+        one
+    });
+    renamed.collect()
 }
 
 fn facts(all: &[Simple], keys: u32, has_times: bool) -> Facts {
