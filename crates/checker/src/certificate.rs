@@ -70,7 +70,8 @@ impl Certificate {
     }
 
     /// The document: `{"certificate": 1, "model", "valid", "proof": "serial" | "snapshots" | "commits" | "visible" |
-    /// "core" | "findings", "order": [places] | "core": [places] | "findings": [{"anomaly", "operations", "steps": [[from, to, relation]]}]}`.
+    /// "core" | "findings"}` and, as the proof says, `"order": [places]`, `"core": [places]` or `"findings": [{"anomaly",
+    /// "operations", "steps": [[from, to, relation]]}]`.
     pub fn to_json(&self) -> Json {
         let (name, field, content) = match &self.proof {
             Proof::Serial(order) => ("serial", "order", json!(order)),
