@@ -18,7 +18,7 @@ pub use data::{
     Agreement, Bank, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull,
     TotalQueue, UniqueIds, Visibility,
 };
-pub use registry::{NAMES, UnknownName, by_name, for_workload};
+pub use registry::{NAMES, UnknownName, by_name, for_workload, rw_register};
 pub use stats::{Counts, Stats, counts};
 pub use stream::Streaming;
 pub use verdict::{Anomaly, Checker, Component, Dependency, Finding, Step, Validity, Verdict};

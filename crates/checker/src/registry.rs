@@ -2,7 +2,7 @@
 
 use crate::linear::{Linearizable, Model};
 use crate::txn::isolation::{self, Isolation};
-use crate::txn::{G1, Level, ListAppend, RwRegister};
+use crate::txn::{G1, Inference, Level, ListAppend, RwRegister};
 use crate::{
     Agreement, Bank, Checker, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set,
     SetFull, Stats, TotalQueue, UniqueIds, Visibility,
@@ -70,7 +70,7 @@ pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, Unkn
         "set-full" => Ok(Box::new(SetFull::new(visibility(model)?))),
         "lock" => Ok(Box::new(Lock::new(discipline(model)?))),
         "monotonic" => Ok(Box::new(Monotonic::new(agreement(model)?))),
-        "rw-register" => Ok(Box::new(RwRegister::new(level("rw-register", model)?))),
+        "rw-register" => Ok(Box::new(rw_register(model, Inference::NONE)?)),
         "list-append" => Ok(Box::new(ListAppend::new(level("list-append", model)?))),
         "isolation" => Ok(Box::new(Isolation::new(isolation(model)?))),
         _ => match (anomalies(name), model) {
@@ -82,6 +82,11 @@ pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, Unkn
             (None, _) => Err(UnknownName::Checker { name: name.into() }),
         },
     }
+}
+
+/// The checker `rw-register`, judging by `model` and taking this for granted about keys.
+pub fn rw_register(model: Option<&str>, inference: Inference) -> Result<RwRegister, UnknownName> {
+    Ok(RwRegister::new(level("rw-register", model)?).with_inference(inference))
 }
 
 /// The checker of this name that looks for certain anomalies and takes no model.

@@ -3,7 +3,7 @@
 use crate::data::{Folded, Judge};
 use crate::stats::CountFold;
 use crate::txn::isolation::{Isolation, Model};
-use crate::txn::{G1, Level, ListAppend};
+use crate::txn::{G1, Inference, Level, ListAppend, RwRegister};
 use crate::{
     Bank, Counter, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull, Stats, TotalQueue,
     UniqueIds, Verdict,
@@ -22,6 +22,8 @@ pub enum Streaming {
     ListAppend(Level),
     /// Isolation of registers by axioms: [`Isolation`].
     Isolation(Model),
+    /// Isolation of registers at this level with these assumptions: [`RwRegister`].
+    RwRegister(Level, Inference),
     /// A set that is read at the end: [`Set`].
     Set,
     /// A set that is read all the time: [`SetFull`].
@@ -48,11 +50,12 @@ pub enum Streaming {
 
 impl Streaming {
     /// All of them.
-    pub const ALL: [Streaming; 15] = [
+    pub const ALL: [Streaming; 16] = [
         Streaming::Stats,
         Streaming::G1,
         Streaming::ListAppend(Level::StrictSerializable),
         Streaming::Isolation(Model::Causal),
+        Streaming::RwRegister(Level::StrictSerializable, Inference::NONE),
         Streaming::Set,
         Streaming::SetFull,
         Streaming::Queue,
@@ -73,6 +76,7 @@ impl Streaming {
             Streaming::G1 => "g1",
             Streaming::ListAppend(_) => "list-append",
             Streaming::Isolation(_) => Isolation::NAME,
+            Streaming::RwRegister(..) => "rw-register",
             Streaming::Set => Set::NAME,
             Streaming::SetFull => SetFull::NAME,
             Streaming::Queue => Queue::NAME,
@@ -97,7 +101,19 @@ impl Streaming {
         match self {
             Streaming::ListAppend(_) => Level::by_name(model).map(Streaming::ListAppend),
             Streaming::Isolation(_) => Model::by_name(model).map(Streaming::Isolation),
+            Streaming::RwRegister(_, inference) => {
+                Level::by_name(model).map(|level| Streaming::RwRegister(level, inference))
+            }
             _ => None,
+        }
+    }
+
+    /// The same, taking this for granted about keys, if it infers anything from that.
+    #[must_use]
+    pub fn with_inference(self, inference: Inference) -> Streaming {
+        match self {
+            Streaming::RwRegister(level, _) => Streaming::RwRegister(level, inference),
+            other => other,
         }
     }
 
@@ -115,6 +131,10 @@ impl Streaming {
             Streaming::G1 => G1.judge(folder),
             Streaming::ListAppend(level) => ListAppend::new(level).judge(folder),
             Streaming::Isolation(model) => Isolation::new(model).judge(folder),
+            Streaming::RwRegister(level, inference) => {
+                let checker = RwRegister::new(level).with_inference(inference);
+                checker.judge(folder)
+            }
             Streaming::Set => folder.fold(Folded(Set)),
             Streaming::SetFull => folder.fold(Folded(SetFull::default())),
             Streaming::Queue => folder.fold(Folded(Queue)),
@@ -173,7 +193,7 @@ mod tests {
                 assert_eq!(Streaming::by_name(streaming.name()), Some(streaming));
             }
         }
-        assert_eq!(Streaming::by_name("rw-register"), None);
+        assert_eq!(Streaming::by_name("cas-register"), None);
         assert_eq!(Streaming::G1.with_model("serializable"), None);
         let weaker = Streaming::by_name("list-append").and_then(|one| one.with_model("SI"));
         let expected = Streaming::ListAppend(Level::SnapshotIsolation);

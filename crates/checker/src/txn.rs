@@ -29,6 +29,7 @@ mod g1;
 mod graph;
 pub mod isolation;
 mod level;
+mod linked;
 mod list_append;
 mod passes;
 pub mod registers;
@@ -43,7 +44,7 @@ pub use g1::G1;
 pub use level::Level;
 pub use list_append::{ListAppend, Windows};
 pub use passes::Rounds;
-pub use rw_register::RwRegister;
+pub use rw_register::{Inference, RwRegister, UnknownInference};
 
 use anomaly::Cyclic;
 use std::collections::BTreeSet;

@@ -6,10 +6,14 @@
 mod corpus;
 #[path = "all/decision.rs"]
 mod decision;
+#[path = "all/elle.rs"]
+mod elle;
 #[path = "all/isolation.rs"]
 mod isolation;
 #[path = "all/lattice.rs"]
 mod lattice;
+#[path = "all/registers.rs"]
+mod registers;
 #[path = "all/totality.rs"]
 mod totality;
 #[path = "all/transactions.rs"]

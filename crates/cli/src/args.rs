@@ -198,8 +198,8 @@ pub(crate) struct CheckArguments {
     /// veristrong, timekiller.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
-    /// Which checkers judge, separated by commas. `stats`, `g1`, `list-append` and those from `set` on read a test file
-    /// chunk by chunk, of any size.
+    /// Which checkers judge, separated by commas. `stats`, `g1`, `list-append`, `rw-register` and those from `set` on read
+    /// a test file chunk by chunk, of any size.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) checker: Option<Vec<String>>,
     /// Values `[key value]` of foreign files belong to independent keys, even if not all look like that.
@@ -216,6 +216,14 @@ pub(crate) struct CheckArguments {
     /// linearizable for data types].
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
+    /// What rw-register takes for granted about each key, separated by commas: wfr-keys, sequential-keys,
+    /// linearizable-keys.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) infer: Vec<String>,
+    /// An order of transactions that rw-register infers versions from: a JSON object that has a number for each index of a
+    /// completion.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) transaction_order: Option<PathBuf>,
     /// Judge what is left of a damaged test file.
     #[arg(long)]
     pub(crate) salvage: bool,

@@ -23,6 +23,14 @@ pub(super) const LOST_UPDATE: Anomaly = "lost-update";
 
 /// Transactions that no order of versions explains, each order for a reason of its own.
 pub(super) const NO_ORDER: Anomaly = "no-order";
+/// Transactions that write behind what they read, by themselves, say that a version of a key comes before itself.
+pub(super) const CYCLIC_VERSIONS: Anomaly = "cyclic-versions";
+/// The order of each process's transactions says so, as if keys were sequentially consistent.
+pub(super) const CYCLIC_VERSIONS_PROCESS: Anomaly = "cyclic-versions-process";
+/// Real time says so, as if keys were linearizable.
+pub(super) const CYCLIC_VERSIONS_REALTIME: Anomaly = "cyclic-versions-realtime";
+/// A given order of transactions says so.
+pub(super) const CYCLIC_VERSIONS_ORDER: Anomaly = "cyclic-versions-order";
 
 /// The kind of a dependency cycle by its edges, the worst first (Adya 1999; G-nonadjacent: Cerone and Gotsman 2018).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,6 +125,10 @@ pub(super) fn all() -> impl Iterator<Item = Anomaly> {
         G1B,
         DIRTY_UPDATE,
         INCOMPATIBLE_ORDER,
+        CYCLIC_VERSIONS,
+        CYCLIC_VERSIONS_PROCESS,
+        CYCLIC_VERSIONS_REALTIME,
+        CYCLIC_VERSIONS_ORDER,
     ];
     let plain = NAMES[0].into_iter();
     let others = NAMES[1..].iter().flatten().copied();
@@ -133,7 +145,12 @@ pub(super) fn all() -> impl Iterator<Item = Anomaly> {
 pub(super) fn implied(anomaly: Anomaly) -> &'static [Anomaly] {
     match anomaly {
         GARBAGE_READ | DIRTY_UPDATE | INCOMPATIBLE_ORDER => &[G1A],
-        FUTURE_READ => &["G1c"],
+        // Whoever keeps the level that forbids what cyclic versions imply has keys on which the orders agree (decision
+        // 0023).
+        FUTURE_READ | CYCLIC_VERSIONS => &["G1c"],
+        CYCLIC_VERSIONS_PROCESS => &["G-single-process"],
+        CYCLIC_VERSIONS_REALTIME => &["G-single-realtime"],
+        CYCLIC_VERSIONS_ORDER => &["G2-item-realtime"],
         LOST_UPDATE => &["G2-item"],
         "G0" => &["G1c", "G0-process"],
         "G0-process" => &["G1c-process", "G0-realtime"],

@@ -50,11 +50,32 @@ pub(super) fn cycle(
     anomaly: Anomaly,
     cycle: &Cycle,
 ) -> Finding {
+    let index = |number| told.told_index(number);
+    let reason = |from: (u32, &str), to: (u32, &str), kind| match kind {
+        PROCESS => process(told, from, to),
+        REALTIME => realtime(told, from, to),
+        kind => reasons.reason(from, to, kind),
+    };
+    story(
+        anomaly,
+        cycle,
+        (|number| shown(told, number), index),
+        reason,
+    )
+}
+
+/// The same for whoever can show a transaction, knows its index and the reason of an edge between two of them.
+pub(super) fn story(
+    anomaly: Anomaly,
+    cycle: &Cycle,
+    (shown, index): (impl Fn(u32) -> String, impl Fn(u32) -> u64),
+    reason: impl Fn((u32, &str), (u32, &str), u8) -> String,
+) -> Finding {
     let length = cycle.nodes.len();
     let names: Vec<_> = (1..=length).map(|number| format!("T{number}")).collect();
     let mut text = String::from("Let:");
     for (name, &number) in names.iter().zip(&cycle.nodes) {
-        let _ = write!(text, "\n  {name} = {}", shown(told, number));
+        let _ = write!(text, "\n  {name} = {}", shown(number));
     }
     text.push_str("\nThen:");
     let mut steps = Vec::new();
@@ -63,11 +84,7 @@ pub(super) fn cycle(
         let from = (cycle.nodes[at], names[at].as_str());
         let to = (cycle.nodes[next], names[next].as_str());
         let kind = cycle.edges[at];
-        let reason = match kind {
-            PROCESS => process(told, from, to),
-            REALTIME => realtime(told, from, to),
-            kind => reasons.reason(from, to, kind),
-        };
+        let reason = reason(from, to, kind);
         let (start, end) = if next == 0 {
             ("However, ", ": a contradiction!")
         } else {
@@ -79,8 +96,8 @@ pub(super) fn cycle(
             from.1, to.1
         );
         steps.push(Step {
-            from: told.told_index(from.0),
-            to: told.told_index(to.0),
+            from: index(from.0),
+            to: index(to.0),
             relation: relation(kind),
             reason,
         });
@@ -88,11 +105,7 @@ pub(super) fn cycle(
     Finding {
         anomaly,
         summary: text,
-        operations: cycle
-            .nodes
-            .iter()
-            .map(|&number| told.told_index(number))
-            .collect(),
+        operations: cycle.nodes.iter().map(|&number| index(number)).collect(),
         steps,
     }
 }

@@ -276,7 +276,7 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::txn::transactions::Transactions;
+    use crate::txn::registers::Columns;
     use seatrial_history::{History, Op, OpType, Process, Value};
     use seatrial_machine::Rng;
 
@@ -303,13 +303,20 @@ mod tests {
         for seed in 0..500 {
             let mut rng = Rng::from_seed(seed);
             let history = random_history(&mut rng);
-            let transactions = Transactions::new(&history).unwrap();
-            let count = transactions.len() as u32;
+            let columns = Columns::of(&history).unwrap();
+            let count = columns.len() as u32;
             let is_node: Vec<_> = (0..count).map(|_| rng.chance(0.9)).collect();
-            let mut edges = Edges::new(transactions.len());
-            transactions.link_realtime(&is_node, &mut edges);
+            let nodes = || (0..count).filter(|&number| is_node[number as usize]);
+            let mut ended: Vec<_> = nodes()
+                .map(|number| (columns.ended(number), number))
+                .filter(|&(position, _)| position != NONE)
+                .collect();
+            ended.sort_unstable();
+            let mut edges = Edges::new(columns.len());
+            let begun = nodes().map(|number| (columns.begun(number), number));
+            edges.link_realtime(begun, ended.into_iter());
             let graph = edges.into_graph();
-            assert!(graph.edge_count() <= 3 * transactions.len());
+            assert!(graph.edge_count() <= 3 * columns.len());
             for from in 0..count {
                 let mut reached = vec![false; graph.len()];
                 let mut waiting = vec![from];
@@ -322,12 +329,8 @@ mod tests {
                     }
                 }
                 for to in 0..count {
-                    let (one, two) = (
-                        &transactions.all[from as usize],
-                        &transactions.all[to as usize],
-                    );
                     let nodes = is_node[from as usize] && is_node[to as usize];
-                    let expected = nodes && one.is_ok() && one.completion < two.invocation;
+                    let expected = nodes && columns.ended(from) < columns.begun(to);
                     assert_eq!(reached[to as usize], expected, "seed {seed}: {from} {to}");
                 }
             }

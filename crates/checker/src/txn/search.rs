@@ -258,5 +258,14 @@ fn shortest(
     best
 }
 
+/// The shortest cycle over kinds in `mask` through any of the first nodes, so many as a limited number of steps allows.
+pub(super) fn shortest_cycle(graph: &Graph, mask: u8) -> Option<Vec<u32>> {
+    let roots: Vec<_> = (0..graph.transactions).map(|node| (node, node)).collect();
+    let best = shortest(&mut Walker::new(graph), &roots, |walker, (from, to)| {
+        walker.path(from, to, mask)
+    });
+    best.map(|cycle| cycle.nodes)
+}
+
 #[cfg(test)]
 mod tests;

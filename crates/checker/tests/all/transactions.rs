@@ -222,7 +222,7 @@ impl Simulation<'_> {
 
 /// A history of up to `transactions_max` transactions by up to four clients, as a rule
 /// with one that reads everything at the end.
-fn random_history(store: Store, transactions_max: u64, rng: &mut Rng) -> History {
+pub(crate) fn random_history(store: Store, transactions_max: u64, rng: &mut Rng) -> History {
     rotating_history(store, transactions_max, 0, rng)
 }
 
@@ -462,7 +462,7 @@ fn agrees_with_all_serial_orders_on_small_histories() {
 }
 
 /// The same history with registers: an append is a write, a read sees the last element.
-fn registers(history: &History) -> History {
+pub(crate) fn registers(history: &History) -> History {
     let convert = |mop: &Mop| match mop {
         Mop::Append { key, element } => Mop::Write {
             key: key.clone(),

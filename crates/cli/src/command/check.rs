@@ -1,6 +1,7 @@
 //! `seatrial check`: histories in, verdicts out.
 
 mod proof;
+mod registers;
 mod stream;
 
 use crate::args::CheckArguments;
@@ -65,7 +66,10 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
         load(path, &arguments.format, options)?
     };
     let promise = Promise::of(arguments.model.as_deref(), &loaded.attributes);
-    let checkers = checkers(&loaded, arguments, &promise);
+    let checkers = checkers(&loaded, arguments, &promise).and_then(|checkers| {
+        let model = promise.model();
+        registers::infer(checkers, &loaded.attributes, model, arguments)
+    });
     let checkers = checkers.with_context(|| path.display().to_string())?;
     let mut judged = judge(&checkers, &loaded.history);
     judged.valid = promise.weaken(&mut judged.verdicts);

@@ -2,7 +2,7 @@
 
 use crate::{Scratch, error, json, run, stderr, stdout};
 use seatrial_checker::linear::{Linearizable, Model};
-use seatrial_checker::txn::{Level, ListAppend, RwRegister};
+use seatrial_checker::txn::{Inference, Level, ListAppend, RwRegister};
 use seatrial_checker::{Checker, Validity, Verdict};
 use seatrial_generator::database::{Anomaly, Database, Isolation, Options, Workload};
 use seatrial_history::{History, Op, OpType, Process, Value};
@@ -153,6 +153,68 @@ fn an_anomaly_that_a_level_admits_leaves_it_whole() {
                     kept.findings
                 );
             }
+        }
+    }
+}
+
+/// What is true of each key of a store of this level.
+fn assumptions(isolation: Isolation) -> Inference {
+    let linearizable_keys = matches!(
+        isolation,
+        Isolation::StrongSnapshotIsolation | Isolation::StrictSerializable
+    );
+    let is_session = matches!(
+        isolation,
+        Isolation::StrongSessionSnapshotIsolation | Isolation::StrongSessionSerializable
+    );
+    Inference {
+        wfr_keys: isolation != Isolation::ReadUncommitted,
+        sequential_keys: is_session || linearizable_keys,
+        linearizable_keys,
+    }
+}
+
+#[test]
+fn assumptions_that_hold_raise_no_alarm() {
+    for isolation in Isolation::TRANSACTIONS {
+        let checker = RwRegister::new(level(isolation)).with_inference(assumptions(isolation));
+        for seed in 0..SEEDS {
+            let options = options(Workload::RwRegister, isolation, seed);
+            let history = History::strict(Database::new(&options).unwrap().collect()).unwrap();
+            let kept = checker.check(&history);
+            let context = format!("{isolation:?} seed {seed}: {:?}", kept.findings);
+            assert_eq!(kept.valid, Validity::Valid, "{context}");
+            assert_eq!(
+                kept.details["discarded"],
+                serde_json::json!({}),
+                "{context}"
+            );
+        }
+    }
+}
+
+#[test]
+fn with_linearizable_keys_anomalies_have_the_same_names() {
+    let inference = assumptions(Isolation::StrictSerializable);
+    let checker = RwRegister::default().with_inference(inference);
+    for anomaly in Anomaly::all().filter(|one| one.is_seen_in(Workload::RwRegister)) {
+        for seed in 0..4 {
+            let options = Options {
+                isolation: None,
+                anomalies: vec![anomaly],
+                anomaly_rate: 0.01,
+                ..options(Workload::RwRegister, Isolation::StrictSerializable, seed)
+            };
+            let mut database = Database::new(&options).unwrap();
+            let history = History::strict(database.by_ref().collect()).unwrap();
+            let count = database.anomalies()[0].1;
+            let strict = checker.check(&history);
+            let context = format!("{anomaly:?} seed {seed}: {:?}", strict.anomalies);
+            assert_eq!(
+                strict.anomalies.get(found_as(anomaly)),
+                Some(&count),
+                "{context}"
+            );
         }
     }
 }

@@ -29,6 +29,55 @@ fn direct_anomalies_are_found_without_the_whole_history() {
 }
 
 #[test]
+fn registers_are_judged_with_what_is_known_of_their_keys() {
+    let scratch = Scratch::new("stream-registers");
+    let (text, sea) = (scratch.path("blind.edn"), scratch.path("blind.sea"));
+    // Which of two blind writes came last tells a later read; x and y disagree.
+    let op = |process, kind, mops| {
+        format!("{{:process {process} :type :{kind} :f :txn :value {mops}}}\n")
+    };
+    let writes = [(0, "[[:w :x 1] [:w :y 2]]"), (1, "[[:w :x 2] [:w :y 1]]")];
+    let mut history = String::new();
+    for kind in ["invoke", "ok"] {
+        history.extend(writes.map(|(process, mops)| op(process, kind, mops)));
+    }
+    history +=
+        &(op(2, "invoke", "[[:r :x nil] [:r :y nil]]") + &op(2, "ok", "[[:r :x 2] [:r :y 2]]"));
+    fs::write(&text, history).unwrap();
+    run(0, &["import", &text, "-o", &sea]);
+    let infer = ["check", "--checker", "rw-register", "--infer"];
+    for file in [&text, &sea] {
+        run(0, &["check", "--checker", "rw-register", file]);
+        let answer = stdout(&run(
+            1,
+            &[&infer[..], &["linearizable-keys", file]].concat(),
+        ));
+        assert!(
+            answer.contains("1 G0") && answer.contains("began"),
+            "{answer}"
+        );
+        run(
+            0,
+            &[&infer[..], &["sequential-keys,wfr-keys", file]].concat(),
+        );
+        let told = stderr(&run(254, &[&infer[..], &["keys", file]].concat()));
+        assert!(told.contains("nothing is inferred from `keys`"), "{told}");
+        let words = ["check", "--checker", "g1", "--infer", "wfr-keys", file];
+        let told = stderr(&run(254, &words));
+        assert!(told.contains("for the checker rw-register"), "{told}");
+    }
+    // The log says that the second came first; the reads say that it wrote x last.
+    let order = scratch.path("order.json");
+    fs::write(&order, r#"{"3": 0, "2": 1, "5": 2}"#).unwrap();
+    let words = ["check", "--transaction-order", &order, "--json", &sea];
+    let document: serde_json::Value = serde_json::from_str(&stdout(&run(1, &words))).unwrap();
+    assert_eq!(document["anomalies"]["cyclic-versions-order"], 1);
+    fs::write(&order, "[1, 2]").unwrap();
+    let told = stderr(&run(254, &words));
+    assert!(told.contains("no object of numbers"), "{told}");
+}
+
+#[test]
 fn a_damaged_chunk_is_named() {
     let scratch = Scratch::new("stream-damaged");
     let sea = scratch.path("a.sea");

@@ -237,7 +237,16 @@ impl Columns {
         let Some(&(begun, ended)) = self.positions.get(transaction as usize) else {
             return u64::from(transaction);
         };
-        let position = if ended == NONE { begun } else { ended };
+        self.index_at(if ended == NONE { begun } else { ended })
+    }
+
+    /// The index of a transaction's invocation; `None` when nobody knows.
+    pub fn invocation(&self, transaction: u32) -> Option<u64> {
+        let begun = self.begun(transaction);
+        (begun != NONE).then(|| self.index_at(begun))
+    }
+
+    fn index_at(&self, position: u32) -> u64 {
         let behind = self.indices.partition_point(|&(from, _)| from <= position);
         let known = behind.checked_sub(1).map(|place| self.indices[place]);
         known.map_or(u64::from(position), |(from, index)| {

@@ -1,6 +1,6 @@
 //! Judging a test file chunk by chunk.
 
-use super::word;
+use super::{registers, word};
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::{color, write_findings};
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Operations from which on a history of transactions on lists is judged chunk by chunk without being asked: in memory
+/// Operations from which on a history of transactions is judged chunk by chunk without being asked: in memory
 /// as operations it would take some hundred bytes each.
 const OPERATIONS_MIN: u64 = 1 << 18;
 
@@ -31,12 +31,16 @@ pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<V
     if !is_test || arguments.salvage || arguments.report.is_some() {
         return Ok(None);
     }
+    if arguments.transaction_order.is_some() {
+        return Ok(None);
+    }
     let file = TestFile::open(path)?;
     let attributes = file.attributes()?;
+    let inference = registers::inference(&attributes, arguments)?;
     let promise = Promise::of(arguments.model.as_deref(), &attributes);
     if let Some(names) = &arguments.checker {
         let checkers = names.iter().map(|name| {
-            let checker = Streaming::by_name(name)?;
+            let checker = Streaming::by_name(name)?.with_inference(inference);
             match (promise.model(), &arguments.model) {
                 (Some(model), Some(_)) => checker.with_model(model),
                 (Some(model), None) => checker.with_model(model).or(Some(checker)),
@@ -44,18 +48,31 @@ pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<V
             }
         });
         let checkers: Option<Vec<_>> = checkers.collect();
-        return Ok(checkers.filter(|checkers| !checkers.is_empty()));
+        let checkers = checkers.filter(|checkers| !checkers.is_empty());
+        return Ok(checkers.filter(|_| arguments.infer.is_empty() || infers(names)));
     }
+    let workload = attributes["workload"].clone();
     let is_large = file.len() >= OPERATIONS_MIN;
-    if !is_large || attributes["workload"] != "list-append" {
+    if !is_large || !arguments.infer.is_empty() && workload != "rw-register" {
         return Ok(None);
     }
     let level = match promise.model() {
         Some(model) => Level::by_name(model),
         None => Some(Level::default()),
     };
-    let checkers = level.map(|level| vec![Streaming::Stats, Streaming::ListAppend(level)]);
-    Ok(checkers)
+    let judge = |level| match workload.as_str()? {
+        "list-append" => Some(Streaming::ListAppend(level)),
+        "rw-register" => Some(Streaming::RwRegister(level, inference)),
+        _ => None,
+    };
+    Ok(level
+        .and_then(judge)
+        .map(|judge| vec![Streaming::Stats, judge]))
+}
+
+/// Is there a checker among these for what it is to infer?
+fn infers(names: &[String]) -> bool {
+    names.iter().any(|name| name == "rw-register")
 }
 
 /// Judges the test file at `path` and shows the verdict unless it goes into a document. All checkers share one pass.
