@@ -2,7 +2,7 @@
 
 use crate::linear::{Linearizable, Model};
 use crate::txn::isolation::{self, Isolation};
-use crate::txn::{G1, Inference, Level, ListAppend, RwRegister};
+use crate::txn::{G1, Inference, Level, ListAppend, Promise, RwRegister, Timestamps};
 use crate::{
     Agreement, Bank, Checker, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set,
     SetFull, Stats, TotalQueue, UniqueIds, Visibility,
@@ -36,7 +36,7 @@ pub enum UnknownName {
 }
 
 /// The names of all checkers.
-pub const NAMES: [&str; 20] = [
+pub const NAMES: [&str; 21] = [
     "stats",
     "register",
     "cas-register",
@@ -45,6 +45,7 @@ pub const NAMES: [&str; 20] = [
     "list-append",
     "rw-register",
     "isolation",
+    "timestamps",
     "g1",
     "set",
     "set-full",
@@ -72,6 +73,7 @@ pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, Unkn
         "monotonic" => Ok(Box::new(Monotonic::new(agreement(model)?))),
         "rw-register" => Ok(Box::new(rw_register(model, Inference::NONE)?)),
         "list-append" => Ok(Box::new(ListAppend::new(level("list-append", model)?))),
+        "timestamps" => Ok(Box::new(Timestamps::new(promise(model)?))),
         "isolation" => Ok(Box::new(Isolation::new(isolation(model)?))),
         _ => match (anomalies(name), model) {
             (Some(checker), None) => Ok(checker),
@@ -188,6 +190,19 @@ fn isolation(model: Option<&str>) -> Result<isolation::Model, UnknownName> {
         models: isolation::Model::all()
             .map(isolation::Model::name)
             .collect(),
+    })
+}
+
+/// What the database's timestamps are held to; its snapshots and sessions when nothing is named.
+fn promise(model: Option<&str>) -> Result<Promise, UnknownName> {
+    let Some(name) = model else {
+        return Ok(Promise::default());
+    };
+    let known = Promise::ALL.into_iter().find(|one| one.name() == name);
+    known.ok_or_else(|| UnknownName::Model {
+        checker: "timestamps",
+        model: name.into(),
+        models: Promise::ALL.map(Promise::name).to_vec(),
     })
 }
 

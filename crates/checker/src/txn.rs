@@ -36,6 +36,7 @@ pub mod registers;
 mod rows;
 mod rw_register;
 mod search;
+mod timestamps;
 mod transactions;
 
 pub(crate) use dense::Map;
@@ -45,6 +46,7 @@ pub use level::Level;
 pub use list_append::{ListAppend, Windows};
 pub use passes::Rounds;
 pub use rw_register::{Inference, RwRegister, UnknownInference};
+pub use timestamps::{Promise, Timestamped, Timestamps};
 
 use anomaly::Cyclic;
 use std::collections::BTreeSet;

@@ -186,8 +186,8 @@ impl SimArguments {
 /// `seatrial check`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Checkers: stats, register, cas-register, mutex, kv-map, list-append, rw-register, g1,\n\
-set, set-full, queue, total-queue, unique-ids, counter, bank, long-fork, monotonic, lock, log.\n\
+    after_help = "Checkers: stats, register, cas-register, mutex, kv-map, list-append, rw-register, isolation,\n\
+timestamps, g1, set, set-full, queue, total-queue, unique-ids, counter, bank, long-fork, monotonic, lock, log.\n\
 Without --checker the history says which one it needs: a test file by its workload, any other by its operations."
 )]
 pub(crate) struct CheckArguments {

@@ -3,6 +3,7 @@
 mod proof;
 mod registers;
 mod stream;
+mod timestamped;
 
 use crate::args::CheckArguments;
 use crate::exit::Exit;
@@ -56,6 +57,9 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     if let Some(checkers) = stream::wanted(path, arguments)? {
         return stream::check(path, &checkers, arguments);
     }
+    if let Some(promise) = timestamped::wanted(path, arguments)? {
+        return timestamped::check(path, promise, arguments);
+    }
     // A register has no lists for values: whoever asks for registers means tuples.
     let names = arguments.checker.as_deref().unwrap_or_default();
     let mut options = arguments.options();
@@ -103,17 +107,23 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
             );
         }
     }
-    if !arguments.output.json {
-        if arguments.output.quiet {
-            say!("{}: {}", path.display(), word(&document["valid"]));
-        } else {
-            if arguments.files.len() > 1 {
-                say!(" {}", path.display());
-            }
-            say!("{}", text(&report, color()).trim_end());
-        }
-    }
+    show_one(path, &report, &document, arguments);
     Ok((Exit::from(&judged.valid), document))
+}
+
+/// Shows what was found in one file, unless it goes into a document.
+fn show_one(path: &Path, report: &Report<'_>, document: &Json, arguments: &CheckArguments) {
+    if arguments.output.json {
+        return;
+    }
+    if arguments.output.quiet {
+        say!("{}: {}", path.display(), word(&document["valid"]));
+        return;
+    }
+    if arguments.files.len() > 1 {
+        say!(" {}", path.display());
+    }
+    say!("{}", text(report, color()).trim_end());
 }
 
 /// Appends the results to the test file they are of.
@@ -141,8 +151,9 @@ fn checkers(
     promise: &Promise,
 ) -> Result<Vec<Box<dyn Checker>>> {
     let model = promise.model();
-    // A model that nobody asked for is for those that have it.
-    let named = |name: &str, model| match by_name(name, model) {
+    // A model that nobody asked for is for those that have it; timestamps have their own.
+    let named = |name: &str, model: Option<&str>| match by_name(name, model) {
+        _ if name == "timestamps" => by_name(name, arguments.model.as_deref()),
         Err(UnknownName::NoModels { .. } | UnknownName::Model { .. })
             if arguments.model.is_none() =>
         {
@@ -166,6 +177,10 @@ fn checkers(
     }
     if let Some(workload) = loaded.attributes["workload"].as_str() {
         return Ok(for_workload(workload, model)?);
+    }
+    let is_stamped = loaded.attributes["format"] == "timekiller";
+    if is_stamped && let Ok(timestamps) = by_name("timestamps", arguments.model.as_deref()) {
+        return Ok(vec![timestamps]);
     }
     match workload_of(&loaded.history) {
         Some(name) => Ok(vec![named(name, model)?]),

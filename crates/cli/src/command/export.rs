@@ -8,7 +8,7 @@ use crate::output::say;
 use crate::place::Place;
 use crate::source::Source;
 use anyhow::{Context as _, Result, bail};
-use seatrial_history::export::registers::{RegisterLayout, RegisterWriter};
+use seatrial_history::export::registers::{RegisterError, RegisterLayout, RegisterWriter};
 use seatrial_history::export::{Layout, TextWriter};
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -135,7 +135,11 @@ fn registers(
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let cause = error.root_cause().downcast_ref::<io::Error>();
+    let of_registers = match error.downcast_ref() {
+        Some(RegisterError::Write(cause)) => Some(cause),
+        _ => None,
+    };
+    let cause = of_registers.or_else(|| error.root_cause().downcast_ref::<io::Error>());
     cause.is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)
 }
 

@@ -253,3 +253,48 @@ fn histories_of_other_checkers_are_told_by_how_they_begin() {
     let words = ["export", &named, "--to", "edn", "--initial-value", "-1"];
     assert!(stdout(&run(0, &words)).contains("[:r 1 nil]"));
 }
+
+#[test]
+fn timestamps_of_the_database_are_replayed() {
+    let scratch = Scratch::new("interchange-timestamps");
+    let file = |name: &str, seen: &str| {
+        let path = scratch.path(name);
+        let text = format!(
+            r#"[{{"tid":1,"sid":1,"sts":{{"p":1,"l":0}},"cts":{{"p":2,"l":0}},"ops":[{{"t":"w","k":7,"v":3}}]}},
+{{"tid":2,"sid":2,"sts":{{"p":3,"l":0}},"cts":{{"p":3,"l":0}},"ops":[{{"t":"r","k":7,"v":{seen}}}]}}]"#
+        );
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let (good, bad) = (file("good.json", "3"), file("bad.json", "null"));
+    assert!(stdout(&run(0, &["check", &good])).contains("strong-session-snapshot-isolation"));
+    run(0, &["check", &good, "--model", "serializable", "-q"]);
+    let text = stdout(&run(1, &["check", &bad]));
+    assert!(
+        text.contains("read nothing of key 7; by the timestamps it is 3"),
+        "{text}"
+    );
+    // What its clients saw, another order explains.
+    run(0, &["check", &bad, "--checker", "rw-register", "-q"]);
+    run(2, &["check", &bad, "--model", "strict-serializable", "-q"]);
+    // A test file keeps the stamps, and with them the findings.
+    let sea = scratch.path("bad.sea");
+    run(0, &["import", &bad, "-o", &sea]);
+    let document = |file: &str| -> serde_json::Value {
+        serde_json::from_slice(&run(1, &["check", "--json", file]).stdout).unwrap()
+    };
+    let (direct, imported) = (document(&bad), document(&sea));
+    assert_eq!(direct["findings"], imported["findings"]);
+    assert_eq!(direct["anomalies"]["timestamp-read"], 1);
+    run(
+        254,
+        &[
+            "check",
+            &bad,
+            "--checker",
+            "timestamps",
+            "--model",
+            "strict-serializable",
+        ],
+    );
+}

@@ -1,0 +1,79 @@
+//! Judging a file of transactions with the database's timestamps without making operations of them.
+
+use super::show_one;
+use crate::args::CheckArguments;
+use crate::exit::Exit;
+use crate::source::Reading;
+use anyhow::{Context as _, Result};
+use seatrial_checker::txn::{Promise, Timestamped, Timestamps};
+use seatrial_history::import::registers::TransactionReader;
+use seatrial_history::import::{self, Format};
+use seatrial_report::{Counts, Report, Summary, results_json};
+use serde_json::{Value as Json, json};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Instant;
+
+/// Bytes at a file's start that tell its format.
+const DETECTION_LENGTH: u64 = 4_096;
+
+/// What the timestamps of the file are held to, when it has some and nothing else is asked for.
+pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<Promise>> {
+    let names = arguments.checker.as_deref().unwrap_or_default();
+    let others = names.iter().any(|name| name != "timestamps");
+    let whole = arguments.report.is_some() || arguments.findings.is_some() || arguments.record;
+    if others || whole || arguments.salvage || !path.is_file() {
+        return Ok(None);
+    }
+    let is_timekiller = match Reading::by_name(&arguments.format)? {
+        Reading::Text(format) => format == Format::TimeKiller,
+        Reading::Auto => {
+            let mut first = Vec::new();
+            let name = || path.display().to_string();
+            let file = File::open(path).with_context(name)?;
+            file.take(DETECTION_LENGTH)
+                .read_to_end(&mut first)
+                .with_context(name)?;
+            import::detect(&path.display().to_string(), &first) == Some(Format::TimeKiller)
+        }
+        Reading::Sea | Reading::Jepsen => false,
+    };
+    if !is_timekiller {
+        return Ok(None);
+    }
+    Ok(match arguments.model.as_deref() {
+        None => Some(Promise::default()),
+        // A model that timestamps say nothing about is for other checkers.
+        Some(name) => Promise::ALL.into_iter().find(|one| one.name() == name),
+    })
+}
+
+/// Judges the file at `path` and shows the verdict unless it goes into a document.
+pub(super) fn check(
+    path: &Path,
+    promise: Promise,
+    arguments: &CheckArguments,
+) -> Result<(Exit, Json)> {
+    let began = Instant::now();
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| name.clone())?;
+    let mut reader = TransactionReader::open(&name, file, Format::TimeKiller, arguments.options());
+    let mut gathered = Timestamped::default();
+    while reader.advance(&mut gathered)? {}
+    let verdicts = [Timestamps::new(promise).judge(&gathered)];
+    let attributes = json!({"name": name, "format": Format::TimeKiller.name()});
+    let summary = Summary {
+        total: Counts {
+            ok: gathered.len() as u64,
+            ..Counts::default()
+        },
+        ..Summary::default()
+    };
+    let report = Report::counted(&attributes, summary, &verdicts).checked_in(began.elapsed());
+    let mut document = results_json(&report);
+    document["file"] = json!(name);
+    show_one(path, &report, &document, arguments);
+    let [verdict] = verdicts;
+    Ok((Exit::from(&verdict.valid), document))
+}
