@@ -7,8 +7,8 @@ use seatrial_history::import::Format;
 use serde_json::Value as Json;
 
 /// The attribute of a history that says so, and how.
-pub(crate) const ATTRIBUTE: &str = "times";
-pub(crate) const NONE: &str = "none";
+const ATTRIBUTE: &str = "times";
+const NONE: &str = "none";
 
 /// What a history of these attributes is held to.
 #[derive(Debug)]
@@ -17,6 +17,11 @@ pub(crate) struct Promise {
     model: Option<String>,
     /// The model that was asked for, when this history cannot say whether it was kept.
     asked: Option<Level>,
+}
+
+/// Does a history of these attributes not say when its operations ran?
+pub(crate) fn is_timeless(attributes: &Json) -> bool {
+    attributes[ATTRIBUTE] == NONE
 }
 
 /// Attributes of a history in this format.
@@ -34,7 +39,7 @@ impl Promise {
             model: asked.map(str::to_owned),
             asked: None,
         };
-        if attributes[ATTRIBUTE] != NONE {
+        if !is_timeless(attributes) {
             return promise;
         }
         let level = match asked {

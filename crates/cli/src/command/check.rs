@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::judge::{color, judge, write, write_findings};
 use crate::load::{Loaded, hint, is_test_file, load, salvage};
 use crate::output::say;
-use crate::times::Promise;
+use crate::times::{self, Promise};
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_checker::{Checker, UnknownName, by_name, for_workload};
 use seatrial_history::{History, Mop, TestFile, Value};
@@ -182,7 +182,12 @@ fn checkers(
     if is_stamped && let Ok(timestamps) = by_name("timestamps", arguments.model.as_deref()) {
         return Ok(vec![timestamps]);
     }
+    let infers = !arguments.infer.is_empty() || arguments.transaction_order.is_some();
     match workload_of(&loaded.history) {
+        // Without times little can be inferred, but everything decided.
+        Some("rw-register") if times::is_timeless(&loaded.attributes) && !infers => {
+            Ok(vec![named("isolation", model)?])
+        }
         Some(name) => Ok(vec![named(name, model)?]),
         None => bail!("its operations fit no checker that is known; name one with --checker"),
     }

@@ -202,6 +202,9 @@ fn histories_of_other_checkers_are_told_by_how_they_begin() {
         edn.lines().filter(|line| line.contains(":ok")).count()
     };
     assert_eq!(shown(&plume), 4);
+    let text = stdout(&run(1, &["check", &plume]));
+    assert!(text.contains("not strong-session-serializable"), "{text}");
+    run(0, &["check", &plume, "--model", "serializable", "-q"]);
     // A folder around one file is what AWDIT and PolySI take.
     let folder = scratch.path("polysi");
     fs::create_dir(&folder).unwrap();

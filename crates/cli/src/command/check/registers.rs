@@ -44,7 +44,7 @@ pub(super) fn infer(
 pub(super) fn inference(attributes: &Json, arguments: &CheckArguments) -> Result<Inference> {
     let inference = Inference::by_names(&arguments.infer)?;
     ensure!(
-        !inference.linearizable_keys || attributes[times::ATTRIBUTE] != times::NONE,
+        !inference.linearizable_keys || !times::is_timeless(attributes),
         "this history does not say when its transactions ran: nothing follows from linearizable-keys"
     );
     Ok(inference)
