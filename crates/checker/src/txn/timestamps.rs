@@ -146,86 +146,95 @@ fn anomaly(fault: &Fault) -> Anomaly {
     }
 }
 
+/// A transaction with its timestamps.
+fn when(transaction: u32, transactions: &Timestamped) -> String {
+    let stamps = transactions.stamps(transaction);
+    let [start, commit] = [stamps.start, stamps.commit];
+    format!(
+        "op {} ({}.{} to {}.{})",
+        transactions.index(transaction),
+        start.physical,
+        start.logical,
+        commit.physical,
+        commit.logical
+    )
+}
+
 /// A fault in words.
 fn tell(fault: &Fault, transactions: &Timestamped) -> Finding {
-    let index = |transaction: u32| transactions.index(transaction);
-    let when = |transaction: u32| {
-        let stamps = transactions.stamps(transaction);
-        let [start, commit] = [stamps.start, stamps.commit];
-        format!(
-            "op {} ({}.{} to {}.{})",
-            index(transaction),
-            start.physical,
-            start.logical,
-            commit.physical,
-            commit.logical
-        )
-    };
-    let (summary, operations) = match fault {
+    let when = |transaction: u32| when(transaction, transactions);
+    let (summary, taking_part) = match fault {
         Fault::Internal {
             transaction,
             event,
             expected,
         } => {
             let seen = transactions.operation(*event);
-            let text = format!(
-                "{} read {} of key {}, where it had {expected} itself",
-                when(*transaction),
-                seen.value(),
-                seen.key,
-            );
-            (text, vec![index(*transaction)])
+            let (who, value, key) = (when(*transaction), seen.value(), seen.key);
+            let text = format!("{who} read {value} of key {key}, where it had {expected} itself");
+            (text, vec![*transaction])
         }
         Fault::Read {
             transaction,
             event,
             expected,
             writer,
-        } => {
-            let seen = transactions.operation(*event);
-            let mut text = format!(
-                "{} read {} of key {}; by the timestamps it is {expected}",
-                when(*transaction),
-                seen.value(),
-                seen.key,
-            );
-            let mut operations = vec![index(*transaction)];
-            match writer {
-                Some(writer) => {
-                    text += ", of ";
-                    text += &when(*writer);
-                    operations.push(index(*writer));
-                }
-                None => text += ", which nobody had written yet",
-            }
-            if let Some(writer) = whose(&seen, transactions) {
-                text += "; what it read was written by ";
-                text += &when(writer);
-                operations.push(index(writer));
-            }
-            (text, operations)
-        }
+        } => tell_read(*transaction, *event, expected, *writer, transactions),
         Fault::Conflict { first, second, key } => {
             let (one, other) = (when(*first), when(*second));
             let text = format!("{one} and {other} both wrote key {key} and overlapped in time");
-            (text, vec![index(*first), index(*second)])
+            (text, vec![*first, *second])
         }
         Fault::Session { first, second } => {
             let (one, other) = (when(*first), when(*second));
             let text = format!(
                 "{other} follows {one} in its session, but not in the order of the timestamps"
             );
-            (text, vec![index(*first), index(*second)])
+            (text, vec![*first, *second])
         }
     };
-    let mut distinct = std::collections::BTreeSet::new();
-    let operations = operations.into_iter();
+    let mut operations = Vec::new();
+    for transaction in taking_part {
+        let index = transactions.index(transaction);
+        if !operations.contains(&index) {
+            operations.push(index);
+        }
+    }
     Finding {
         anomaly: anomaly(fault),
         summary,
-        operations: operations.filter(|one| distinct.insert(*one)).collect(),
+        operations,
         steps: Vec::new(),
     }
+}
+
+/// A read that is not of its snapshot, in words; who takes part.
+fn tell_read(
+    transaction: u32,
+    event: usize,
+    expected: &str,
+    writer: Option<u32>,
+    transactions: &Timestamped,
+) -> (String, Vec<u32>) {
+    let when = |transaction: u32| when(transaction, transactions);
+    let seen = transactions.operation(event);
+    let (who, value, key) = (when(transaction), seen.value(), seen.key);
+    let mut text = format!("{who} read {value} of key {key}; by the timestamps it is {expected}");
+    let mut taking_part = vec![transaction];
+    match writer {
+        Some(writer) => {
+            text += ", of ";
+            text += &when(writer);
+            taking_part.push(writer);
+        }
+        None => text += ", which nobody had written yet",
+    }
+    if let Some(writer) = whose(&seen, transactions) {
+        text += "; what it read was written by ";
+        text += &when(writer);
+        taking_part.push(writer);
+    }
+    (text, taking_part)
 }
 
 /// Who wrote the value, or appended the last element, that a read saw.
