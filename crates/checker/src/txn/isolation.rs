@@ -244,10 +244,7 @@ fn infer(
         _ => None,
     };
     if let Some(sight) = sight {
-        let mut direct = Direct::new(program, sight);
-        for &reader in program.all() {
-            direct.infer(reader, take);
-        }
+        Direct::new(program, sight).infer(take);
     }
     let seen = match model {
         Model::Causal => Some(Seen::Everything),

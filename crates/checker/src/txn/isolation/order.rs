@@ -27,7 +27,7 @@ impl Predecessors {
             }
             let last = &mut last[program.session(transaction) as usize];
             sources.extend(last.replace(transaction));
-            sources.extend(program.sources(transaction));
+            program.add_sources(transaction, &mut sources);
             while let Some((_, before)) = forced.next_if(|pair| pair.0 == transaction) {
                 sources.push(*before);
             }

@@ -3,16 +3,34 @@
 use super::Forced;
 use super::program::Program;
 
+/// Transactions that are looked at ahead.
+const GLANCES: usize = 64;
+
 /// Tells, for every read of a key that the session wrote before, that the last of those writes comes before what was
 /// read: read your writes. Linear.
 pub(super) fn infer(program: &Program<'_>, take: &mut impl FnMut(Forced)) {
-    // By key: the session (and 1) that wrote it last, and its transaction.
-    let mut written = vec![(0, 0); program.columns.key_count()];
+    // By key: who wrote it last, as a place (and 1) among all transactions, session after session.
+    let mut written = vec![0_u32; program.columns.key_count()];
+    let mut first = 0;
     for session in 0..program.session_count() as u32 {
-        for &reader in program.members(session) {
-            for (key, after) in program.reads(reader) {
-                let (by, before) = written[key as usize];
-                if by == session + 1 && before != after {
+        let members = program.members(session);
+        for (at, &reader) in members.iter().enumerate() {
+            if at % GLANCES == 0 {
+                let next = &members[at..members.len().min(at + GLANCES)];
+                program.glance(next);
+            }
+            for &event in program.columns.events(reader) {
+                let key = event.key();
+                if !event.is_external_read() {
+                    continue;
+                }
+                // Of an earlier session when it is not behind this one's first.
+                let Some(place) = written[key as usize].checked_sub(first + 1) else {
+                    continue;
+                };
+                let before = members[place as usize];
+                let after = program.source(reader, event);
+                if let Some(after) = after.filter(|&after| after != before) {
                     take(Forced {
                         before,
                         after,
@@ -22,8 +40,9 @@ pub(super) fn infer(program: &Program<'_>, take: &mut impl FnMut(Forced)) {
                 }
             }
             for key in program.writes(reader) {
-                written[key as usize] = (session + 1, reader);
+                written[key as usize] = first + at as u32 + 1;
             }
         }
+        first += members.len() as u32;
     }
 }

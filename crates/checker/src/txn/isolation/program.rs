@@ -18,6 +18,8 @@ pub(super) struct Program<'a> {
     starts: Vec<u32>,
     /// Transactions that took place, session after session.
     members: Vec<u32>,
+    /// Did all take place?
+    is_complete: bool,
 }
 
 impl<'a> Program<'a> {
@@ -55,6 +57,7 @@ impl<'a> Program<'a> {
             columns,
             sessions,
             starts,
+            is_complete: members.len() == columns.len(),
             members,
         }
     }
@@ -90,11 +93,18 @@ impl<'a> Program<'a> {
     /// Where an external read comes from: a transaction, [`INITIAL`], or `None` for what no level speaks of, as nobody
     /// wrote it, or nobody whose writes took place, or the reader itself.
     pub(super) fn source(&self, reader: u32, read: Event) -> Option<u32> {
-        if self.columns.is_initial(read.version()) {
+        self.source_of(reader, read.version())
+    }
+
+    /// The same by the version that is read.
+    pub(super) fn source_of(&self, reader: u32, version: u32) -> Option<u32> {
+        if self.columns.is_initial(version) {
             return Some(INITIAL);
         }
-        let writer = self.columns.writer(read.version());
-        let counts = writer != NONE && writer != reader && self.columns.happened(writer);
+        let writer = self.columns.writer(version);
+        let counts = writer != NONE
+            && writer != reader
+            && (self.is_complete || self.columns.happened(writer));
         counts.then_some(writer)
     }
 
@@ -105,10 +115,37 @@ impl<'a> Program<'a> {
         reads.filter_map(move |&read| Some((read.key(), self.source(transaction, read)?)))
     }
 
+    /// Adds the transactions that a transaction read from, as often as it did, to `all`.
+    #[expect(
+        clippy::needless_bitwise_bool,
+        reason = "what is a read is not to be foreseen"
+    )]
+    pub(super) fn add_sources(&self, transaction: u32, all: &mut Vec<u32>) {
+        let events = self.columns.events(transaction);
+        let mut end = all.len();
+        all.resize(end + events.len(), 0);
+        for event in events {
+            let writer = self.columns.writer(event.version());
+            let counts = event.is_external_read() & (writer != NONE) & (writer != transaction);
+            all[end] = writer;
+            end += usize::from(counts && (self.is_complete || self.columns.happened(writer)));
+        }
+        all.truncate(end);
+    }
+
     /// The transactions that a transaction read from, as often as it did.
     pub(super) fn sources(&self, transaction: u32) -> impl Iterator<Item = u32> {
         let sources = self.reads(transaction).map(|(_, source)| source);
         sources.filter(|&source| source != INITIAL)
+    }
+
+    /// Looks at these transactions, so that what they did comes near the processor side by side.
+    pub(super) fn glance(&self, transactions: &[u32]) {
+        let first = transactions
+            .iter()
+            .map(|&one| self.columns.events(one).first());
+        let keys = first.map(|event| event.map_or(0, |event| event.key()));
+        std::hint::black_box(keys.fold(0, |sum, key| sum ^ key));
     }
 
     /// The keys that a transaction writes, each once.

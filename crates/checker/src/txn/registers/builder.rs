@@ -1,8 +1,9 @@
 //! Columns while they are made.
 
 use super::columns::{Columns, Event, NONE};
-use super::table::Table;
+use super::table::{Pages, Table};
 use crate::txn::dense::Map;
+use seatrial_history::import::registers::{Stamps, TransactionSink};
 use seatrial_history::{Key, OpType};
 use std::collections::BTreeMap;
 
@@ -10,6 +11,8 @@ use std::collections::BTreeMap;
 const NUMBERS_MAX: usize = (1 << 31) - 1;
 /// The version of a read of the initial state, while numbers of keys are not known.
 const INITIAL: u32 = NUMBERS_MAX as u32;
+/// Events that are taken into account together.
+const PENDING_MAX: usize = 256;
 /// A transaction of more events is looked through with a table by key instead of event against event.
 pub(super) const EVENTS_FEW: usize = 32;
 
@@ -57,17 +60,64 @@ pub enum Refusal {
 pub struct Builder {
     columns: Columns,
     table: Table,
-    integers: Map<i64, u32>,
+    /// Integer keys that lie close together, and all others.
+    near: Pages,
+    far: Map<i64, u32>,
     others: BTreeMap<Key, u32>,
     numbers: Map<u64, u32>,
     /// By transaction: where its events begin and end.
     spans: Vec<(u32, u32)>,
     /// The transaction that is told.
     current: u32,
+    /// The last events, not taken into account so far.
+    pending: Vec<Pending>,
+    scratch: Vec<u32>,
     /// Versions that were written again, by whom.
     again: Vec<(u32, u32)>,
     has_times: bool,
+    has_lists: bool,
     refusal: Option<Refusal>,
+}
+
+/// A read or write.
+#[derive(Clone, Copy)]
+struct Pending {
+    key: u32,
+    /// Who writes; [`NONE`] for a read.
+    writer: u32,
+    value: Option<i64>,
+}
+
+/// What a foreign file holds; lists are no registers.
+impl TransactionSink for Builder {
+    fn begin(&mut self, session: u64, _stamps: Option<Stamps>) {
+        self.begin(session);
+    }
+
+    fn read(&mut self, key: i64, value: Option<i64>) {
+        self.read(key, value);
+    }
+
+    fn write(&mut self, key: i64, value: i64) {
+        self.write(key, value);
+    }
+
+    fn append(&mut self, _key: i64, _element: i64) {
+        self.has_lists = true;
+    }
+
+    fn read_list(&mut self, _key: i64, _elements: &[i64]) {
+        self.has_lists = true;
+    }
+
+    fn end(&mut self, outcome: OpType) -> Result<(), String> {
+        self.end(outcome);
+        match &self.refusal {
+            Some(refusal) => Err(refusal.to_string()),
+            None if self.has_lists => Err("a list is no register".to_owned()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Builder {
@@ -120,20 +170,20 @@ impl Builder {
     /// The events that follow are those of this transaction.
     pub fn fill(&mut self, transaction: u32) {
         self.current = transaction;
-        let start = self.columns.events.len() as u32;
+        let start = self.event_count() as u32;
         self.spans[transaction as usize] = (start, start);
     }
 
     /// The events of the transaction of [`Builder::fill`] are told; it completed so at this position.
     pub fn close(&mut self, outcome: OpType, ended: u32) {
         let current = self.current as usize;
-        if self.columns.events.len() >= u32::MAX as usize {
+        if self.event_count() >= u32::MAX as usize {
             self.refuse(Refusal::Size {
                 what: "reads and writes",
                 bits: 32,
             });
         }
-        self.spans[current].1 = self.columns.events.len() as u32;
+        self.spans[current].1 = self.event_count() as u32;
         self.has_times |= ended != NONE;
         self.columns.positions[current].1 = ended;
         self.columns.outcomes[current] = outcome;
@@ -155,29 +205,64 @@ impl Builder {
 
     fn integer(&mut self, key: i64) -> u32 {
         let next = self.columns.keys.len() as u32;
-        let number = *self.integers.entry(key).or_insert(next);
-        if number == next {
+        let known = match self.near.slot(key, next as usize) {
+            Some(slot) => slot,
+            None => self.far.entry(key).or_insert(NONE),
+        };
+        if *known == NONE {
+            *known = next;
             self.columns.keys.push(Key::Int(key));
         }
-        number
+        *known
     }
 
     /// A read of the key with this number; `None` is its initial state.
     pub fn read_key(&mut self, key: u32, value: Option<i64>) {
-        let version = value.map_or(INITIAL, |value| self.table.number(key, value));
-        self.columns.events.push(Event::new(key, version, false));
+        let writer = NONE;
+        self.add(Pending { key, writer, value });
     }
 
     /// A write of the key with this number.
     pub fn write_key(&mut self, key: u32, value: i64) {
-        let version = self.table.number(key, value);
-        let known = &mut self.table.versions[version as usize].writer;
-        if *known == NONE {
-            *known = self.current;
-        } else {
-            self.again.push((version, self.current));
+        let (writer, value) = (self.current, Some(value));
+        self.add(Pending { key, writer, value });
+    }
+
+    fn add(&mut self, event: Pending) {
+        self.pending.push(event);
+        if self.pending.len() == PENDING_MAX {
+            self.take();
         }
-        self.columns.events.push(Event::new(key, version, true));
+    }
+
+    /// Takes what is pending into account.
+    fn take(&mut self) {
+        let pairs = self
+            .pending
+            .iter()
+            .filter_map(|it| Some((it.key, it.value?)));
+        self.table.glance(pairs, &mut self.scratch);
+        for Pending { key, writer, value } in self.pending.drain(..) {
+            let Some(value) = value else {
+                self.columns.events.push(Event::new(key, INITIAL, false));
+                continue;
+            };
+            let version = self.table.number(key, value);
+            let is_write = writer != NONE;
+            if is_write {
+                let known = &mut self.table.versions[version as usize].writer;
+                if *known == NONE {
+                    *known = writer;
+                } else {
+                    self.again.push((version, writer));
+                }
+            }
+            self.columns.events.push(Event::new(key, version, is_write));
+        }
+    }
+
+    fn event_count(&self) -> usize {
+        self.columns.events.len() + self.pending.len()
     }
 
     /// Operations from this position on have the indices from this one on.
@@ -201,6 +286,7 @@ impl Builder {
 
     /// The columns, or why there are none.
     pub fn finish(mut self) -> Result<Columns, Refusal> {
+        self.take();
         if !self.has_times {
             self.columns.positions = Vec::new();
         }

@@ -232,10 +232,10 @@ impl Columns {
     }
 
     /// The index of the operation that stands for a transaction: that of its completion, of its invocation when it has
-    /// none; its number when the file knows no operations.
+    /// none. A file without times knows no operations; a history that is made of it has two for each transaction.
     pub fn index(&self, transaction: u32) -> u64 {
         let Some(&(begun, ended)) = self.positions.get(transaction as usize) else {
-            return u64::from(transaction);
+            return 2 * u64::from(transaction) + 1;
         };
         self.index_at(if ended == NONE { begun } else { ended })
     }

@@ -402,5 +402,5 @@ fn faults_are_told_in_words() {
     let expected = "transaction 1 of session 4 (ok): [[:r 1 10] [:r 2 nil]]\nread key 1 as it was in the middle of \
                     another transaction, which wrote it again after 10:\ntransaction 1 of session 3 (ok): [[:w 1 10] \
                     [:w 1 11]]";
-    assert_eq!(summaries["G1b"], (vec![1, 0], expected.to_owned()));
+    assert_eq!(summaries["G1b"], (vec![3, 1], expected.to_owned()));
 }
