@@ -2,9 +2,9 @@
 //! that invoke, take effect at one moment and return, and values that count up, each written once.
 //!
 //! ```text
-//! cargo run --release -p seatrial-checker --example family -- W 1000000 w.txt
+//! cargo run --release -p seatrial-checker --example family -- W 1000000 plume > w.txt
 //! cargo run --release -p seatrial-checker --example family -- B 16000 b.sea --seed 3
-//! cargo run --release -p seatrial-checker --example family -- W 1000000 w-bad.txt --violate --by-session
+//! cargo run --release -p seatrial-checker --example family -- W 1000000 plume --violate --by-session > bad.txt
 //! ```
 //!
 //! | family | count | sessions | keys | a transaction |
@@ -14,13 +14,14 @@
 //! | R | transactions | 20 | 10,000 | the same, each write after a read of its key |
 //! | N | transactions | 20 | 1,000 | as B, no key twice |
 //!
-//! `--sessions`, `--keys`, `--length` (the most) and `--reads` (a share) change that. The ending says how to write it: `.txt`
-//! is Plume's text in the order of effects, or session after session with `--by-session`; `.sea` and `.edn` are histories
-//! with invocations and completions. `--violate` plants, after nine tenths, one session that writes two keys twice and
-//! another that sees the second write of one key and after it the first of the other: no level of reads in order of
-//! commits holds.
+//! `--sessions`, `--keys`, `--length` (the most) and `--reads` (a share) change that. `plume` is Plume's text in the order
+//! of effects, or session after session with `--by-session`, to standard output; `edn`, and a file with the ending `.sea`,
+//! are histories with invocations and completions.
+//!
+//! `--violate` plants, after nine tenths, one session that writes two keys twice and another that sees the second write of
+//! one key and after it the first of the other: no order of commits explains that, whatever the level.
 
-#![allow(clippy::print_stdout, reason = "an example")]
+#![allow(clippy::print_stderr, reason = "standard output is the history's")]
 
 use seatrial_history::{
     HistoryWriter, Key, Mop, Observed, Op, OpType, Process, Value, WriterOptions,
@@ -51,7 +52,7 @@ struct Plan {
 impl Plan {
     fn of(arguments: &[String]) -> Result<Plan, String> {
         let [family, count, path, options @ ..] = arguments else {
-            return Err("usage: family W|B|R|N COUNT FILE [--OPTION VALUE]…".into());
+            return Err("usage: family W|B|R|N COUNT plume|edn|FILE.sea [--OPTION VALUE]…".into());
         };
         let number = |text: &String| {
             text.parse::<u64>()
@@ -310,18 +311,20 @@ enum Sink {
 impl Sink {
     fn create(plan: &Plan) -> io::Result<Sink> {
         let ending = Path::new(&plan.path).extension();
-        let is = |wanted: &str| ending.is_some_and(|ending| ending == wanted);
-        if is("sea") {
+        if ending.is_some_and(|ending| ending == "sea") {
             let attributes = serde_json::json!({"name": format!("family {}", plan.family), "workload": "rw-register"});
             let options = WriterOptions::default();
             let writer = HistoryWriter::create_with(plan.path.as_ref(), &attributes, options);
             return Ok(Sink::Sea(Box::new(writer.map_err(io::Error::other)?), 0));
         }
-        #[expect(clippy::disallowed_types, reason = "an example is an edge")]
-        let file = std::fs::File::create(&plan.path)?;
-        let out = Box::new(BufWriter::with_capacity(1 << 16, file));
-        if is("edn") {
+        let out = Box::new(BufWriter::with_capacity(1 << 16, io::stdout()));
+        if plan.path == "edn" {
             return Ok(Sink::Edn(out, 0));
+        }
+        if plan.path != "plume" {
+            return Err(io::Error::other(
+                "the history goes to plume, edn or FILE.sea",
+            ));
         }
         let sessions = plan
             .by_session
@@ -426,7 +429,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     } else {
         ""
     };
-    println!(
+    eprintln!(
         "{} transactions, {} events{planted}",
         store.transactions, store.told
     );

@@ -279,6 +279,11 @@ impl Builder {
         self.refusal.get_or_insert(refusal);
     }
 
+    /// Has no transaction been told so far?
+    pub fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
     /// Is there a reason why there will be no columns?
     pub fn is_refused(&self) -> bool {
         self.refusal.is_some()
