@@ -119,11 +119,15 @@ pub fn for_workload(
         "set" => &["set-full"],
         // It is drained at the end.
         "queue" => &["queue", "total-queue"],
+        // Who acquires releases, so owners are known: that is more to ask than turns alone, and needs no search.
+        "mutex" => &["lock"],
         other => &[other],
     };
     let mut checkers: Vec<Box<dyn Checker>> = vec![Box::new(Stats)];
     for name in names {
-        checkers.push(by_name(name, model)?);
+        // The workload's acquisitions come with fences, where the system has any.
+        let usual = (workload == "lock").then_some("fenced");
+        checkers.push(by_name(name, model.or(usual))?);
     }
     Ok(checkers)
 }
@@ -249,5 +253,11 @@ mod tests {
         let names: Vec<_> = checkers.iter().map(|checker| checker.name()).collect();
         assert_eq!(names, ["stats", "cas-register"]);
         assert!(for_workload("register", Some("causal")).is_err());
+        for (workload, model) in [("mutex", "owner-aware"), ("lock", "fenced")] {
+            let checkers = for_workload(workload, None).unwrap();
+            let verdict = checkers[1].check(&seatrial_history::History::default());
+            assert_eq!(checkers[1].name(), "lock", "{workload}");
+            assert_eq!(verdict.model.as_deref(), Some(model), "{workload}");
+        }
     }
 }

@@ -85,8 +85,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub(crate) faults: Option<Vec<String>>,
     /// How the kinds take turns: mix (drawn one by one), interval (each in a stream of its own), one-at-a-time (mended
-    /// before the next breaks) [default: mix].
-    #[arg(long, value_name = "ORDER", conflicts_with = "plan")]
+    /// before the next breaks) [default: mix, or what the plan says].
+    #[arg(long, value_name = "ORDER")]
     pub(crate) fault_schedule: Option<String>,
     /// Number of client threads.
     #[arg(long, value_name = "N")]

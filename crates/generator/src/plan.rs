@@ -71,6 +71,8 @@ pub struct Surroundings {
     pub kinds: Option<Vec<FaultKind>>,
     /// How often, in place of what it says.
     pub interval: Option<Duration>,
+    /// How the kinds take turns, in place of what it says.
+    pub order: Option<crate::FaultOrder>,
     /// When the test ends at the latest.
     pub limits: Limits,
 }

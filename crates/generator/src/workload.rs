@@ -20,6 +20,8 @@ mod bank;
 mod counter;
 mod keys;
 mod last;
+mod locks;
+mod logs;
 mod long_fork;
 mod monotonic;
 mod options;
@@ -33,6 +35,8 @@ pub use bank::{BankOptions, banks};
 pub use counter::counters;
 pub use keys::{KeyOptions, RotatingKeys};
 pub use last::{drain, final_read, final_reads};
+pub use locks::{Locks, REFUSALS_MAX, locks};
+pub use logs::{LastPolls, LogOptions, Logs, POLLS_MAX, logs};
 pub use long_fork::{LongForks, long_forks};
 pub use monotonic::monotonics;
 pub use options::{WorkloadError, WorkloadOptions};
@@ -58,7 +62,7 @@ pub struct Workload {
 }
 
 /// The names of all workloads.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 15] = [
     "register",
     "cas-register",
     "list-append",
@@ -71,6 +75,9 @@ pub const NAMES: [&str; 12] = [
     "unique-ids",
     "long-fork",
     "monotonic",
+    "mutex",
+    "lock",
+    "log",
 ];
 
 impl Workload {
@@ -84,6 +91,7 @@ impl Workload {
         let name = known.ok_or_else(|| WorkloadError::Unknown { name: name.into() })?;
         options.check(name)?;
         let rng = rng.fork(name);
+        let mut last_polls = None;
         let generator = match name {
             "register" => registers(rng, options.register()).boxed(),
             "cas-register" => cas_registers(rng, options.register()).boxed(),
@@ -95,13 +103,21 @@ impl Workload {
             "unique-ids" => unique_ids().boxed(),
             "long-fork" => long_forks(rng, 2).boxed(),
             "monotonic" => monotonics(rng, options.keys(KeyOptions::default())).boxed(),
+            "mutex" | "lock" => locks(rng, options.keys(KeyOptions::default()), 1).boxed(),
+            "log" => {
+                let usual = LogOptions::default();
+                let keys = options.keys(usual.keys);
+                let (logs, polls) = logs(rng, LogOptions { keys, ..usual });
+                last_polls = Some(polls.clients().synchronize().boxed());
+                logs.boxed()
+            }
             _ => queues(rng).boxed(),
         };
         let last = match name {
-            "set" | "counter" => Some(final_reads().boxed()),
+            "set" | "counter" | "monotonic" => Some(final_reads().boxed()),
             "bank" => Some(final_read().boxed()),
             "queue" | "total-queue" => Some(drain().boxed()),
-            _ => None,
+            _ => last_polls,
         };
         Ok(Workload {
             name,

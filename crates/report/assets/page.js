@@ -90,8 +90,10 @@
     return { stroke: colors.soft, font: "12px system-ui, sans-serif", grid: line, ticks: line, ...more };
   }
 
+  // Of all charts, so that times stand under each other.
+  const axisWidth = () => (innerWidth <= 640 ? 64 : 76);
+
   function options(id, height, more) {
-    const axisWidth = innerWidth <= 640 ? 64 : 76;
     const { y, hooks, ...others } = more;
     return {
       width: width(),
@@ -102,7 +104,7 @@
       scales: { x: { time: false, range: (_, min, max) => [min, max] }, y: y.scale },
       axes: [
         axis({ values: (_, splits) => splits.map(clock), space: 70, size: 34 }),
-        axis({ size: axisWidth, ...y.axis }),
+        axis({ size: axisWidth(), ...y.axis }),
       ],
       hooks: {
         ...hooks,
@@ -199,10 +201,26 @@
       }
       return rows;
     };
-    const short = (text) => (text.length > 12 ? text.slice(0, 11) + "…" : text);
-    const fine = by((fault) => short((fault.name + " " + fault.target).trim()));
-    const rows = fine.size <= 12 ? fine : by((fault) => short(fault.family));
+    const fine = by((fault) => (fault.name + " " + fault.target).trim());
+    const rows = fine.size <= 12 ? fine : by((fault) => fault.family);
     return [...rows].sort(([a], [b]) => (a < b ? -1 : 1));
+  }
+
+  const laneFont = "11px system-ui, sans-serif";
+
+  // The beginning and the end of a text, as much as there is room for beside the lanes; the tip says all.
+  function fitted(text) {
+    const ruler = make("canvas").getContext("2d");
+    ruler.font = laneFont;
+    const part = (kept) => {
+      const left = Math.ceil(kept / 2);
+      return text.slice(0, left).replace(/[ …]+$/, "") + "…" + text.slice(text.length - kept + left).replace(/^[ …]+/, "");
+    };
+    const room = axisWidth() - 12;
+    if (ruler.measureText(text).width <= room) return text;
+    let kept = text.length - 1;
+    while (kept > 2 && ruler.measureText(part(kept)).width > room) kept -= 1;
+    return part(kept);
   }
 
   function buildFaults() {
@@ -238,12 +256,13 @@
       return found.length ? found.slice(0, 4).map(line).join("\n") : null;
     };
     const splits = rows.map((_, row) => rows.length - row - 0.5);
+    const names = rows.map(([name]) => fitted(name));
     const more = {
       legend: { show: false },
       y: {
         scale: { range: () => [0, rows.length] },
-        axis: { splits: () => splits, values: () => rows.map(([name]) => name), grid: { show: false }, ticks: { show: false },
-          font: "11px system-ui, sans-serif" },
+        axis: { splits: () => splits, values: () => names, grid: { show: false }, ticks: { show: false },
+          font: laneFont },
       },
       series: [{}, { show: false }],
       hooks: { init: [(chart) => (chart.root.dataset.lanes = "yes")], draw: [draw], ...tipHooks(tell) },

@@ -30,6 +30,10 @@ use tokio::time::{sleep, timeout};
 
 /// How long the workers may take to say good-bye, and the nemesis to finish what it is doing.
 const END_LIMIT: Duration = Duration::from_secs(3);
+/// How long a task may take to end once it was told to; one that awaits anything ends at once.
+const ABORT_LIMIT: Duration = Duration::from_secs(1);
+/// Most threads on which clients run.
+const CLIENT_THREADS_MAX: usize = 16;
 /// How often a stop request is looked for while nodes start.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -47,30 +51,44 @@ pub fn run(test: Test, observer: Arc<dyn Observer>) -> Result<Outcome, RunError>
         ));
     }
     raise_file_limit();
-    let runtime = runtime()?;
+    let (runtime, clients) = (runtime()?, client_runtime(test.concurrency)?);
     let nodes = Arc::clone(&test.nodes);
     let board = Arc::new(Board::default());
     let ticker = Ticker::start(Arc::clone(&board), observer);
-    let result = Run::new(test, &runtime, board).run();
+    let result = Run::new(test, &runtime, &clients, board).run();
     runtime.block_on(async {
         let _ = end_nodes(&nodes).await; // whatever happened: nothing is left behind
     });
     drop(ticker);
+    clients.shutdown_background(); // whoever blocks a thread keeps it; nobody waits for that
     runtime.shutdown_timeout(END_LIMIT);
     result
 }
 
 /// Runs a test that is never judged.
 pub(crate) fn record(test: Test) -> Result<Outcome, RunError> {
-    let runtime = runtime()?;
-    let outcome = Run::new(test, &runtime, Arc::default()).record();
+    let (runtime, clients) = (runtime()?, client_runtime(test.concurrency)?);
+    let outcome = Run::new(test, &runtime, &clients, Arc::default()).record();
+    clients.shutdown_background();
     runtime.shutdown_timeout(END_LIMIT);
     outcome
 }
 
-/// The threads on which clients, proxies and probes run.
+/// The threads on which proxies, probes and the nemesis run.
 fn runtime() -> Result<Runtime, RunError> {
-    let built = Builder::new_multi_thread().enable_all().build();
+    started(&mut Builder::new_multi_thread())
+}
+
+/// The threads on which clients run. A client may block its thread (a library without `async`): so that this stops neither
+/// proxies nor, as long as few do, other clients, there are more threads than processors, and they are apart.
+fn client_runtime(concurrency: u32) -> Result<Runtime, RunError> {
+    let threads = (concurrency as usize).clamp(1, CLIENT_THREADS_MAX);
+    let mut builder = Builder::new_multi_thread();
+    started(builder.worker_threads(threads).thread_name("client"))
+}
+
+fn started(builder: &mut Builder) -> Result<Runtime, RunError> {
+    let built = builder.enable_all().build();
     built.map_err(|error| RunError::Bench {
         what: "threads",
         error,
@@ -88,6 +106,8 @@ fn raise_file_limit() {
 struct Run<'a> {
     test: Test,
     runtime: &'a Runtime,
+    /// Where clients run.
+    clients: &'a Runtime,
     board: Arc<Board>,
     mesh: Mesh,
 }
@@ -97,14 +117,21 @@ struct Crew {
     desks: Vec<Desk>,
     nemesis: Arc<Mutex<Nemesis>>,
     completions: Receiver<(Thread, Op)>,
-    tasks: JoinSet<()>,
+    tasks: Tasks,
+}
+
+/// What carries out operations and faults.
+struct Tasks {
+    clients: JoinSet<()>,
+    nemesis: JoinSet<()>,
 }
 
 impl<'a> Run<'a> {
-    fn new(test: Test, runtime: &'a Runtime, board: Arc<Board>) -> Run<'a> {
+    fn new(test: Test, runtime: &'a Runtime, clients: &'a Runtime, board: Arc<Board>) -> Run<'a> {
         Run {
             test,
             runtime,
+            clients,
             board,
             mesh: Mesh::new(runtime.handle().clone()),
         }
@@ -211,12 +238,19 @@ impl<'a> Run<'a> {
                 worker.open_early(Process::Client(number.into())).await;
                 (number, worker)
             };
-            opening.spawn_on(open, self.runtime.handle());
+            opening.spawn_on(open, self.clients.handle());
         }
+        // Each worker keeps to the time-out, unless its client blocks the thread.
+        let limit = self.test.timeout * 2 + END_LIMIT;
+        let opening = async { timeout(limit, opening.join_all()).await };
         let opened = self
             .runtime
-            .block_on(unless_stopped(&self.test.stop, opening.join_all()));
-        let mut workers = opened.ok_or(RunError::Stopped)?;
+            .block_on(unless_stopped(&self.test.stop, opening));
+        let opened = opened.ok_or(RunError::Stopped)?;
+        let mut workers = opened.map_err(|_| {
+            let text = "a client blocks its thread and is not opened in time";
+            RunError::Test(text.into())
+        })?;
         workers.sort_by_key(|(number, _)| *number);
         Ok(workers.into_iter().map(|(_, worker)| worker).collect())
     }
@@ -245,14 +279,14 @@ impl<'a> Run<'a> {
     fn crew(&self, workers: Vec<Worker>, began: Instant) -> Crew {
         // A worker that was given up may answer twice before the driver looks.
         let (answers, completions) = sync_channel(2 * (workers.len() + 1));
-        let mut tasks = JoinSet::new();
+        let mut clients = JoinSet::new();
         let mut desks = Vec::new();
         for (number, worker) in workers.into_iter().enumerate() {
             let (inbox, orders) = mpsc::channel(1);
             let node = Some(worker.node()).filter(|node| *node != Seat::NOWHERE);
             desks.push(Desk::new(inbox, node.map(|node| node.to_string())));
             let task = work(worker, Thread(number as u32), orders, answers.clone());
-            tasks.spawn_on(task, self.runtime.handle());
+            clients.spawn_on(task, self.clients.handle());
         }
         let nemesis = Nemesis::new(
             Arc::clone(&self.test.nodes),
@@ -263,10 +297,12 @@ impl<'a> Run<'a> {
         );
         let nemesis = Arc::new(Mutex::new(nemesis));
         let (inbox, orders) = mpsc::channel(1);
-        tasks.spawn_on(
-            torment(Arc::clone(&nemesis), orders, answers),
-            self.runtime.handle(),
-        );
+        let torment = torment(Arc::clone(&nemesis), orders, answers);
+        let mut tasks = Tasks {
+            clients,
+            nemesis: JoinSet::new(),
+        };
+        tasks.nemesis.spawn_on(torment, self.runtime.handle());
         desks.push(Desk::new(inbox, None));
         Crew {
             desks,
@@ -281,7 +317,7 @@ impl<'a> Run<'a> {
         crew: Crew,
         recorder: Recorder,
         began: Instant,
-    ) -> (Drive, Arc<Mutex<Nemesis>>, JoinSet<()>) {
+    ) -> (Drive, Arc<Mutex<Nemesis>>, Tasks) {
         let generator = std::mem::replace(&mut self.test.generator, nothing());
         let rng = Rng::from_seed(self.test.seed).fork("interpreter");
         let options = InterpreterOptions {
@@ -307,18 +343,19 @@ impl<'a> Run<'a> {
     fn end(
         &self,
         nemesis: Arc<Mutex<Nemesis>>,
-        mut tasks: JoinSet<()>,
+        mut tasks: Tasks,
         ended: Ended,
         mut deaths: Vec<crate::Death>,
     ) -> (Aftermath, Vec<crate::Death>) {
         self.runtime.block_on(async {
             if ended != Ended::Aborted {
                 let _ = timeout(END_LIMIT, async {
-                    while tasks.join_next().await.is_some() {}
+                    while tasks.nemesis.join_next().await.is_some() {}
+                    while tasks.clients.join_next().await.is_some() {}
                 })
                 .await;
             }
-            tasks.shutdown().await;
+            let left = tasks.end().await;
             nemesis.lock().await.final_heal().await;
             deaths.extend(self.test.nodes.take_deaths());
             let failures = end_nodes(&self.test.nodes).await;
@@ -328,6 +365,12 @@ impl<'a> Run<'a> {
             };
             let failures = failures.into_iter().map(|error| error.to_string());
             aftermath.warnings.extend(failures);
+            if left > 0 {
+                let text = format!(
+                    "clients that blocked their threads to the end and were left behind: {left}"
+                );
+                aftermath.warnings.push(text);
+            }
             (aftermath, deaths)
         })
     }
@@ -371,6 +414,22 @@ impl<'a> Run<'a> {
         let path = self.test.folder.history();
         let kept = TestFile::append_results(&path, results);
         kept.map_err(|error| results_error(&path, in_words(&error)))
+    }
+}
+
+impl Tasks {
+    /// Ends all that have not ended by themselves. The number of clients that cannot be ended: they do not give back their
+    /// threads.
+    async fn end(mut self) -> usize {
+        self.nemesis.shutdown().await;
+        self.clients.abort_all();
+        let _ = timeout(ABORT_LIMIT, async {
+            while self.clients.join_next().await.is_some() {}
+        })
+        .await;
+        let left = self.clients.len();
+        self.clients.detach_all();
+        left
     }
 }
 

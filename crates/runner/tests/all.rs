@@ -7,6 +7,8 @@
 mod generated;
 #[path = "all/killed.rs"]
 mod killed;
+#[path = "all/locks_and_logs.rs"]
+mod locks_and_logs;
 #[path = "all/processes.rs"]
 mod processes;
 #[path = "all/roles.rs"]

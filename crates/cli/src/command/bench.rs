@@ -53,6 +53,7 @@ fn simulation(arguments: &BenchLoadArguments) -> Result<Exit> {
                     seed,
                     work: Work::Named(kv::USUAL[(seed % 2) as usize], WorkloadOptions::default()),
                     faults: kv::fault_options_of(kinds.clone(), 6),
+                    order: None,
                     operations: 1_000,
                     concurrency: 6,
                     operation_interval: None,

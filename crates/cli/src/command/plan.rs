@@ -126,6 +126,7 @@ fn show(arguments: &PlanShowArguments) -> Result<Exit> {
         workloads: any_workload(),
         kinds: None,
         interval: None,
+        order: None,
         limits: Limits {
             time: Some(options.time.map_or(TIME_MAX, |time| time.min(TIME_MAX))),
             ops: options.ops,

@@ -200,6 +200,11 @@ impl Plan {
             seed,
             work: self.work(seed).clone(),
             faults: self.faults.clone(),
+            order: self
+                .arguments
+                .fault_schedule
+                .is_some()
+                .then_some(self.faults.order),
             operations: self.operations,
             concurrency: self.concurrency,
             operation_interval: self

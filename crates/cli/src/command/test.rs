@@ -178,6 +178,12 @@ impl Plan {
                 .is_some()
                 .then(|| self.faults.kinds.clone()),
             interval: self.interval,
+            order: self
+                .arguments
+                .run
+                .fault_schedule
+                .is_some()
+                .then_some(self.faults.order),
             limits: Limits {
                 time: self.length,
                 ops: self.ops(),

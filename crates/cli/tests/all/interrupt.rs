@@ -1,6 +1,7 @@
 //! Tests that end early: by Ctrl-C, by a kill, because nobody answers.
 
 use super::{Scratch, command, json, run, stderr, stdout};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use seatrial_history::{OpType, TestFile};
 use std::fs;
@@ -137,6 +138,38 @@ fn ctrl_c_ends_a_test_early_and_judges_what_there_is() {
     assert!(stdout(&output).contains('✓'), "{}", stdout(&output));
     assert!(Path::new(&out).join("report.html").exists());
     assert!(Path::new(&out).join("results.json").exists());
+}
+
+#[test]
+fn ctrl_c_while_it_is_judged_keeps_the_history() {
+    let scratch = Scratch::new("interrupt-judging");
+    let out = scratch.path("run");
+    let words = ["--time", "600", "--faults", "none", "--timeout", "1"];
+    let mut test = Test::begin(&out, &words);
+    // Nobody ever reads the results, so the judging does not end.
+    let results = Path::new(&out).join("results.json");
+    let mode = Mode::RUSR | Mode::WUSR;
+    mknodat(CWD, &results, FileType::Fifo, mode, 0).unwrap();
+    test.signal(Signal::INT);
+    test.says("once more");
+    let history = test.history();
+    wait_until("the history is sealed", || {
+        TestFile::open(Path::new(&history)).is_ok_and(|file| file.is_complete())
+    });
+    let began = Instant::now();
+    while test.child.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() < PATIENCE, "does not end");
+        test.signal(Signal::INT);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let output = test.end(2);
+    let said = stderr(&output);
+    assert!(
+        said.contains("not judged; the history is") && said.contains(&history),
+        "{said}"
+    );
+    assert!(!Path::new(&out).join("report.html").exists());
+    run(0, &["check", "--json", &history]);
 }
 
 #[test]

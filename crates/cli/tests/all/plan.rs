@@ -391,3 +391,41 @@ fn plans_and_options_that_do_not_go_together_are_clear_errors() {
         "{told}"
     );
 }
+
+#[test]
+fn a_plan_has_workloads_of_every_data_type() {
+    let scratch = Scratch::new("plan-types");
+    for (workload, checker) in [
+        ("set", "set-full"),
+        ("counter", "counter"),
+        ("monotonic", "monotonic"),
+        ("lock", "lock"),
+        ("log", "log"),
+    ] {
+        let file = scratch.path(&format!("{workload}.toml"));
+        let text = format!(
+            "[test]
+checkers = ['{checker}']
+[[phases]]
+workload = '{workload}'
+keys = 2
+rate = 2000
+limit = 300
+faults = {{ kinds = ['kill:one', 'pause'], interval = '20ms', schedule = 'one-at-a-time' }}
+[[phases]]
+last_of = '{workload}'
+"
+        );
+        fs::write(&file, text).unwrap();
+        let out = scratch.path(workload);
+        let words = [
+            "sim", "kv", "--plan", &file, "--seeds", "5", "--json", "--out", &out,
+        ];
+        let results = json(&run(0, &words));
+        assert_eq!(results["valid"], true, "{workload}: {results:#}");
+        assert!(
+            results["seeds_unknown"].as_u64().unwrap() < 5,
+            "{workload}: {results:#}"
+        );
+    }
+}

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// Each with bugs that its operations can show.
-const WORKLOADS: [(&str, &[&str]); 10] = [
+const WORKLOADS: [(&str, &[&str]); 15] = [
     ("register", &["stale-read"]),
     ("cas-register", &["stale-read", "ack-before-append"]),
     ("list-append", &["stale-read", "lost-append", "dirty-abort"]),
@@ -17,6 +17,11 @@ const WORKLOADS: [(&str, &[&str]); 10] = [
     ("counter", &["stale-read", "lost-append"]),
     ("bank", &["dirty-abort"]),
     ("unique-ids", &["ack-before-append"]),
+    ("long-fork", &["ack-before-append"]),
+    ("monotonic", &["ack-before-append", "stale-read"]),
+    ("mutex", &["ack-before-append"]),
+    ("lock", &["ack-before-append"]),
+    ("log", &["ack-before-append", "lost-append"]),
 ];
 
 #[test]
@@ -51,15 +56,31 @@ fn operations(folder: &str) -> (Vec<String>, Option<usize>) {
 #[test]
 fn real_tests_serve_every_workload_and_look_at_all_there_is_in_the_end() {
     let scratch = Scratch::new("real-workloads");
-    let last = [
-        ("set", ":f :read"),
-        ("queue", ":f :drain"),
-        ("total-queue", ":f :drain"),
-        ("counter", ":f :read"),
-        ("bank", ":f :read"),
-        ("unique-ids", ""),
-    ];
-    for (workload, f) in last {
+    serve(
+        &scratch,
+        &[
+            ("set", ":f :read"),
+            ("queue", ":f :drain"),
+            ("total-queue", ":f :drain"),
+            ("counter", ":f :read"),
+            ("bank", ":f :read"),
+            ("unique-ids", ""),
+        ],
+    );
+}
+
+#[test]
+fn real_tests_serve_locks_logs_and_tables() {
+    let scratch = Scratch::new("real-locks");
+    serve(
+        &scratch,
+        &[("monotonic", ":f :read"), ("lock", ""), ("log", ":f :poll")],
+    );
+}
+
+/// Runs these workloads for real; in the end comes what is told with each.
+fn serve(scratch: &Scratch, workloads: &[(&str, &str)]) {
+    for (workload, f) in workloads.iter().copied() {
         let out = scratch.path(workload);
         let words = [
             "test",
@@ -178,5 +199,5 @@ fn the_commands_of_the_guide_work() {
         run(status, &[&words[1..], &["--out", &out]].concat());
         count += 1;
     }
-    assert_eq!(count, 4);
+    assert_eq!(count, 5);
 }

@@ -304,6 +304,7 @@ impl Builder {
         if let Some(interval) = surroundings.interval {
             options.interval = interval;
         }
+        options.order = surroundings.order.unwrap_or(options.order);
         (!options.kinds.is_empty()).then_some(options)
     }
 

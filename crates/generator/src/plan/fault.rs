@@ -1,9 +1,10 @@
 //! Faults in a plan: single ones, and those that are drawn.
 
 use super::document::Shape;
-use super::fields::{Field, Fields, Result};
-use crate::FaultOptions;
+use super::fields::{Field, Fields, Result, unknown};
+use crate::{FaultOptions, FaultOrder, Target, parse_fault};
 use seatrial_machine::{DiskTrouble, Disturbance, Fault, FaultKind, Link, NodeId};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Mean time between two faults, unless the plan says otherwise.
@@ -13,9 +14,13 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(super) struct FaultsDraw {
     pub(super) kinds: Vec<FaultKind>,
+    /// What each kind strikes, where the plan says so.
+    pub(super) targets: BTreeMap<FaultKind, Vec<Target>>,
     pub(super) interval: Duration,
+    /// How the kinds take turns.
+    pub(super) order: FaultOrder,
     /// The nodes that may be broken; `None`: all.
-    pub(super) targets: Option<Vec<NodeId>>,
+    pub(super) nodes: Option<Vec<NodeId>>,
     /// They end so long after the node's beginning; `None`: with the node.
     pub(super) duration: Option<Duration>,
     /// When the faults end by time, the node goes on for so long.
@@ -26,21 +31,27 @@ impl FaultsDraw {
     pub(super) fn decode(field: &Field<'_>) -> Result<FaultsDraw> {
         let mut faults = FaultsDraw {
             kinds: Vec::new(),
+            targets: BTreeMap::new(),
             interval: INTERVAL,
-            targets: None,
+            order: FaultOrder::default(),
+            nodes: None,
             duration: None,
             recovery: Duration::ZERO,
         };
         if let Shape::List(_) = field.entry.shape {
-            faults.kinds = kinds(field)?;
+            faults.strike(field)?;
             return Ok(faults);
         }
         let mut fields = field.table("a list of kinds of faults, or a table with `kinds`")?;
-        faults.kinds = kinds(&fields.need("kinds", "what is broken")?)?;
+        faults.strike(&fields.need("kinds", "what is broken")?)?;
         if let Some(interval) = fields.read("interval", Field::interval)? {
             faults.interval = interval;
         }
-        faults.targets = fields.read("targets", |field| {
+        if let Some(field) = fields.take("schedule") {
+            let name = field.one_of("fault schedule", &FaultOrder::ALL.map(FaultOrder::name))?;
+            faults.order = FaultOrder::from_name(name).unwrap_or_default();
+        }
+        faults.nodes = fields.read("targets", |field| {
             let items = field.items("a list of nodes such as \"n1\"")?;
             items.iter().map(server).collect()
         })?;
@@ -57,24 +68,66 @@ impl FaultsDraw {
         Ok(faults)
     }
 
+    /// Reads the kinds, each perhaps with its targets: `partition:bridge+majorities-ring`.
+    fn strike(&mut self, field: &Field<'_>) -> Result<()> {
+        let items = fault_names(field)?;
+        for item in items {
+            let (kind, name) = kind(&item)?;
+            let text = item.text("a kind of faults")?;
+            let (_, targets) =
+                parse_fault(text).map_err(|error| item.problem(error.to_string()))?;
+            if self.kinds.contains(&kind) {
+                return Err(item.problem(format!("{name:?} is there twice")));
+            }
+            self.kinds.push(kind);
+            if !targets.is_empty() {
+                self.targets.insert(kind, targets);
+            }
+        }
+        Ok(())
+    }
+
     /// The options of the faults for a system of these nodes.
     pub(super) fn options(&self, servers: &[NodeId], clients: &[NodeId]) -> FaultOptions {
-        let servers = self.targets.clone().unwrap_or_else(|| servers.to_vec());
-        FaultOptions::new(self.kinds.clone(), servers, clients, self.interval)
+        let servers = self.nodes.clone().unwrap_or_else(|| servers.to_vec());
+        FaultOptions {
+            order: self.order,
+            targets: self.targets.clone(),
+            ..FaultOptions::new(self.kinds.clone(), servers, clients, self.interval)
+        }
     }
 }
 
-/// Families of faults.
-pub(super) fn kinds(field: &Field<'_>) -> Result<Vec<FaultKind>> {
+/// The kind in front of what it strikes, and its name.
+fn kind<'e>(item: &Field<'e>) -> Result<(FaultKind, &'e str)> {
+    const WHAT: &str = "kind of faults";
+    let names = FaultKind::ALL.map(FaultKind::name);
+    let text = item.text(&format!("{WHAT}: {}", names.join(", ")))?;
+    let name = text.split(':').next().unwrap_or_default().trim();
+    match FaultKind::from_name(name) {
+        Some(kind) => Ok((kind, name)),
+        None => Err(item.problem(unknown(WHAT, name, &names))),
+    }
+}
+
+/// A list of names of faults, at least one.
+fn fault_names<'e>(field: &Field<'e>) -> Result<Vec<Field<'e>>> {
     let names = FaultKind::ALL.map(FaultKind::name);
     let items = field.items(&format!("a list of kinds of faults: {}", names.join(", ")))?;
     if items.is_empty() {
         return Err(field.wrong("a list of at least one kind of faults"));
     }
+    Ok(items)
+}
+
+/// Families of faults.
+pub(super) fn kinds(field: &Field<'_>) -> Result<Vec<FaultKind>> {
     let mut kinds = Vec::new();
-    for item in items {
-        let name = item.one_of("kind of faults", &names)?;
-        let kind = FaultKind::from_name(name).ok_or_else(|| item.wrong("a kind of faults"))?;
+    for item in fault_names(field)? {
+        let (kind, name) = kind(&item)?;
+        if item.text(name)? != name {
+            return Err(item.problem("what is mended has no target"));
+        }
         if kinds.contains(&kind) {
             return Err(item.problem(format!("{name:?} is there twice")));
         }
@@ -278,14 +331,19 @@ pub(super) fn joined(kinds: &[FaultKind]) -> String {
 
 impl std::fmt::Display for FaultsDraw {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "faults {} every {:?}",
-            joined(&self.kinds),
-            self.interval
-        )?;
-        if let Some(targets) = &self.targets {
-            let names: Vec<String> = targets.iter().map(NodeId::to_string).collect();
+        let kind = |kind: &FaultKind| {
+            let targets = self.targets.get(kind).into_iter().flatten();
+            let names: Vec<&str> = targets.map(|target| target.name()).collect();
+            let colon = if names.is_empty() { "" } else { ":" };
+            format!("{kind}{colon}{}", names.join("+"))
+        };
+        let kinds: Vec<String> = self.kinds.iter().map(kind).collect();
+        write!(f, "faults {} every {:?}", kinds.join(", "), self.interval)?;
+        if self.order != FaultOrder::default() {
+            write!(f, ", {}", self.order)?;
+        }
+        if let Some(nodes) = &self.nodes {
+            let names: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
             write!(f, " of {}", names.join(", "))?;
         }
         if let Some(duration) = self.duration {

@@ -91,6 +91,18 @@ impl RotatingKeys {
         Ok((*key, *written))
     }
 
+    /// Is this key in use?
+    pub fn has(&self, key: i64) -> bool {
+        self.keys.iter().any(|(known, _)| *known == key)
+    }
+
+    /// Puts a fresh key in the place of this one, if it is in use.
+    pub fn retire(&mut self, key: i64) {
+        if let Some(place) = self.keys.iter().position(|(known, _)| *known == key) {
+            self.replace(place);
+        }
+    }
+
     fn replace(&mut self, place: usize) {
         self.keys[place] = (self.fresh, 0);
         self.fresh += 1;

@@ -75,7 +75,14 @@ impl WorkloadOptions {
         let has_keys = has_transactions
             || matches!(
                 workload,
-                "register" | "cas-register" | "set" | "counter" | "monotonic"
+                "register"
+                    | "cas-register"
+                    | "set"
+                    | "counter"
+                    | "monotonic"
+                    | "mutex"
+                    | "lock"
+                    | "log"
             );
         let keys = self.key_count.is_some()
             || self.distribution.is_some()

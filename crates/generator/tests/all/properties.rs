@@ -1,9 +1,9 @@
 //! What holds for every generator, tried on random ones.
 
 use seatrial_generator::{
-    Answer, Generator, Interpreter, InterpreterOptions, Next, Simulation, THREADS_MAX, Thread,
-    ThreadFilter, Threads, any, concurrent_keys, each_thread, flip_flop, function, mix, operation,
-    phases, reserve, sequence, sleep,
+    Answer, Context, Generator, Interpreter, InterpreterOptions, Next, Simulation, THREADS_MAX,
+    Thread, ThreadFilter, Threads, any, concurrent_keys, each_thread, flip_flop, function, mix,
+    operation, phases, reserve, sequence, sleep,
 };
 use seatrial_history::{History, Key, Op, OpType, Process, Value};
 use seatrial_machine::{Rng, Time};
@@ -344,66 +344,110 @@ fn the_same_seed_gives_the_same_history() {
     }
 }
 
-#[test]
-fn contexts_agree_with_sets() {
-    for seed in 0..300 {
-        let mut rng = Rng::from_seed(seed);
-        let concurrency = rng.below(200) as u32;
-        let mut threads = Threads::new(concurrency);
-        let everyone: Vec<Thread> = (0..concurrency)
-            .map(Thread)
-            .chain([Thread::NEMESIS])
-            .collect();
-        let mut busy = BTreeSet::new();
-        for _ in 0..rng.below(300) {
-            let thread = *rng.pick(&everyone);
-            if rng.chance(0.6) {
+/// Threads as sets and maps.
+struct Roster {
+    concurrency: u32,
+    busy: BTreeSet<Thread>,
+    processes: BTreeMap<Thread, Process>,
+    /// Processes that crashed, and who ran them.
+    crashed: BTreeMap<Process, Thread>,
+}
+
+impl Roster {
+    fn new(concurrency: u32) -> Roster {
+        let clients = (0..concurrency).map(|n| (Thread(n), Process::Client(n.into())));
+        Roster {
+            concurrency,
+            busy: BTreeSet::new(),
+            processes: clients
+                .chain([(Thread::NEMESIS, Process::NEMESIS)])
+                .collect(),
+            crashed: BTreeMap::new(),
+        }
+    }
+
+    /// Something happens to a thread.
+    fn step(&mut self, threads: &mut Threads, thread: Thread, rng: &mut Rng) {
+        match rng.below(10) {
+            0..=4 => {
                 threads.occupy(thread);
-                busy.insert(thread);
-            } else {
+                self.busy.insert(thread);
+            }
+            5..=7 => {
                 threads.release(thread);
-                busy.remove(&thread);
+                self.busy.remove(&thread);
+            }
+            _ => {
+                threads.release(thread);
+                threads.retire(thread);
+                self.busy.remove(&thread);
+                let process = self.processes.get_mut(&thread).unwrap();
+                if let Process::Client(number) = *process {
+                    self.crashed.insert(*process, thread);
+                    *process = Process::Client(number + u64::from(self.concurrency));
+                }
             }
         }
+    }
+
+    fn compare(&self, context: &Context, keep: impl Fn(&Thread) -> bool) {
+        let members: BTreeSet<Thread> = self.processes.keys().copied().filter(keep).collect();
+        let free: BTreeSet<Thread> = members.difference(&self.busy).copied().collect();
+        assert!(context.threads().eq(members.iter().copied()));
+        assert!(context.free_threads().eq(free.iter().copied()));
+        assert_eq!(context.thread_count(), members.len());
+        assert_eq!(context.free_count(), free.len());
+        assert_eq!(context.any_free(), !free.is_empty());
+        assert_eq!(context.all_free(), free.len() == members.len());
+        let some = context.some_free_thread();
+        assert_eq!(some.is_some(), !free.is_empty());
+        assert!(some.is_none_or(|thread| free.contains(&thread)));
+        for (&thread, &process) in &self.processes {
+            assert_eq!(context.contains(thread), members.contains(&thread));
+            assert_eq!(context.is_free(thread), free.contains(&thread));
+            assert_eq!(context.process_of(thread), process);
+            assert_eq!(context.thread_of(process), Some(thread));
+        }
+        for (process, thread) in &self.crashed {
+            assert_eq!(context.thread_of(*process), Some(*thread));
+        }
+    }
+}
+
+#[test]
+fn contexts_agree_with_sets() {
+    let mut crashed = 0;
+    for seed in 0..330 {
+        let mut rng = Rng::from_seed(seed);
+        let (most, steps) = match seed {
+            0..300 => (200, 300),
+            300..325 => (u64::from(THREADS_MAX), 15_000),
+            _ => (1, 30_000),
+        };
+        let drawn = rng.below(most) as u32;
+        let concurrency = if seed < 325 { drawn } else { THREADS_MAX };
+        let (mut threads, mut roster) = (Threads::new(concurrency), Roster::new(concurrency));
+        let everyone: Vec<Thread> = roster.processes.keys().copied().collect();
+        for _ in 0..rng.below(steps) {
+            let thread = *rng.pick(&everyone);
+            roster.step(&mut threads, thread, &mut rng);
+        }
+        crashed += roster.crashed.len();
         threads.occupy(Thread(concurrency + 7));
         threads.draw(rng.word());
-        let (step, rest) = (1 + rng.below(70) as u32, rng.below(70) as u32);
+        let most = u64::from(concurrency / 3).max(70);
+        let (step, rest) = (1 + rng.below(most) as u32, rng.below(most) as u32);
         let outer = move |thread: Thread| thread.0 % step == rest % step;
         let inner = move |thread: Thread| thread.0 > rest;
         let (mut first, mut second) = (ThreadFilter::new(outer), ThreadFilter::new(inner));
         let context = threads.context(Time::ZERO);
         let once = first.apply(&context);
         let twice = second.apply(&once);
-        let keep = |depth: u32, thread: &Thread| {
-            (depth < 1 || outer(*thread)) && (depth < 2 || inner(*thread))
-        };
-        for (depth, context) in [(0, &context), (1, &once), (2, &twice)] {
-            let members: Vec<Thread> = everyone
-                .iter()
-                .copied()
-                .filter(|thread| keep(depth, thread))
-                .collect();
-            let free: Vec<Thread> = members
-                .iter()
-                .copied()
-                .filter(|thread| !busy.contains(thread))
-                .collect();
-            assert_eq!(context.threads().collect::<Vec<_>>(), members);
-            assert_eq!(context.free_threads().collect::<Vec<_>>(), free);
-            assert_eq!(context.thread_count(), members.len());
-            assert_eq!(context.free_count(), free.len());
-            assert_eq!(context.any_free(), !free.is_empty());
-            assert_eq!(context.all_free(), free.len() == members.len());
-            let some = context.some_free_thread();
-            assert_eq!(some.is_some(), !free.is_empty());
-            assert!(some.is_none_or(|thread| free.contains(&thread)));
-            for &thread in &everyone {
-                assert_eq!(context.contains(thread), members.contains(&thread));
-                assert_eq!(context.is_free(thread), free.contains(&thread));
-                assert_eq!(context.thread_of(context.process_of(thread)), Some(thread));
-            }
-        }
+        roster.compare(&context, |_| true);
+        roster.compare(&once, |thread| outer(*thread));
+        roster.compare(&twice, |thread| outer(*thread) && inner(*thread));
     }
+    assert!(crashed > 20_000, "{crashed}");
 }
 
 #[test]

@@ -93,6 +93,7 @@ fn surroundings() -> Surroundings {
         workloads: Arc::new(|name, rng, options| Workload::new(name, rng, options).ok()),
         kinds: None,
         interval: None,
+        order: None,
         limits: Limits::default(),
     }
 }

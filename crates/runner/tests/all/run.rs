@@ -73,7 +73,7 @@ impl Client for Line {
     }
 }
 
-/// Answers at once.
+/// Answers at once; `hang` gets no answer ever, `block` keeps its thread as well.
 struct Echoes;
 
 impl Clients for Echoes {
@@ -87,6 +87,11 @@ impl Client for Echoes {
         Box::pin(async move {
             if op.f == "hang" {
                 std::future::pending::<()>().await;
+            }
+            if op.f == "block" {
+                loop {
+                    thread::park();
+                }
             }
             Ok(op.complete(OpType::Ok, op.value.clone()))
         })
@@ -492,4 +497,26 @@ fn a_fault_that_never_bites_is_warned_of() {
 pub(crate) fn read(folder: &Path) -> History {
     let file = TestFile::open(&folder.join("history.sea")).unwrap();
     file.history().unwrap()
+}
+
+#[test]
+fn a_client_that_blocks_its_thread_for_ever_stops_nobody() {
+    let folder = scratch("blocked");
+    let reads = operation("read", Value::Nil).repeat().limit(300);
+    let blocked = operation("block", Value::Nil).repeat_times(2);
+    let generator = sequence([
+        blocked.boxed(),
+        reads
+            .stagger(Rng::from_seed(1), Duration::from_millis(1))
+            .boxed(),
+    ]);
+    let began = Instant::now();
+    let outcome = run(test(&folder, generator.clients().boxed()), unseen()).unwrap();
+    assert!(began.elapsed() < Duration::from_mins(1));
+    assert_eq!(outcome.ended, Ended::Completed);
+    let counts = outcome.counts;
+    assert_eq!((counts.ok, counts.info, counts.fail), (300, 2, 0));
+    sound(&outcome.history, 0);
+    let left = |warning: &String| warning.ends_with("were left behind: 2");
+    assert!(outcome.warnings.iter().any(left), "{:?}", outcome.warnings);
 }

@@ -1,5 +1,6 @@
 //! Each workload with its checkers, in a simulated test: a sound system is valid, a broken one is found out.
 
+use crate::locks_and_logs::Shared;
 use seatrial_checker::{Validity, compose, for_workload};
 use seatrial_generator::workload::{NAMES, Workload, WorkloadOptions};
 use seatrial_generator::{Answer, Generator, Interpreter, InterpreterOptions, Simulation, phases};
@@ -22,6 +23,7 @@ struct Model {
     identifier: i64,
     registers: BTreeMap<Key, i64>,
     rows: BTreeMap<Option<Key>, Vec<(i64, i64)>>,
+    shared: Shared,
 }
 
 impl Model {
@@ -36,17 +38,16 @@ impl Model {
 
     /// What a success shows; `None` when it fails.
     fn answer(&mut self, name: &str, op: &Op, is_broken: bool) -> Option<Value> {
-        if name == "long-fork" {
-            return Some(self.registers(&op.value, is_broken));
+        match name {
+            "log" => return self.shared.log(op, is_broken),
+            "long-fork" => return Some(self.registers(&op.value, is_broken)),
+            _ => {}
         }
         if let Value::Txn(mops) = &op.value {
             let mops = mops.iter().map(|mop| self.micro(mop, is_broken));
             return Some(Value::Txn(mops.collect()));
         }
-        let (key, value) = match &op.value {
-            Value::Keyed(key, value) => (Some(key.clone()), (**value).clone()),
-            value => (None, value.clone()),
-        };
+        let (key, value) = unkeyed(&op.value);
         let answer = match (name, op.f.as_str()) {
             ("register" | "cas-register", _) => {
                 let written = self.written.entry(key.clone()?).or_default();
@@ -91,6 +92,7 @@ impl Model {
                 self.identifier += i64::from(!is_broken);
                 Value::Int(self.identifier)
             }
+            ("mutex" | "lock", _) => self.shared.lock(key.clone(), op, is_broken)?,
             ("monotonic", f) => self.table(key.clone(), f, is_broken),
             (_, "drain") => Value::integers(&self.queue.drain(..).collect::<Vec<_>>()),
             (_, "enqueue") => {
@@ -170,6 +172,13 @@ impl Model {
             Mop::Append { .. } => mop.clone(),
         });
         Value::Txn(mops.collect())
+    }
+}
+
+fn unkeyed(value: &Value) -> (Option<Key>, Value) {
+    match value {
+        Value::Keyed(key, value) => (Some(key.clone()), (**value).clone()),
+        value => (None, value.clone()),
     }
 }
 

@@ -11,10 +11,14 @@
 //! | `bank` | a register per account, opened with 10; a transfer reads two and swaps both |
 //! | `queue`, `total-queue` | registers for the numbers of the first and the last element, and one per element |
 //! | `unique-ids` | a register that counts up |
+//! | `mutex`, `lock` | a register with the owner of the lock and the fence of its last acquisition |
+//! | `log` | a list of the messages of each log; a client keeps how far it has polled them |
+//! | `monotonic` | a list of numbers and one of timestamps; the clock is a register that counts up |
 
 use super::binding::{self, decimal, number};
+use super::consumer::Consumer;
 use seatrial_generator::workload::BankOptions;
-use seatrial_history::{Op, OpType, Value};
+use seatrial_history::{Op, OpType, Process, Symbol, Value};
 use seatrial_kv::{Answer, Answers, Failure, Outcome, Transaction, TransactionError};
 
 /// One operation on its way.
@@ -27,6 +31,8 @@ pub(crate) struct Errand {
     conflicts: u32,
     /// What a drain has taken out so far.
     taken: Vec<i64>,
+    /// How far the client is in logs.
+    consumer: Consumer,
 }
 
 /// What to do next.
@@ -48,6 +54,9 @@ enum Data {
     Bank,
     Queue,
     Identifiers,
+    Lock,
+    Log,
+    Table,
 }
 
 /// The question that the store was asked last.
@@ -72,8 +81,8 @@ enum Change {
     Put,
     /// Takes these elements out.
     Take(Vec<i64>),
-    /// Gives this identifier out.
-    Give(i64),
+    /// Answers this: an identifier, a fence, a row.
+    Give(Value),
 }
 
 /// The number of the element that was taken out last, and of the one that was put in last.
@@ -81,6 +90,10 @@ const HEAD: &[u8] = b"head";
 const TAIL: &[u8] = b"tail";
 /// The identifier that was given out last.
 const LAST: &[u8] = b"last";
+/// The timestamp of the last row.
+const CLOCK: &[u8] = b"clock";
+/// The field that says which workload an operation of a plan is of, where the operation does not tell by itself.
+pub(super) const WORKLOAD: Symbol = Symbol::new("workload");
 /// What is in an account that nobody has touched.
 const OPENING_BALANCE: i64 = 10;
 /// Conflicts after which an operation gives up.
@@ -89,12 +102,24 @@ const CONFLICTS_MAX: u32 = 32;
 const TAKEN_AT_ONCE_MAX: i64 = 64;
 
 impl Errand {
-    /// Begins an operation of a workload; without its name, sets and counters are not understood. The error says which part
-    /// of the operation the store has no word for.
-    pub(crate) fn begin(workload: &str, op: &Op) -> Result<(Errand, Transaction), String> {
-        let data = match (workload, op.f.as_str(), &op.value) {
+    /// Begins an operation of a workload, by a client that is so far in logs; without the workload's name (an operation of a
+    /// plan) those of sets, counters and tables have to carry it. The error says which part of the operation the store has no
+    /// word for.
+    pub(crate) fn begin(
+        workload: &str,
+        op: &Op,
+        consumer: &Consumer,
+    ) -> Result<(Errand, Transaction), String> {
+        let said = match op.extra.get(WORKLOAD.as_str()) {
+            Some(Value::Word(name)) => name.as_str(),
+            _ => workload,
+        };
+        let data = match (said, op.f.as_str(), &op.value) {
             ("set", ..) => Data::Set,
             ("counter", ..) => Data::Counter,
+            ("monotonic", ..) => Data::Table,
+            (_, "acquire" | "release", _) => Data::Lock,
+            (_, "send" | "poll" | "assign", _) | (_, "txn", Value::List(_)) => Data::Log,
             (_, "transfer", _) | (_, "read", Value::Nil) => Data::Bank,
             (_, "enqueue" | "dequeue" | "drain", _) => Data::Queue,
             (_, "generate", _) => Data::Identifiers,
@@ -106,6 +131,7 @@ impl Errand {
             stage: Stage::Whole,
             conflicts: 0,
             taken: Vec::new(),
+            consumer: consumer.clone(),
         };
         errand.first()
     }
@@ -122,6 +148,17 @@ impl Errand {
                 let (key, value) = (self.key()?, self.argument().as_int());
                 let value = value.ok_or_else(|| self.cannot())?;
                 transaction.append(&key, &decimal(value))
+            }
+            (Data::Log, "assign") => self.consumer.assign(&self.op).map(|()| Ok(()))?,
+            (Data::Log, _) => {
+                let mops = self.op.value.as_log().ok_or_else(|| self.cannot())?;
+                self.consumer.ask(&mops, &mut transaction)
+            }
+            (Data::Table, "read") => {
+                let (rows, stamps) = (self.name("rows")?, self.name("stamps")?);
+                transaction
+                    .read(&rows)
+                    .and_then(|()| transaction.read(&stamps))
             }
             (Data::Bank, "read") => {
                 let mut accounts = 0..BankOptions::default().accounts;
@@ -151,6 +188,11 @@ impl Errand {
                 transaction.read(HEAD).and_then(|()| transaction.read(TAIL))
             }
             (Data::Identifiers, "generate") => transaction.read(LAST),
+            (Data::Lock, _) => transaction.read(&self.name("lock")?),
+            (Data::Table, "add") => {
+                let numbers = transaction.read(&self.name("rows")?);
+                numbers.and_then(|()| transaction.read(CLOCK))
+            }
             _ => return Err(self.cannot()),
         };
         put.map_err(|error| error.to_string())?;
@@ -171,11 +213,29 @@ impl Errand {
         }
     }
 
+    /// The key of what belongs to the operation's own key.
+    fn name(&self, kind: &str) -> Result<Vec<u8>, String> {
+        Ok([kind.as_bytes(), b" ", &self.key()?].concat())
+    }
+
+    /// This value under the operation's key, if it has one.
+    fn keyed(&self, value: Value) -> Value {
+        match &self.op.value {
+            Value::Keyed(key, _) => Value::Keyed(key.clone(), value.into()),
+            _ => value,
+        }
+    }
+
     fn argument(&self) -> &Value {
         match &self.op.value {
             Value::Keyed(_, value) => value,
             value => value,
         }
+    }
+
+    /// How far the client is in logs after this.
+    pub(crate) fn into_consumer(self) -> Consumer {
+        self.consumer
     }
 
     /// Ends it before it asks for more: its time is over.
@@ -250,8 +310,24 @@ impl Errand {
         Next::Done(self.op.complete(OpType::Ok, value))
     }
 
-    fn whole(&self, answers: &Answers) -> Result<Next, String> {
+    fn whole(&mut self, answers: &Answers) -> Result<Next, String> {
         let value = match (self.data, self.op.f.as_str(), answers.iter().next()) {
+            (Data::Log, "assign", _) => self.op.value.clone(),
+            (Data::Log, ..) => {
+                let mops = self.op.value.as_log().unwrap_or_default();
+                self.consumer.answered(mops, answers)?
+            }
+            (Data::Table, ..) => {
+                let columns = answers.iter().map(|answer| list(&answer));
+                let columns = columns.collect::<Result<Vec<_>, String>>()?;
+                let [numbers, stamps] = &columns[..] else {
+                    return Err("an answer is missing".into());
+                };
+                let mut rows: Vec<_> = stamps.iter().zip(numbers).collect();
+                rows.sort_by_key(|(stamp, _)| **stamp);
+                let rows = rows.into_iter().map(|(stamp, number)| row(*number, *stamp));
+                Value::List(rows.collect())
+            }
             (Data::Bank, ..) => {
                 let balances = answers
                     .iter()
@@ -270,14 +346,16 @@ impl Errand {
             }
             (.., None) => return Err("an answer is missing".into()),
         };
-        Ok(self.ok(match &self.op.value {
-            Value::Keyed(key, _) => Value::Keyed(key.clone(), value.into()),
-            _ => value,
-        }))
+        Ok(self.ok(self.keyed(value)))
     }
 
     /// Changes what it saw.
     fn looked(&mut self, answers: &Answers) -> Result<Next, String> {
+        match self.data {
+            Data::Lock => return self.looked_at_lock(answers),
+            Data::Table => return self.looked_at_table(answers),
+            _ => {}
+        }
         let is_bank = self.data == Data::Bank;
         let usual = if is_bank { OPENING_BALANCE } else { 0 };
         let seen: Vec<Head> = answers
@@ -318,12 +396,63 @@ impl Errand {
             }
             (_, [last]) => {
                 let put = swap(&mut transaction, LAST, last, 1);
-                (Stage::Swap(Change::Give(last.0 + 1)), put)
+                let identifier = Value::Int(last.0 + 1);
+                (Stage::Swap(Change::Give(identifier)), put)
             }
             _ => return Err("an answer is missing".into()),
         };
         put.map_err(|error| error.to_string())?;
         self.stage = stage;
+        Ok(Next::Ask(transaction))
+    }
+
+    /// Acquires a lock that is free, or releases one's own.
+    fn looked_at_lock(&mut self, answers: &Answers) -> Result<Next, String> {
+        let seen = answers.iter().next().and_then(|answer| raw(&answer));
+        let (owner, fence) = match &seen {
+            Some(bytes) => holder(bytes)?,
+            None => (0, 0),
+        };
+        let Process::Client(process) = self.op.process else {
+            return Err(self.cannot());
+        };
+        let me = process as i64 + 1;
+        let (after, value) = if self.op.f == "acquire" {
+            if owner != 0 {
+                return Ok(Next::Done(self.failed("held")));
+            }
+            ((me, fence + 1), self.keyed(Value::Int(fence + 1)))
+        } else {
+            if owner != me {
+                return Ok(Next::Done(self.failed("not-held")));
+            }
+            ((0, fence), self.op.value.clone())
+        };
+        let after = format!("{} {}", after.0, after.1);
+        let mut transaction = Transaction::new();
+        let put =
+            transaction.compare_and_set(&self.name("lock")?, seen.as_deref(), after.as_bytes());
+        put.map_err(|error| error.to_string())?;
+        self.stage = Stage::Swap(Change::Give(value));
+        Ok(Next::Ask(transaction))
+    }
+
+    /// Inserts a row with the next number and the next timestamp.
+    fn looked_at_table(&mut self, answers: &Answers) -> Result<Next, String> {
+        let mut answers = answers.iter();
+        let mut next = || answers.next().ok_or("an answer is missing");
+        let number = list(&next()?)?.into_iter().max().unwrap_or(-1) + 1;
+        let clock = next()?;
+        let clock: Head = (register(&clock, 0)?, raw(&clock));
+        let stamp = clock.0 + 1;
+        let mut transaction = Transaction::new();
+        let (rows, stamps) = (self.name("rows")?, self.name("stamps")?);
+        let put = swap(&mut transaction, CLOCK, &clock, 1);
+        let put = put.and_then(|()| transaction.append(&rows, &decimal(number)));
+        let put = put.and_then(|()| transaction.append(&stamps, &decimal(stamp)));
+        put.map_err(|error| error.to_string())?;
+        let value = self.keyed(row(number, stamp));
+        self.stage = Stage::Swap(Change::Give(value));
         Ok(Next::Ask(transaction))
     }
 
@@ -345,7 +474,7 @@ impl Errand {
     fn swapped(&mut self, change: Change) -> Result<Next, String> {
         match change {
             Change::Put => Ok(self.ok(self.op.value.clone())),
-            Change::Give(identifier) => Ok(self.ok(Value::Int(identifier))),
+            Change::Give(value) => Ok(self.ok(value)),
             Change::Take(elements) if self.op.f == "drain" => {
                 self.taken.extend(elements);
                 self.stage = Stage::Look;
@@ -365,6 +494,21 @@ fn account_name(account: i64) -> Vec<u8> {
 
 fn element_name(element: i64) -> Vec<u8> {
     format!("element {element}").into_bytes()
+}
+
+/// The owner of a lock (the number of the process and one, 0: nobody) and the fence of its last acquisition.
+fn holder(bytes: &[u8]) -> Result<(i64, i64), String> {
+    let mut words = bytes.split(|byte| *byte == b' ').map(number);
+    match (words.next(), words.next()) {
+        (Some(owner), Some(fence)) => Ok((owner?, fence?)),
+        _ => Err(format!("{bytes:?} is no lock")),
+    }
+}
+
+/// A row of a table.
+fn row(number: i64, stamp: i64) -> Value {
+    let field = |name: &'static str, number| (Value::Word(Symbol::new(name)), Value::Int(number));
+    Value::Map([field("val", number), field("sts", stamp)].into())
 }
 
 /// Adds to the number in a register, if that is still what was seen.

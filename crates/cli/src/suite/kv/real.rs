@@ -1,5 +1,6 @@
 //! The store as real processes, and clients that talk to it through the mesh.
 
+use super::consumer::Consumer;
 use super::errand::{Errand, Next};
 use seatrial_history::{Op, OpType, Value};
 use seatrial_host::{Peer, Session, SessionOptions};
@@ -106,6 +107,7 @@ impl Clients for KvClients {
                         session,
                         workload: Arc::clone(&self.workload),
                         patience: self.request_timeout,
+                        consumer: Consumer::default(),
                         is_answered: true,
                     };
                     Ok(Box::new(client) as Box<dyn runner::Client>)
@@ -162,6 +164,8 @@ struct KvClient {
     workload: Arc<str>,
     /// After so long an operation asks for nothing more.
     patience: Duration,
+    /// How far it is in logs.
+    consumer: Consumer,
     /// Was every question answered so far? An answer that is missing may mean that the connection is gone.
     is_answered: bool,
 }
@@ -169,7 +173,8 @@ struct KvClient {
 impl runner::Client for KvClient {
     fn invoke<'a>(&'a mut self, op: &'a Op) -> BoxFuture<'a, Result<Op, ClientError>> {
         Box::pin(async move {
-            let (mut errand, mut transaction) = match Errand::begin(&self.workload, op) {
+            let begun = Errand::begin(&self.workload, op, &self.consumer);
+            let (mut errand, mut transaction) = match begun {
                 Ok(begun) => begun,
                 Err(reason) => {
                     let failed = op.complete(OpType::Fail, op.value.clone());
@@ -190,7 +195,10 @@ impl runner::Client for KvClient {
                 );
                 match errand.told(&outcome) {
                     Next::Ask(next) => transaction = next,
-                    Next::Done(op) => return Ok(op),
+                    Next::Done(op) => {
+                        self.consumer = errand.into_consumer();
+                        return Ok(op);
+                    }
                 }
             }
         })

@@ -1,15 +1,16 @@
 //! The store, its clients and a whole test in one thread from one seed.
 
+use super::consumer::Consumer;
 use super::errand::{Errand, Next};
 use crate::plan::PlanFile;
 use anyhow::Result;
 use seatrial_generator::plan::{Limits, Surroundings};
 use seatrial_generator::workload::WorkloadOptions;
 use seatrial_generator::{
-    CourseOptions, Event, FaultOptions, Generator, Interpreter, InterpreterOptions, Step, Thread,
-    View, course, fault_of, fault_package, view_value,
+    CourseOptions, Event, FaultOptions, FaultOrder, Generator, Interpreter, InterpreterOptions,
+    Step, Thread, View, course, fault_of, fault_package, view_value,
 };
-use seatrial_history::{History, Op, OpType, Value};
+use seatrial_history::{History, Op, OpType, Process, Value};
 use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Store, StoreOptions, Transaction};
 use seatrial_machine::{Disk, Fault, Input, Machine, NodeId, Output, Rng, Ticket, Time};
 use seatrial_sim::{Booted, World, WorldOptions};
@@ -26,6 +27,8 @@ pub(crate) struct Simulation {
     pub(crate) work: Work,
     /// What is broken; the interval is drawn.
     pub(crate) faults: FaultOptions,
+    /// How the kinds of faults take turns, in place of what a plan says.
+    pub(crate) order: Option<FaultOrder>,
     /// Client operations.
     pub(crate) operations: u64,
     /// Client threads.
@@ -158,6 +161,7 @@ impl Simulation {
                 workloads: super::planned_workloads(),
                 kinds: other_kinds.then(|| self.faults.kinds.clone()),
                 interval: None,
+                order: self.order,
                 limits: Limits {
                     time: Some(*time),
                     ops: Some(self.operations),
@@ -173,6 +177,7 @@ impl Simulation {
                 Work::Planned { .. } => "",
             },
             open: BTreeMap::new(),
+            consumers: BTreeMap::new(),
             tickets: 0,
             completed: VecDeque::new(),
             ops: Vec::new(),
@@ -276,6 +281,8 @@ struct Driver {
     workload: &'static str,
     /// Requests under way: which thread asked, and what for.
     open: BTreeMap<Ticket, (Thread, Errand)>,
+    /// How far each client is in logs.
+    consumers: BTreeMap<Thread, (Process, Consumer)>,
     tickets: u64,
     /// What is done and the interpreter does not know yet.
     completed: VecDeque<(Thread, Op)>,
@@ -333,7 +340,11 @@ impl Driver {
             if let Some((thread, mut errand)) = self.open.remove(&ticket) {
                 match errand.told(&outcome) {
                     Next::Ask(transaction) => self.ask(thread, errand, transaction),
-                    Next::Done(op) => self.complete(thread, op),
+                    Next::Done(op) => {
+                        let consumer = (op.process, errand.into_consumer());
+                        self.consumers.insert(thread, consumer);
+                        self.complete(thread, op);
+                    }
                 }
             }
         }
@@ -363,7 +374,10 @@ impl Driver {
     }
 
     fn invoke(&mut self, thread: Thread, op: &Op) {
-        match Errand::begin(self.workload, op) {
+        let known = self.consumers.get(&thread);
+        let consumer = known.filter(|(process, _)| *process == op.process);
+        let consumer = consumer.map(|(_, consumer)| consumer.clone());
+        match Errand::begin(self.workload, op, &consumer.unwrap_or_default()) {
             Ok((errand, transaction)) => self.ask(thread, errand, transaction),
             Err(reason) => {
                 let failed = op.complete(OpType::Fail, op.value.clone());

@@ -53,7 +53,7 @@ fn its_messages_are_said() {
 
 #[test]
 fn it_explains_every_word() {
-    const OTHERS: [&str; 47] = [
+    const OTHERS: [&str; 48] = [
         "weight",
         "threads",
         "default",
@@ -73,6 +73,7 @@ fn it_explains_every_word() {
         "kinds",
         "interval",
         "targets",
+        "schedule",
         "recovery",
         "value",
         "key",

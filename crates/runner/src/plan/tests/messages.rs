@@ -37,6 +37,10 @@ fn words_that_are_not_known() {
             "workload = 'regster'",
             "f = 'a'\n[test]\nmodle = 'x'",
             "f = 'a'\nfaults = ['kil']",
+            "f = 'a'\nfaults = ['kil:majority']",
+            "f = 'a'\nfaults = ['kill:bridge']",
+            "f = 'a'\nfaults = { kinds = ['kill'], schedule = 'intervals' }",
+            "heal = ['kill:one']",
             "f = 'a'\non = 'client'",
             "f = 'a'\nvalue = { zpif = 3 }",
             "f = 'txn'\nvalue = { txn = [['append', 1, 2], ['read', 1]] }",
@@ -51,6 +55,10 @@ fn words_that_are_not_known() {
             plan:1:12: workload: there is no workload "regster" here; did you mean "register"?
             plan:3:1: test: there is no word "modle" here; did you mean "model"?
             plan:2:11: faults[0]: there is no kind of faults "kil" here; did you mean "kill"?
+            plan:2:11: faults[0]: there is no kind of faults "kil" here; did you mean "kill"?
+            plan:2:11: faults[0]: kill cannot strike "bridge"; its targets are one, minority, minority-third, majority, primaries, all, random
+            plan:2:41: faults.schedule: there is no fault schedule "intervals" here; did you mean "interval"?
+            plan:1:9: heal[0]: what is mended has no target
             plan:2:6: on: there is no group of threads "client" here; did you mean "clients"?
             plan:2:11: value: there is no word "zpif" here; did you mean "zipf"?
             plan:2:37: value.txn[1][0]: there is no micro-operation "read" here; known are r, append, w

@@ -4,7 +4,7 @@ use super::{built, plan, rng, root, same, schedule, surroundings};
 use seatrial_generator::plan::{KINDS, MODIFIERS};
 use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_generator::{
-    CourseOptions, Distribution, FaultOptions, Generator, Template, any, concurrent_keys, course,
+    CourseOptions, Distribution, FaultOptions, FaultOrder, Generator, Target, Template, any, concurrent_keys, course,
     cycle, cycle_times, each_process, each_thread, fault_operation, fault_package, flip_flop, log,
     mix, operation, phases, reserve, sequence, sequential_keys, shortest_any, sleep, weighted_mix,
 };
@@ -381,6 +381,32 @@ fn faults() {
             package(&kinds, ns(1), &root()).healing.nemesis().boxed(),
         ]),
     );
+    // What they strike, and how they take turns.
+    for (order, name) in [
+        (FaultOrder::Interval, "interval"),
+        (FaultOrder::OneAtATime, "one-at-a-time"),
+    ] {
+        let (servers, clients) = (surroundings().servers, surroundings().clients);
+        let options = FaultOptions {
+            order,
+            targets: [
+                (FaultKind::Kill, vec![Target::Majority]),
+                (FaultKind::Partition, vec![Target::Bridge, Target::Halves]),
+            ]
+            .into(),
+            ..FaultOptions::new(kinds, servers, clients, Duration::from_millis(10))
+        };
+        let faults = fault_package(options, root().fork("faults")).faults;
+        same(
+            &format!(
+                "faults = {{ kinds = ['kill:majority', 'partition:bridge+halves'], interval = '10ms', schedule = '{name}' }}\nlimit = 8",
+            ),
+            phases([
+                faults.limit(8).nemesis().boxed(),
+                package(&kinds, ns(1), &root()).healing.nemesis().boxed(),
+            ]),
+        );
+    }
     same(
         "heal = ['pause']",
         package(&[FaultKind::Pause], ns(1), &root())
