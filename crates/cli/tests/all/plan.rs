@@ -311,7 +311,7 @@ fn mistakes_are_told_with_their_place() {
         &["plan.toml:1:5: f: ", "did you mean \"read\"?"],
     );
     wrong(
-        "workload = 'long-fork'",
+        "workload = 'adya'",
         &["plan.toml:1:12: workload: ", "list-append"],
     );
     wrong(
