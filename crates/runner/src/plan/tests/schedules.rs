@@ -4,9 +4,10 @@ use super::{built, plan, rng, root, same, schedule, surroundings};
 use seatrial_generator::plan::{KINDS, MODIFIERS};
 use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_generator::{
-    CourseOptions, Distribution, FaultOptions, FaultOrder, Generator, Target, Template, any, concurrent_keys, course,
-    cycle, cycle_times, each_process, each_thread, fault_operation, fault_package, flip_flop, log,
-    mix, operation, phases, reserve, sequence, sequential_keys, shortest_any, sleep, weighted_mix,
+    CourseOptions, Distribution, FaultOptions, FaultOrder, Generator, Target, Template, any,
+    concurrent_keys, course, cycle, cycle_times, each_process, each_thread, fault_operation,
+    fault_package, flip_flop, log, mix, operation, phases, reserve, sequence, sequential_keys,
+    shortest_any, sleep, weighted_mix,
 };
 use seatrial_history::{Key, Process, Value};
 use seatrial_machine::{Fault, FaultKind, NodeId, Time};
