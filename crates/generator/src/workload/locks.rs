@@ -11,8 +11,8 @@ use std::time::Duration;
 /// failed acquisition is not tried again, a failed release a few times. `depth` acquisitions in a row, as many releases
 /// after them: 1 for locks that are not reentrant.
 ///
-/// A lock is kept for a while (uniform between nothing and four times as long as its acquisition took): who released it at once would hold it for certain at no time at all, and nobody could be caught in it together
-/// with him.
+/// A lock is kept for a while (uniform between nothing and four times as long as its acquisition took): who released it at
+/// once would hold it for certain at no time at all, and nobody could be caught in it together with him.
 ///
 /// An acquisition or a release that crashed may leave its lock held for ever. So after a crash a lock is given up, and a
 /// fresh one takes its place, as soon as [`REFUSALS_MAX`] acquisitions in a row have failed: long enough for a system that
