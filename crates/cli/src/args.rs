@@ -216,7 +216,7 @@ pub(crate) struct CheckArguments {
     /// linearizable for data types].
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// What rw-register takes for granted about each key, separated by commas: wfr-keys, sequential-keys,
+    /// What rw-register takes for granted about each key, separated by commas: wfr-keys, rmw-keys, sequential-keys,
     /// linearizable-keys.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) infer: Vec<String>,

@@ -25,6 +25,8 @@ pub(super) const LOST_UPDATE: Anomaly = "lost-update";
 pub(super) const NO_ORDER: Anomaly = "no-order";
 /// Transactions that write behind what they read, by themselves, say that a version of a key comes before itself.
 pub(super) const CYCLIC_VERSIONS: Anomaly = "cyclic-versions";
+/// Atomic updates say so: nothing between what a transaction read and what it wrote.
+pub(super) const CYCLIC_VERSIONS_RMW: Anomaly = "cyclic-versions-rmw";
 /// The order of each process's transactions says so, as if keys were sequentially consistent.
 pub(super) const CYCLIC_VERSIONS_PROCESS: Anomaly = "cyclic-versions-process";
 /// Real time says so, as if keys were linearizable.
@@ -126,6 +128,7 @@ pub(super) fn all() -> impl Iterator<Item = Anomaly> {
         DIRTY_UPDATE,
         INCOMPATIBLE_ORDER,
         CYCLIC_VERSIONS,
+        CYCLIC_VERSIONS_RMW,
         CYCLIC_VERSIONS_PROCESS,
         CYCLIC_VERSIONS_REALTIME,
         CYCLIC_VERSIONS_ORDER,
@@ -148,6 +151,7 @@ pub(super) fn implied(anomaly: Anomaly) -> &'static [Anomaly] {
         // Whoever keeps the level that forbids what cyclic versions imply has keys on which the orders agree (decision
         // 0023).
         FUTURE_READ | CYCLIC_VERSIONS => &["G1c"],
+        CYCLIC_VERSIONS_RMW => &["G-single"],
         CYCLIC_VERSIONS_PROCESS => &["G-single-process"],
         CYCLIC_VERSIONS_REALTIME => &["G-single-realtime"],
         CYCLIC_VERSIONS_ORDER => &["G2-item-realtime"],

@@ -1,5 +1,6 @@
 //! Transactions that write registers and read them.
 
+mod chains;
 mod edges;
 mod inference;
 mod orders;
@@ -156,12 +157,14 @@ impl RwRegister {
     fn sources(&self) -> Sources {
         let Inference {
             wfr_keys,
+            rmw_keys,
             sequential_keys,
             linearizable_keys,
         } = self.inference;
         let is_committed = self.level.implies(Level::ReadCommitted);
         let sources = [
-            (Source::Wfr, wfr_keys || is_committed),
+            (Source::Wfr, wfr_keys || rmw_keys || is_committed),
+            (Source::Rmw, rmw_keys),
             (Source::Sequential, sequential_keys),
             (Source::Linearizable, linearizable_keys),
             (Source::Order, self.order.is_some()),

@@ -28,7 +28,7 @@ const NAMES: [(&str, &str); 20] = [
 ];
 
 /// The weakest models that each anomaly rules out.
-const RULED_OUT: [(&str, &[&str]); 32] = [
+const RULED_OUT: [(&str, &[&str]); 33] = [
     ("garbage-read", &["read-uncommitted"]),
     ("duplicate-elements", &["read-uncommitted"]),
     ("G0", &["read-uncommitted"]),
@@ -41,6 +41,10 @@ const RULED_OUT: [(&str, &[&str]); 32] = [
     // Elle has one name for these, and rules out read uncommitted: versions "are supposed to be totally ordered". But
     // what an assumption says that does not hold is no reason to.
     ("cyclic-versions", &["read-committed"]),
+    (
+        "cyclic-versions-rmw",
+        &["consistent-view", "repeatable-read"],
+    ),
     (
         "cyclic-versions-process",
         &["strong-session-snapshot-isolation"],

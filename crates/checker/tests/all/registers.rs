@@ -173,20 +173,47 @@ struct Twin {
     order: Order,
 }
 
-fn closed(mut order: Order) -> Order {
+/// With all that follows, also from this: that nothing comes between the versions of a pair of `links`.
+fn closed(mut order: Order, links: &[(Version, Version)]) -> Order {
     loop {
         let pairs = order.iter().flat_map(|(a, b)| {
             let next = order.range((b.clone(), (Key::Int(i64::MIN), None))..);
             let next = next.take_while(move |(c, _)| c == b);
             next.map(move |(_, c)| (a.clone(), c.clone()))
         });
-        let pairs: BTreeSet<_> = pairs.collect();
+        let mut pairs: BTreeSet<_> = pairs.collect();
+        for (u, v) in links {
+            for (a, b) in &order {
+                if a == u && b != v {
+                    pairs.insert((v.clone(), b.clone()));
+                }
+                if b == v && a != u {
+                    pairs.insert((a.clone(), u.clone()));
+                }
+            }
+        }
         let before = order.len();
         order.extend(pairs);
         if order.len() == before {
             return order;
         }
     }
+}
+
+/// Updates of a version by one transaction only, to what only that one wrote on top of something.
+fn links(mine: &[&(usize, Met)]) -> Vec<(Version, Version)> {
+    let updates = mine.iter().map(|(_, met)| met.versions());
+    let updates = updates.filter(|both| both.len() == 2 && both[0] != both[1]);
+    let all: Order = updates
+        .map(|both| (both[0].clone(), both[1].clone()))
+        .collect();
+    let is_only = |pair: &&(Version, Version)| {
+        let same = all
+            .iter()
+            .filter(|other| other.0 == pair.0 || other.1 == pair.1);
+        same.count() == 1
+    };
+    all.iter().filter(is_only).cloned().collect()
 }
 
 fn is_cyclic(order: &Order) -> bool {
@@ -223,7 +250,8 @@ impl Twin {
             all,
         };
         twin.count();
-        twin.infer(inference.wfr_keys || committed, inference, numbers);
+        let wfr = inference.wfr_keys || inference.rmw_keys || committed;
+        twin.infer(wfr, inference, numbers);
         twin
     }
 
@@ -303,6 +331,7 @@ impl Twin {
         let keys: BTreeSet<_> = touches.iter().map(|(_, met)| met.key.clone()).collect();
         let used = [
             (wfr, "cyclic-versions"),
+            (inference.rmw_keys, "cyclic-versions-rmw"),
             (inference.sequential_keys, "cyclic-versions-process"),
             (inference.linearizable_keys, "cyclic-versions-realtime"),
             (!numbers.is_empty(), "cyclic-versions-order"),
@@ -315,18 +344,31 @@ impl Twin {
                     known.insert(((key.clone(), None), version));
                 }
             }
-            let said = self.pairs(&mine, numbers);
+            let [reads, session, time, given] = self.pairs(&mine, numbers);
+            let said = [reads, Order::new(), session, time, given];
+            let mut links = Vec::new();
+            let mut has_reads = false;
             for ((_, anomaly), pairs) in used.into_iter().zip(said).filter(|it| it.0.0) {
+                let is_rmw = anomaly == "cyclic-versions-rmw";
+                if is_rmw && !has_reads {
+                    continue;
+                }
+                let linked = if is_rmw {
+                    self::links(&mine)
+                } else {
+                    links.clone()
+                };
                 let mut trial = known.clone();
                 trial.extend(pairs.into_iter().filter(|(a, b)| a != b));
-                let trial = closed(trial);
+                let trial = closed(trial, &linked);
                 if is_cyclic(&trial) {
                     *self.counts.entry(anomaly).or_default() += 1;
                 } else {
-                    known = trial;
+                    has_reads |= anomaly == "cyclic-versions";
+                    (known, links) = (trial, linked);
                 }
             }
-            self.order.extend(closed(known));
+            self.order.extend(closed(known, &links));
         }
     }
 
@@ -535,6 +577,7 @@ fn disturbed(history: &History, rng: &mut Rng) -> History {
 fn any_inference(rng: &mut Rng) -> Inference {
     Inference {
         wfr_keys: rng.chance(0.5),
+        rmw_keys: rng.chance(0.4),
         sequential_keys: rng.chance(0.5),
         linearizable_keys: rng.chance(0.5),
     }
@@ -557,6 +600,8 @@ struct Trial {
     level: Level,
     verdict: Verdict,
     twin: Twin,
+    /// Do atomic updates say more than the rest?
+    is_chained: bool,
 }
 
 impl Trial {
@@ -583,6 +628,13 @@ impl Trial {
         }
         let verdict = checker.check(&history);
         let twin = Twin::new(&history, level, inference, &order);
+        let without = Inference {
+            wfr_keys: true,
+            rmw_keys: false,
+            ..inference
+        };
+        let is_chained = inference.rmw_keys
+            && Twin::new(&history, level, without, &order).order.len() < twin.order.len();
         let told = verdict.findings.iter().map(|one| one.summary.as_str());
         let told: Vec<_> = told.collect();
         let context = format!(
@@ -596,6 +648,7 @@ impl Trial {
             level,
             verdict,
             twin,
+            is_chained,
         }
     }
 
@@ -606,6 +659,7 @@ impl Trial {
             level,
             verdict,
             twin,
+            is_chained,
         } = self;
         let found = all_found(verdict);
         assert_eq!(direct(&found), direct(&twin.counts), "{context}");
@@ -632,6 +686,7 @@ impl Trial {
         let is_invalid = present.iter().any(|name| forbidden.contains(name.as_str()));
         let says_so = verdict.valid == Validity::Invalid;
         assert_eq!(says_so, is_invalid, "{present:?} {context}");
+        present.extend(is_chained.then(|| "chains".into()));
         present
     }
 }
@@ -666,6 +721,7 @@ fn agrees_with_pairwise_inference() {
         "cyclic-versions-order",
         "cyclic-versions-process",
         "cyclic-versions-realtime",
+        "chains",
     ];
     let all = common.chain(direct.map(Into::into));
     for name in all {

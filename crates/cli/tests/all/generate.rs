@@ -167,8 +167,16 @@ fn assumptions(isolation: Isolation) -> Inference {
         isolation,
         Isolation::StrongSessionSnapshotIsolation | Isolation::StrongSessionSerializable
     );
+    let loses_updates = matches!(
+        isolation,
+        Isolation::ReadUncommitted
+            | Isolation::ReadCommitted
+            | Isolation::ReadAtomic
+            | Isolation::Prefix
+    );
     Inference {
         wfr_keys: isolation != Isolation::ReadUncommitted,
+        rmw_keys: !loses_updates,
         sequential_keys: is_session || linearizable_keys,
         linearizable_keys,
     }

@@ -3,6 +3,7 @@
 use crate::Anomaly;
 use crate::txn::anomaly::{
     CYCLIC_VERSIONS, CYCLIC_VERSIONS_ORDER, CYCLIC_VERSIONS_PROCESS, CYCLIC_VERSIONS_REALTIME,
+    CYCLIC_VERSIONS_RMW,
 };
 
 /// What may be taken for granted about each key by itself, to order its versions. The names are Elle's.
@@ -12,10 +13,19 @@ use crate::txn::anomaly::{
 /// where the inferred orders of a key contradict one another, that is told (`cyclic-versions` and its
 /// variants), and the last of them is not used for this key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a set of assumptions, each by its name"
+)]
 pub struct Inference {
     /// A transaction that reads a key and writes it later puts its version behind the one it read. From read committed up
     /// there is no other possibility, so there it is used without being asked for.
     pub wfr_keys: bool,
+    /// Updates are atomic: nothing comes between the version that a transaction read and the one that it then wrote. So an
+    /// order between other versions and any one of a chain of updates is an order between them and all of it, and an
+    /// update of the initial state is the first of all writes. True of systems that lose no updates and have no read skew:
+    /// consistent view and above. Takes writes that follow reads for granted.
+    pub rmw_keys: bool,
     /// Each key is sequentially consistent: the versions of a key that a process sees and writes, one transaction after
     /// another, are in this order. True of systems with strong session snapshot isolation and above.
     pub sequential_keys: bool,
@@ -36,11 +46,17 @@ impl Inference {
     /// Nothing.
     pub const NONE: Inference = Inference {
         wfr_keys: false,
+        rmw_keys: false,
         sequential_keys: false,
         linearizable_keys: false,
     };
     /// The names of all assumptions.
-    pub const NAMES: [&'static str; 3] = ["wfr-keys", "sequential-keys", "linearizable-keys"];
+    pub const NAMES: [&'static str; 4] = [
+        "wfr-keys",
+        "rmw-keys",
+        "sequential-keys",
+        "linearizable-keys",
+    ];
 
     /// The assumptions of these names.
     pub fn by_names<N: AsRef<str>>(
@@ -50,6 +66,7 @@ impl Inference {
         for name in names {
             let assumption = match name.as_ref() {
                 "wfr-keys" => &mut inference.wfr_keys,
+                "rmw-keys" => &mut inference.rmw_keys,
                 "sequential-keys" => &mut inference.sequential_keys,
                 "linearizable-keys" => &mut inference.linearizable_keys,
                 other => {
@@ -68,6 +85,8 @@ impl Inference {
 pub(super) enum Source {
     /// Transactions write behind what they read.
     Wfr,
+    /// Nothing comes between what they read and what they write.
+    Rmw,
     /// The order of each process.
     Sequential,
     /// Real time.
@@ -77,8 +96,9 @@ pub(super) enum Source {
 }
 
 impl Source {
-    pub(super) const ALL: [Source; 4] = [
+    pub(super) const ALL: [Source; 5] = [
         Source::Wfr,
+        Source::Rmw,
         Source::Sequential,
         Source::Linearizable,
         Source::Order,
@@ -87,6 +107,7 @@ impl Source {
     pub(super) fn name(self) -> &'static str {
         match self {
             Source::Wfr => "wfr-keys",
+            Source::Rmw => "rmw-keys",
             Source::Sequential => "sequential-keys",
             Source::Linearizable => "linearizable-keys",
             Source::Order => "transaction-order",
@@ -97,6 +118,7 @@ impl Source {
     pub(super) fn anomaly(self) -> Anomaly {
         match self {
             Source::Wfr => CYCLIC_VERSIONS,
+            Source::Rmw => CYCLIC_VERSIONS_RMW,
             Source::Sequential => CYCLIC_VERSIONS_PROCESS,
             Source::Linearizable => CYCLIC_VERSIONS_REALTIME,
             Source::Order => CYCLIC_VERSIONS_ORDER,
@@ -138,7 +160,7 @@ mod tests {
         let error = Inference::by_names(["linear-keys"]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "nothing is inferred from `linear-keys`; there are wfr-keys, sequential-keys, linearizable-keys"
+            "nothing is inferred from `linear-keys`; there are wfr-keys, rmw-keys, sequential-keys, linearizable-keys"
         );
         let sources = Sources::default().with(Source::Order).with(Source::Wfr);
         assert!(sources.iter().eq([Source::Wfr, Source::Order]));

@@ -1,5 +1,6 @@
 //! The order of each key's versions, as far as it can be inferred.
 
+use super::chains::Chains;
 use super::inference::{Source, Sources};
 use super::touches::Touches;
 use super::zones::{self, Barrier, Zone};
@@ -8,7 +9,7 @@ use crate::txn::graph::{Edges, Graph, Sink, WW};
 use crate::txn::registers::NONE;
 use crate::txn::rows::{Linked, Rows, TooManyEdges};
 use crate::txn::search::shortest_cycle;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Orders of versions that contradict one another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(super) struct Orders<'a> {
     /// By transaction its place in the given order; [`NONE`] when it has none.
     pub(super) numbers: &'a [u32],
     sources: Sources,
+    /// Chains of updates, if these are taken to be atomic.
+    pub(super) chains: Chains,
     /// Keys for which not all sources are used.
     accepted: BTreeMap<u32, Sources>,
     /// By version: where the next ones begin in `next`.
@@ -57,6 +60,11 @@ impl<'a> Orders<'a> {
         let mut orders = Orders {
             touches,
             numbers,
+            chains: if sources.has(Source::Rmw) {
+                Chains::new(touches)
+            } else {
+                Chains::default()
+            },
             sources,
             accepted: BTreeMap::new(),
             starts: Vec::new(),
@@ -78,11 +86,7 @@ impl<'a> Orders<'a> {
         }
         doubtful.sort_unstable();
         doubtful.dedup();
-        let mut teller = Teller::new(touches, numbers);
-        for key in doubtful {
-            let accepted = orders.examine(key, &mut teller);
-            orders.accepted.insert(key, accepted);
-        }
+        orders.examine_all(doubtful);
         orders.infer();
         Ok(orders)
     }
@@ -107,10 +111,12 @@ impl<'a> Orders<'a> {
     /// Takes all sources of all keys; the keys of which a source contradicts itself.
     fn infer(&mut self) -> Vec<u32> {
         let columns = self.touches.columns;
-        let mut teller = Teller::new(self.touches, self.numbers);
+        let mut teller = Teller::new(self.touches, self.numbers, &self.chains);
         let mut doubtful = Vec::new();
         for key in 0..columns.key_count() as u32 {
-            for source in self.sources(key).iter() {
+            let sources = self.sources(key);
+            teller.is_chained = sources.has(Source::Rmw);
+            for source in sources.iter() {
                 if teller.tell(key, source).is_some() {
                     doubtful.push(key);
                 }
@@ -177,11 +183,32 @@ impl<'a> Orders<'a> {
         (self.starts, self.next) = (starts, next);
     }
 
+    /// Finds out which sources agree for each of these keys.
+    fn examine_all(&mut self, keys: Vec<u32>) {
+        let mut teller = Teller::new(self.touches, self.numbers, &self.chains);
+        let mut contradictions = Vec::new();
+        for key in keys {
+            let accepted = self.examine(key, &mut teller, &mut contradictions);
+            self.accepted.insert(key, accepted);
+        }
+        self.contradictions = contradictions;
+    }
+
     /// Which sources agree for a key: each is used unless it contradicts those before it.
-    fn examine(&mut self, key: u32, teller: &mut Teller<'_>) -> Sources {
+    fn examine(
+        &self,
+        key: u32,
+        teller: &mut Teller<'_>,
+        contradictions: &mut Vec<Contradiction>,
+    ) -> Sources {
         let mut accepted = Sources::default();
         let mut known = Trial::new(self.touches, key);
         for source in self.sources.iter() {
+            if source == Source::Rmw && !accepted.has(Source::Wfr) {
+                continue;
+            }
+            let sources = accepted.with(source);
+            teller.is_chained = sources.has(Source::Rmw);
             teller.pairs.clear();
             teller.barriers.clear();
             let conflict = teller.tell(key, source);
@@ -194,13 +221,13 @@ impl<'a> Orders<'a> {
             };
             match cycle {
                 None => {
-                    accepted = accepted.with(source);
+                    accepted = sources;
                     known = trial;
                 }
-                Some(cycle) => self.contradictions.push(Contradiction {
+                Some(cycle) => contradictions.push(Contradiction {
                     key,
                     source,
-                    sources: accepted.with(source),
+                    sources,
                     cycle,
                 }),
             }
@@ -290,6 +317,9 @@ impl Trial {
 struct Teller<'a> {
     touches: &'a Touches<'a>,
     numbers: &'a [u32],
+    chains: &'a Chains,
+    /// Are the updates of this key taken to be atomic?
+    is_chained: bool,
     pairs: Vec<(u32, u32)>,
     barriers: Vec<Barrier>,
     /// By session: the last key it touched, and 1, and the version.
@@ -300,10 +330,12 @@ struct Teller<'a> {
 }
 
 impl<'a> Teller<'a> {
-    fn new(touches: &'a Touches<'a>, numbers: &'a [u32]) -> Teller<'a> {
+    fn new(touches: &'a Touches<'a>, numbers: &'a [u32], chains: &'a Chains) -> Teller<'a> {
         Teller {
             touches,
             numbers,
+            chains,
+            is_chained: false,
             pairs: Vec::new(),
             barriers: Vec::new(),
             last: Vec::new(),
@@ -317,6 +349,7 @@ impl<'a> Teller<'a> {
         let from = self.pairs.len();
         match source {
             Source::Wfr => self.follow_reads(key),
+            Source::Rmw => self.follow_first_updates(key),
             Source::Sequential => self.follow_sessions(key),
             Source::Order => self.follow_order(key),
             Source::Linearizable => {
@@ -345,9 +378,35 @@ impl<'a> Teller<'a> {
     }
 
     fn pair(&mut self, from: u32, to: u32) {
-        if from != to && from != NONE && to != NONE {
-            self.pairs.push((from, to));
+        if from == to || from == NONE || to == NONE {
+            return;
         }
+        let is_between = self.is_chained && self.chains.head(from) != self.chains.head(to);
+        self.pairs.push(if is_between {
+            (self.chains.tail(from), self.chains.head(to))
+        } else {
+            (from, to)
+        });
+    }
+
+    /// What was written on top of the initial state comes before everything else.
+    fn follow_first_updates(&mut self, key: u32) {
+        let (first, last) = (self.chains.head(key), self.chains.tail(key));
+        if last == key {
+            return;
+        }
+        let touches = self.touches.of_key(key).iter();
+        let met = touches.flat_map(|touch| [touch.read, touch.write]);
+        let heads = met.filter(|&version| version != NONE);
+        let heads = heads.map(|version| self.chains.head(version));
+        let mut heads: Vec<_> = heads.filter(|&head| head != first).collect();
+        heads.sort_unstable();
+        heads.dedup();
+        self.take(vec![Barrier {
+            outs: vec![last],
+            ins: heads,
+            chained: false,
+        }]);
     }
 
     fn follow_reads(&mut self, key: u32) {
@@ -436,6 +495,12 @@ impl<'a> Teller<'a> {
         for zone in &self.zones {
             self.places[zone.version as usize] = NONE;
         }
+        if self.is_chained {
+            let conflict = self.join_zones(key, &mut initial);
+            if conflict.is_some() {
+                return conflict;
+            }
+        }
         let first = self.zones.iter().min_by_key(|zone| zone.ended);
         if let Some(zone) = first.filter(|zone| zone.ended < initial) {
             return Some((key, zone.version));
@@ -443,9 +508,50 @@ impl<'a> Teller<'a> {
         if let Some(conflict) = zones::conflict(&mut self.zones) {
             return Some(conflict);
         }
-        let barriers = zones::barriers(&self.zones);
+        let mut barriers = zones::barriers(&self.zones);
+        if self.is_chained {
+            for out in barriers.iter_mut().flat_map(|barrier| &mut barrier.outs) {
+                *out = self.chains.tail(*out);
+            }
+        }
         self.take(barriers);
         None
+    }
+
+    /// Makes one zone of those of each chain. Within a chain, later versions must not come before earlier ones; that of the
+    /// initial state has no zone, but the last invocation that met any of it.
+    fn join_zones(&mut self, key: u32, initial: &mut u32) -> Option<(u32, u32)> {
+        let chains = self.chains;
+        let zones: BTreeMap<u32, Zone> = self.zones.drain(..).map(|it| (it.version, it)).collect();
+        let heads: BTreeSet<u32> = zones.keys().map(|&version| chains.head(version)).collect();
+        let mut conflict = None;
+        for head in heads {
+            let is_first = head == key;
+            let members = chains
+                .members(head)
+                .filter_map(|version| zones.get(&version));
+            let mut whole = Zone {
+                version: head,
+                ended: NONE,
+                begun: if is_first { *initial } else { 0 },
+            };
+            let mut latest = head;
+            for zone in members {
+                if zone.ended < whole.begun {
+                    conflict.get_or_insert((zone.version, latest));
+                }
+                whole.ended = whole.ended.min(zone.ended);
+                if zone.begun > whole.begun {
+                    (whole.begun, latest) = (zone.begun, zone.version);
+                }
+            }
+            if is_first {
+                *initial = whole.begun;
+            } else {
+                self.zones.push(whole);
+            }
+        }
+        conflict
     }
 
     /// Takes a key's barriers, those that stand for few pairs as pairs.

@@ -12,6 +12,9 @@ use crate::txn::search::Cycle;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+/// Versions of a chain that a reason is looked for among.
+const CHAIN_MAX: usize = 64;
+
 /// A transaction that met a version.
 #[derive(Clone, Copy, Debug)]
 struct Meeting {
@@ -197,8 +200,53 @@ impl Orders<'_> {
                 operations: Vec::new(),
             });
         }
+        let direct = self.by_itself(from, to, sources);
+        let is_chained = direct.is_none() && sources.has(Source::Rmw);
+        direct.or_else(|| self.by_chains(from, to, sources).filter(|_| is_chained))
+    }
+
+    /// Why a version comes before another, from what is known of others in their chains.
+    fn by_chains(&self, from: u32, to: u32, sources: Sources) -> Option<Why> {
+        let columns = self.touches.columns;
+        let head = self.chains.head(from);
+        if head == self.chains.head(to) {
+            return None;
+        }
+        let mut earlier: Vec<_> = self.chains.members(head).collect();
+        // The initial state comes before all, and needs no looking up.
+        let kept = usize::from(columns.is_initial(head));
+        let skipped = earlier.len().saturating_sub(CHAIN_MAX).max(kept);
+        earlier.drain(kept..skipped);
+        let later = self.chains.members(self.chains.head(to));
+        let later: Vec<_> = later.take(CHAIN_MAX).collect();
+        let value = |version| columns.shown_value(version);
+        let mut pairs = earlier
+            .iter()
+            .flat_map(|x| later.iter().map(move |y| (*x, *y)));
+        pairs.find_map(|(x, y)| {
+            let why = if columns.is_initial(x) {
+                Why {
+                    text: "nil is the initial state".to_owned(),
+                    operations: Vec::new(),
+                }
+            } else {
+                self.by_itself(x, y, sources)?
+            };
+            let chain = format!(
+                "{} comes before {}, and nothing between what a transaction read and what it wrote",
+                value(x),
+                value(y)
+            );
+            let text = format!("{chain} ({})", why.text);
+            Some(Why { text, ..why })
+        })
+    }
+
+    /// Why a version comes before another, by one of these sources and nothing else.
+    fn by_itself(&self, from: u32, to: u32, sources: Sources) -> Option<Why> {
         sources.iter().find_map(|source| {
             let (one, other) = match source {
+                Source::Rmw => return None,
                 Source::Wfr => self.by_reads(from, to),
                 Source::Sequential => self.by_session(from, to),
                 Source::Linearizable => return self.by_time(from, to),
@@ -327,7 +375,7 @@ impl Orders<'_> {
                 verb(other),
                 value(other)
             ),
-            Source::Wfr | Source::Sequential => format!(
+            _ => format!(
                 "process {} {} {} in {} and later {} {} in {}",
                 columns.client(session),
                 verb(one),
