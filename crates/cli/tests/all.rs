@@ -14,6 +14,8 @@ mod generate;
 mod interchange;
 #[path = "all/interrupt.rs"]
 mod interrupt;
+#[path = "all/isolation.rs"]
+mod isolation;
 #[path = "all/keyed.rs"]
 mod keyed;
 #[path = "all/plan.rs"]

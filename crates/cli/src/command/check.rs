@@ -1,5 +1,6 @@
 //! `seatrial check`: histories in, verdicts out.
 
+mod columns;
 mod proof;
 mod registers;
 mod stream;
@@ -60,6 +61,14 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     if let Some(promise) = timestamped::wanted(path, arguments)? {
         return timestamped::check(path, promise, arguments);
     }
+    if let Some(format) = columns::wanted(path, arguments)? {
+        return columns::check(path, format, arguments);
+    }
+    check_whole(path, arguments)
+}
+
+/// Judges one file as a history in memory.
+fn check_whole(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     // A register has no lists for values: whoever asks for registers means tuples.
     let names = arguments.checker.as_deref().unwrap_or_default();
     let mut options = arguments.options();

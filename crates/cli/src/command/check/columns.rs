@@ -1,0 +1,110 @@
+//! Judging a file of transactions without times, straight into columns.
+
+use super::show_one;
+use crate::args::CheckArguments;
+use crate::exit::Exit;
+use crate::load::is_test_file;
+use crate::resources::Resources;
+use crate::times::{Promise, mark};
+use anyhow::{Context as _, Result, ensure};
+use seatrial_checker::by_name;
+use seatrial_checker::txn::isolation::{Isolation, Model};
+use seatrial_checker::txn::registers::{Builder, Columns, Refusal};
+use seatrial_history::import::registers::TransactionReader;
+use seatrial_history::import::{Format, detect};
+use seatrial_report::{Counts, Report, Summary, results_json};
+use serde_json::{Value as Json, json};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Instant;
+
+/// Bytes at the start of a file that tell its format.
+const START_LENGTH: u64 = 4_096;
+
+/// The format of a file that needs no operations: transactions without times, if isolation alone is asked for and
+/// nobody wants what is made of operations.
+pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<Format>> {
+    let names = arguments.checker.as_deref().unwrap_or_default();
+    let is_plain = !(arguments.salvage
+        || arguments.record
+        || arguments.report.is_some()
+        || arguments.findings.is_some());
+    let is_isolation = matches!(names, [name] if name == Isolation::NAME);
+    if !is_plain || !is_isolation || !path.is_file() || is_test_file(path) {
+        return Ok(None);
+    }
+    let format = match arguments.format.as_str() {
+        "auto" => {
+            let name = path.display().to_string();
+            let mut first = Vec::new();
+            let file = File::open(path).with_context(|| name.clone())?;
+            let read = file.take(START_LENGTH).read_to_end(&mut first);
+            read.with_context(|| name.clone())?;
+            detect(&name, &first)
+        }
+        named => Format::by_name(named),
+    };
+    // Cobra's logs are a folder.
+    let is_one = |format: &Format| !format.has_times() && *format != Format::Cobra;
+    Ok(format.filter(is_one))
+}
+
+/// Judges the file at `path` and shows the verdict unless it goes into a document.
+pub(super) fn check(
+    path: &Path,
+    format: Format,
+    arguments: &CheckArguments,
+) -> Result<(Exit, Json)> {
+    let began = Instant::now();
+    let name = path.display().to_string();
+    let mut attributes = json!({"name": name, "format": format.name()});
+    mark(&mut attributes, format);
+    let promise = Promise::of(arguments.model.as_deref(), &attributes);
+    let model = promise.model();
+    by_name(Isolation::NAME, model).with_context(|| name.clone())?;
+    let model = model.and_then(Model::by_name).unwrap_or_default();
+    let columns = read(path, format, arguments)?;
+    let mut verdicts = [Isolation::new(model).judge_gathered(columns)];
+    let valid = promise.weaken(&mut verdicts);
+    let count = |name: &str| verdicts[0].details[name].as_u64().unwrap_or_default();
+    let summary = Summary {
+        total: Counts {
+            ok: count("ok"),
+            fail: count("fail"),
+            info: count("info"),
+        },
+        ..Summary::default()
+    };
+    let mut report = Report::counted(&attributes, summary, &verdicts).checked_in(began.elapsed());
+    if let Some(warning) = promise.warning() {
+        report = report.warn(warning);
+    }
+    let mut document = results_json(&report);
+    document["file"] = json!(name);
+    if arguments.output.verbose {
+        let [verdict] = &verdicts;
+        eprintln!(
+            " {}: {:?} {}",
+            verdict.checker, verdict.valid, verdict.details
+        );
+        eprintln!(" {}", Resources::since(began));
+    }
+    show_one(path, &report, &document, arguments);
+    Ok((Exit::from(&valid), document))
+}
+
+/// The columns of the file. What cannot be judged is no error of the file's.
+fn read(
+    path: &Path,
+    format: Format,
+    arguments: &CheckArguments,
+) -> Result<Result<Columns, Refusal>> {
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| name.clone())?;
+    let mut builder = Builder::default();
+    let mut reader = TransactionReader::open(&name, file, format, arguments.options());
+    while reader.advance(&mut builder)? {}
+    ensure!(!builder.is_empty(), "{name}: there is no transaction in it");
+    Ok(builder.finish())
+}
