@@ -12,7 +12,7 @@ file() {
   local file="$folder/$1.sea" transactions=$2 clients=$3 keys=$4
   shift 4
   [ -f "$file" ] || seatrial generate rw-register --ops $((2 * transactions)) --concurrency "$clients" --keys "$keys" \
-    --distribution uniform --txn-length 1..15 --writes-per-key 100000000..100000000 --fail 0 "$@" \
+    --distribution uniform --txn-length 1..15 --writes-per-key 65536..65536 --fail 0 "$@" \
     --quiet --out "$file"
 }
 
@@ -33,7 +33,7 @@ for transactions in 1000 8000 32000 1000000; do
   judge "b-$transactions" 5 --infer linearizable-keys,sequential-keys,wfr-keys
 done
 # The same with an anomaly now and then; 1,000 clients at ten keys; clients that crash.
-file b-anomalies 1000000 20 10000 --info 0 --anomaly lost-update,G1c,G-single --anomaly-rate 0.00001
+file b-anomalies 100000 20 10000 --info 0 --anomaly lost-update,G1c,G-single --anomaly-rate 0.0001
 judge b-anomalies 3 --infer linearizable-keys
 file contended 100000 1000 10 --info 0
 judge contended 3 --infer linearizable-keys
