@@ -3,8 +3,10 @@
 use seatrial_checker::Validity;
 use seatrial_checker::txn::isolation::{Isolation, Model};
 use seatrial_checker::txn::registers::{Builder, Columns};
-use seatrial_history::OpType;
+use seatrial_checker::{Certificate, Proof, verify};
+use seatrial_history::{Folder, History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_machine::Rng;
+use std::sync::Arc;
 
 /// A read or write of a key; the value `None` is the initial state.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -494,4 +496,82 @@ fn long_transactions_and_much_written_keys_are_judged_alike() {
     println!("valid: {valid:?} of {count}");
     let both = |&it: &u64| it > 0 && it < count;
     assert!(valid.iter().all(both), "{valid:?} of {count}");
+}
+
+/// The same as operations, one transaction after another.
+fn history(all: &[Simple], numbers: &[usize]) -> History {
+    let mut ops = Vec::new();
+    for one in numbers.iter().map(|&number| &all[number]) {
+        let mops = |told: bool| -> Value {
+            let mops = one.events.iter().map(|event| {
+                let key = Key::Int(event.key);
+                match event.value {
+                    Some(value) if event.is_write => Mop::Write { key, value },
+                    Some(value) if told => {
+                        let observed = Observed::Register(value);
+                        Mop::Read { key, observed }
+                    }
+                    _ => Mop::Read {
+                        key,
+                        observed: Observed::Nil,
+                    },
+                }
+            });
+            Value::Txn(mops.collect())
+        };
+        let op = Op::invoke(Process::Client(one.session), "txn", mops(false));
+        ops.push(op.clone());
+        ops.push(op.complete(one.outcome, mops(true)));
+    }
+    History::from_unindexed(ops)
+}
+
+/// Something of the proof left out.
+fn tampered(certificate: &Certificate) -> Certificate {
+    let mut other = certificate.clone();
+    match &mut other.proof {
+        Proof::Commits(order) => drop(order.pop()),
+        Proof::Findings(findings) => match findings[0].steps.pop() {
+            Some(_) => findings.truncate(1),
+            None => findings[0].anomaly = "G1z".into(),
+        },
+        proof => panic!("{proof:?}"),
+    }
+    other
+}
+
+#[test]
+fn certificates_of_weak_models_hold() {
+    let mut seen = [[0; 2]; Model::POLYNOMIAL.len()];
+    for seed in 0..histories(4_000) / 5 {
+        let mut rng = Rng::from_seed(seed ^ 0xce27);
+        let shape = Shape {
+            transactions: 2 + rng.index(9),
+            sessions: 1 + rng.below(4),
+            keys: 1 + rng.below(3),
+            events_max: 2 + rng.below(3),
+            wild: *rng.pick(&[0.0, 0.3, 0.6]),
+        };
+        let all = random(&mut rng, &shape);
+        let (_, numbers) = columns(&all, &mut rng);
+        let history = Arc::new(history(&all, &numbers));
+        if !history.iter().any(|op| op.value.to_string().contains(":w")) {
+            continue;
+        }
+        for (counts, model) in seen.iter_mut().zip(Model::POLYNOMIAL) {
+            let folder = Folder::new(history.clone(), 1);
+            let (verdict, certificate) = Isolation::new(model).certify(&folder).unwrap();
+            let certificate = certificate.unwrap();
+            if certificate.proof == Proof::Commits(Vec::new()) {
+                // Nothing took place.
+                continue;
+            }
+            let context = format!("seed {seed} {model:?} {certificate:?}\n{verdict:#?}");
+            assert_eq!(verify(&history, &certificate), Ok(()), "{context}");
+            let tampered = tampered(&certificate);
+            assert!(verify(&history, &tampered).is_err(), "{context}");
+            counts[usize::from(verdict.valid != Validity::Valid)] += 1;
+        }
+    }
+    assert!(seen.iter().flatten().all(|&count| count > 40), "{seen:?}");
 }

@@ -39,8 +39,8 @@ fn seconds(order: &[u32]) -> Vec<u32> {
 }
 
 impl Isolation {
-    /// Judges the folder's history by a model from prefix consistency up, and proves the verdict: with an order of transactions,
-    /// or with transactions that have none. Nothing is proven when the verdict is unknown, or for other models.
+    /// Judges the folder's history and proves the verdict: with an order of transactions, with a cycle, or (from prefix
+    /// consistency up) with transactions that have no order. Nothing is proven when the verdict is unknown.
     pub fn certify<C: Chunks + 'static>(
         &self,
         folder: &Folder<C>,
@@ -49,14 +49,20 @@ impl Isolation {
             Ok(columns) => columns,
             Err(refusal) => return Ok((self.judge_gathered(Err(refusal)), None)),
         };
-        let Some(promise) = self.model.promise() else {
-            return Ok((self.judge_columns(&columns), None));
-        };
-        let (verdict, reason) = self.decided(&columns, promise);
         let places = |numbers: &[u32]| -> Vec<u64> {
             let places = numbers.iter().map(|&number| columns.recorded(number));
             places.collect()
         };
+        let Some(promise) = self.model.promise() else {
+            let (verdict, order) = self.decide(&columns);
+            let model = self.model.name().to_owned();
+            let proof = match order {
+                Some(order) => Proof::Commits(places(&order)),
+                None => Proof::Findings(telling(&verdict)),
+            };
+            return Ok((verdict, Some(Certificate { model, proof })));
+        };
+        let (verdict, reason) = self.decided(&columns, promise);
         let proof = reason.map(|reason| match reason {
             Reason::Order(Witness::Serial(order)) => Proof::Serial(places(&order)),
             Reason::Order(Witness::Snapshots(order)) => Proof::Snapshots(places(&order)),
@@ -119,6 +125,18 @@ impl Isolation {
             return (verdict.unknown(text), None);
         }
         (verdict, reason)
+    }
+}
+
+/// The findings that prove an invalid verdict of a weak model: reads with something wrong, if there are any; else cycles.
+fn telling(verdict: &Verdict) -> Vec<Evidence> {
+    let all = verdict.findings.iter();
+    let faults = all.clone().filter(|finding| finding.steps.is_empty());
+    let faults: Vec<_> = faults.map(Evidence::from).collect();
+    if faults.is_empty() {
+        all.map(Evidence::from).collect()
+    } else {
+        faults
     }
 }
 
