@@ -9,6 +9,8 @@ mod generated;
 mod killed;
 #[path = "all/locks_and_logs.rs"]
 mod locks_and_logs;
+#[path = "all/model.rs"]
+mod model;
 #[path = "all/processes.rs"]
 mod processes;
 #[path = "all/roles.rs"]
