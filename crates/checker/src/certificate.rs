@@ -2,6 +2,8 @@
 
 use crate::Finding;
 use serde_json::{Value as Json, json};
+use std::fmt::Write as _;
+use std::io::{self, Write};
 
 /// The version of the document that [`Certificate::to_json`] makes.
 const VERSION: u64 = 1;
@@ -95,6 +97,32 @@ impl Certificate {
         })
     }
 
+    /// Writes that document on one line, an order place by place, so that it is never held a second time.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let (name, order) = match &self.proof {
+            Proof::Serial(order) => ("serial", order),
+            Proof::Snapshots(order) => ("snapshots", order),
+            Proof::Commits(order) => ("commits", order),
+            _ => return writeln!(out, "{}", self.to_json()),
+        };
+        let model = Json::from(self.model.as_str());
+        write!(
+            out,
+            "{{\"certificate\":{VERSION},\"model\":{model},\"valid\":true,\"proof\":\"{name}\",\"order\":["
+        )?;
+        let mut text = String::new();
+        for (at, places) in order.chunks(4_096).enumerate() {
+            text.clear();
+            for (number, place) in places.iter().enumerate() {
+                let comma = if at + number > 0 { "," } else { "" };
+                // Writing to a text does not fail.
+                let _ = write!(text, "{comma}{place}");
+            }
+            out.write_all(text.as_bytes())?;
+        }
+        out.write_all(b"]}\n")
+    }
+
     /// The certificate of such a document.
     pub fn from_json(document: &Json) -> Result<Certificate, CertificateError> {
         let error = |reason: &str| CertificateError(reason.to_owned());
@@ -168,6 +196,9 @@ mod tests {
             let model = "serializable".to_owned();
             let certificate = Certificate { model, proof };
             let document = certificate.to_json();
+            let mut written = Vec::new();
+            certificate.write(&mut written).unwrap();
+            assert_eq!(String::from_utf8(written).unwrap(), format!("{document}\n"));
             assert_eq!(Certificate::from_json(&document), Ok(certificate));
             for field in ["certificate", "model", "proof", "order", "core", "findings"] {
                 let mut broken = document.clone();

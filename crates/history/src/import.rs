@@ -18,6 +18,7 @@ mod json;
 mod operation;
 mod operations;
 mod porcupine;
+mod recall;
 pub mod registers;
 mod stream;
 

@@ -1,27 +1,83 @@
 #!/usr/bin/env bash
-# The figures of README.md beside this: `measure.sh FOLDER` from the workspace, files go into FOLDER.
+# The figures of README.md beside this: `measure.sh FOLDER [WHAT...]` from the workspace, files go into FOLDER. WHAT: small,
+# texts, certificates, components, large (5 GB of files), huge (20 GB), adya; without, all but the last three.
 set -eu
 folder=$1
+shift
+what=" ${*:-small texts certificates components} "
 mkdir -p "$folder"
-seatrial() { "${CARGO_TARGET_DIR:-target}/release/seatrial" "$@"; }
-cargo build --quiet --release --bin seatrial
+here=$(dirname "$0")
+seatrial() { "${SEATRIAL:-${CARGO_TARGET_DIR:-target}/release/seatrial}" "$@"; }
+[ -n "${SEATRIAL:-}" ] || cargo build --quiet --release --bin seatrial
+wanted() { case $what in *" $1 "*) return 0 ;; *) return 1 ;; esac }
 
-# measure NAME OPERATIONS RUNS OPTIONS...: a file, and so many judgements of it.
-measure() {
-  local name=$1 operations=$2 runs=$3 file="$folder/$1.sea"
-  shift 3
-  [ -f "$file" ] || seatrial generate list-append --ops "$operations" "$@" --quiet --out "$file"
-  echo "== $name"
+# timed NAME RUNS COMMAND...: processor seconds and peak memory of so many runs.
+timed() {
+  local name=$1 runs=$2
+  shift 2
   for _ in $(seq "$runs"); do
-    { seatrial check --checker list-append --verbose --quiet "$file" 2>&1 || true; } | grep -o '[0-9.]* s, .*'
+    /usr/bin/time -f "$name: %U + %S s, %M KiB" "$@" >"$folder/out.txt" 2>"$folder/err.txt" || true
+    tail -1 "$folder/err.txt"
   done
 }
+program="${SEATRIAL:-${CARGO_TARGET_DIR:-target}/release/seatrial}"
 
-measure 100000 200000 5
-measure 1000000 2000000 5
-measure clients-1000 2000000 5 --concurrency 1000 --info 0
-measure clients-1000-info 2000000 5 --concurrency 1000 --info 0.05
-measure few-anomalies 2000000 5 --anomaly G-single,G1c,G2-item --anomaly-rate 0.00001
-measure many-anomalies 2000000 5 --anomaly G-single-process,stale-read,lost-write,G2-item,G1c --anomaly-rate 0.02
-measure read-uncommitted 200000 5 --isolation read-uncommitted
-measure 10000000 20000000 1
+# file NAME OPERATIONS OPTIONS...: makes FOLDER/NAME.
+file() {
+  local name=$1 operations=$2
+  shift 2
+  [ -f "$folder/$name" ] || seatrial generate list-append --ops "$operations" "$@" --quiet --out "$folder/$name"
+}
+
+# judged NAME RUNS OPTIONS...: judges FOLDER/NAME.
+judged() {
+  local name=$1 runs=$2
+  shift 2
+  timed "$name $*" "$runs" "$program" check --checker list-append --json "$@" "$folder/$name"
+}
+
+if wanted small; then
+  file 1e5.sea 200000 && judged 1e5.sea 5
+  file 1e6.sea 2000000 && judged 1e6.sea 5
+  file clients.sea 2000000 --concurrency 1000 --info 0 && judged clients.sea 5
+  file clients-info.sea 2000000 --concurrency 1000 --info 0.05 && judged clients-info.sea 5
+  file few.sea 2000000 --anomaly G-single,G1c,G2-item --anomaly-rate 0.00001 && judged few.sea 5
+  file many.sea 2000000 --anomaly G-single-process,stale-read,lost-write,G2-item,G1c --anomaly-rate 0.02
+  judged many.sea 5
+  file uncommitted.sea 200000 --isolation read-uncommitted && judged uncommitted.sea 5
+fi
+if wanted texts; then
+  file 1e6.jsonl 2000000 && judged 1e6.jsonl 3
+fi
+if wanted certificates; then
+  file 1e6.sea 2000000
+  judged 1e6.sea 3 --certificate "$folder/certificate.json"
+  timed "1e6.sea --verify" 1 "$program" check --verify "$folder/certificate.json" "$folder/1e6.sea"
+fi
+if wanted components; then
+  for kind in stale overwrites skew; do
+    [ -f "$folder/$kind.jsonl" ] || python3 "$here/component.py" "$kind" 100000 >"$folder/$kind.jsonl"
+    judged "$kind.jsonl" 3
+    judged "$kind.jsonl" 3 --model serializable
+  done
+fi
+if wanted large; then
+  file 1e7.sea 20000000 && judged 1e7.sea 1
+  judged 1e7.sea 1 --certificate "$folder/certificate.json"
+  file 5e7.sea 100000000 && judged 5e7.sea 1
+  judged 5e7.sea 1 --certificate "$folder/certificate.json"
+fi
+if wanted huge; then
+  file 5e8.sea 1000000000 && judged 5e8.sea 1
+fi
+if wanted adya; then
+  # Another checker of the same histories, in the same minutes: https://crates.io/crates/adya.
+  [ -x "$folder/adya/bin/adya" ] || cargo install --quiet --locked --root "$folder/adya" adya --version 0.1.0
+  file 1e5.sea 200000
+  [ -f "$folder/1e5.edn" ] || seatrial export --quiet --out "$folder/1e5.edn" "$folder/1e5.sea"
+  for _ in 1 2 3; do
+    timed "adya 1e5.edn" 1 "$folder/adya/bin/adya" ${ADYA:-check} "$folder/1e5.edn"
+    judged 1e5.edn 1
+    judged 1e5.sea 1
+  done
+fi

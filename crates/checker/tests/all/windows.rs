@@ -50,7 +50,7 @@ fn sizes(verdict: &Verdict) -> Vec<u64> {
 fn essence(verdict: &Verdict) -> String {
     let mut details = verdict.details.clone();
     // Barriers of real time, and edges out of what is gone, depend on the cuts.
-    for field in ["windows", "largest_window", "edges"] {
+    for field in ["windows", "largest_window", "edges", "undecided"] {
         details[field] = 0.into();
     }
     let mut findings: Vec<_> = verdict.findings.iter().collect();
@@ -74,7 +74,7 @@ fn cuts_change_nothing() {
     let levels: Vec<_> = Level::all().collect();
     // Cut and not refused: valid, invalid; refused; proven by order.
     let (mut judged, mut refused, mut proven) = ([0, 0], 0, 0);
-    let mut parts = 0;
+    let (mut parts, mut forgotten) = (0, 0);
     for seed in 0..histories(1_500) {
         let mut rng = Rng::from_seed(seed ^ 0x77d0);
         let store = STORES[seed as usize % STORES.len()];
@@ -112,6 +112,8 @@ fn cuts_change_nothing() {
             continue;
         }
         assert_eq!(essence(&cut), essence(&whole), "{}", context());
+        // An unknown transaction may append to a key that is closed; what comes of it is seen elsewhere.
+        forgotten += u32::from(cut.details["undecided"] != whole.details["undecided"]);
         if cut.details["windows"].as_u64() > Some(1) {
             parts += cut.details["windows"].as_u64().unwrap();
             judged[usize::from(cut.valid == Validity::Invalid)] += 1;
@@ -121,6 +123,10 @@ fn cuts_change_nothing() {
             proven += u32::from(certificate.is_valid());
         }
     }
+    assert!(
+        u64::from(forgotten) <= histories(1_500) / 1_000,
+        "{forgotten}"
+    );
     println!("{judged:?} in {parts} windows, {refused} refused, {proven} proven by order");
     let enough = histories(1_500) / 20;
     assert!(judged.iter().all(|&count| count > enough), "{judged:?}");

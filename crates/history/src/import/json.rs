@@ -2,6 +2,7 @@
 
 use super::edn::{Fault, Form, Reader};
 use super::operation::{Builder, Container, Draft, Fields, Keys, Next};
+use super::recall::Recall;
 use super::stream::Step;
 use std::borrow::Cow;
 
@@ -12,6 +13,7 @@ const DEPTH_MAX: u32 = 64;
 pub(super) struct JsonOperations {
     builder: Builder,
     container: Container,
+    recall: Recall,
 }
 
 impl JsonOperations {
@@ -19,6 +21,7 @@ impl JsonOperations {
         JsonOperations {
             builder: Builder::new(keys),
             container: Container::default(),
+            recall: Recall::default(),
         }
     }
 
@@ -41,21 +44,24 @@ impl JsonOperations {
             text,
             at: between.at(),
             depth: 0,
+            recall: &mut self.recall,
         };
         let draft = json.operation(&mut self.builder)?;
+        let end = json.at;
         self.container = container;
-        Ok(Step::Operation(draft, json.at))
+        Ok(Step::Operation(draft, end))
     }
 }
 
 /// A cursor over JSON text. Recursive descent with a depth bound; strings without escapes are borrowed.
-struct Json<'a> {
+struct Json<'a, 'm> {
     text: &'a str,
     at: usize,
     depth: u32,
+    recall: &'m mut Recall,
 }
 
-impl<'a> Json<'a> {
+impl<'a> Json<'a, '_> {
     fn fault(&self, problem: impl Into<String>) -> Fault {
         Fault::new(self.at, problem)
     }
@@ -161,6 +167,11 @@ impl<'a> Json<'a> {
     /// An array, from its opening bracket.
     fn array(&mut self) -> Result<Form<'a>, Fault> {
         let opened = self.at;
+        if let Some((integers, end)) = self.recall.list(self.text.as_bytes(), opened) {
+            let integers = integers.to_vec();
+            self.at = end;
+            return Ok(Form::Ints(integers));
+        }
         self.at += 1;
         let mut ints = Vec::new();
         let mut forms = Vec::new();

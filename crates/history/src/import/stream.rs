@@ -133,9 +133,10 @@ impl<R: Read> Window<R> {
         match before.iter().rposition(|&byte| byte == b'\n') {
             None => (self.line, self.column + characters(before)),
             Some(newline) => {
-                let lines = before.split(|&byte| byte == b'\n').skip(1).count();
+                let ends = before.iter().map(|&byte| u64::from(byte == b'\n'));
+                let lines: u64 = ends.sum();
                 let column = 1 + characters(&before[newline + 1..]);
-                (self.line + lines as u64, column)
+                (self.line + lines, column)
             }
         }
     }
