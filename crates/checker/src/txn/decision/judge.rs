@@ -81,38 +81,58 @@ pub(super) fn decide(
         return super::parallel::decide(facts, &blocks, promise, steps_max, effort);
     }
     let known = Known::new(facts, &blocks, promise);
-    let windows = Windows::new(&known);
-    let heads = windows.order(&known);
-    decide_from(&known, &windows, heads, steps_max, effort)
+    settle(&known, steps_max, effort)
 }
 
-/// The same, beginning with an order of blocks.
-pub(super) fn decide_from(
-    known: &Known<'_>,
-    windows: &Windows,
+/// A guess that was not right.
+struct Miss {
+    windows: Windows,
     heads: Lists,
-    steps_max: u64,
-    effort: &mut Effort,
-) -> Decision {
-    match verify(known, &heads) {
-        // An order of transactions as they become visible says only that versions have one.
-        Ok(order) if known.promise.axiom != Axiom::Parallel => {
-            Decision::Holds(witness(known, order))
-        }
-        Ok(order) => {
-            let components = order.into_iter().map(|node| vec![node]).collect();
-            search(known, windows, heads, components, steps_max, effort)
-        }
-        Err(components) => {
-            let large = components.iter().filter(|members| members.len() > 1);
-            effort.unsettled += large.map(|members| members.len() as u64).sum::<u64>();
-            search(known, windows, heads, components, steps_max, effort)
+    /// The components of what is known and guessed, in topological order.
+    components: Lists,
+    /// Nodes that are on cycles.
+    unsettled: u64,
+}
+
+/// Guesses, and searches from the best guess when none is right.
+pub(super) fn settle(known: &Known<'_>, steps_max: u64, effort: &mut Effort) -> Decision {
+    match guess(known) {
+        Ok(order) => Decision::Holds(witness(known, order)),
+        Err(miss) => {
+            effort.unsettled += miss.unsettled;
+            search(known, miss, steps_max, effort)
         }
     }
 }
 
+/// Verifies guesses: all nodes in an order that explains everything, or the guess that was wrong about least.
+fn guess(known: &Known<'_>) -> Result<Vec<u32>, Box<Miss>> {
+    let mut best: Option<Box<Miss>> = None;
+    for windows in Windows::guesses(known) {
+        let heads = windows.order(known);
+        let components = match verify(known, &heads) {
+            // An order of transactions as they become visible says only that versions have one.
+            Ok(order) if known.promise.axiom == Axiom::Parallel => single(&order),
+            Ok(order) => return Ok(order),
+            Err(components) => components,
+        };
+        let sizes = (0..components.rows()).map(|row| components.of(row).len() as u64);
+        let unsettled = sizes.filter(|&size| size > 1).sum();
+        if best.as_ref().is_none_or(|best| unsettled < best.unsettled) {
+            best = Some(Box::new(Miss {
+                windows,
+                heads,
+                components,
+                unsettled,
+            }));
+        }
+    }
+    // There always is a guess.
+    best.map_or(Ok(Vec::new()), Err)
+}
+
 /// The witness that an order of events is.
-pub(super) fn witness(known: &Known<'_>, mut order: Vec<u32>) -> Witness {
+fn witness(known: &Known<'_>, mut order: Vec<u32>) -> Witness {
     order.retain(|&node| node < known.events());
     match known.promise.axiom {
         Axiom::Serializable => return Witness::Serial(order),
@@ -127,21 +147,40 @@ pub(super) fn witness(known: &Known<'_>, mut order: Vec<u32>) -> Witness {
 
 /// Looks whether an order of blocks agrees with all that is known; all nodes in an order that says so. It holds whatever it was
 /// guessed from, if there is no cycle. Else the components of what is known and guessed, in topological order.
-pub(super) fn verify(known: &Known<'_>, heads: &Lists) -> Result<Vec<u32>, Vec<Vec<u32>>> {
+fn verify(known: &Known<'_>, heads: &Lists) -> Result<Vec<u32>, Lists> {
     let graph = Lists::forward(known.nodes() as usize, &Guessed { known, heads });
     if let Some(order) = topological(&graph) {
         return Ok(order);
     }
-    let mut components = Vec::new();
-    visit(&graph, 0..known.nodes(), |members| {
-        components.push(members.to_vec());
+    // Found after all that they reach.
+    let (mut ends, mut members) = (Vec::new(), Vec::new());
+    visit(&graph, 0..known.nodes(), |component| {
+        members.extend_from_slice(component);
+        ends.push(members.len());
     });
-    components.reverse();
+    let mut components = Lists::default();
+    for (place, &end) in ends.iter().enumerate().rev() {
+        let start = place.checked_sub(1).map_or(0, |before| ends[before]);
+        members[start..end]
+            .iter()
+            .for_each(|&node| components.push(node));
+        components.end();
+    }
     Err(components)
 }
 
+/// Each node by itself.
+fn single(order: &[u32]) -> Lists {
+    let mut components = Lists::default();
+    for &node in order {
+        components.push(node);
+        components.end();
+    }
+    components
+}
+
 /// All nodes in an order in which no edge leads back (Kahn 1962); `None` when there is a cycle.
-pub(super) fn topological(graph: &Lists) -> Option<Vec<u32>> {
+fn topological(graph: &Lists) -> Option<Vec<u32>> {
     let mut before = vec![0_u32; graph.rows() as usize];
     graph.tell(&mut |_, to| before[to as usize] += 1);
     let free = (0..graph.rows()).filter(|&node| before[node as usize] == 0);
@@ -161,23 +200,27 @@ pub(super) fn topological(graph: &Lists) -> Option<Vec<u32>> {
     (order.len() == before.len()).then_some(order)
 }
 
-fn search(
-    known: &Known<'_>,
-    windows: &Windows,
-    heads: Lists,
-    components: Vec<Vec<u32>>,
-    steps_max: u64,
-    effort: &mut Effort,
-) -> Decision {
+fn search(known: &Known<'_>, miss: Box<Miss>, steps_max: u64, effort: &mut Effort) -> Decision {
+    let Miss {
+        windows,
+        heads,
+        components,
+        ..
+    } = *miss;
     let forward = Lists::forward(known.nodes() as usize, known);
     let mut order = Vec::with_capacity(known.nodes() as usize);
-    for members in components {
-        if members.len() == 1 {
-            order.extend(members);
-        } else if let Err(cycle) = inside(known, &forward, windows, members, &mut order) {
-            return Decision::Fails(cycle);
+    for row in 0..components.rows() {
+        match components.of(row) {
+            &[node] => order.push(node),
+            members => {
+                let members = members.to_vec();
+                if let Err(cycle) = inside(known, &forward, &windows, members, &mut order) {
+                    return Decision::Fails(cycle);
+                }
+            }
         }
     }
+    drop((components, windows));
     let mut search = Search::new(known, &order, forward, heads);
     let answer = search.run(steps_max.saturating_sub(effort.steps));
     effort.steps += search.steps();

@@ -27,23 +27,27 @@ impl Default for Lists {
 impl Lists {
     /// By first number of each pair: the second ones. Nothing is held but the rows, since all is told twice.
     pub(super) fn forward(rows: usize, relation: &impl Relation) -> Lists {
-        Lists::told(rows, |take| relation.tell(&mut |from, to| take(from, to)))
+        Lists::told::<false>(rows, relation)
     }
 
     /// By second number of each pair: the first ones.
     pub(super) fn backward(rows: usize, relation: &impl Relation) -> Lists {
-        Lists::told(rows, |take| relation.tell(&mut |from, to| take(to, from)))
+        Lists::told::<true>(rows, relation)
     }
 
-    fn told(rows: usize, tell: impl Fn(&mut dyn FnMut(u32, u32))) -> Lists {
+    fn told<const BACKWARD: bool>(rows: usize, relation: &impl Relation) -> Lists {
         // The next place of each row, one row further; in the end, where the row ends.
         let mut starts = vec![0_u32; rows + 2];
-        tell(&mut |row, _| starts[row as usize + 2] += 1);
+        relation.tell(&mut |from, to| {
+            let row = if BACKWARD { to } else { from };
+            starts[row as usize + 2] += 1;
+        });
         for row in 2..starts.len() {
             starts[row] += starts[row - 1];
         }
         let mut items = vec![0; starts[rows + 1] as usize];
-        tell(&mut |row, item| {
+        relation.tell(&mut |from, to| {
+            let (row, item) = if BACKWARD { (to, from) } else { (from, to) };
             let place = &mut starts[row as usize + 1];
             items[*place as usize] = item;
             *place += 1;

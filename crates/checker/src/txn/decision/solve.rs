@@ -63,7 +63,7 @@ impl<'a> Search<'a> {
         forward: Lists,
         heads: Lists,
     ) -> Search<'a> {
-        let backward = Lists::backward(order.len(), known);
+        let backward = forward.inverted(order.len());
         let keys = known.facts.keys;
         Search {
             known,

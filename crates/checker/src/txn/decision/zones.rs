@@ -14,19 +14,28 @@ use std::collections::BinaryHeap;
 pub(super) struct Windows(Vec<(u32, u32)>);
 
 impl Windows {
-    /// The windows of all transactions: from the times of clients or, where there are none, from how far each session
-    /// had come.
-    pub(super) fn new(known: &Known<'_>) -> Windows {
+    /// What the windows may have been, the likeliest first: as clients saw it. If that says little, because there are no times or
+    /// nothing ever ran at the same time, also in the order of the file, and as far as each session had come.
+    pub(super) fn guesses(known: &Known<'_>) -> Vec<Windows> {
         let facts = known.facts;
         let is_timed = facts.times.iter().any(|time| time.0 != NONE);
-        let mut windows = Windows(if is_timed {
-            let from = |time: &(u32, u32)| (if time.0 == NONE { 0 } else { time.0 }, time.1);
-            facts.times.iter().map(from).collect()
-        } else {
-            interleaved(facts)
+        let from = |time: &(u32, u32)| (if time.0 == NONE { 0 } else { time.0 }, time.1);
+        let timed = || facts.times.iter().map(from).collect();
+        let filed = || (0..facts.len()).map(|number| (number, number)).collect();
+        let mut guesses: Vec<Vec<(u32, u32)>> = match (is_timed, is_serial(facts)) {
+            (true, false) => vec![timed()],
+            (true, true) => vec![timed(), interleaved(facts)],
+            (false, _) => vec![filed(), interleaved(facts)],
+        };
+        if facts.sessions.iter().all(|&session| session == 0) {
+            guesses.truncate(1);
+        }
+        let windows = guesses.into_iter().map(|guess| {
+            let mut windows = Windows(guess);
+            windows.narrow(facts);
+            windows
         });
-        windows.narrow(facts);
-        windows
+        windows.collect()
     }
 
     /// Twice the middle of a transaction's window.
@@ -95,6 +104,16 @@ impl Windows {
         }
         u64::from(first_end) + u64::from(last_begin)
     }
+}
+
+/// Did nothing run at the same time as anything else?
+fn is_serial(facts: &Facts) -> bool {
+    let mut last = 0;
+    facts.times.iter().all(|&(begun, ended)| {
+        let is_later = begun >= last && ended != NONE;
+        last = ended;
+        is_later
+    })
 }
 
 /// Instants for transactions without times: sessions are carried out side by side, each as far as the others, and nothing is read

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# usage: measure.sh FOLDER   (from the root of the repository; builds what it needs)
+# Makes families B and R, judges each three times, and prints processor seconds (user + system, the whole process) and peak memory.
+set -euo pipefail
+folder=$1; mkdir -p "$folder"
+cargo build --release -q -p seatrial
+cargo build --release -q -p seatrial-checker --example family
+seatrial=target/release/seatrial; family=target/release/examples/family
+make() { # FILE FAMILY COUNT OPTIONS…
+    local file=$1; shift
+    [ -e "$folder/$file" ] || "$family" "$1" "$2" "$folder/$file" "${@:3}" >/dev/null
+}
+judge() { # FILE MODEL
+    for _ in 1 2 3; do
+        python3 - "$seatrial" "$folder/$1" "$2" <<'PY'
+import os, subprocess, sys, resource, json
+seatrial, file, model = sys.argv[1:]
+process = subprocess.Popen([seatrial, "check", "--checker", "isolation", "--model", model, "--json", file], stdout=subprocess.PIPE)
+answer = process.stdout.read()
+_, status, usage = os.wait4(process.pid, 0)
+document = json.loads(answer)
+details = document["checkers"]["isolation"]["details"]
+work = " ".join(f"{name} {details[name]}" for name in ("unsettled", "pairs", "clauses", "steps"))
+print(f"{os.path.basename(file):24} {model:36} {str(document['valid']):8} {usage.ru_utime + usage.ru_stime:8.2f} s {usage.ru_maxrss // 1024:6} MB  {work}")
+PY
+    done
+}
+for count in 4000 16000 32000 100000 1000000; do
+    make "b-$count.sea" B "$count"
+    judge "b-$count.sea" serializable
+    judge "b-$count.sea" strict-serializable
+    judge "b-$count.sea" snapshot-isolation
+done
+make r-32000.sea R 32000
+for model in serializable snapshot-isolation strict-serializable; do judge r-32000.sea "$model"; done
+# Few keys, and no times at all.
+for keys in 10 40; do
+    make "b-4000-$keys.sea" B 4000 --keys "$keys"
+    judge "b-4000-$keys.sea" serializable
+done
+for count in 4000 16000; do
+    make "b-$count.txt" B "$count" --by-session
+    judge "b-$count.txt" strong-session-serializable
+    judge "b-$count.txt" strong-session-snapshot-isolation
+done
