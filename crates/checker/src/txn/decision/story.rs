@@ -14,6 +14,8 @@ use std::fmt::Write as _;
 const ARGUED_MAX: usize = 32;
 /// Transactions that are shown.
 const SHOWN_MAX: usize = 64;
+/// Reads and writes of a transaction that are shown whatever they are.
+const EVENTS_MAX: usize = 6;
 /// Cases that are told apart before the rest is left to whoever reads.
 const CASES_MAX: usize = 12;
 
@@ -120,7 +122,7 @@ impl<'a> Story<'a> {
         };
         let _ = write!(self.text, "{least} cannot be {model}. Let:");
         for number in 0..count.min(SHOWN_MAX) {
-            let shown = self.columns.shown(self.names[number]);
+            let shown = self.shown(number);
             let _ = write!(self.text, "\n  T{} = {shown}", number + 1);
         }
         if count > SHOWN_MAX {
@@ -147,6 +149,27 @@ impl<'a> Story<'a> {
             operations,
             steps,
         }
+    }
+
+    /// A transaction on one line; of a long one what it did with keys that others of the core wrote or read as well.
+    fn shown(&self, number: usize) -> String {
+        let name = self.names[number];
+        let events = self.columns.events(name);
+        if events.len() <= EVENTS_MAX {
+            return self.columns.shown(name);
+        }
+        let is_shared = |key: u32| {
+            let others = self.names.iter().filter(|&&other| other != name);
+            let mut events = others.flat_map(|&other| self.columns.events(other));
+            events.any(|event| event.key() == key)
+        };
+        let shown = events.iter().filter(|event| is_shared(event.key()));
+        let shown: Vec<_> = shown
+            .map(|&event| self.columns.shown_event(event))
+            .collect();
+        let left = events.len() - shown.len();
+        let name = self.columns.name(name);
+        format!("{name}: [{} … and {left} more]", shown.join(" "))
     }
 
     fn snapshot(&self, number: u32) -> u32 {
