@@ -154,7 +154,6 @@ pub(super) fn implied(anomaly: Anomaly) -> &'static [Anomaly] {
         CYCLIC_VERSIONS_RMW => &["G-single"],
         CYCLIC_VERSIONS_PROCESS => &["G-single-process"],
         CYCLIC_VERSIONS_REALTIME => &["G-single-realtime"],
-        CYCLIC_VERSIONS_ORDER => &["G2-item-realtime"],
         LOST_UPDATE => &["G2-item"],
         "G0" => &["G1c", "G0-process"],
         "G0-process" => &["G1c-process", "G0-realtime"],
@@ -165,7 +164,7 @@ pub(super) fn implied(anomaly: Anomaly) -> &'static [Anomaly] {
         "G-single-realtime" => &["G-nonadjacent-realtime"],
         "G-nonadjacent" => &["G2-item", "G-nonadjacent-process"],
         "G-nonadjacent-process" => &["G2-item-process", "G-nonadjacent-realtime"],
-        "G2-item" => &["G2-item-process"],
+        "G2-item" | CYCLIC_VERSIONS_ORDER => &["G2-item-process"],
         "G-nonadjacent-realtime" | "G2-item-process" => &["G2-item-realtime"],
         _ => &[],
     }

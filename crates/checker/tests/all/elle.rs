@@ -346,7 +346,7 @@ fn a_given_order_is_used_and_not_trusted() {
     let wrong = RwRegister::default().with_order([(1, 1), (3, 0), (5, 2)]);
     let verdict = wrong.check(&history(lines));
     assert_eq!(verdict.anomalies["cyclic-versions-order"], 1);
-    assert_eq!(verdict.not, ["strict-serializable"]);
+    assert_eq!(verdict.not, ["strong-session-serializable"]);
     assert_eq!(verdict.details["discarded"]["transaction-order"], 1);
 }
 

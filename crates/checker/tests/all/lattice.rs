@@ -50,7 +50,7 @@ const RULED_OUT: [(&str, &[&str]); 33] = [
         &["strong-session-snapshot-isolation"],
     ),
     ("cyclic-versions-realtime", &["strong-snapshot-isolation"]),
-    ("cyclic-versions-order", &["strict-serializable"]),
+    ("cyclic-versions-order", &["strong-session-serializable"]),
     ("internal", &["read-atomic"]),
     ("lost-update", &["cursor-stability", "update-atomic"]),
     ("G-single", &["consistent-view", "repeatable-read"]),
