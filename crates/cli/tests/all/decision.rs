@@ -1,0 +1,76 @@
+//! Registers whose isolation is decided.
+
+use super::{Scratch, run, stdout};
+use serde_json::Value as Json;
+
+/// Two transactions that each read what the other writes: what snapshot isolation allows and serializability does not.
+const SKEW: &str = r"{:process 0 :type :invoke :f :txn :value [[:r 1 nil] [:w 2 1]]}
+{:process 1 :type :invoke :f :txn :value [[:r 2 nil] [:w 1 1]]}
+{:process 2 :type :invoke :f :txn :value [[:w 3 1]]}
+{:process 0 :type :ok :f :txn :value [[:r 1 nil] [:w 2 1]]}
+{:process 1 :type :ok :f :txn :value [[:r 2 nil] [:w 1 1]]}
+{:process 2 :type :ok :f :txn :value [[:w 3 1]]}
+";
+
+#[test]
+fn write_skew_is_told_and_proven() {
+    let scratch = Scratch::new("decision-skew");
+    let (edn, proof) = (scratch.path("skew.edn"), scratch.path("proof.json"));
+    std::fs::write(&edn, SKEW).unwrap();
+    let check = ["check", "--checker", "isolation", "--model"];
+    for (model, status) in [
+        ("strong-snapshot-isolation", 0),
+        ("strong-session-parallel-snapshot-isolation", 0),
+        ("prefix", 0),
+        ("serializable", 1),
+        ("strict-serializable", 1),
+    ] {
+        run(status, &[&check[..], &[model, "-q", &edn]].concat());
+        let certify = [&check[..], &[model, "--certificate", &proof, "-q", &edn]].concat();
+        run(status, &certify);
+        let told = stdout(&run(0, &["check", "--verify", &proof, &edn]));
+        assert!(told.contains("holds: "), "{told}");
+    }
+    let words = [&check[..], &["serializable", "--json", &edn]].concat();
+    let told: Json = serde_json::from_str(&stdout(&run(1, &words))).unwrap();
+    let verdict = &told["checkers"]["isolation"];
+    assert_eq!(verdict["anomalies"]["G2-item"], 1, "{verdict:#}");
+    assert_eq!(verdict["details"]["core_is_least"], true);
+    assert_eq!(told["findings"][0]["operations"], serde_json::json!([3, 4]));
+    let summary = told["findings"][0]["summary"].as_str().unwrap();
+    assert!(summary.contains("none can be left out"), "{summary}");
+    assert!(summary.contains("not yet 1 of T2"), "{summary}");
+}
+
+#[test]
+fn a_generated_history_keeps_what_its_store_keeps() {
+    let scratch = Scratch::new("decision-generated");
+    let (sea, proof) = (scratch.path("si.sea"), scratch.path("proof.json"));
+    let generate = [
+        "generate",
+        "rw-register",
+        "--ops",
+        "4000",
+        "--keys",
+        "20",
+        "-q",
+    ];
+    let isolation = ["--isolation", "strong-snapshot-isolation", "-o", &sea];
+    run(0, &[&generate[..], &isolation].concat());
+    let check = [
+        "check",
+        "--checker",
+        "isolation",
+        "--certificate",
+        &proof,
+        "--model",
+    ];
+    for (model, status) in [
+        ("strong-snapshot-isolation", 0),
+        ("parallel-snapshot-isolation", 0),
+        ("strict-serializable", 1),
+    ] {
+        run(status, &[&check[..], &[model, "-q", &sea]].concat());
+        run(0, &["check", "--verify", &proof, &sea]);
+    }
+}
