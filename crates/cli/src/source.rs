@@ -199,6 +199,11 @@ impl Source {
         Ok(())
     }
 
+    /// Is it a text, which is read from its beginning to its end?
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self.kind, Kind::Text(_))
+    }
+
     /// Attributes of the test; of a foreign file its name and format.
     pub(crate) fn attributes(&mut self) -> Result<Json> {
         match &mut self.kind {

@@ -26,6 +26,8 @@ mod plan;
 mod salvage;
 #[path = "all/stream.rs"]
 mod stream;
+#[path = "all/windows.rs"]
+mod windows;
 #[path = "all/workloads.rs"]
 mod workloads;
 

@@ -3,6 +3,7 @@
 mod columns;
 mod proof;
 mod registers;
+mod rounds;
 mod stream;
 mod timestamped;
 
@@ -63,6 +64,9 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     }
     if let Some(format) = columns::wanted(path, arguments)? {
         return columns::check(path, format, arguments);
+    }
+    if let Some(text) = rounds::wanted(path, arguments)? {
+        return rounds::check(path, &text, arguments);
     }
     check_whole(path, arguments)
 }

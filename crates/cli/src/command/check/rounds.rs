@@ -1,0 +1,185 @@
+//! Judging transactions on lists in a text, which is read from its beginning as often as need be.
+
+use super::{show_one, workload_of};
+use crate::args::CheckArguments;
+use crate::exit::Exit;
+use crate::resources::Resources;
+use crate::source::{Reading, Source};
+use crate::times::Promise;
+use anyhow::{Result, bail};
+use seatrial_checker::txn::{Level, ListAppend, Rounds};
+use seatrial_history::chunk::Assembly;
+use seatrial_history::import::Options;
+use seatrial_history::{Chunk, History, Op};
+use seatrial_report::{Counts, Report, Summary, results_json};
+use serde_json::{Value as Json, json};
+use std::cell::Cell;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Operations of a chunk.
+const CHUNK_LENGTH: usize = 16_384;
+/// Operations from which it is told what a text is about.
+const SAMPLE_LENGTH: usize = 2_048;
+/// Texts from so many bytes on are judged in constant memory without being asked.
+const LENGTH_MIN: u64 = 32 << 20;
+
+/// The operations of a text in chunks.
+pub(super) struct Text {
+    path: PathBuf,
+    reading: Reading,
+    options: Options,
+    /// The first and the last time in it, once it was read.
+    times: Cell<(i64, i64)>,
+}
+
+/// Nobody wants more. Not an error for people.
+#[derive(Debug)]
+struct Enough;
+
+impl fmt::Display for Enough {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("nobody wants more")
+    }
+}
+
+impl std::error::Error for Enough {}
+
+impl Text {
+    /// The text at `path`, unless it is something else or cannot be read twice.
+    fn of(path: &Path, arguments: &CheckArguments) -> Result<Option<Text>> {
+        let (reading, options) = (Reading::by_name(&arguments.format)?, arguments.options());
+        if !path.is_file() || options.keyed || !Source::open(path, reading, options)?.is_text() {
+            return Ok(None);
+        }
+        Ok(Some(Text {
+            path: path.to_owned(),
+            reading,
+            options,
+            times: Cell::default(),
+        }))
+    }
+
+    /// Is it so long that memory matters?
+    fn is_large(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|file| file.len() >= LENGTH_MIN)
+    }
+
+    /// What its first operations look like.
+    fn sample(&self) -> Result<History> {
+        let mut ops = Vec::new();
+        self.each(|op| {
+            ops.push(op);
+            if ops.len() == SAMPLE_LENGTH {
+                bail!(Enough);
+            }
+            Ok(())
+        })?;
+        Ok(History::from_ops(ops))
+    }
+
+    fn attributes(&self) -> Result<Json> {
+        Source::open(&self.path, self.reading, self.options)?.attributes()
+    }
+
+    /// Seconds between the first and the last operation.
+    fn seconds(&self) -> f64 {
+        let (first, last) = self.times.get();
+        last.saturating_sub(first).max(0) as f64 / 1e9
+    }
+
+    fn each(&self, mut take: impl FnMut(Op) -> Result<()>) -> Result<()> {
+        let mut source = Source::open(&self.path, self.reading, self.options)?;
+        match source.for_each(|op, _| take(op)) {
+            Err(error) if error.chain().any(|cause| cause.is::<Enough>()) => Ok(()),
+            done => done,
+        }
+    }
+}
+
+impl Rounds for Text {
+    type Error = anyhow::Error;
+
+    fn round(&self, take: &mut dyn FnMut(&Chunk) -> ControlFlow<()>) -> Result<()> {
+        let mut assembly = Assembly::new(CHUNK_LENGTH);
+        let mut times = None;
+        self.each(|op| {
+            if op.time >= 0 {
+                let (first, _) = times.unwrap_or((op.time, op.time));
+                times = Some((first, op.time));
+            }
+            match assembly.push(&op)? {
+                Some(chunk) if take(chunk).is_break() => bail!(Enough),
+                _ => Ok(()),
+            }
+        })?;
+        if let Some(chunk) = assembly.rest() {
+            let _ = take(chunk);
+        }
+        self.times.set(times.unwrap_or_default());
+        Ok(())
+    }
+}
+
+/// The text at `path`, if it is judged in constant memory: because transactions on lists were asked for, or because it is
+/// long and full of them.
+pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<Text>> {
+    let needs_all = arguments.salvage
+        || arguments.record
+        || arguments.report.is_some()
+        || arguments.findings.is_some()
+        || !arguments.infer.is_empty()
+        || arguments.transaction_order.is_some();
+    let names = arguments.checker.as_deref();
+    let is_asked = names.is_some_and(|names| names == ["list-append"]);
+    let model = arguments.model.as_deref();
+    let is_known = model.is_none_or(|model| Level::by_name(model).is_some());
+    if needs_all || !is_known || (names.is_some() && !is_asked) {
+        return Ok(None);
+    }
+    let Some(text) = Text::of(path, arguments)? else {
+        return Ok(None);
+    };
+    let is_wanted =
+        is_asked || text.is_large() && workload_of(&text.sample()?) == Some("list-append");
+    Ok(is_wanted.then_some(text))
+}
+
+/// Judges the text at `path` and shows the verdict unless it goes into a document.
+pub(super) fn check(path: &Path, text: &Text, arguments: &CheckArguments) -> Result<(Exit, Json)> {
+    let began = Instant::now();
+    let attributes = text.attributes()?;
+    let promise = Promise::of(arguments.model.as_deref(), &attributes);
+    let level = promise.model().and_then(Level::by_name).unwrap_or_default();
+    let (verdict, _) = ListAppend::new(level).certify_rounds(text, false)?;
+    let mut verdicts = [verdict];
+    let valid = promise.weaken(&mut verdicts);
+    let count = |name: &str| verdicts[0].details[name].as_u64().unwrap_or_default();
+    let summary = Summary {
+        total: Counts {
+            ok: count("ok"),
+            fail: count("fail"),
+            info: count("info"),
+        },
+        seconds: text.seconds(),
+        ..Summary::default()
+    };
+    let mut report = Report::counted(&attributes, summary, &verdicts).checked_in(began.elapsed());
+    if let Some(warning) = promise.warning() {
+        report = report.warn(warning);
+    }
+    let mut document = results_json(&report);
+    document["file"] = json!(path.display().to_string());
+    if arguments.output.verbose {
+        let [verdict] = &verdicts;
+        eprintln!(
+            " {}: {:?} {}",
+            verdict.checker, verdict.valid, verdict.details
+        );
+        eprintln!(" {}", Resources::since(began));
+    }
+    show_one(path, &report, &document, arguments);
+    Ok((Exit::from(&valid), document))
+}
