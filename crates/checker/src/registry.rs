@@ -183,7 +183,7 @@ fn level(checker: &'static str, model: Option<&str>) -> Result<Level, UnknownNam
     })
 }
 
-/// The axiomatic level of this name; causal when none is named.
+/// The axiomatic level of this name; strict serializability when none is named.
 fn isolation(model: Option<&str>) -> Result<isolation::Model, UnknownName> {
     let Some(name) = model else {
         return Ok(isolation::Model::default());

@@ -18,7 +18,6 @@ pub enum Model {
     AxiomaticReadAtomic,
     /// Seen is all that happened before: the closure of both (Biswas and Enea 2019; causal convergence of Bouajjani and
     /// others 2017).
-    #[default]
     Causal,
     /// Seen is the session so far (Terry and others 1994).
     ReadYourWrites,
@@ -53,6 +52,7 @@ pub enum Model {
     /// That, and the order of sessions: serializability of Biswas and Enea (2019).
     StrongSessionSerializable,
     /// That, and real time.
+    #[default]
     StrictSerializable,
 }
 

@@ -60,7 +60,7 @@ impl Prover {
         let unknown = |name: &str| format!("there is no model {name}");
         if matches!(names, [name] if name == Isolation::NAME) {
             let model = match promise.model() {
-                None => Model::StrictSerializable,
+                None => Model::default(),
                 Some(name) => Model::by_name(name).with_context(|| unknown(name))?,
             };
             return Ok(Prover::Registers(Isolation::new(model)));
