@@ -110,12 +110,12 @@ pub(super) fn story(
     }
 }
 
-/// A component with the indices of its operations.
-pub(super) fn component(told: &impl Told, sketch: &Sketch) -> Component {
-    let operations = sketch.nodes.iter().map(|&node| told.told_index(node));
+/// A component with the indices of the operations that stand for its transactions.
+pub(super) fn component(index: impl Fn(u32) -> u64, sketch: &Sketch) -> Component {
+    let operations = sketch.nodes.iter().map(|&node| index(node));
     let dependencies = sketch.edges.iter().map(|&(from, to, kind)| Dependency {
-        from: told.told_index(from),
-        to: told.told_index(to),
+        from: index(from),
+        to: index(to),
         relation: relation(kind),
     });
     Component {

@@ -22,11 +22,24 @@ pub(super) fn cycles(
     let components = rows.components(&rows.peel(), transactions as u32);
     let (nodes, edges) = (rows.len(), rows.edge_count());
     drop(rows);
+    let found = inside(transactions, nodes, all, &components, wanted, bound);
+    Ok((found, edges))
+}
+
+/// The wanted cycles inside the components of a graph of so many transactions and nodes.
+pub(super) fn inside(
+    transactions: usize,
+    nodes: usize,
+    all: &impl Linked,
+    components: &[Vec<u32>],
+    wanted: &BTreeSet<Cyclic>,
+    bound: Bound,
+) -> Found {
     if components.is_empty() {
         let none = Graph::from_edges(0, 0, &[]);
-        return Ok((search(&none, wanted, bound.search_steps_max), edges));
+        return search(&none, wanted, bound.search_steps_max);
     }
-    let (inside, names) = Inside::new(nodes, &components);
+    let (inside, names) = Inside::new(nodes, components);
     let mut sink = Edges::into(transactions, inside);
     all.link(&mut sink);
     let own = names.partition_point(|&node| (node as usize) < transactions);
@@ -36,5 +49,8 @@ pub(super) fn cycles(
         let known = std::mem::take(&mut cycle.nodes);
         cycle.nodes = known.iter().map(|&node| names[node as usize]).collect();
     }
-    Ok((found, edges))
+    for sketch in &mut found.sketches {
+        sketch.renumber(&names);
+    }
+    found
 }

@@ -15,14 +15,13 @@ mod scene;
 mod stage;
 mod table;
 
-use super::anomaly::Cyclic;
+use super::Bound;
+use super::explain::{self, Told as _};
 use super::findings::{Findings, Summary, verdict};
-use super::graph::{Edges, Graph, Sink};
+use super::graph::{Edges, Sink};
 use super::level::Level;
 use super::passes::{InRounds, InTurn, Passes, Rounds};
-use super::rows::{Inside, Linked};
-use super::search::{Found, search};
-use super::{Bound, explain};
+use super::rows::Linked;
 use crate::{Certificate, Checker, Component, Finding, Verdict};
 use edges::Orders;
 use gather::Gather;
@@ -209,35 +208,6 @@ impl Linked for Dependencies<'_> {
     }
 }
 
-/// The cycles inside the components of a graph of so many nodes.
-fn inside(
-    dependencies: &Dependencies<'_>,
-    nodes: usize,
-    components: &[Vec<u32>],
-    wanted: &BTreeSet<Cyclic>,
-    bound: Bound,
-) -> Found {
-    let transactions = dependencies.lists.table.len();
-    if components.is_empty() {
-        let none = Graph::from_edges(0, 0, &[]);
-        return search(&none, wanted, bound.search_steps_max);
-    }
-    let (inside, names) = Inside::new(nodes, components);
-    let mut edges = Edges::into(transactions, inside);
-    dependencies.link(&mut edges);
-    let own = names.partition_point(|&node| (node as usize) < transactions);
-    let graph = edges.into_sink().graph(own as u32, names.len() as u32);
-    let mut found = search(&graph, wanted, bound.search_steps_max);
-    for (_, cycle) in &mut found.cycles {
-        let known = std::mem::take(&mut cycle.nodes);
-        cycle.nodes = known.iter().map(|&node| names[node as usize]).collect();
-    }
-    for sketch in &mut found.sketches {
-        sketch.renumber(&names);
-    }
-    found
-}
-
 /// Why a history whose keys come back cannot be judged in windows.
 fn reopened(key: &Key) -> String {
     format!(
@@ -279,7 +249,8 @@ fn told<P: Passes>(
     }
     let components = record.sketches.iter().map(|(stage, sketch)| {
         let stage = &record.stages[*stage];
-        explain::component(&Scene { stage, ops: &ops }, sketch)
+        let scene = Scene { stage, ops: &ops };
+        explain::component(|node| scene.told_index(node), sketch)
     });
     let components = components.collect();
     let counts = std::mem::take(&mut record.counts);

@@ -16,7 +16,7 @@ use super::level::Level;
 use super::linked::cycles;
 use super::registers::{Columns, NONE};
 use super::rows::TooManyEdges;
-use super::{Bound, cyclic};
+use super::{Bound, cyclic, explain};
 use crate::{Checker, Verdict};
 use edges::Dependencies;
 use inference::{Source, Sources};
@@ -146,6 +146,10 @@ impl RwRegister {
             undecided: undecided(&orders),
         };
         let mut verdict = verdict(findings, &summary);
+        let sketches = found.sketches.iter();
+        let components =
+            sketches.map(|sketch| explain::component(|number| columns.index(number), sketch));
+        verdict.components = components.collect();
         let sources = self.sources();
         let used = std::iter::once("initial-state").chain(sources.iter().map(Source::name));
         verdict.details["inferred_from"] = used.collect();

@@ -6,13 +6,14 @@ use super::proof;
 use super::reads::{Suspect, Suspects};
 use super::stage::Stage;
 use super::table::{NONE, Table, outcome};
-use super::{Dependencies, ListAppend, inside};
+use super::{Dependencies, ListAppend};
 use crate::Anomaly;
 use crate::txn::anomaly::Variant;
 use crate::txn::components::Arcs as _;
 use crate::txn::cyclic;
 use crate::txn::findings::{FINDINGS_MAX, Tally};
 use crate::txn::level::Level;
+use crate::txn::linked::inside;
 use crate::txn::rows::{Rows, TooManyEdges};
 use crate::txn::search::{Found, SKETCHES_MAX, Sketch};
 use std::collections::{BTreeMap, BTreeSet};
@@ -178,7 +179,8 @@ impl Record {
         };
         drop(rows);
         let dependencies = Dependencies { lists, orders: all };
-        let found = inside(&dependencies, nodes, &components, &wanted, self.judge.bound);
+        let bound = self.judge.bound;
+        let found = inside(count, nodes, &dependencies, &components, &wanted, bound);
         for (kind, cycle) in found.cycles {
             suspects.add(kind.name(), || Suspect::Cycle(cycle));
         }
