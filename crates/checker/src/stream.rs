@@ -54,7 +54,7 @@ impl Streaming {
         Streaming::Stats,
         Streaming::G1,
         Streaming::ListAppend(Level::StrictSerializable),
-        Streaming::Isolation(Model::Causal),
+        Streaming::Isolation(Model::StrictSerializable),
         Streaming::RwRegister(Level::StrictSerializable, Inference::NONE),
         Streaming::Set,
         Streaming::SetFull,
