@@ -20,9 +20,7 @@ pub fn compose(checkers: &[Box<dyn Checker>], history: &History) -> Judgement {
         .iter()
         .map(|checker| check_safe(checker.as_ref(), history))
         .collect();
-    let valid = verdicts.iter().fold(Validity::Valid, |valid, verdict| {
-        valid.and(verdict.valid.clone())
-    });
+    let valid = Validity::of(&verdicts);
     Judgement { valid, verdicts }
 }
 

@@ -27,6 +27,12 @@ impl Serialize for Validity {
 }
 
 impl Validity {
+    /// What these verdicts say together; valid when there is none.
+    pub fn of(verdicts: &[Verdict]) -> Validity {
+        let all = verdicts.iter().map(|verdict| verdict.valid.clone());
+        all.fold(Validity::Valid, Validity::and)
+    }
+
     /// The validity of both together: invalid beats unknown beats valid.
     #[must_use]
     pub fn and(self, other: Validity) -> Validity {

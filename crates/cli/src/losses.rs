@@ -57,10 +57,7 @@ impl Losses {
         for verdict in verdicts.iter_mut() {
             self.weaken_one(verdict);
         }
-        let verdicts = verdicts.iter();
-        verdicts.fold(Validity::Valid, |valid, verdict| {
-            valid.and(verdict.valid.clone())
-        })
+        Validity::of(verdicts)
     }
 
     fn weaken_one(&self, verdict: &mut Verdict) {

@@ -106,8 +106,7 @@ impl<'a> Report<'a> {
         if self.verdicts.is_empty() {
             return Validity::Unknown("no checker judged this history".to_owned());
         }
-        let all = self.verdicts.iter().map(|verdict| verdict.valid.clone());
-        all.fold(Validity::Valid, Validity::and)
+        Validity::of(self.verdicts)
     }
 
     /// The model that was asked for: the attribute, or what the first checker with a model says.

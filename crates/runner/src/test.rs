@@ -64,18 +64,12 @@ pub fn plain_results(evidence: &Evidence<'_>) -> Json {
         .map(|verdict| (verdict.checker.to_owned(), json!(verdict)))
         .collect();
     json!({
-        "valid": validity(evidence.verdicts),
+        "valid": Validity::of(evidence.verdicts),
         "operations": evidence.history.len(),
         "checkers": checkers,
         "warnings": evidence.warnings,
         "seconds": evidence.checked_in.as_secs_f64(),
     })
-}
-
-/// What all verdicts say together.
-fn validity(verdicts: &[Verdict]) -> Validity {
-    let all = verdicts.iter().map(|verdict| verdict.valid.clone());
-    all.fold(Validity::Valid, Validity::and)
 }
 
 /// What came of a test.
@@ -115,7 +109,7 @@ impl Outcome {
         if self.ended == Ended::Aborted {
             return Validity::Unknown("the test was aborted before it was checked".into());
         }
-        validity(&self.verdicts)
+        Validity::of(&self.verdicts)
     }
 }
 

@@ -33,6 +33,19 @@ pub(super) struct Found {
     pub(super) sketches: Vec<Sketch>,
 }
 
+impl Found {
+    /// Nothing so far.
+    pub(super) fn nothing() -> Found {
+        Found {
+            cycles: Vec::new(),
+            components: 0,
+            largest: 0,
+            complete: true,
+            sketches: Vec::new(),
+        }
+    }
+}
+
 /// The edges whose cycles matter for these anomalies.
 pub(super) fn relevant(wanted: &BTreeSet<Cyclic>) -> u8 {
     wanted.iter().fold(0, |mask, one| mask | one.mask())
@@ -69,13 +82,7 @@ pub(super) fn search(graph: &Graph, wanted: &BTreeSet<Cyclic>, steps_max: u64) -
         wanted,
         steps: 0,
         steps_max,
-        found: Found {
-            cycles: Vec::new(),
-            components: 0,
-            largest: 0,
-            complete: true,
-            sketches: Vec::new(),
-        },
+        found: Found::nothing(),
     };
     let mut numbers = vec![u32::MAX; graph.len()];
     for members in components(graph, relevant(wanted)) {

@@ -1,6 +1,7 @@
 //! `seatrial check`: histories in, verdicts out.
 
 mod columns;
+mod counted;
 mod proof;
 mod registers;
 mod rounds;

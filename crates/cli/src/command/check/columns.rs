@@ -1,10 +1,9 @@
 //! Judging a file of transactions without times, straight into columns.
 
-use super::show_one;
+use super::counted::Counted;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::load::is_test_file;
-use crate::resources::Resources;
 use crate::times::{Promise, mark};
 use anyhow::{Context as _, Result, ensure};
 use seatrial_checker::by_name;
@@ -12,7 +11,6 @@ use seatrial_checker::txn::isolation::{Isolation, Model};
 use seatrial_checker::txn::registers::{Builder, Columns, Refusal};
 use seatrial_history::import::registers::TransactionReader;
 use seatrial_history::import::{Format, detect};
-use seatrial_report::{Counts, Report, Summary, results_json};
 use serde_json::{Value as Json, json};
 use std::fs::File;
 use std::io::Read as _;
@@ -66,32 +64,17 @@ pub(super) fn check(
     let model = model.and_then(Model::by_name).unwrap_or_default();
     let columns = read(path, format, arguments)?;
     let mut verdicts = [Isolation::new(model).judge_gathered(columns)];
-    let valid = promise.weaken(&mut verdicts);
-    let count = |name: &str| verdicts[0].details[name].as_u64().unwrap_or_default();
-    let summary = Summary {
-        total: Counts {
-            ok: count("ok"),
-            fail: count("fail"),
-            info: count("info"),
-        },
-        ..Summary::default()
+    promise.weaken(&mut verdicts);
+    let [verdict] = verdicts;
+    let counted = Counted {
+        path,
+        attributes: &attributes,
+        verdict,
+        warning: promise.warning(),
+        seconds: 0.0,
+        began,
     };
-    let mut report = Report::counted(&attributes, summary, &verdicts).checked_in(began.elapsed());
-    if let Some(warning) = promise.warning() {
-        report = report.warn(warning);
-    }
-    let mut document = results_json(&report);
-    document["file"] = json!(name);
-    if arguments.output.verbose {
-        let [verdict] = &verdicts;
-        eprintln!(
-            " {}: {:?} {}",
-            verdict.checker, verdict.valid, verdict.details
-        );
-        eprintln!(" {}", Resources::since(began));
-    }
-    show_one(path, &report, &document, arguments);
-    Ok((Exit::from(&valid), document))
+    Ok(counted.conclude(arguments))
 }
 
 /// The columns of the file. What cannot be judged is no error of the file's.

@@ -1,9 +1,9 @@
 //! Judging transactions on lists in a text, which is read from its beginning as often as need be.
 
-use super::{show_one, workload_of};
+use super::counted::Counted;
+use super::workload_of;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
-use crate::resources::Resources;
 use crate::source::{Reading, Source};
 use crate::times::Promise;
 use anyhow::{Result, bail};
@@ -11,8 +11,7 @@ use seatrial_checker::txn::{Level, ListAppend, Rounds};
 use seatrial_history::chunk::Assembly;
 use seatrial_history::import::Options;
 use seatrial_history::{Chunk, History, Op};
-use seatrial_report::{Counts, Report, Summary, results_json};
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use std::cell::Cell;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -155,31 +154,15 @@ pub(super) fn check(path: &Path, text: &Text, arguments: &CheckArguments) -> Res
     let level = promise.model().and_then(Level::by_name).unwrap_or_default();
     let (verdict, _) = ListAppend::new(level).certify_rounds(text, false)?;
     let mut verdicts = [verdict];
-    let valid = promise.weaken(&mut verdicts);
-    let count = |name: &str| verdicts[0].details[name].as_u64().unwrap_or_default();
-    let summary = Summary {
-        total: Counts {
-            ok: count("ok"),
-            fail: count("fail"),
-            info: count("info"),
-        },
+    promise.weaken(&mut verdicts);
+    let [verdict] = verdicts;
+    let counted = Counted {
+        path,
+        attributes: &attributes,
+        verdict,
+        warning: promise.warning(),
         seconds: text.seconds(),
-        ..Summary::default()
+        began,
     };
-    let mut report = Report::counted(&attributes, summary, &verdicts).checked_in(began.elapsed());
-    if let Some(warning) = promise.warning() {
-        report = report.warn(warning);
-    }
-    let mut document = results_json(&report);
-    document["file"] = json!(path.display().to_string());
-    if arguments.output.verbose {
-        let [verdict] = &verdicts;
-        eprintln!(
-            " {}: {:?} {}",
-            verdict.checker, verdict.valid, verdict.details
-        );
-        eprintln!(" {}", Resources::since(began));
-    }
-    show_one(path, &report, &document, arguments);
-    Ok((Exit::from(&valid), document))
+    Ok(counted.conclude(arguments))
 }

@@ -1,19 +1,18 @@
 //! Judging a test file chunk by chunk.
 
-use super::{registers, word};
+use super::{registers, show_one};
 use crate::args::CheckArguments;
 use crate::exit::Exit;
-use crate::judge::{color, write_findings};
+use crate::judge::write_findings;
 use crate::load::{is_test_file, not_ended};
 use crate::losses::Losses;
-use crate::output::say;
 use crate::resources::Resources;
 use crate::times::Promise;
 use anyhow::Result;
 use seatrial_checker::txn::Level;
 use seatrial_checker::{Streaming, Validity, Verdict};
 use seatrial_history::{Folder, History, Op, TestFile, View};
-use seatrial_report::{Counts, Report, Summary, results_json, text};
+use seatrial_report::{Counts, Report, Summary, results_json};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -119,21 +118,8 @@ pub(super) fn check(
         }
         eprintln!(" {}", Resources::since(began));
     }
-    if !arguments.output.json {
-        if arguments.output.quiet {
-            say!("{}: {}", path.display(), word(&document["valid"]));
-        } else {
-            if arguments.files.len() > 1 {
-                say!(" {}", path.display());
-            }
-            say!("{}", text(&report, color()).trim_end());
-        }
-    }
-    let all = verdicts.into_iter().map(|verdict| verdict.valid);
-    Ok((
-        Exit::from(&all.fold(Validity::Valid, Validity::and)),
-        document,
-    ))
+    show_one(path, &report, &document, arguments);
+    Ok((Exit::from(&Validity::of(&verdicts)), document))
 }
 
 /// Lets all judge side by side.

@@ -1,0 +1,57 @@
+//! A verdict that was reached without a history in memory, shown.
+
+use super::show_one;
+use crate::args::CheckArguments;
+use crate::exit::Exit;
+use crate::resources::Resources;
+use seatrial_checker::{Validity, Verdict};
+use seatrial_report::{Counts, Report, Summary, results_json};
+use serde_json::{Value as Json, json};
+use std::path::Path;
+use std::time::Instant;
+
+/// What one checker says of a file, of which it counted the operations on its way (`ok`, `fail`, `info` of its details).
+pub(super) struct Counted<'a> {
+    pub(super) path: &'a Path,
+    pub(super) attributes: &'a Json,
+    pub(super) verdict: Verdict,
+    /// What a reader should know before trusting it.
+    pub(super) warning: Option<String>,
+    /// Between the first and the last operation.
+    pub(super) seconds: f64,
+    pub(super) began: Instant,
+}
+
+impl Counted<'_> {
+    /// Shows it unless it goes into a document.
+    pub(super) fn conclude(self, arguments: &CheckArguments) -> (Exit, Json) {
+        let verdicts = [self.verdict];
+        let count = |name: &str| verdicts[0].details[name].as_u64().unwrap_or_default();
+        let summary = Summary {
+            total: Counts {
+                ok: count("ok"),
+                fail: count("fail"),
+                info: count("info"),
+            },
+            seconds: self.seconds,
+            ..Summary::default()
+        };
+        let mut report =
+            Report::counted(self.attributes, summary, &verdicts).checked_in(self.began.elapsed());
+        if let Some(warning) = self.warning {
+            report = report.warn(warning);
+        }
+        let mut document = results_json(&report);
+        document["file"] = json!(self.path.display().to_string());
+        if arguments.output.verbose {
+            let [verdict] = &verdicts;
+            eprintln!(
+                " {}: {:?} {}",
+                verdict.checker, verdict.valid, verdict.details
+            );
+            eprintln!(" {}", Resources::since(self.began));
+        }
+        show_one(self.path, &report, &document, arguments);
+        (Exit::from(&Validity::of(&verdicts)), document)
+    }
+}
