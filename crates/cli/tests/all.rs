@@ -255,6 +255,9 @@ fn clocks_disks_and_packets_of_real_nodes_are_broken_and_mended() {
         &[
             "test",
             "kv",
+            // Its last reads follow the healing.
+            "--workload",
+            "set",
             "--faults",
             "clock,disk,packet,pause",
             "--fault-schedule",

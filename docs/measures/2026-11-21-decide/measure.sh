@@ -8,7 +8,11 @@ cargo build --release -q -p seatrial-checker --example family
 seatrial=target/release/seatrial; family=target/release/examples/family
 make() { # FILE FAMILY COUNT OPTIONS…
     local file=$1; shift
-    [ -e "$folder/$file" ] || "$family" "$1" "$2" "$folder/$file" "${@:3}" >/dev/null
+    [ -e "$folder/$file" ] && return
+    case $file in
+        *.txt) "$family" "$1" "$2" plume "${@:3}" > "$folder/$file" ;;
+        *) "$family" "$1" "$2" "$folder/$file" "${@:3}" > /dev/null ;;
+    esac
 }
 judge() { # FILE MODEL
     for _ in 1 2 3; do
