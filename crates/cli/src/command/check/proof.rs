@@ -3,7 +3,6 @@
 use super::word;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
-use crate::judge::write;
 use crate::load::{is_test_file, load};
 use crate::output::say;
 use crate::times::Promise;
@@ -13,8 +12,20 @@ use seatrial_checker::txn::{Level, ListAppend};
 use seatrial_checker::{Certificate, Proof, Verdict};
 use seatrial_history::{Chunks, Folder, TestFile};
 use serde_json::{Value as Json, json};
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::sync::Arc;
+
+/// Writes the certificate, which may be long, piece by piece.
+fn save(certificate: &Certificate, out: &Path) -> Result<()> {
+    let written = File::create(out).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        certificate.write(&mut file)?;
+        file.flush()
+    });
+    written.with_context(|| format!("{} cannot be written", out.display()))
+}
 
 /// Judges the history at `path` and writes what proves the verdict to `out`.
 pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
@@ -26,7 +37,7 @@ pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Re
         let model = verdict.model.unwrap_or_default();
         bail!("no order of transactions proves {model}");
     };
-    write(out, &format!("{}\n", certificate.to_json()))?;
+    save(&certificate, out)?;
     let document = json!({
         "file": path.display().to_string(),
         "valid": certificate.is_valid(),
