@@ -143,17 +143,8 @@ impl Isolation {
         let program = Program::new(columns);
         let decision = decide(&program, self.model);
         decision.tell(&program, self.model, &mut findings);
-        let (anomalies, kept) = findings.into_parts();
-        let mut verdict = Verdict::valid(Isolation::NAME);
-        verdict.model = Some(self.model.name().to_owned());
-        if !anomalies.is_empty() {
-            verdict.valid = Validity::Invalid;
-            verdict.not = vec![self.model.name()];
-            verdict.also_not = self.model.stronger().map(Model::name).collect();
-        }
-        let order = decision.order.filter(|_| anomalies.is_empty());
-        verdict.anomalies = anomalies;
-        verdict.findings = kept;
+        let mut verdict = self.verdict(findings);
+        let order = decision.order.filter(|_| verdict.anomalies.is_empty());
         verdict.details = json!({
             "transactions": columns.len(),
             "ok": columns.count(OpType::Ok),
@@ -167,6 +158,19 @@ impl Isolation {
             "findings_max": FINDINGS_MAX,
         });
         (verdict, order)
+    }
+
+    /// The verdict that these findings make, without details.
+    fn verdict(&self, findings: Findings) -> Verdict {
+        let mut verdict = Verdict::valid(Isolation::NAME);
+        verdict.model = Some(self.model.name().to_owned());
+        (verdict.anomalies, verdict.findings) = findings.into_parts();
+        if !verdict.anomalies.is_empty() {
+            verdict.valid = Validity::Invalid;
+            verdict.not = vec![self.model.name()];
+            verdict.also_not = self.model.stronger().map(Model::name).collect();
+        }
+        verdict
     }
 }
 

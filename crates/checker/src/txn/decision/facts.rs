@@ -90,6 +90,14 @@ impl Facts {
         self.sessions.len() as u32
     }
 
+    /// Number of sessions: one more than the highest that a transaction has.
+    pub(super) fn session_count(&self) -> usize {
+        self.sessions
+            .iter()
+            .max()
+            .map_or(0, |&one| one as usize + 1)
+    }
+
     /// Number of versions, initial states included.
     pub(super) fn versions(&self) -> usize {
         self.version_keys.len()

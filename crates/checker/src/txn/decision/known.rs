@@ -124,14 +124,7 @@ impl<'a> Known<'a> {
     pub(super) fn tell_data(&self, take: &mut impl FnMut(u32, u32)) {
         let (facts, blocks) = (self.facts, self.blocks);
         let is_double = self.promise.axiom.events() == 2;
-        let mut last = vec![
-            NONE;
-            facts
-                .sessions
-                .iter()
-                .max()
-                .map_or(0, |&one| one as usize + 1)
-        ];
+        let mut last = vec![NONE; facts.session_count()];
         for number in 0..facts.len() {
             if self.promise.follows != Follows::Nothing {
                 let last = &mut last[facts.sessions[number as usize] as usize];

@@ -151,14 +151,7 @@ struct Program<'a>(&'a Facts);
 impl Relation for Program<'_> {
     fn tell(&self, take: &mut impl FnMut(u32, u32)) {
         let facts = self.0;
-        let mut last = vec![
-            NONE;
-            facts
-                .sessions
-                .iter()
-                .max()
-                .map_or(0, |&one| one as usize + 1)
-        ];
+        let mut last = vec![NONE; facts.session_count()];
         for number in 0..facts.len() {
             let last = &mut last[facts.sessions[number as usize] as usize];
             if *last != NONE {

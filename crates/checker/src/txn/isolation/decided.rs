@@ -93,19 +93,10 @@ impl Isolation {
             }
             Answer::Open => open = true,
         }
-        let (anomalies, kept) = findings.into_parts();
-        let mut verdict = Verdict::valid(Isolation::NAME);
-        verdict.model = Some(self.model.name().to_owned());
-        if !anomalies.is_empty() {
-            verdict.valid = Validity::Invalid;
-            verdict.not = vec![self.model.name()];
-            verdict.also_not = self.model.stronger().map(Model::name).collect();
-            if !matches!(reason, Some(Reason::Core(_))) {
-                reason = Some(Reason::Faults);
-            }
+        let mut verdict = self.verdict(findings);
+        if !verdict.anomalies.is_empty() && !matches!(reason, Some(Reason::Core(_))) {
+            reason = Some(Reason::Faults);
         }
-        verdict.anomalies = anomalies;
-        verdict.findings = kept;
         verdict.details = details(columns, effort);
         if let Some(least) = least {
             verdict.details["core_is_least"] = json!(least);

@@ -1,9 +1,10 @@
 //! Puts transactions together whose operations stand in lines of their own.
 
-use super::TransactionSink;
 use super::draft::{Draft, Kind};
+use super::{Fault, TransactionSink};
 use crate::OpType;
 use crate::hash::FixedMap;
+use crate::import::Place;
 use std::collections::VecDeque;
 
 /// Operations that wait at most for lines of their transactions.
@@ -175,13 +176,13 @@ impl Assembly {
         !self.queue.is_empty()
     }
 
-    /// Hands the first transaction over; the line where it began. An error comes with that line.
+    /// Hands the first transaction over; the place where it began, which an error names too.
     pub(super) fn hand_over<S: TransactionSink + ?Sized>(
         &mut self,
         sink: &mut S,
-    ) -> Result<u64, (u64, String)> {
+    ) -> Result<Place, Fault> {
         let Some(mut open) = self.queue.pop_front() else {
-            return Ok(0);
+            return Ok(Place::line(0));
         };
         let number = self.first;
         self.first += 1;
@@ -199,13 +200,14 @@ impl Assembly {
             Some(_) => OpType::Ok,
             None => OpType::Fail,
         };
-        let line = open.line;
-        sink.end(outcome).map_err(|problem| (line, problem))?;
+        let place = Place::line(open.line);
+        sink.end(outcome)
+            .map_err(|problem| Fault { place, problem })?;
         if open.draft.is_small() {
             open.draft.clear();
             open.closed = false;
             self.spare.push(open);
         }
-        Ok(line)
+        Ok(place)
     }
 }

@@ -73,14 +73,7 @@ impl Plume {
                 self.careful(input)?;
             }
         }
-        let line = self
-            .assembly
-            .hand_over(sink)
-            .map_err(|(line, problem)| Fault {
-                place: Place::line(line),
-                problem,
-            })?;
-        *place = Place::line(line);
+        *place = self.assembly.hand_over(sink)?;
         Ok(true)
     }
 

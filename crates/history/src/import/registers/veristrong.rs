@@ -63,14 +63,7 @@ impl VeriStrong {
             }
             break;
         }
-        let line = self
-            .assembly
-            .hand_over(sink)
-            .map_err(|(line, problem)| Fault {
-                place: Place::line(line),
-                problem,
-            })?;
-        *place = Place::line(line);
+        *place = self.assembly.hand_over(sink)?;
         Ok(true)
     }
 
