@@ -1,12 +1,13 @@
 //! What proves a verdict about transactions, in either direction.
 
-use crate::Finding;
+use crate::{Finding, Step};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// The version of the document that [`Certificate::to_json`] makes.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// A proof of a verdict that anybody can replay without a checker: [`crate::verify`] does.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +16,10 @@ pub struct Certificate {
     pub model: String,
     /// What proves the verdict.
     pub proof: Proof,
+    /// What the order of versions of registers was inferred from, by name: what the proof rests on besides the history.
+    pub assumptions: Vec<String>,
+    /// Numbers of transactions (by index) in an order that somebody gave, as far as the proof uses them.
+    pub transaction_order: Vec<(u64, i64)>,
 }
 
 /// The proof itself. A transaction's place is the position in the history, from 0, of its invocation (of its completion
@@ -37,14 +42,61 @@ pub enum Proof {
 }
 
 /// An anomaly with the operations that show it, by index.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Its name.
     pub anomaly: String,
     /// The operations, in the order of [`Finding::operations`].
     pub operations: Vec<u64>,
-    /// The edges of a cycle: from, to, relation.
-    pub steps: Vec<(u64, u64, String)>,
+    /// The edges of a cycle.
+    pub steps: Vec<Edge>,
+    /// Versions of a register of which each comes before the next, and the last before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions: Option<Versions>,
+}
+
+/// An edge of a cycle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edge {
+    /// The index of the operation that comes before the other.
+    pub from: u64,
+    /// The index of the other.
+    pub to: u64,
+    /// `ww`, `wr`, `rw`, `process` or `realtime`.
+    pub relation: String,
+    /// Why the version that `from` wrote or read comes before the one that `to` wrote, if that was inferred.
+    pub versions: Option<Versions>,
+}
+
+/// Versions of a register in order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Versions {
+    /// The key, as EDN writes it.
+    pub key: String,
+    /// Each version and the next one, with the reason.
+    #[serde(rename = "order")]
+    pub steps: Vec<VersionStep>,
+}
+
+/// Why one version of a register comes before another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VersionStep {
+    /// The earlier value; `None` is the initial state.
+    pub from: Option<i64>,
+    /// The later one.
+    pub to: Option<i64>,
+    /// What it was inferred from: `initial-state`, `wfr-keys`, `sequential-keys`, `linearizable-keys` or `transaction-order`.
+    pub rule: String,
+    /// The operations that met the versions between which the rule itself says so: one that met both, or one that met the
+    /// earlier and one that met the later; none for the initial state.
+    pub operations: Vec<u64>,
+    /// Updates that lead from the version that the rule speaks of to `from`, each reading what the one before wrote, if updates
+    /// are taken to be atomic: then what comes behind one version of such a chain comes behind it all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<u64>,
+    /// Updates that lead from `to` to the version that the rule speaks of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<u64>,
 }
 
 /// A document that is no certificate; the reason.
@@ -58,9 +110,19 @@ impl From<&Finding> for Evidence {
         Evidence {
             anomaly: finding.anomaly.to_owned(),
             operations: finding.operations.clone(),
-            steps: steps
-                .map(|step| (step.from, step.to, step.relation.to_owned()))
-                .collect(),
+            steps: steps.map(Edge::from).collect(),
+            versions: None,
+        }
+    }
+}
+
+impl From<&Step> for Edge {
+    fn from(step: &Step) -> Edge {
+        Edge {
+            from: step.from,
+            to: step.to,
+            relation: step.relation.to_owned(),
+            versions: None,
         }
     }
 }
@@ -71,9 +133,40 @@ impl Certificate {
         !matches!(self.proof, Proof::Findings(_) | Proof::Core(_))
     }
 
-    /// The document: `{"certificate": 1, "model", "valid", "proof": "serial" | "snapshots" | "commits" | "visible" |
+    /// Does it rest on when transactions ran? Then it proves nothing of a history that does not say.
+    pub fn rests_on_real_time(&self) -> bool {
+        let is_of_session = self.model.starts_with("strong-session-");
+        let model = self.model == "strict-serializable"
+            || self.model.starts_with("strong-") && !is_of_session;
+        let Proof::Findings(findings) = &self.proof else {
+            return model;
+        };
+        let versions = |versions: &Option<Versions>| {
+            let mut steps = versions.iter().flat_map(|versions| &versions.steps);
+            steps.any(|step| step.rule == "linearizable-keys")
+        };
+        findings.iter().any(|finding| {
+            let mut steps = finding.steps.iter();
+            versions(&finding.versions)
+                || steps.any(|step| step.relation == "realtime" || versions(&step.versions))
+        })
+    }
+
+    /// One without assumptions.
+    pub fn new(model: &str, proof: Proof) -> Certificate {
+        Certificate {
+            model: model.to_owned(),
+            proof,
+            assumptions: Vec::new(),
+            transaction_order: Vec::new(),
+        }
+    }
+
+    /// The document: `{"certificate": 2, "model", "valid", "proof": "serial" | "snapshots" | "commits" | "visible" |
     /// "core" | "findings"}` and, as the proof says, `"order": [places]`, `"core": [places]` or `"findings": [{"anomaly",
-    /// "operations", "steps": [[from, to, relation]]}]`.
+    /// "operations", "steps": [[from, to, relation, versions?]], "versions"?}]`, where `versions` is `{"key", "order": [{"from", "to",
+    /// "rule", "operations", "above"?, "below"?}]}`; with `"assumptions": [names]` and `"transaction_order": [[index, number]]` if
+    /// there are any.
     pub fn to_json(&self) -> Json {
         let (name, field, content) = match &self.proof {
             Proof::Serial(order) => ("serial", "order", json!(order)),
@@ -81,20 +174,22 @@ impl Certificate {
             Proof::Commits(order) => ("commits", "order", json!(order)),
             Proof::Visible(order) => ("visible", "order", json!(order)),
             Proof::Core(places) => ("core", "core", json!(places)),
-            Proof::Findings(findings) => {
-                let findings = findings.iter().map(|one| {
-                    json!({"anomaly": one.anomaly, "operations": one.operations, "steps": one.steps})
-                });
-                ("findings", "findings", findings.collect())
-            }
+            Proof::Findings(findings) => ("findings", "findings", json!(findings)),
         };
-        json!({
+        let mut document = json!({
             "certificate": VERSION,
             "model": self.model,
             "valid": self.is_valid(),
             "proof": name,
             field: content,
-        })
+        });
+        if !self.assumptions.is_empty() {
+            document["assumptions"] = json!(self.assumptions);
+        }
+        if !self.transaction_order.is_empty() {
+            document["transaction_order"] = json!(self.transaction_order);
+        }
+        document
     }
 
     /// Writes that document on one line, an order place by place, so that it is never held a second time.
@@ -103,6 +198,7 @@ impl Certificate {
             Proof::Serial(order) => ("serial", order),
             Proof::Snapshots(order) => ("snapshots", order),
             Proof::Commits(order) => ("commits", order),
+            Proof::Visible(order) => ("visible", order),
             _ => return writeln!(out, "{}", self.to_json()),
         };
         let model = Json::from(self.model.as_str());
@@ -125,28 +221,31 @@ impl Certificate {
 
     /// The certificate of such a document.
     pub fn from_json(document: &Json) -> Result<Certificate, CertificateError> {
+        let document = Document::deserialize(document);
+        Certificate::of(document.map_err(|error| CertificateError(error.to_string()))?)
+    }
+
+    /// The certificate that this text is.
+    pub fn from_text(text: &[u8]) -> Result<Certificate, CertificateError> {
+        let document = serde_json::from_slice(text);
+        Certificate::of(document.map_err(|error| CertificateError(error.to_string()))?)
+    }
+
+    fn of(document: Document) -> Result<Certificate, CertificateError> {
         let error = |reason: &str| CertificateError(reason.to_owned());
-        if document["certificate"] != VERSION {
-            return Err(error("`certificate` is not 1"));
+        if !(1..=VERSION).contains(&document.certificate) {
+            return Err(error("`certificate`, its version, is neither 1 nor 2"));
         }
-        let model = document["model"].as_str();
-        let model = model.ok_or_else(|| error("`model` is no text"))?.to_owned();
-        let order =
-            || numbers(&document["order"]).ok_or_else(|| error("`order` is no list of places"));
-        let proof = match document["proof"].as_str() {
-            Some("serial") => Proof::Serial(order()?),
-            Some("snapshots") => Proof::Snapshots(order()?),
-            Some("commits") => Proof::Commits(order()?),
-            Some("visible") => Proof::Visible(order()?),
-            Some("core") => {
-                let places = numbers(&document["core"]);
-                Proof::Core(places.ok_or_else(|| error("`core` is no list of places"))?)
-            }
-            Some("findings") => {
-                let findings = document["findings"].as_array();
-                let findings = findings.ok_or_else(|| error("`findings` is no list"))?;
-                let findings: Option<_> = findings.iter().map(evidence).collect();
-                Proof::Findings(findings.ok_or_else(|| error("a finding is incomplete"))?)
+        let order = |order: Option<Vec<u64>>| order.ok_or_else(|| error("it has no `order`"));
+        let proof = match document.proof.as_str() {
+            "serial" => Proof::Serial(order(document.order)?),
+            "snapshots" => Proof::Snapshots(order(document.order)?),
+            "commits" => Proof::Commits(order(document.order)?),
+            "visible" => Proof::Visible(order(document.order)?),
+            "core" => Proof::Core(document.core.ok_or_else(|| error("it has no `core`"))?),
+            "findings" => {
+                let findings = document.findings;
+                Proof::Findings(findings.ok_or_else(|| error("it has no `findings`"))?)
             }
             _ => {
                 return Err(error(
@@ -154,24 +253,68 @@ impl Certificate {
                 ));
             }
         };
-        Ok(Certificate { model, proof })
+        let certificate = Certificate {
+            model: document.model,
+            proof,
+            assumptions: document.assumptions,
+            transaction_order: document.transaction_order,
+        };
+        if certificate.is_valid() != document.valid {
+            return Err(error("`valid` is not what `proof` proves"));
+        }
+        Ok(certificate)
     }
 }
 
-fn numbers(list: &Json) -> Option<Vec<u64>> {
-    list.as_array()?.iter().map(Json::as_u64).collect()
+/// A certificate as it is written.
+#[derive(Deserialize)]
+struct Document {
+    certificate: u64,
+    model: String,
+    valid: bool,
+    proof: String,
+    order: Option<Vec<u64>>,
+    core: Option<Vec<u64>>,
+    findings: Option<Vec<Evidence>>,
+    #[serde(default)]
+    assumptions: Vec<String>,
+    #[serde(default)]
+    transaction_order: Vec<(u64, i64)>,
 }
 
-fn evidence(finding: &Json) -> Option<Evidence> {
-    let steps = finding["steps"].as_array()?.iter().map(|step| {
-        let relation = step[2].as_str()?.to_owned();
-        Some((step[0].as_u64()?, step[1].as_u64()?, relation))
-    });
-    Some(Evidence {
-        anomaly: finding["anomaly"].as_str()?.to_owned(),
-        operations: numbers(&finding["operations"])?,
-        steps: steps.collect::<Option<_>>()?,
-    })
+/// `[from, to, relation]`, and the versions if there are any.
+impl Serialize for Edge {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.versions {
+            None => (self.from, self.to, &self.relation).serialize(serializer),
+            Some(versions) => (self.from, self.to, &self.relation, versions).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Edge {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Edge, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Row {
+            Plain(u64, u64, String),
+            Inferred(u64, u64, String, Versions),
+        }
+        Ok(match Row::deserialize(deserializer)? {
+            Row::Plain(from, to, relation) => Edge {
+                from,
+                to,
+                relation,
+                versions: None,
+            },
+            Row::Inferred(from, to, relation, versions) => Edge {
+                from,
+                to,
+                relation,
+                versions: Some(versions),
+            },
+        })
+    }
 }
 
 #[cfg(test)]
@@ -180,10 +323,29 @@ mod tests {
 
     #[test]
     fn documents_are_read_back() {
+        let edge = |from, to, versions| Edge {
+            from,
+            to,
+            relation: "ww".into(),
+            versions,
+        };
+        let step = VersionStep {
+            from: None,
+            to: Some(-4),
+            rule: "rmw-keys".into(),
+            operations: vec![3],
+            above: vec![4],
+            below: vec![],
+        };
+        let versions = Versions {
+            key: "\"x\"".into(),
+            steps: vec![step],
+        };
         let evidence = Evidence {
             anomaly: "G1c".into(),
             operations: vec![3, 4],
-            steps: vec![(3, 4, "wr".into()), (4, 3, "wr".into())],
+            steps: vec![edge(3, 4, None), edge(4, 3, Some(versions.clone()))],
+            versions: Some(versions),
         };
         for proof in [
             Proof::Serial(vec![2, 0, 1]),
@@ -193,12 +355,20 @@ mod tests {
             Proof::Core(vec![1, 2]),
             Proof::Findings(vec![evidence]),
         ] {
-            let model = "serializable".to_owned();
-            let certificate = Certificate { model, proof };
+            let mut certificate = Certificate::new("serializable", proof);
+            if !certificate.is_valid() {
+                certificate.assumptions = vec!["sequential-keys".into()];
+                certificate.transaction_order = vec![(3, -1)];
+            }
             let document = certificate.to_json();
             let mut written = Vec::new();
             certificate.write(&mut written).unwrap();
             assert_eq!(String::from_utf8(written).unwrap(), format!("{document}\n"));
+            let text = document.to_string();
+            assert_eq!(
+                Certificate::from_text(text.as_bytes()).as_ref(),
+                Ok(&certificate)
+            );
             assert_eq!(Certificate::from_json(&document), Ok(certificate));
             for field in ["certificate", "model", "proof", "order", "core", "findings"] {
                 let mut broken = document.clone();

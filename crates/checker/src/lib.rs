@@ -12,7 +12,9 @@ pub mod txn;
 mod verdict;
 mod verify;
 
-pub use certificate::{Certificate, CertificateError, Evidence, Proof};
+pub use certificate::{
+    Certificate, CertificateError, Edge, Evidence, Proof, VersionStep, Versions,
+};
 pub use compose::{Judgement, check_safe, compose};
 pub use data::{
     Agreement, Bank, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull,
@@ -22,4 +24,4 @@ pub use registry::{NAMES, UnknownName, by_name, for_workload, rw_register};
 pub use stats::{Counts, Stats, counts};
 pub use stream::Streaming;
 pub use verdict::{Anomaly, Checker, Component, Dependency, Finding, Step, Validity, Verdict};
-pub use verify::verify;
+pub use verify::{Verifier, verify};

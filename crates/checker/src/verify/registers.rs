@@ -1,47 +1,30 @@
 //! Replays certificates of transactions on registers, whose values are written once.
 
-use super::Transaction;
+use super::clock::Clock;
+use super::table::{NONE, Table, Writer, Written};
 use crate::certificate::{Evidence, Proof};
 use commits::{Commits, is_weak};
-use seatrial_history::{Key, Mop, Observed, Process};
-use std::collections::btree_map::Entry;
+use faults::Faults;
 use std::collections::{BTreeMap, BTreeSet};
 
 mod commits;
-
-/// A version of a key: who left it behind; `None`: nobody, it is the initial state.
-type Version = Option<usize>;
-
-/// What a transaction read of others and left behind.
-struct Facts<'a> {
-    one: &'a Transaction<'a>,
-    reads: BTreeSet<(&'a Key, Version)>,
-    writes: BTreeSet<&'a Key>,
-}
+mod core;
+mod faults;
 
 /// Does the proof hold of these transactions on registers, for the model of this name?
-pub(super) fn verify(all: &[Transaction<'_>], model: &str, proof: &Proof) -> Result<(), String> {
+pub(super) fn verify(table: &Table, model: &str, proof: &Proof) -> Result<(), String> {
     if let Proof::Findings(findings) = proof {
-        let faults = Faults::new(all);
-        let mut told = findings.iter();
-        let is_told = |finding: &&Evidence| finding.steps.is_empty();
-        if !is_weak(model) || told.clone().all(|finding| is_told(&finding)) {
-            return told.try_for_each(|finding| faults.finding(finding));
-        }
-        let facts = facts(all)?;
-        let commits = Commits::new(&facts);
-        return told.try_for_each(|finding| commits.finding(model, finding));
+        return lookup(table, model, findings);
     }
+    let facts = Facts::new(table)?;
     if let Proof::Commits(places) = proof
         && is_weak(model)
     {
-        let facts = facts(all)?;
-        return Commits::new(&facts).replay(model, &at(&facts, places)?);
+        return Commits::new(&facts).replay(model, &facts.at_all(places)?);
     }
     let (axiom, follows) = promise(model)?;
-    let facts = facts(all)?;
     match proof {
-        Proof::Core(places) => core(&facts, axiom, follows, places),
+        Proof::Core(places) => core::core(&facts, axiom, follows, places),
         Proof::Serial(order) => replay(&facts, "serializable", follows, order),
         Proof::Snapshots(order) if axiom != "serializable" => replay(&facts, axiom, follows, order),
         Proof::Visible(order) if axiom == "parallel-snapshot-isolation" => {
@@ -49,6 +32,19 @@ pub(super) fn verify(all: &[Transaction<'_>], model: &str, proof: &Proof) -> Res
         }
         _ => Err(format!("this says nothing about {model}")),
     }
+}
+
+/// Do the operations show these findings?
+fn lookup(table: &Table, model: &str, findings: &[Evidence]) -> Result<(), String> {
+    let faults = Faults::new(table, findings);
+    let mut told = findings.iter();
+    let is_told = |finding: &&Evidence| finding.steps.is_empty();
+    if !is_weak(model) || told.clone().all(|finding| is_told(&finding)) {
+        return told.try_for_each(|finding| faults.finding(finding));
+    }
+    let facts = Facts::new(table)?;
+    let commits = Commits::new(&facts);
+    told.try_for_each(|finding| commits.finding(model, finding))
 }
 
 /// What the name of a model asks for: how transactions see each other, and what their order follows.
@@ -74,534 +70,284 @@ fn promise(model: &str) -> Result<(&str, &'static str), String> {
     }
 }
 
-/// By key and value: the transaction, and whether it left the value behind.
-type Writers<'a> = BTreeMap<(&'a Key, i64), (usize, bool)>;
+/// A read that no own write answers: of the version that `source` left behind; [`NONE`]: of the initial state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Read {
+    key: u32,
+    source: u32,
+}
 
-/// Who wrote what: the transaction, and whether it left the value behind.
-fn writers<'a>(all: &'a [Transaction<'a>]) -> Result<Writers<'a>, String> {
-    let mut writers = BTreeMap::new();
-    for (number, one) in all.iter().enumerate() {
-        let mut later = BTreeSet::new();
-        for mop in one.mops.iter().rev() {
-            if let Mop::Write { key, value } = mop {
-                let is_last = later.insert(key);
-                let known = writers.insert((key, *value), (number, is_last));
-                if known.is_some_and(|(other, _)| !one.is_fail && !all[other].is_fail) {
-                    return Err(format!("{value} is written to key {key} more than once"));
-                }
-                if let Some(other) = known.filter(|_| one.is_fail) {
-                    writers.insert((key, *value), other);
+/// What the transactions that took place read of others and left behind. Reads with something wrong are no facts.
+struct Facts<'a> {
+    table: &'a Table,
+    /// By transaction: did it take place?
+    took_place: Vec<bool>,
+    /// By transaction: where its reads are, in their order, and where its keys are.
+    starts: Vec<(u32, u32)>,
+    reads: Vec<Read>,
+    /// The keys that a transaction wrote, sorted.
+    writes: Vec<u32>,
+}
+
+/// Who left the value behind that was read.
+fn writer(table: &Table, written: &Written, key: u32, value: i64) -> Option<Writer> {
+    let writers = || written.of(key, value);
+    let is_fail = |writer: &Writer| table.all[writer.transaction as usize].is_fail();
+    let sound = writers().find(|writer| !is_fail(writer));
+    sound.or_else(|| writers().next())
+}
+
+impl<'a> Facts<'a> {
+    fn new(table: &'a Table) -> Result<Facts<'a>, String> {
+        let written = Written::new(table, |_| true);
+        let is_sound = |number: u32| !table.all[number as usize].is_fail();
+        if let Some((key, value)) = written.twice(is_sound) {
+            let name = table.name(key);
+            return Err(format!("{value} is written to key {name} more than once"));
+        }
+        let mut facts = Facts {
+            table,
+            took_place: table.all.iter().map(|one| one.is_ok()).collect(),
+            starts: Vec::with_capacity(table.all.len() + 1),
+            reads: Vec::new(),
+            writes: Vec::new(),
+        };
+        for (_, _, events) in table.each() {
+            for event in events {
+                if let Some(Some(value)) = event.read()
+                    && let Some(writer) = writer(table, &written, event.key, value)
+                    && is_sound(writer.transaction)
+                {
+                    facts.took_place[writer.transaction as usize] = true;
                 }
             }
         }
-    }
-    Ok(writers)
-}
-
-/// What was read, if it is a read of a register.
-fn read(mop: &Mop) -> Option<(&Key, Option<i64>)> {
-    match mop {
-        Mop::Read {
-            key,
-            observed: Observed::Register(value),
-        } => Some((key, Some(*value))),
-        Mop::Read {
-            key,
-            observed: Observed::Nil,
-        } => Some((key, None)),
-        _ => None,
-    }
-}
-
-/// The facts about those that took place. Reads with something wrong are errors.
-fn facts<'a>(all: &'a [Transaction<'a>]) -> Result<Vec<Facts<'a>>, String> {
-    let writers = writers(all)?;
-    let mut seen = BTreeSet::new();
-    for one in all.iter().filter(|one| one.is_ok) {
-        for (key, value) in one.mops.iter().filter_map(read) {
-            let writer = value.and_then(|value| writers.get(&(key, value)));
-            seen.extend(writer.map(|writer| writer.0));
-        }
-    }
-    let mut facts = Vec::new();
-    let mut names = BTreeMap::new();
-    for (number, one) in all.iter().enumerate() {
-        if one.is_ok || !one.is_fail && seen.contains(&number) {
-            names.insert(number, facts.len());
-            facts.push(Facts {
-                one,
-                reads: BTreeSet::new(),
-                writes: BTreeSet::new(),
-            });
-        }
-    }
-    for fact in &mut facts {
-        let one = fact.one;
-        let mut own: BTreeMap<&Key, i64> = BTreeMap::new();
-        for mop in one.mops {
-            if let Mop::Write { key, value } = mop {
-                own.insert(key, *value);
-                fact.writes.insert(key);
+        for number in 0..table.all.len() as u32 {
+            facts.note_start();
+            if facts.took_place[number as usize] {
+                facts.add(number, &written)?;
             }
-            let Some((key, value)) = read(mop).filter(|_| one.is_ok) else {
+        }
+        facts.note_start();
+        Ok(facts)
+    }
+
+    fn note_start(&mut self) {
+        let start = (self.reads.len() as u32, self.writes.len() as u32);
+        self.starts.push(start);
+    }
+
+    /// The facts about one that took place.
+    fn add(&mut self, number: u32, written: &Written) -> Result<(), String> {
+        let table = self.table;
+        let one = &table.all[number as usize];
+        let mut own: BTreeMap<u32, i64> = BTreeMap::new();
+        for event in table.events(number) {
+            let key = event.key;
+            if let Some(value) = event.written() {
+                own.insert(key, value);
+            }
+            let Some(value) = event.read().filter(|_| one.is_ok()) else {
                 continue;
             };
-            if let Some(&known) = own.get(key) {
+            if let Some(&known) = own.get(&key) {
                 if value != Some(known) {
                     return Err(format!("op {} contradicts itself", one.index));
                 }
                 continue;
             }
-            let version = match value {
-                None => None,
-                Some(value) => match writers.get(&(key, value)) {
-                    Some(&(writer, true)) if names.contains_key(&writer) => Some(names[&writer]),
+            let source = match value {
+                None => NONE,
+                Some(value) => match writer(table, written, key, value) {
+                    Some(writer)
+                        if writer.is_last && self.took_place[writer.transaction as usize] =>
+                    {
+                        writer.transaction
+                    }
                     _ => return Err(format!("op {} reads what was not committed", one.index)),
                 },
             };
-            fact.reads.insert((key, version));
+            self.reads.push(Read { key, source });
+        }
+        self.writes.extend(own.into_keys());
+        Ok(())
+    }
+
+    fn reads(&self, number: u32) -> &[Read] {
+        let [start, end] = [number, number + 1].map(|at| self.starts[at as usize].0 as usize);
+        &self.reads[start..end]
+    }
+
+    fn writes(&self, number: u32) -> &[u32] {
+        let [start, end] = [number, number + 1].map(|at| self.starts[at as usize].1 as usize);
+        &self.writes[start..end]
+    }
+
+    /// Does it leave a version of this key behind?
+    fn has_written(&self, number: u32, key: u32) -> bool {
+        self.writes(number).binary_search(&key).is_ok()
+    }
+
+    /// Those that took place.
+    fn all(&self) -> impl Iterator<Item = u32> {
+        let all = 0..self.took_place.len() as u32;
+        all.filter(|&number| self.took_place[number as usize])
+    }
+
+    fn index(&self, number: u32) -> u64 {
+        self.table.all[number as usize].index
+    }
+
+    /// The transactions at these places.
+    fn at_all(&self, places: &[u64]) -> Result<Vec<u32>, String> {
+        let found = places.iter().map(|&place| {
+            let found = self.table.at(place);
+            let found = found.filter(|&number| self.took_place[number as usize]);
+            found.ok_or_else(|| format!("at {place} is no transaction that took place"))
+        });
+        found.collect()
+    }
+
+    /// By transaction its place in the order, in which all must be, once.
+    fn places(&self, order: &[u32]) -> Result<Vec<u32>, String> {
+        let mut places = vec![NONE; self.took_place.len()];
+        for (place, &number) in order.iter().enumerate() {
+            let place = std::mem::replace(&mut places[number as usize], place as u32);
+            if place != NONE {
+                return Err(format!("op {} takes place again", self.index(number)));
+            }
+        }
+        self.ensure_all(order.len())?;
+        Ok(places)
+    }
+
+    fn ensure_all(&self, count: usize) -> Result<(), String> {
+        if count == self.all().count() {
+            Ok(())
+        } else {
+            Err("not all transactions are in the order".into())
         }
     }
-    Ok(facts)
-}
 
-/// Must `one` have committed before `other` begins?
-fn follows(facts: &[Facts<'_>], relation: &str, one: usize, other: usize) -> bool {
-    let (one, other) = (facts[one].one, facts[other].one);
-    let begun = |transaction: &Transaction<'_>| transaction.begun.or(transaction.ended);
-    let session = one.process == other.process && begun(one) < begun(other);
-    let time = one.ended.is_some() && other.begun.is_some() && one.ended < other.begun;
-    one.is_ok && (relation != "nothing" && session || relation == "time" && time)
-}
-
-/// The transactions at these places.
-fn at(facts: &[Facts<'_>], places: &[u64]) -> Result<Vec<usize>, String> {
-    let known: BTreeMap<u64, usize> = facts
-        .iter()
-        .enumerate()
-        .map(|(number, fact)| (fact.one.place, number))
-        .collect();
-    let found = places.iter().map(|place| {
-        let found = known.get(place).copied();
-        found.ok_or_else(|| format!("at {place} is no transaction that took place"))
-    });
-    found.collect()
+    fn clock(&self, follows: &str) -> Clock {
+        Clock::new(
+            self.table,
+            match follows {
+                "time" => "realtime",
+                "sessions" => "process",
+                _ => "",
+            },
+        )
+    }
 }
 
 /// Carries transactions out in this order: all at once when each is there once, else snapshot and commit.
-fn replay(facts: &[Facts<'_>], axiom: &str, relation: &str, places: &[u64]) -> Result<(), String> {
-    let order = at(facts, places)?;
+fn replay(facts: &Facts<'_>, axiom: &str, follows: &str, places: &[u64]) -> Result<(), String> {
+    let table = facts.table;
     let is_serial = axiom == "serializable";
-    let mut state: BTreeMap<&Key, usize> = BTreeMap::new();
-    let mut snapshots: BTreeMap<usize, BTreeMap<&Key, Version>> = BTreeMap::new();
-    let mut done = BTreeSet::new();
-    let mut clock = Clock::default();
-    for &number in &order {
-        let fact = &facts[number];
-        let name = fact.one.index;
-        if let Entry::Vacant(snapshot) = snapshots.entry(number) {
-            for (key, version) in &fact.reads {
-                if state.get(*key).copied() != *version {
-                    return Err(format!("op {name} reads another version of key {key}"));
-                }
+    let is_first_committer =
+        axiom == "snapshot-isolation" || axiom == "parallel-snapshot-isolation";
+    // By key: who left behind its version.
+    let mut state = vec![NONE; table.key_count()];
+    // By transaction: was it carried out?
+    let mut done = vec![false; table.all.len()];
+    let mut count = 0;
+    // What those saw of the keys that they write, that took their snapshot.
+    let mut open: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let mut clock = facts.clock(follows);
+    for number in facts.at_all(places)? {
+        let (one, name) = (&table.all[number as usize], facts.index(number));
+        let version = |key: &u32| state[*key as usize];
+        let before: Vec<u32> = facts.writes(number).iter().map(version).collect();
+        let snapshot = open.remove(&number);
+        if snapshot.is_none() {
+            if done[number as usize] {
+                return Err(format!("op {name} takes place again"));
             }
-            let written = fact
-                .writes
-                .iter()
-                .map(|&key| (key, state.get(key).copied()));
-            snapshot.insert(written.collect());
-            clock.begin(fact.one);
+            let reads = facts.reads(number).iter();
+            if let Some(read) = reads.clone().find(|read| version(&read.key) != read.source) {
+                let key = table.name(read.key);
+                return Err(format!("op {name} reads another version of key {key}"));
+            }
+            clock.begin(one);
             if !is_serial {
+                open.insert(number, before);
                 continue;
             }
+        } else if is_first_committer && snapshot.is_some_and(|seen| seen != before) {
+            return Err(format!("op {name} overwrites what it cannot see"));
         }
-        if !done.insert(number) {
-            return Err(format!("op {name} takes place again"));
-        }
-        clock.commit(fact.one, relation)?;
-        for &key in &fact.writes {
-            if axiom == "snapshot-isolation" || axiom == "parallel-snapshot-isolation" {
-                let changed = snapshots[&number].get(key) != Some(&state.get(key).copied());
-                if changed {
-                    return Err(format!(
-                        "op {name} overwrites what it cannot see of key {key}"
-                    ));
-                }
-            }
-            state.insert(key, number);
+        clock.end(one)?;
+        done[number as usize] = true;
+        count += 1;
+        for &key in facts.writes(number) {
+            state[key as usize] = number;
         }
     }
-    if done.len() != facts.len() {
-        return Err("not all transactions are in the order".into());
-    }
-    Ok(())
-}
-
-/// What has begun so far.
-#[derive(Default)]
-struct Clock {
-    /// The last invocation, of all and of each process.
-    begun: Option<u64>,
-    sessions: BTreeMap<Process, u64>,
-}
-
-impl Clock {
-    fn begin(&mut self, one: &Transaction<'_>) {
-        self.begun = self.begun.max(one.begun);
-        let begun = one.begun.or(one.ended).unwrap_or_default();
-        let last = self.sessions.entry(one.process).or_default();
-        *last = (*last).max(begun);
-    }
-
-    /// Has nothing begun that must follow this?
-    fn commit(&self, one: &Transaction<'_>, relation: &str) -> Result<(), String> {
-        let begun = one.begun.or(one.ended);
-        if relation != "nothing" && one.is_ok && self.sessions.get(&one.process) > begun.as_ref() {
-            return Err(format!(
-                "op {} comes after a later one of its process",
-                one.index
-            ));
-        }
-        if relation == "time" && one.is_ok && one.ended.is_some() && self.begun > one.ended {
-            return Err(format!(
-                "op {} comes after one that began when it had ended",
-                one.index
-            ));
-        }
-        Ok(())
-    }
+    facts.ensure_all(count)
 }
 
 /// Looks whether a transaction sees an overwrite of what it read, when versions are in this order.
-fn visible(facts: &[Facts<'_>], relation: &str, places: &[u64]) -> Result<(), String> {
-    let order = at(facts, places)?;
-    let place: BTreeMap<usize, usize> = order
-        .iter()
-        .enumerate()
-        .map(|(place, &number)| (number, place))
-        .collect();
-    if place.len() != facts.len() || order.len() != facts.len() {
-        return Err("not all transactions are in the order, each once".into());
-    }
-    let mut sources: Vec<Vec<usize>> = vec![Vec::new(); facts.len()];
-    let mut last: BTreeMap<&Key, usize> = BTreeMap::new();
-    let mut next: BTreeMap<(&Key, Version), usize> = BTreeMap::new();
+fn visible(facts: &Facts<'_>, follows: &str, places: &[u64]) -> Result<(), String> {
+    let table = facts.table;
+    let order = facts.at_all(places)?;
+    let places = facts.places(&order)?;
+    let mut clock = facts.clock(follows);
+    // By key: the last version so far. By session: the last transaction so far.
+    let mut last = vec![NONE; table.key_count()];
+    let mut sessions = vec![NONE; table.session_count()];
+    // By place: whom it sees directly. By read: who overwrote what was read, if that comes before.
+    let mut sources: Vec<Vec<u32>> = Vec::with_capacity(order.len());
+    let mut next: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     for &number in &order {
-        for other in 0..facts.len() {
-            if follows(facts, relation, other, number) {
-                sources[number].push(other);
+        let one = &table.all[number as usize];
+        clock.end(one)?;
+        clock.begin(one);
+        let reads = facts.reads(number).iter().map(|read| read.source);
+        let mut seen: Vec<u32> = reads.collect();
+        if follows == "sessions" {
+            seen.push(sessions[one.session as usize]);
+            if one.is_ok() {
+                sessions[one.session as usize] = number;
             }
         }
-        sources[number].extend(facts[number].reads.iter().filter_map(|read| read.1));
-        for &key in &facts[number].writes {
-            let before = last.insert(key, number);
+        for &key in facts.writes(number) {
+            let before = std::mem::replace(&mut last[key as usize], number);
             next.insert((key, before), number);
-            sources[number].extend(before);
+            seen.push(before);
         }
-        if sources[number]
-            .iter()
-            .any(|other| place[other] >= place[&number])
-        {
-            return Err(format!(
-                "op {} comes before what it must see",
-                facts[number].one.index
-            ));
+        seen.retain(|&other| other != NONE);
+        let place = places[number as usize];
+        if seen.iter().any(|&other| places[other as usize] >= place) {
+            let name = facts.index(number);
+            return Err(format!("op {name} comes before what it must see"));
         }
+        sources.push(seen);
     }
-    for (number, fact) in facts.iter().enumerate() {
-        let mut seen = BTreeSet::from([number]);
-        let mut waiting = vec![number];
-        while let Some(one) = waiting.pop() {
-            let further = sources[one].iter().filter(|&&other| seen.insert(other));
-            waiting.extend(further);
-        }
-        for (key, version) in &fact.reads {
-            let overwrite = next.get(&(*key, *version));
-            if overwrite.is_some_and(|&other| other != number && seen.contains(&other)) {
-                return Err(format!(
-                    "op {} sees a later version of key {key}",
-                    fact.one.index
-                ));
+    for &number in &order {
+        for read in facts.reads(number) {
+            let overwrite = next.get(&(read.key, read.source)).copied();
+            if let Some(other) = overwrite.filter(|&other| other != number)
+                && sees(&sources, &places, number, other)
+            {
+                let (name, key) = (facts.index(number), table.name(read.key));
+                return Err(format!("op {name} sees a later version of key {key}"));
             }
         }
     }
     Ok(())
 }
 
-/// Transactions of a core that are tried, and cases that are told apart.
-const CORE_MAX: usize = 60;
-const CASES_MAX: u32 = 200_000;
-
-/// Is there no way to put the versions of these transactions in order? Tries both orders of any two versions, and what follows
-/// from each by cycles.
-fn core(all: &[Facts<'_>], axiom: &str, relation: &str, places: &[u64]) -> Result<(), String> {
-    let members: BTreeSet<usize> = at(all, places)?.into_iter().collect();
-    if members.len() > CORE_MAX {
-        return Err(format!(
-            "more than {CORE_MAX} transactions are not replayed"
-        ));
-    }
-    let members: Vec<usize> = members.into_iter().collect();
-    let mut trial = Trial::new(all, axiom, relation, &members);
-    let reach = trial.reach.clone();
-    match trial.is_impossible(&reach, &[]) {
-        Some(true) => Ok(()),
-        Some(false) => Err("there is an order that explains these transactions".into()),
-        None => Err(format!("not settled after {CASES_MAX} cases")),
-    }
-}
-
-/// Two versions of a key in order, by places among the members: the writers, and who read the first.
-struct Pair {
-    first: Version,
-    second: usize,
-    readers: Vec<usize>,
-}
-
-/// What is tried. Events of member m: m takes its snapshot (2 m) and commits (2 m + 1).
-struct Trial<'a> {
-    axiom: &'a str,
-    /// By event: events that come later.
-    reach: Vec<u128>,
-    /// Pairs of versions of which one order holds: the two orders of each.
-    open: Vec<[Pair; 2]>,
-    /// Initial states, which come first.
-    first: Vec<Pair>,
-    cases: u32,
-}
-
-impl<'a> Trial<'a> {
-    fn new(all: &[Facts<'_>], axiom: &'a str, relation: &str, members: &[usize]) -> Trial<'a> {
-        let mut trial = Trial {
-            axiom,
-            reach: vec![0; 2 * members.len()],
-            open: Vec::new(),
-            first: Vec::new(),
-            cases: 0,
-        };
-        let mut writers: BTreeMap<&Key, Vec<usize>> = BTreeMap::new();
-        for (m, &number) in members.iter().enumerate() {
-            trial.link(2 * m, 2 * m + 1);
-            for (other, &earlier) in members.iter().enumerate() {
-                let read = all[number].reads.iter().any(|read| read.1 == Some(earlier));
-                if read || other != m && follows(all, relation, earlier, number) {
-                    trial.link(2 * other + 1, 2 * m);
-                }
-            }
-            for &key in &all[number].writes {
-                writers.entry(key).or_default().push(m);
-            }
+/// Does `reader` see `other`, in any number of steps? Nothing before `other` leads there.
+fn sees(sources: &[Vec<u32>], places: &[u32], reader: u32, other: u32) -> bool {
+    let target = places[other as usize];
+    let mut reached = BTreeSet::from([places[reader as usize]]);
+    while let Some(place) = reached.pop_last() {
+        if place <= target {
+            return place == target;
         }
-        let readers = |key: &Key, version: Option<usize>| -> Vec<usize> {
-            let version = version.map(|m| members[m]);
-            let reads = |&m: &usize| all[members[m]].reads.contains(&(key, version));
-            (0..members.len()).filter(reads).collect()
-        };
-        for (key, writers) in writers {
-            let pair = |first: Version, second: usize| Pair {
-                first,
-                second,
-                readers: readers(key, first),
-            };
-            for (at, &one) in writers.iter().enumerate() {
-                trial.first.push(pair(None, one));
-                for &other in &writers[at + 1..] {
-                    trial
-                        .open
-                        .push([pair(Some(one), other), pair(Some(other), one)]);
-                }
-            }
-        }
-        trial
+        let further = sources[place as usize].iter();
+        reached.extend(further.map(|&one| places[one as usize]));
     }
-
-    fn link(&mut self, from: usize, to: usize) {
-        link(&mut self.reach, from, to);
-    }
-
-    /// Is nothing possible with these orders of pairs (numbers, and which)?
-    fn is_impossible(&mut self, reach: &[u128], chosen: &[(usize, usize)]) -> Option<bool> {
-        self.cases += 1;
-        if self.cases > CASES_MAX {
-            return None;
-        }
-        let mut reach = reach.to_vec();
-        let mut chosen = chosen.to_vec();
-        loop {
-            if self.contradicts(&mut reach, &chosen, None) {
-                return Some(true);
-            }
-            let decided: BTreeSet<usize> = chosen.iter().map(|choice| choice.0).collect();
-            let open: Vec<usize> = (0..self.open.len())
-                .filter(|pair| !decided.contains(pair))
-                .collect();
-            let forced = open.iter().find_map(|&pair| {
-                let fails =
-                    |which| self.contradicts(&mut reach.clone(), &chosen, Some((pair, which)));
-                match (fails(0), fails(1)) {
-                    (true, _) => Some((pair, 1)),
-                    (_, true) => Some((pair, 0)),
-                    _ => None,
-                }
-            });
-            if let Some(choice) = forced {
-                chosen.push(choice);
-                continue;
-            }
-            let Some(&pair) = open.first() else {
-                return Some(false);
-            };
-            for which in [0, 1] {
-                let mut chosen = chosen.clone();
-                chosen.push((pair, which));
-                match self.is_impossible(&reach, &chosen) {
-                    Some(true) => {}
-                    other => return other,
-                }
-            }
-            return Some(true);
-        }
-    }
-
-    /// Puts the chosen orders in, and one more. Is there a cycle, or an overwrite that a reader sees?
-    fn contradicts(
-        &self,
-        reach: &mut [u128],
-        chosen: &[(usize, usize)],
-        more: Option<(usize, usize)>,
-    ) -> bool {
-        let chosen = chosen.iter().copied().chain(more);
-        let chosen: Vec<&Pair> = chosen
-            .map(|(pair, which)| &self.open[pair][which])
-            .chain(&self.first)
-            .collect();
-        let is_parallel = self.axiom == "parallel-snapshot-isolation";
-        for pair in &chosen {
-            if let Some(first) = pair.first {
-                let to = if self.axiom == "prefix" {
-                    2 * pair.second + 1
-                } else {
-                    2 * pair.second
-                };
-                link(reach, 2 * first + 1, to);
-            }
-            let others = pair.readers.iter().filter(|&&reader| reader != pair.second);
-            for &reader in others.filter(|_| !is_parallel) {
-                let (from, to) = match self.axiom {
-                    "serializable" => (2 * reader + 1, 2 * pair.second),
-                    _ => (2 * reader, 2 * pair.second + 1),
-                };
-                link(reach, from, to);
-            }
-        }
-        let reaches = |from: usize, to: usize| reach[from] >> to & 1 == 1;
-        let sees = |pair: &Pair| {
-            let mut others = pair.readers.iter().filter(|&&reader| reader != pair.second);
-            others.any(|&reader| reaches(2 * pair.second + 1, 2 * reader))
-        };
-        (0..reach.len()).any(|event| reaches(event, event))
-            || is_parallel && chosen.into_iter().any(sees)
-    }
-}
-
-/// One more edge; what reaches what follows.
-fn link(reach: &mut [u128], from: usize, to: usize) {
-    let later = reach[to] | 1 << to;
-    for (event, after) in reach.iter_mut().enumerate() {
-        if event == from || *after >> from & 1 == 1 {
-            *after |= later;
-        }
-    }
-}
-
-/// Looks up reads with something wrong.
-struct Faults<'a> {
-    by_index: BTreeMap<u64, &'a Transaction<'a>>,
-    written: BTreeSet<(&'a Key, i64)>,
-}
-
-impl<'a> Faults<'a> {
-    fn new(all: &'a [Transaction<'a>]) -> Faults<'a> {
-        let written = all
-            .iter()
-            .flat_map(|one| one.mops)
-            .filter_map(|mop| match mop {
-                Mop::Write { key, value } => Some((key, *value)),
-                _ => None,
-            });
-        Faults {
-            by_index: all.iter().map(|one| (one.index, one)).collect(),
-            written: written.collect(),
-        }
-    }
-
-    fn finding(&self, finding: &Evidence) -> Result<(), String> {
-        let all = finding.operations.iter().map(|index| {
-            let found = self.by_index.get(index).copied();
-            found.ok_or_else(|| format!("op {index} completes no transaction"))
-        });
-        let all: Vec<_> = all.collect::<Result<_, _>>()?;
-        let reads = |one: &'a Transaction<'a>| one.mops.iter().filter_map(read);
-        let holds = match (finding.anomaly.as_str(), &all[..]) {
-            ("garbage-read", &[one]) => reads(one).any(|(key, value)| {
-                value.is_some_and(|value| !self.written.contains(&(key, value)))
-            }),
-            ("internal", &[one]) => contradicts_itself(one),
-            ("future-read", &[one]) => reads_its_future(one),
-            ("G1a", &[reader, writer]) => {
-                writer.is_fail
-                    && reads(reader).any(|(key, value)| writes(writer, key, value).is_some())
-            }
-            ("G1b", &[reader, writer]) => {
-                reads(reader).any(|(key, value)| writes(writer, key, value) == Some(false))
-            }
-            _ => false,
-        };
-        if holds && all.first().is_some_and(|one| one.is_ok) {
-            Ok(())
-        } else {
-            Err(format!(
-                "{}: the operations do not show it",
-                finding.anomaly
-            ))
-        }
-    }
-}
-
-/// Does it write this value, and leave it behind?
-fn writes(one: &Transaction<'_>, key: &Key, value: Option<i64>) -> Option<bool> {
-    let writes = one.mops.iter().filter_map(|mop| match mop {
-        Mop::Write { key: other, value } if other == key => Some(Some(*value)),
-        _ => None,
-    });
-    let writes: Vec<_> = writes.collect();
-    let place = writes.iter().position(|&other| other == value)?;
-    Some(place + 1 == writes.len())
-}
-
-fn contradicts_itself(one: &Transaction<'_>) -> bool {
-    let mut own: BTreeMap<&Key, i64> = BTreeMap::new();
-    one.mops.iter().any(|mop| {
-        if let Mop::Write { key, value } = mop {
-            own.insert(key, *value);
-        }
-        let known = |(key, value): (&Key, Option<i64>)| {
-            own.get(key).is_some_and(|&known| Some(known) != value)
-        };
-        read(mop).is_some_and(known)
-    })
-}
-
-fn reads_its_future(one: &Transaction<'_>) -> bool {
-    let is_later = |at: usize, key: &Key, value: Option<i64>| {
-        one.mops[at..].iter().any(|mop| match mop {
-            Mop::Write {
-                key: other,
-                value: written,
-            } => other == key && Some(*written) == value,
-            _ => false,
-        })
-    };
-    let mut mops = one.mops.iter().enumerate();
-    mops.any(|(at, mop)| read(mop).is_some_and(|(key, value)| is_later(at, key, value)))
+    false
 }

@@ -55,12 +55,12 @@ impl Isolation {
         };
         let Some(promise) = self.model.promise() else {
             let (verdict, order) = self.decide(&columns);
-            let model = self.model.name().to_owned();
+            let model = self.model.name();
             let proof = match order {
                 Some(order) => Proof::Commits(places(&order)),
                 None => Proof::Findings(telling(&verdict)),
             };
-            return Ok((verdict, Some(Certificate { model, proof })));
+            return Ok((verdict, Some(Certificate::new(model, proof))));
         };
         let (verdict, reason) = self.decided(&columns, promise);
         let proof = reason.map(|reason| match reason {
@@ -72,8 +72,9 @@ impl Isolation {
                 Proof::Findings(verdict.findings.iter().map(Evidence::from).collect())
             }
         });
-        let model = self.model.name().to_owned();
-        Ok((verdict, proof.map(|proof| Certificate { model, proof })))
+        let model = self.model.name();
+        let certificate = proof.map(|proof| Certificate::new(model, proof));
+        Ok((verdict, certificate))
     }
 
     /// Decides a promise.

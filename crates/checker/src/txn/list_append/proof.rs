@@ -160,8 +160,5 @@ pub(super) fn certificate(level: Level, record: Record, verdict: &Verdict) -> Op
             }
         }
     };
-    Some(Certificate {
-        model: level.name().to_owned(),
-        proof,
-    })
+    Some(Certificate::new(level.name(), proof))
 }

@@ -1,8 +1,10 @@
 //! Replays certificates of weak levels: who has seen whom, from the definitions, and one order of commits.
 
-use super::{Evidence, Facts, read};
-use seatrial_history::{Key, Mop, Process};
-use std::collections::{BTreeMap, BTreeSet};
+mod replay;
+
+use super::{Evidence, Facts};
+use crate::verify::table::NONE;
+use replay::Replay;
 
 /// The models that such an order proves.
 const MODELS: [&str; 8] = [
@@ -21,290 +23,202 @@ pub(super) fn is_weak(model: &str) -> bool {
     MODELS.contains(&model)
 }
 
-/// A session, or a transaction of unknown outcome that stands alone.
-type Line = (Process, Option<usize>);
-
-/// What a reader has seen: the beginnings of lines up to a place, and others.
-#[derive(Clone, Default)]
-struct Seen {
-    lines: BTreeMap<Line, u64>,
-    others: BTreeSet<usize>,
-}
-
-/// Transactions as their levels see them.
+/// Transactions as their levels see them, by number; what did not take place has no meaning here.
 pub(super) struct Commits<'a> {
-    facts: &'a [Facts<'a>],
-    /// By transaction: key and source of each read that no own write answers, in order.
-    reads: Vec<Vec<(&'a Key, Option<usize>)>>,
-    /// By transaction: its line, and its place in that.
-    stands: Vec<(Line, u64)>,
-    /// By transaction: the one before it in its session.
-    before: Vec<Option<usize>>,
-    writers: BTreeMap<&'a Key, Vec<usize>>,
+    facts: &'a Facts<'a>,
+    /// Its line: its session, or one of its own when its outcome is unknown and the session went on.
+    lines: Vec<u32>,
+    line_count: usize,
+    /// The one before it in its line.
+    before: Vec<u32>,
+    /// Those that read from it, each so often, and the one behind it in its line.
+    uses: Vec<u32>,
 }
 
 impl<'a> Commits<'a> {
-    pub(super) fn new(facts: &'a [Facts<'a>]) -> Commits<'a> {
-        let mut values = BTreeMap::new();
-        let mut writers: BTreeMap<&Key, Vec<usize>> = BTreeMap::new();
-        for (number, fact) in facts.iter().enumerate() {
-            for mop in fact.one.mops {
-                if let Mop::Write { key, value } = mop {
-                    values.insert((key, *value), number);
-                }
-            }
-            for &key in &fact.writes {
-                writers.entry(key).or_default().push(number);
+    pub(super) fn new(facts: &'a Facts<'a>) -> Commits<'a> {
+        let table = facts.table;
+        // By session: the last successful one.
+        let mut last = vec![NONE; table.session_count()];
+        for number in facts.all() {
+            let one = &table.all[number as usize];
+            if one.is_ok() {
+                last[one.session as usize] = number;
             }
         }
-        let reads = |fact: &Facts<'a>| {
-            let mut own = BTreeSet::new();
-            let mut reads = Vec::new();
-            for mop in fact.one.mops.iter().filter(|_| fact.one.is_ok) {
-                match read(mop) {
-                    Some((key, value)) if !own.contains(key) => {
-                        let source = value.and_then(|value| values.get(&(key, value)));
-                        reads.push((key, source.copied()));
-                    }
-                    Some(_) => {}
-                    None => {
-                        own.insert(mop.key());
-                    }
-                }
-            }
-            reads
-        };
-        let reads = facts.iter().map(reads).collect();
-        let begun = |number: usize| {
-            let one = facts[number].one;
-            one.begun.or(one.ended).unwrap_or_default()
-        };
-        let mut last: BTreeMap<Process, u64> = BTreeMap::new();
-        for (number, fact) in facts.iter().enumerate().filter(|(_, fact)| fact.one.is_ok) {
-            let last = last.entry(fact.one.process).or_default();
-            *last = (*last).max(begun(number));
-        }
-        let stands: Vec<(Line, u64)> = facts
-            .iter()
-            .enumerate()
-            .map(|(number, fact)| {
-                let process = fact.one.process;
-                let goes_on = last.get(&process).is_some_and(|&last| last > begun(number));
-                let alone = (!fact.one.is_ok && goes_on).then_some(number);
-                ((process, alone), begun(number))
-            })
-            .collect();
-        let mut sessions: BTreeMap<Line, BTreeMap<u64, usize>> = BTreeMap::new();
-        for (number, (line, place)) in stands.iter().enumerate() {
-            sessions.entry(*line).or_default().insert(*place, number);
-        }
-        let before = stands.iter().map(|(line, place)| {
-            let earlier = sessions[line].range(..place).next_back();
-            earlier.map(|(_, &number)| number)
-        });
-        Commits {
-            before: before.collect(),
+        let count = table.all.len();
+        let mut commits = Commits {
             facts,
-            reads,
-            stands,
-            writers,
+            lines: vec![NONE; count],
+            line_count: table.session_count(),
+            before: vec![NONE; count],
+            uses: vec![0; count],
+        };
+        let mut ends = vec![NONE; table.session_count()];
+        for number in facts.all() {
+            let one = &table.all[number as usize];
+            let session = one.session as usize;
+            for read in facts
+                .reads(number)
+                .iter()
+                .filter(|read| read.source != NONE)
+            {
+                commits.uses[read.source as usize] += 1;
+            }
+            if !one.is_ok() && last[session] != NONE && last[session] > number {
+                commits.lines[number as usize] = commits.line_count as u32;
+                commits.line_count += 1;
+                continue;
+            }
+            commits.lines[number as usize] = one.session;
+            let before = std::mem::replace(&mut ends[session], number);
+            commits.before[number as usize] = before;
+            if before != NONE {
+                commits.uses[before as usize] += 1;
+            }
         }
+        commits
+    }
+
+    fn before(&self, number: u32) -> Option<u32> {
+        let before = self.before[number as usize];
+        (before != NONE).then_some(before)
     }
 
     /// Whom it reads from.
-    fn sources(&self, number: usize) -> impl Iterator<Item = usize> {
-        self.reads[number].iter().filter_map(|read| read.1)
+    fn sources(&self, number: u32) -> impl Iterator<Item = u32> + Clone {
+        let reads = self.facts.reads(number).iter();
+        reads
+            .map(|read| read.source)
+            .filter(|&source| source != NONE)
     }
 
-    /// Those before it in its session, the last first.
-    fn session(&self, number: usize) -> impl Iterator<Item = usize> {
-        std::iter::successors(self.before[number], |&one| self.before[one])
-    }
-
-    /// This transaction and all before it in its session.
-    fn add_line(&self, seen: &mut Seen, number: Option<usize>) {
-        if let Some(number) = number {
-            let (line, place) = self.stands[number];
-            let until = seen.lines.entry(line).or_default();
-            *until = (*until).max(place + 1);
-        }
-    }
-
-    /// What `reader` has seen when it makes the read at `at`. Of causal consistency only what it reads from itself, and its
-    /// session; the rest is in `clocks`.
-    fn seen(&self, model: &str, reader: usize, at: usize) -> Seen {
-        let mut seen = Seen::default();
-        match model {
-            "axiomatic-read-committed" => {
-                let reads = self.reads[reader][..at].iter();
-                seen.others.extend(reads.filter_map(|read| read.1));
-            }
-            "axiomatic-read-atomic" => {
-                seen.others.extend(self.sources(reader));
-                self.add_line(&mut seen, self.before[reader]);
-            }
-            "read-your-writes" => self.add_line(&mut seen, self.before[reader]),
-            "monotonic-reads" => {
-                let earlier = self.session(reader);
-                seen.others
-                    .extend(earlier.flat_map(|one| self.sources(one)));
-            }
-            "monotonic-writes" => {
-                for source in self.sources(reader) {
-                    self.add_line(&mut seen, self.before[source]);
-                }
-            }
-            "writes-follow-reads" => {
-                for source in self.sources(reader) {
-                    let earlier = self.session(source).chain([source]);
-                    seen.others
-                        .extend(earlier.flat_map(|one| self.sources(one)));
-                }
-            }
-            "pram" => {
-                self.add_line(&mut seen, self.before[reader]);
-                for one in self.session(reader).chain([reader]) {
-                    for source in self.sources(one) {
-                        self.add_line(&mut seen, Some(source));
-                    }
-                }
-            }
-            _ => {
-                let mut waiting = vec![reader];
-                while let Some(one) = waiting.pop() {
-                    for other in self.sources(one).chain(self.before[one]) {
-                        if seen.others.insert(other) {
-                            waiting.push(other);
-                        }
-                    }
-                }
-            }
-        }
-        seen
-    }
-
-    fn has_seen(&self, seen: &Seen, other: usize) -> bool {
-        let (line, place) = self.stands[other];
-        seen.others.contains(&other) || seen.lines.get(&line).is_some_and(|&until| until > place)
+    /// Those before it in its line, the last first.
+    fn session(&self, number: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(self.before(number), |&one| self.before(one))
     }
 
     /// Is everything in order when transactions are committed in this one?
-    pub(super) fn replay(&self, model: &str, order: &[usize]) -> Result<(), String> {
-        let name = |number: usize| self.facts[number].one.index;
-        let mut place = vec![None; self.facts.len()];
-        for (at, &number) in order.iter().enumerate() {
-            if place[number].replace(at).is_some() {
-                return Err(format!("op {} takes place again", name(number)));
-            }
-        }
-        if order.len() != self.facts.len() {
-            return Err("not all transactions are in the order".into());
-        }
-        for number in 0..self.facts.len() {
-            let mut earlier = self.sources(number).chain(self.before[number]);
-            if let Some(other) = earlier.find(|&other| place[other] >= place[number]) {
+    pub(super) fn replay(&self, model: &str, order: &[u32]) -> Result<(), String> {
+        let places = self.facts.places(order)?;
+        let name = |number: u32| self.facts.index(number);
+        for number in self.facts.all() {
+            let mut earlier = self.sources(number).chain(self.before(number));
+            let place = |number: u32| places[number as usize];
+            if let Some(other) = earlier.find(|&other| place(other) >= place(number)) {
                 let (one, other) = (name(number), name(other));
                 return Err(format!(
                     "op {one} comes before op {other}, which it follows"
                 ));
             }
         }
-        let clocks = if model == "causal" {
-            self.clocks(order)
-        } else {
-            Vec::new()
+        let replay = Replay {
+            commits: self,
+            order,
+            places: &places,
         };
-        for reader in 0..self.facts.len() {
-            let mut seen = clocks.get(reader).cloned().unwrap_or_default();
-            for (at, (key, source)) in self.reads[reader].iter().enumerate() {
-                if model != "causal" && (at == 0 || model == "axiomatic-read-committed") {
-                    seen = self.seen(model, reader, at);
-                }
-                let writers = self.writers.get(key).into_iter().flatten();
-                let mut later = writers.filter(|&&other| {
-                    Some(other) != *source
-                        && source.is_none_or(|source| place[other] > place[source])
-                });
-                if let Some(&other) = later.find(|&&other| self.has_seen(&seen, other)) {
-                    let (one, other) = (name(reader), name(other));
-                    return Err(format!(
-                        "op {one} misses what op {other} wrote to key {key}"
-                    ));
-                }
-            }
-        }
-        Ok(())
+        replay.replay(model)
     }
 
-    /// What each transaction has seen, any number of steps back.
-    fn clocks(&self, order: &[usize]) -> Vec<Seen> {
-        let mut clocks = vec![Seen::default(); self.facts.len()];
-        for &number in order {
-            let mut seen = Seen::default();
-            for other in self.sources(number).chain(self.before[number]) {
-                for (line, place) in &clocks[other].lines {
-                    let until = seen.lines.entry(*line).or_default();
-                    *until = (*until).max(*place);
-                }
-                self.add_line(&mut seen, Some(other));
+    /// Does the one stand before the other in a line?
+    fn is_before(&self, one: u32, other: u32) -> bool {
+        let [first, second] = [one, other].map(|number| self.lines[number as usize]);
+        first != NONE && first == second && one < other
+    }
+
+    /// Had `reader` seen `other` when it made the read at `at`, by the definition of this model?
+    fn has_seen(&self, model: &str, reader: u32, at: usize, other: u32) -> bool {
+        let reads = |one: u32| self.sources(one).any(|source| source == other);
+        let is_before = |one: u32| self.is_before(other, one);
+        match model {
+            "axiomatic-read-committed" => {
+                let mut earlier = self.facts.reads(reader)[..at].iter();
+                earlier.any(|read| read.source == other)
             }
-            clocks[number] = seen;
+            "axiomatic-read-atomic" => is_before(reader) || reads(reader),
+            "read-your-writes" => is_before(reader),
+            "monotonic-reads" => self.session(reader).any(reads),
+            "monotonic-writes" => self.sources(reader).any(is_before),
+            "writes-follow-reads" => {
+                let mut sources = self.sources(reader);
+                sources.any(|source| self.session(source).chain([source]).any(reads))
+            }
+            "pram" => {
+                let mut session = self.session(reader).chain([reader]);
+                let met = |source| source == other || is_before(source);
+                is_before(reader) || session.any(|one| self.sources(one).any(met))
+            }
+            _ => self.is_cause(other, reader),
         }
-        clocks
+    }
+
+    /// Do sessions and reads lead from the one to the other in any number of steps?
+    fn is_cause(&self, one: u32, other: u32) -> bool {
+        let mut reached = vec![false; self.lines.len()];
+        let mut waiting = vec![other];
+        while let Some(at) = waiting.pop() {
+            for earlier in self.sources(at).chain(self.before(at)) {
+                if earlier == one {
+                    return true;
+                }
+                if !std::mem::replace(&mut reached[earlier as usize], true) {
+                    waiting.push(earlier);
+                }
+            }
+        }
+        false
     }
 
     /// Is this evidence a cycle of what must come before what, or a read of an initial state that was overwritten before?
     pub(super) fn finding(&self, model: &str, finding: &Evidence) -> Result<(), String> {
-        let known = self.facts.iter().enumerate();
-        let known: BTreeMap<u64, usize> = known
-            .map(|(number, fact)| (fact.one.index, number))
-            .collect();
-        let find = |index: u64| {
-            let found = known.get(&index).copied();
+        let steps = &finding.steps;
+        let operations = finding.operations.iter().copied();
+        let named = operations.chain(steps.iter().flat_map(|step| [step.from, step.to]));
+        let named = self.facts.table.by_index(named);
+        let find = |index: &u64| {
+            let found = named.get(index).copied();
+            let found = found.filter(|&number| self.facts.took_place[number as usize]);
             found.ok_or_else(|| format!("op {index} took no place"))
         };
-        let readers: Vec<usize> = finding
+        let readers: Vec<u32> = finding
             .operations
             .iter()
-            .map(|&index| find(index))
+            .map(find)
             .collect::<Result<_, _>>()?;
-        let steps = &finding.steps;
         let mut is_unborn = false;
-        for (from, to, relation) in steps {
-            let (one, other) = (find(*from)?, find(*to)?);
-            let holds = match relation.as_str() {
-                "process" => self.session(other).any(|earlier| earlier == one),
+        for step in steps {
+            let (one, other) = (find(&step.from)?, find(&step.to)?);
+            let holds = match step.relation.as_str() {
+                "process" => self.is_before(one, other),
                 "wr" => self.sources(other).any(|source| source == one),
                 "ww" if finding.anomaly != "causality-cycle" => readers
                     .iter()
-                    .any(|&reader| self.is_missed(model, reader, one, Some(other))),
+                    .any(|&reader| self.is_missed(model, reader, one, other)),
                 "rw" => {
-                    is_unborn = self.is_missed(model, one, other, None);
+                    is_unborn = self.is_missed(model, one, other, NONE);
                     is_unborn
                 }
                 _ => false,
             };
             if !holds {
+                let (from, to) = (step.from, step.to);
                 return Err(format!("op {from} comes before op {to} for no reason"));
             }
         }
-        let is_cycle = steps
-            .iter()
-            .zip(steps.iter().cycle().skip(1))
-            .all(|(a, b)| a.1 == b.0);
-        if is_unborn || (is_cycle && !steps.is_empty()) {
+        let mut pairs = steps.iter().zip(steps.iter().cycle().skip(1));
+        if is_unborn || (!steps.is_empty() && pairs.all(|(a, b)| a.to == b.from)) {
             return Ok(());
         }
         Err(format!("{}: it is no cycle", finding.anomaly))
     }
 
     /// Does `reader` read a key from `source` that `writer`, which it had seen, writes too?
-    fn is_missed(&self, model: &str, reader: usize, writer: usize, source: Option<usize>) -> bool {
-        let mut reads = self.reads[reader].iter().enumerate();
-        reads.any(|(at, (key, from))| {
-            *from == source
-                && self.facts[writer].writes.contains(key)
-                && self.has_seen(&self.seen(model, reader, at), writer)
+    fn is_missed(&self, model: &str, reader: u32, writer: u32, source: u32) -> bool {
+        let mut reads = self.facts.reads(reader).iter().enumerate();
+        reads.any(|(at, read)| {
+            read.source == source
+                && self.facts.has_written(writer, read.key)
+                && self.has_seen(model, reader, at, writer)
         })
     }
 }

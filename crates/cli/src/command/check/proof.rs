@@ -1,19 +1,21 @@
 //! Proofs of verdicts: written by the checker, replayed by somebody else.
 
+use super::rounds::Text;
 use super::word;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::load::{is_test_file, load};
 use crate::output::say;
-use crate::times::Promise;
+use crate::times::{Promise, is_timeless};
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_checker::txn::isolation::{Isolation, Model};
-use seatrial_checker::txn::{Level, ListAppend};
-use seatrial_checker::{Certificate, Proof, Verdict};
+use seatrial_checker::txn::{Level, ListAppend, Rounds as _};
+use seatrial_checker::{Certificate, Proof, Verdict, Verifier};
 use seatrial_history::{Chunks, Folder, TestFile};
 use serde_json::{Value as Json, json};
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -113,6 +115,24 @@ fn judge(path: &Path, arguments: &CheckArguments) -> Result<(Verdict, Option<Cer
     prover.certify(&Folder::new(Arc::new(loaded.history), threads))
 }
 
+/// The history at `path` as the verifier sees it, read chunk by chunk wherever that is possible, and its attributes.
+fn read(path: &Path, arguments: &CheckArguments) -> Result<(Verifier, Json)> {
+    if matches!(arguments.format.as_str(), "auto" | "sea") && is_test_file(path) {
+        let file = TestFile::open(path)?;
+        return Ok((Verifier::read(&file)?, file.attributes()?));
+    }
+    if let Some(text) = Text::of(path, arguments)? {
+        let mut verifier = Verifier::default();
+        text.round(&mut |chunk| {
+            verifier.take(chunk);
+            ControlFlow::Continue(())
+        })?;
+        return Ok((verifier, text.attributes()?));
+    }
+    let loaded = load(path, &arguments.format, arguments.options())?;
+    Ok((Verifier::read(&loaded.history)?, loaded.attributes))
+}
+
 /// Replays the certificate for the history at `path`.
 pub(super) fn verify(
     path: &Path,
@@ -120,11 +140,17 @@ pub(super) fn verify(
     arguments: &CheckArguments,
 ) -> Result<(Exit, Json)> {
     let name = || certificate.display().to_string();
-    let text = std::fs::read_to_string(certificate).with_context(name)?;
-    let document: Json = serde_json::from_str(&text).with_context(name)?;
-    let proof = Certificate::from_json(&document).with_context(name)?;
-    let loaded = load(path, &arguments.format, arguments.options())?;
-    let verified = seatrial_checker::verify(&loaded.history, &proof);
+    let text = std::fs::read(certificate).with_context(name)?;
+    let proof = Certificate::from_text(&text).with_context(name)?;
+    drop(text);
+    let (verifier, attributes) = read(path, arguments)?;
+    ensure!(
+        !(proof.rests_on_real_time() && is_timeless(&attributes)),
+        "{}: it rests on real time, and {} does not say when its transactions ran",
+        name(),
+        path.display()
+    );
+    let verified = verifier.verify(&proof);
     let document = json!({
         "file": path.display().to_string(),
         "valid": proof.is_valid(),

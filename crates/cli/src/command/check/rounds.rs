@@ -48,7 +48,7 @@ impl std::error::Error for Enough {}
 
 impl Text {
     /// The text at `path`, unless it is something else or cannot be read twice.
-    fn of(path: &Path, arguments: &CheckArguments) -> Result<Option<Text>> {
+    pub(super) fn of(path: &Path, arguments: &CheckArguments) -> Result<Option<Text>> {
         let (reading, options) = (Reading::by_name(&arguments.format)?, arguments.options());
         if !path.is_file() || options.keyed || !Source::open(path, reading, options)?.is_text() {
             return Ok(None);
@@ -79,7 +79,7 @@ impl Text {
         Ok(History::from_ops(ops))
     }
 
-    fn attributes(&self) -> Result<Json> {
+    pub(super) fn attributes(&self) -> Result<Json> {
         Source::open(&self.path, self.reading, self.options)?.attributes()
     }
 

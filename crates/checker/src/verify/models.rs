@@ -1,0 +1,187 @@
+//! Which models forbid which anomalies, told a second time, so that no certificate can prove too much.
+
+/// What must not be in a model's histories, besides what stands above it in [`IMPLIED`].
+const FORBIDDEN: [(&str, &[&str]); 18] = [
+    (
+        "read-uncommitted",
+        &["G0", "duplicate-elements", "garbage-read"],
+    ),
+    (
+        "read-committed",
+        &[
+            "G1a",
+            "G1b",
+            "G1c",
+            "dirty-update",
+            "incompatible-order",
+            "future-read",
+            "cyclic-versions",
+        ],
+    ),
+    ("cursor-stability", &["lost-update"]),
+    ("monotonic-view", &[]),
+    ("monotonic-snapshot-read", &[]),
+    ("monotonic-atomic-view", &[]),
+    ("consistent-view", &["G-single", "cyclic-versions-rmw"]),
+    ("forward-consistent-view", &[]),
+    ("update-serializable", &[]),
+    ("read-atomic", &["internal"]),
+    ("update-atomic", &["lost-update"]),
+    ("causal-cerone", &[]),
+    ("prefix", &[]),
+    ("parallel-snapshot-isolation", &[]),
+    ("snapshot-isolation", &["G-nonadjacent"]),
+    (
+        "repeatable-read",
+        &[
+            "G-single",
+            "G-nonadjacent",
+            "G2-item",
+            "cyclic-versions-rmw",
+        ],
+    ),
+    ("serializable", &[]),
+    // What is wrong at any level that is decided from axioms.
+    (
+        AXIOMATIC,
+        &["garbage-read", "G1a", "G1b", "future-read", "internal"],
+    ),
+];
+
+/// A model's name and those of weaker ones, directly.
+const IMPLIED: [(&str, &[&str]); 16] = [
+    ("read-committed", &["read-uncommitted"]),
+    ("cursor-stability", &["read-committed"]),
+    ("monotonic-view", &["read-committed"]),
+    ("monotonic-snapshot-read", &["read-committed"]),
+    ("monotonic-atomic-view", &["read-committed"]),
+    ("consistent-view", &["cursor-stability"]),
+    ("forward-consistent-view", &["consistent-view"]),
+    ("update-serializable", &["consistent-view"]),
+    ("read-atomic", &["read-committed"]),
+    ("update-atomic", &["read-atomic"]),
+    ("causal-cerone", &["read-atomic"]),
+    ("prefix", &["read-atomic"]),
+    (
+        "parallel-snapshot-isolation",
+        &["consistent-view", "update-atomic"],
+    ),
+    ("snapshot-isolation", &["parallel-snapshot-isolation"]),
+    ("repeatable-read", &["cursor-stability"]),
+    ("serializable", &["snapshot-isolation", "repeatable-read"]),
+];
+
+const AXIOMATIC: &str = "axiomatic";
+
+/// The anomalies of weak models that are decided from axioms, whose edges say what they are.
+const MISSED: [(&str, &str); 8] = [
+    ("axiomatic-read-committed", "non-monotonic-read"),
+    ("axiomatic-read-atomic", "fractured-read"),
+    ("causal", "causal-violation"),
+    ("read-your-writes", "missed-own-write"),
+    ("monotonic-reads", "backward-read"),
+    ("monotonic-writes", "reordered-writes"),
+    ("writes-follow-reads", "effect-without-cause"),
+    ("pram", "session-order-violation"),
+];
+
+/// The order that transactions keep besides: 0 none, 1 that of their processes, 2 that of real time too.
+fn order(model: &str) -> (u8, &str) {
+    if model == "strict-serializable" {
+        return (2, "serializable");
+    }
+    if let Some(rest) = model.strip_prefix("strong-session-") {
+        return (1, rest);
+    }
+    match model.strip_prefix("strong-") {
+        Some(rest) => (2, rest),
+        None => (0, model),
+    }
+}
+
+/// Does this model forbid this anomaly?
+pub(super) fn forbids(model: &str, anomaly: &str) -> bool {
+    if let Some((_, missed)) = MISSED.iter().find(|row| row.0 == model) {
+        return [*missed, "causality-cycle"].contains(&anomaly) || is_direct(AXIOMATIC, anomaly);
+    }
+    let (order, base) = order(model);
+    let (needed, anomaly) = if anomaly == "cyclic-versions-order" {
+        (1, "G2-item")
+    } else if let Some(name) = anomaly.strip_suffix("-process") {
+        (1, name)
+    } else if let Some(name) = anomaly.strip_suffix("-realtime") {
+        (2, name)
+    } else {
+        (0, anomaly)
+    };
+    // The versions of one key that have no order in which the process or time is kept: as bad as one anti-dependency.
+    let anomaly = match anomaly {
+        "cyclic-versions" if needed > 0 => "G-single",
+        other => other,
+    };
+    needed <= order && is_forbidden(base, anomaly)
+}
+
+fn is_direct(model: &str, anomaly: &str) -> bool {
+    let mut rows = FORBIDDEN.iter();
+    rows.any(|(name, forbidden)| *name == model && forbidden.contains(&anomaly))
+}
+
+fn is_forbidden(model: &str, anomaly: &str) -> bool {
+    let weaker = IMPLIED.iter().filter(|row| row.0 == model);
+    let mut weaker = weaker.flat_map(|row| row.1);
+    is_direct(model, anomaly) || weaker.any(|weaker| is_forbidden(weaker, anomaly))
+}
+
+/// What a cycle of these edges is.
+pub(super) fn cycle_name(kinds: &[&str]) -> String {
+    let is_anti = |kind: &str| kind == "rw";
+    let anti = kinds.iter().filter(|kind| is_anti(kind)).count();
+    let last = kinds.last().copied().unwrap_or_default();
+    let mut pairs = std::iter::once(&last).chain(kinds).zip(kinds);
+    let class = match anti {
+        0 if kinds.contains(&"wr") => "G1c",
+        0 => "G0",
+        1 => "G-single",
+        _ if pairs.any(|(a, b)| is_anti(a) && is_anti(b)) => "G2-item",
+        _ => "G-nonadjacent",
+    };
+    let variant = if kinds.contains(&"realtime") {
+        "-realtime"
+    } else if kinds.contains(&"process") {
+        "-process"
+    } else {
+        ""
+    };
+    format!("{class}{variant}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::forbids;
+    use crate::txn::Level;
+    use crate::txn::isolation::Model;
+
+    #[test]
+    fn models_forbid_what_the_checkers_say() {
+        let all = Level::StrictSerializable.forbidden();
+        for level in Level::all() {
+            let forbidden = level.forbidden();
+            for anomaly in &all {
+                let expected = forbidden.contains(anomaly);
+                assert_eq!(
+                    forbids(level.name(), anomaly),
+                    expected,
+                    "{level:?} {anomaly}"
+                );
+            }
+        }
+        for model in Model::all() {
+            for anomaly in ["garbage-read", "G1a", "G1b", "future-read", "internal"] {
+                assert!(forbids(model.name(), anomaly), "{model:?} {anomaly}");
+            }
+        }
+        assert!(!forbids("no-such-model", "G0"));
+        assert!(forbids("causal", "causality-cycle") && !forbids("causal", "G2-item"));
+    }
+}
