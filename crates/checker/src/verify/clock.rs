@@ -17,7 +17,7 @@ impl Clock {
     pub(super) fn new(table: &Table, time: &str) -> Clock {
         Clock {
             is_timed: time == "realtime",
-            is_by_process: time != "",
+            is_by_process: !time.is_empty(),
             all: 0,
             sessions: vec![0; table.session_count()],
         }

@@ -1,7 +1,7 @@
 //! Replays certificates of transactions on registers, whose values are written once.
 
 use super::clock::Clock;
-use super::table::{NONE, Table, Writer, Written};
+use super::table::{NONE, State, Table, Writer, Written};
 use crate::certificate::{Evidence, Proof};
 use commits::{Commits, is_weak};
 use faults::Faults;
@@ -114,7 +114,7 @@ impl<'a> Facts<'a> {
         };
         for (_, _, events) in table.each() {
             for event in events {
-                if let Some(Some(value)) = event.read()
+                if let Some(State(Some(value))) = event.read()
                     && let Some(writer) = writer(table, &written, event.key, value)
                     && is_sound(writer.transaction)
                 {
@@ -147,7 +147,7 @@ impl<'a> Facts<'a> {
             if let Some(value) = event.written() {
                 own.insert(key, value);
             }
-            let Some(value) = event.read().filter(|_| one.is_ok()) else {
+            let Some(State(value)) = event.read().filter(|_| one.is_ok()) else {
                 continue;
             };
             if let Some(&known) = own.get(&key) {

@@ -75,6 +75,10 @@ pub(super) struct Event {
     pub(super) did: Did,
 }
 
+/// What a register holds: nothing at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State(pub(super) Option<i64>);
+
 impl Event {
     /// What it appended.
     pub(super) fn appended(&self) -> Option<i64> {
@@ -92,11 +96,11 @@ impl Event {
         }
     }
 
-    /// What it read of a register: `Some(None)` is the initial state.
-    pub(super) fn read(&self) -> Option<Option<i64>> {
+    /// What it read of a register.
+    pub(super) fn read(&self) -> Option<State> {
         match self.did {
-            Did::ReadNothing => Some(None),
-            Did::ReadValue(value) => Some(Some(value)),
+            Did::ReadNothing => Some(State(None)),
+            Did::ReadValue(value) => Some(State(Some(value))),
             _ => None,
         }
     }
@@ -270,15 +274,12 @@ impl Table {
         let known = &mut names.keys[id as usize];
         if *known == NONE {
             let key = chunk.key(id);
-            *known = match self.numbers.get(key) {
-                Some(&number) => number,
-                None => {
-                    self.numbers.insert(key.clone(), self.names.len() as u32);
-                    self.names.push(key.clone());
-                    self.lists.push(Vec::new());
-                    self.names.len() as u32 - 1
-                }
-            };
+            let next = self.names.len() as u32;
+            *known = *self.numbers.entry(key.clone()).or_insert(next);
+            if *known == next {
+                self.names.push(key.clone());
+                self.lists.push(Vec::new());
+            }
         }
         *known
     }

@@ -2,7 +2,7 @@
 
 use super::writer;
 use crate::certificate::Evidence;
-use crate::verify::table::{Event, Table, Transaction, Written};
+use crate::verify::table::{Event, State, Table, Transaction, Written};
 use std::collections::BTreeMap;
 
 /// The transactions that findings name.
@@ -19,11 +19,11 @@ struct One<'a> {
     events: &'a [Event],
 }
 
-impl<'a> One<'a> {
+impl One<'_> {
     /// What it read of which key.
     fn reads(self) -> impl Iterator<Item = (u32, Option<i64>)> {
         let events = self.events.iter();
-        events.filter_map(|event| Some((event.key, event.read()?)))
+        events.filter_map(|event| Some((event.key, event.read()?.0)))
     }
 
     /// Does it write this value, and leave it behind?
@@ -104,7 +104,7 @@ fn contradicts_itself(one: One<'_>) -> bool {
     one.events.iter().any(|event| {
         own.extend(event.written().map(|value| (event.key, value)));
         let known = own.get(&event.key);
-        let known = |value: Option<i64>| known.is_some_and(|&known| Some(known) != value);
+        let known = |State(value)| known.is_some_and(|&known| Some(known) != value);
         event.read().is_some_and(known)
     })
 }
@@ -114,6 +114,6 @@ fn reads_its_future(one: One<'_>) -> bool {
         let mut later = one.events[at..].iter();
         let written =
             |value| later.any(|later| later.key == event.key && later.written() == Some(value));
-        event.read().flatten().is_some_and(written)
+        event.read().and_then(|read| read.0).is_some_and(written)
     })
 }
