@@ -163,10 +163,10 @@ impl Certificate {
     }
 
     /// The document: `{"certificate": 2, "model", "valid", "proof": "serial" | "snapshots" | "commits" | "visible" |
-    /// "core" | "findings"}` and, as the proof says, `"order": [places]`, `"core": [places]` or `"findings": [{"anomaly",
-    /// "operations", "steps": [[from, to, relation, versions?]], "versions"?}]`, where `versions` is `{"key", "order": [{"from", "to",
-    /// "rule", "operations", "above"?, "below"?}]}`; with `"assumptions": [names]` and `"transaction_order": [[index, number]]` if
-    /// there are any.
+    /// "core" | "findings"}` and, as the proof says, `"order": [places]`, `"core": [places]` or `"findings":
+    /// [{"anomaly", "operations", "steps": [[from, to, relation, versions?]], "versions"?}]`, where `versions` is
+    /// `{"key", "order": [{"from", "to", "rule", "operations", "above"?, "below"?}]}`; with `"assumptions": [names]` and
+    /// `"transaction_order": [[index, number]]` if there are any.
     pub fn to_json(&self) -> Json {
         let (name, field, content) = match &self.proof {
             Proof::Serial(order) => ("serial", "order", json!(order)),
