@@ -220,8 +220,8 @@ pub(crate) struct CheckArguments {
     /// linearizable-keys.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) infer: Vec<String>,
-    /// An order of transactions that rw-register infers versions from: a JSON object that has a number for each index of a
-    /// completion.
+    /// An order of transactions: a JSON object that has a number for each index of a completion. rw-register infers versions
+    /// from it, isolation verifies it as its first guess.
     #[arg(long, value_name = "FILE")]
     pub(crate) transaction_order: Option<PathBuf>,
     /// Judge what is left of a damaged test file.

@@ -53,14 +53,18 @@ pub(super) struct Impossible {
 }
 
 /// Decides whether the transactions that took place keep a promise, whose name is `model` in words; what is wrong before any
-/// level is left to others. A search is stopped after so many steps.
+/// level is left to others. `ranks` are places of the columns' transactions in an order that somebody exported ([`NONE`]: not known),
+/// empty without one: the first guess, and no more than that. A search is stopped after so many steps.
+///
+/// [`NONE`]: super::registers::NONE
 pub(super) fn decide(
     columns: &Columns,
+    ranks: &[u32],
     promise: Promise,
     model: &str,
     steps_max: u64,
 ) -> (Answer, Effort) {
-    let (facts, names) = Facts::of(columns);
+    let (facts, names) = Facts::of(columns, ranks);
     let mut effort = Effort::default();
     let answer = match judge::decide(&facts, promise, steps_max, &mut effort) {
         Decision::Open => Answer::Open,

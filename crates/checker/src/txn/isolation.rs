@@ -34,6 +34,7 @@
 mod clocks;
 mod decided;
 mod direct;
+mod exported;
 mod model;
 mod observed;
 mod order;
@@ -50,6 +51,7 @@ use super::registers::{Columns, Refusal};
 use crate::{Checker, Validity, Verdict};
 use clocks::Seen;
 use direct::{Direct, Sight};
+use exported::Exported;
 use observed::Observer;
 use order::Predecessors;
 use program::{INITIAL, Program};
@@ -70,11 +72,15 @@ use serde_json::json;
 /// (Biswas and Enea; Huang and others, "Efficient Black-Box Checking of Snapshot Isolation in Databases", 2023). Such a
 /// search has a bound in steps; past it, the verdict is unknown.
 ///
+/// An order of commits that somebody exported ([`Isolation::with_order`], or the timestamps that a database told) is the
+/// first guess of that search. It is verified like any other guess, so a wrong one costs time and nothing else.
+///
 /// Its downside: where a key's value is written twice, nobody can say who was read, and the verdict is unknown.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Isolation {
     model: Model,
     bound: Bound,
+    order: Option<Exported>,
 }
 
 /// Two writers of a key whose order is forced: `reader` read the key from `after`, though it had seen `before`.
@@ -97,6 +103,7 @@ impl Isolation {
         Isolation {
             model,
             bound: Bound::default(),
+            order: None,
         }
     }
 
@@ -104,6 +111,14 @@ impl Isolation {
     #[must_use]
     pub fn with_bound(self, bound: Bound) -> Isolation {
         Isolation { bound, ..self }
+    }
+
+    /// The same, with an order in which transactions may have been committed: the index of a completion and a number,
+    /// smaller ones first. It may lack transactions, and nothing is believed.
+    #[must_use]
+    pub fn with_order(self, order: Vec<(u64, i64)>) -> Isolation {
+        let order = Some(Exported::new(order));
+        Isolation { order, ..self }
     }
 
     /// Judges the folder's history. The error is that of a chunk that cannot be read.

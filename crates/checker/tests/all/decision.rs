@@ -192,12 +192,22 @@ fn micro_operation(one: &mut Running) {
 }
 
 fn judged(history: &Arc<History>, model: Model) -> (Verdict, Option<Certificate>) {
+    judged_in(history, model, Vec::new())
+}
+
+/// With an order from outside.
+fn judged_in(
+    history: &Arc<History>,
+    model: Model,
+    order: Vec<(u64, i64)>,
+) -> (Verdict, Option<Certificate>) {
     let folder = Folder::new(history.clone(), 1);
     let bound = Bound {
         search_steps_max: 20_000_000,
     };
     Isolation::new(model)
         .with_bound(bound)
+        .with_order(order)
         .certify(&folder)
         .unwrap()
 }
@@ -279,6 +289,81 @@ fn what_a_store_promises_holds_and_every_verdict_is_proven() {
     }
     assert!(valid.iter().all(|&count| count > 20), "{valid:?}");
     assert!(invalid.iter().all(|&count| count > 20), "{invalid:?}");
+}
+
+/// Numbers for some completions, and for indices that are none, that say nothing.
+fn any_order(history: &History, rng: &mut Rng) -> Vec<(u64, i64)> {
+    let share = rng.unit();
+    let mut order = Vec::new();
+    for op in history.iter() {
+        if rng.chance(share) {
+            order.push((op.index, rng.below(100) as i64 - 50));
+        }
+    }
+    order
+}
+
+#[test]
+fn an_order_from_outside_changes_no_verdict() {
+    let (mut valid, mut invalid) = (0, 0);
+    for seed in 0..histories(100) {
+        let mut rng = Rng::from_seed(seed ^ 0x0d3);
+        let shape = Shape {
+            store: STORES[seed as usize % 4],
+            kind: *rng.pick(&[Kind::Blind, Kind::Updates, Kind::Mixed]),
+            transactions: 20 + rng.index(180),
+            clients: 2 + rng.below(18),
+            keys: *rng.pick(&[3, 10, 30, 100]),
+            events_max: 1 + rng.below(8),
+        };
+        let history = Arc::new(simulated(&shape, &mut rng));
+        let model = *rng.pick(&Model::SEARCHED);
+        let (alone, _) = judged(&history, model);
+        let order = any_order(&history, &mut rng);
+        let (told, certificate) = judged_in(&history, model, order);
+        assert_eq!(alone.valid, told.valid, "seed {seed} {shape} {model:?}");
+        let certificate = certificate.unwrap();
+        assert_eq!(certificate.is_valid(), told.valid == Validity::Valid);
+        assert_eq!(verify(&history, &certificate), Ok(()), "seed {seed}");
+        match told.valid {
+            Validity::Valid => valid += 1,
+            _ => invalid += 1,
+        }
+    }
+    assert!(valid > 10 && invalid > 10, "{valid} {invalid}");
+}
+
+#[test]
+fn the_right_order_leaves_nothing_to_search() {
+    let mut settled = 0;
+    for seed in 0..40 {
+        let mut rng = Rng::from_seed(seed);
+        let shape = Shape {
+            store: Store::Serial,
+            kind: Kind::Blind,
+            transactions: 200,
+            clients: 20,
+            keys: 3,
+            events_max: 4,
+        };
+        let history = Arc::new(simulated(&shape, &mut rng));
+        let model = Model::SnapshotIsolation;
+        let (alone, certificate) = judged(&history, model);
+        let Some(Proof::Snapshots(places)) = certificate.map(|one| one.proof) else {
+            panic!("seed {seed}");
+        };
+        let completion = |place: u64| history.completion(place as usize).map(|op| op.index);
+        let order = places.iter().enumerate();
+        let mut numbers: BTreeMap<u64, i64> = BTreeMap::new();
+        for (number, &place) in order {
+            numbers.extend(completion(place).map(|index| (index, number as i64)));
+        }
+        let (told, _) = judged_in(&history, model, numbers.into_iter().collect());
+        assert_eq!(told.valid, Validity::Valid);
+        assert_eq!(told.details["unsettled"], 0, "seed {seed}");
+        settled += u32::from(alone.details["unsettled"] != 0);
+    }
+    assert!(settled > 10, "{settled}");
 }
 
 impl std::fmt::Display for Shape {

@@ -1,6 +1,6 @@
 //! Registers whose isolation is decided.
 
-use super::{Scratch, run, stdout};
+use super::{Scratch, run, stderr, stdout};
 use serde_json::Value as Json;
 
 /// Two transactions that each read what the other writes: what snapshot isolation allows and serializability does not.
@@ -40,6 +40,34 @@ fn write_skew_is_told_and_proven() {
     let summary = told["findings"][0]["summary"].as_str().unwrap();
     assert!(summary.contains("none can be left out"), "{summary}");
     assert!(summary.contains("not yet 1 of T2"), "{summary}");
+}
+
+#[test]
+fn an_order_from_outside_is_verified_and_no_more() {
+    let scratch = Scratch::new("decision-order");
+    let (edn, order) = (scratch.path("skew.edn"), scratch.path("order.json"));
+    std::fs::write(&edn, SKEW).unwrap();
+    std::fs::write(&order, r#"{"3": 5, "4": -1, "99": 7}"#).unwrap();
+    let check = ["check", "--transaction-order", &order, "-q", &edn];
+    let isolation = ["--checker", "isolation", "--model"];
+    for (model, status) in [("strong-snapshot-isolation", 0), ("serializable", 1)] {
+        run(status, &[&check[..], &isolation, &[model]].concat());
+        let proof = scratch.path("proof.json");
+        let certify = ["--certificate", &proof];
+        run(status, &[&check[..], &isolation, &[model], &certify].concat());
+        run(0, &["check", "--verify", &proof, &edn]);
+    }
+    let plume = scratch.path("plume.txt");
+    std::fs::write(&plume, "w(1,7,0,0)\nw(1,8,1,1)\nr(1,7,2,2)\n").unwrap();
+    std::fs::write(&order, r#"{"3": 0, "1": 1}"#).unwrap();
+    let words = ["check", "--checker", "isolation", "--model", "serializable"];
+    let words = [&words[..], &["--transaction-order", &order, &plume]].concat();
+    run(0, &words);
+    let told = stderr(&run(254, &[&check[..], &["--checker", "stats"]].concat()));
+    assert!(told.contains("rw-register and isolation"), "{told}");
+    std::fs::write(&order, "[1]").unwrap();
+    let told = stderr(&run(254, &words));
+    assert!(told.contains("no object of numbers"), "{told}");
 }
 
 #[test]

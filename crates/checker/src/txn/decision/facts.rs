@@ -20,6 +20,9 @@ pub(super) struct Facts {
     /// By transaction: when it was invoked and when it certainly had taken place, as positions in the history; [`NONE`]
     /// where that is not known.
     pub(super) times: Vec<(u32, u32)>,
+    /// By transaction: its place in an order that somebody exported, [`NONE`] where that is not known; empty without such an
+    /// order. A hint.
+    pub(super) ranks: Vec<u32>,
     /// By transaction: had it taken place when the next of its session began?
     pub(super) completed: Vec<bool>,
     /// By transaction: versions of others that it read.
@@ -33,9 +36,9 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// The facts of columns, and the columns' numbers of the transactions. Reads with something wrong that no order could mend
+    /// The facts of columns, and the columns' numbers of the transactions. `ranks` are those of the columns' transactions. Reads with something wrong that no order could mend
     /// are left out.
-    pub(super) fn of(columns: &Columns) -> (Facts, Vec<u32>) {
+    pub(super) fn of(columns: &Columns, ranks: &[u32]) -> (Facts, Vec<u32>) {
         let count = columns.len() as u32;
         let happened = (0..count).filter(|&number| columns.happened(number));
         let names: Vec<u32> = happened.collect();
@@ -51,6 +54,7 @@ impl Facts {
         for (number, &name) in names.iter().enumerate() {
             facts.sessions.push(columns.sessions()[name as usize]);
             facts.times.push((columns.begun(name), columns.ended(name)));
+            facts.ranks.extend(ranks.get(name as usize));
             let outcome = columns.outcomes()[name as usize];
             facts.completed.push(outcome == OpType::Ok);
             for write in columns
@@ -143,6 +147,7 @@ impl Facts {
             facts.sessions.push(self.sessions[index]);
             facts.times.push(self.times[index]);
             facts.completed.push(self.completed[index]);
+            facts.ranks.extend(self.ranks.get(index));
             for &version in self.reads.of(number) {
                 let key = keys[&self.version_keys[version as usize]];
                 if self.is_initial(version) {

@@ -11,10 +11,15 @@ use std::collections::BinaryHeap;
 ///
 /// What it read was there before, and whoever read from it came after: that makes the windows narrower. They are hints:
 /// whatever is guessed with them is verified.
-pub(super) struct Windows(Vec<(u32, u32)>);
+pub(super) struct Windows {
+    /// By transaction: from and to.
+    spans: Vec<(u32, u32)>,
+    /// Does the place of its writer say where a version stands, because somebody told that?
+    is_told: bool,
+}
 
 impl Windows {
-    /// What the windows may have been, the likeliest first: as clients saw it. If that says little, because there are no times or
+    /// What the windows may have been, the likeliest first: in an order that was exported, then as clients saw it. If that says little, because there are no times or
     /// nothing ever ran at the same time, also in the order of the file, and as far as each session had come.
     pub(super) fn guesses(known: &Known<'_>) -> Vec<Windows> {
         let facts = known.facts;
@@ -30,17 +35,41 @@ impl Windows {
         if facts.sessions.iter().all(|&session| session == 0) {
             guesses.truncate(1);
         }
-        let windows = guesses.into_iter().map(|guess| {
-            let mut windows = Windows(guess);
+        let windows = guesses.into_iter().map(|spans| {
+            let is_told = false;
+            let mut windows = Windows { spans, is_told };
             windows.narrow(facts);
             windows
         });
-        windows.collect()
+        let mut windows: Vec<Windows> = windows.collect();
+        if facts.ranks.iter().any(|&rank| rank != NONE) {
+            let told = windows[0].told(facts);
+            windows.insert(0, told);
+        }
+        windows
+    }
+
+    /// Points in the order that was exported. Transactions that it does not have stand where they would stand without it.
+    fn told(&self, facts: &Facts) -> Windows {
+        let mut order: Vec<u32> = (0..facts.len()).collect();
+        order.sort_by_key(|&number| self.middle(number));
+        let is_ranked = |&number: &u32| facts.ranks[number as usize] != NONE;
+        let mut ranked: Vec<u32> = order.iter().copied().filter(is_ranked).collect();
+        ranked.sort_by_key(|&number| facts.ranks[number as usize]);
+        let mut ranked = ranked.into_iter();
+        let mut spans = vec![(0, 0); order.len()];
+        for (place, number) in order.into_iter().enumerate() {
+            let next = is_ranked(&number).then(|| ranked.next()).flatten();
+            let next = next.unwrap_or(number);
+            spans[next as usize] = (place as u32, place as u32);
+        }
+        let is_told = true;
+        Windows { spans, is_told }
     }
 
     /// Twice the middle of a transaction's window.
     pub(super) fn middle(&self, number: u32) -> u64 {
-        let (from, to) = self.0[number as usize];
+        let (from, to) = self.spans[number as usize];
         // Who never completed has been under way for long when it is seen.
         let to = if to == NONE { from } else { to };
         u64::from(from) + u64::from(to)
@@ -51,18 +80,18 @@ impl Windows {
             for &version in facts.reads.of(number) {
                 let writer = facts.writers[version as usize];
                 if writer != NONE {
-                    let from = self.0[writer as usize].0;
-                    let own = &mut self.0[number as usize].0;
+                    let from = self.spans[writer as usize].0;
+                    let own = &mut self.spans[number as usize].0;
                     *own = (*own).max(from);
                 }
             }
         }
         for number in (0..facts.len()).rev() {
-            let to = self.0[number as usize].1;
+            let to = self.spans[number as usize].1;
             for &version in facts.reads.of(number) {
                 let writer = facts.writers[version as usize];
                 if writer != NONE {
-                    let own = &mut self.0[writer as usize].1;
+                    let own = &mut self.spans[writer as usize].1;
                     *own = (*own).min(to);
                 }
             }
@@ -70,7 +99,8 @@ impl Windows {
     }
 
     /// Puts the blocks of each key in order by the middle of their zones: from the first end of the transactions that
-    /// wrote or read one of its versions to their last begin (Gibbons and Korach 1997).
+    /// wrote or read one of its versions to their last begin (Gibbons and Korach 1997). In an order that was told, by who wrote
+    /// them: those who read them may come much later.
     pub(super) fn order(&self, known: &Known<'_>) -> Lists {
         let blocks = known.blocks;
         let mut heads = blocks.heads.clone();
@@ -89,12 +119,15 @@ impl Windows {
 
     /// Twice the middle of a block's zone.
     fn zone(&self, known: &Known<'_>, head: u32) -> u64 {
+        if self.is_told {
+            return self.middle(known.facts.writers[head as usize]);
+        }
         let (mut first_end, mut last_begin) = (NONE, 0);
         for version in known.blocks.members(head) {
             let writer = known.facts.writers[version as usize];
             let readers = known.blocks.readers.of(version).iter();
             for &number in readers.chain([&writer]) {
-                let (begin, end) = self.0[number as usize];
+                let (begin, end) = self.spans[number as usize];
                 first_end = first_end.min(end);
                 last_begin = last_begin.max(begin);
             }

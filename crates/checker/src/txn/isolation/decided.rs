@@ -1,5 +1,6 @@
 //! Models whose order is searched for.
 
+use super::exported::{self, Exported};
 use super::{Isolation, Model};
 use crate::certificate::{Certificate, Evidence, Proof};
 use crate::txn::decision::{Answer, Effort, Follows, Promise, Witness, decide};
@@ -82,7 +83,12 @@ impl Isolation {
         let mut findings = Findings::default();
         columns.faults(|faulty| findings.add(faulty.fault.name(), || columns.finding(faulty)));
         let steps_max = self.bound.search_steps_max;
-        let (answer, effort) = decide(columns, promise, &in_words(self.model), steps_max);
+        let stamped = || exported::stamped(columns);
+        let ranks = |order: &Exported| order.ranks(columns);
+        let ranks = self.order.as_ref().map_or_else(stamped, ranks);
+        let words = in_words(self.model);
+        let (answer, effort) = decide(columns, &ranks, promise, &words, steps_max);
+        drop(ranks);
         let (mut least, mut reason, mut open) = (None, None, false);
         match answer {
             Answer::Holds(witness) => reason = Some(Reason::Order(witness)),

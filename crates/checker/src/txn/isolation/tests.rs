@@ -54,6 +54,40 @@ fn broken(lines: &str) -> Vec<&'static str> {
     broken.map(Model::name).collect()
 }
 
+/// One session reads the second write of the file before the first: only the database knew.
+#[test]
+fn timestamps_are_the_first_guess() {
+    let text = |stamps: [u32; 4]| {
+        let ops = [
+            r#"{"t":"w","k":1,"v":1}"#,
+            r#"{"t":"w","k":1,"v":2}"#,
+            r#"{"t":"r","k":1,"v":2}"#,
+            r#"{"t":"r","k":1,"v":1}"#,
+        ];
+        let lines = ops.iter().zip(stamps).zip([1, 2, 3, 3]);
+        let lines = lines.map(|((op, at), session)| {
+            let stamp = format!(r#"{{"p":{at},"l":0}}"#);
+            format!(r#"{{"sid":{session},"sts":{stamp},"cts":{stamp},"ops":[{op}]}}"#)
+        });
+        format!("[{}]", lines.collect::<Vec<_>>().join(","))
+    };
+    let judge = |stamps| {
+        let text = text(stamps);
+        let mut builder = Builder::default();
+        let options = Options::default();
+        let format = Format::TimeKiller;
+        let mut reader =
+            import::registers::TransactionReader::open("a", text.as_bytes(), format, options);
+        while reader.advance(&mut builder).unwrap() {}
+        let columns = builder.finish().unwrap();
+        let verdict = Isolation::new(Model::StrongSessionSerializable).judge_columns(&columns);
+        assert_eq!(verdict.valid, Validity::Valid);
+        verdict.details["unsettled"].clone()
+    };
+    assert_eq!(judge([3, 1, 2, 4]), 0);
+    assert_ne!(judge([1, 2, 3, 4]), 0);
+}
+
 #[test]
 fn each_model_forbids_what_it_is_for() {
     // Not monotonic within one transaction.

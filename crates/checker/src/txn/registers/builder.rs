@@ -90,7 +90,8 @@ struct Pending {
 
 /// What a foreign file holds; lists are no registers.
 impl TransactionSink for Builder {
-    fn begin(&mut self, session: u64, _stamps: Option<Stamps>) {
+    fn begin(&mut self, session: u64, stamps: Option<Stamps>) {
+        self.columns.commits.extend(stamps.map(|stamps| stamps.commit));
         self.begin(session);
     }
 
@@ -294,6 +295,9 @@ impl Builder {
         self.take();
         if !self.has_times {
             self.columns.positions = Vec::new();
+        }
+        if self.columns.commits.len() != self.columns.len() {
+            self.columns.commits = Vec::new();
         }
         if self.columns.keys.len() + self.table.versions.len() >= NUMBERS_MAX {
             self.refuse(Refusal::Size {

@@ -1,5 +1,6 @@
 //! The columns.
 
+use seatrial_history::import::registers::Stamp;
 use seatrial_history::{Key, OpType};
 
 /// No such transaction; no such position.
@@ -84,6 +85,8 @@ pub struct Columns {
     pub(super) outcomes: Vec<OpType>,
     /// By transaction: positions of invocation and completion; empty when nothing is known of any.
     pub(super) positions: Vec<(u32, u32)>,
+    /// By transaction: when the database says that it was committed; empty unless it says so of all.
+    pub(super) commits: Vec<Stamp>,
     /// Indices of operations by position, where they go on differently than one by one.
     pub(super) indices: Vec<(u32, u64)>,
     pub(super) events: Vec<Event>,
@@ -162,6 +165,11 @@ impl Columns {
         }
         let known = self.positions.get(transaction as usize);
         known.map_or(NONE, |&(_, ended)| ended)
+    }
+
+    /// When the database says that each transaction was committed; empty unless it says so of all. Nobody has checked that.
+    pub fn commits(&self) -> &[Stamp] {
+        &self.commits
     }
 
     /// Are invocations and completions known, so that there is a real time?

@@ -1,6 +1,7 @@
 //! Judging a file of transactions without times, straight into columns.
 
 use super::counted::Counted;
+use super::registers;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::load::is_test_file;
@@ -63,7 +64,8 @@ pub(super) fn check(
     by_name(Isolation::NAME, model).with_context(|| name.clone())?;
     let model = model.and_then(Model::by_name).unwrap_or_default();
     let columns = read(path, format, arguments)?;
-    let mut verdicts = [Isolation::new(model).judge_gathered(columns)];
+    let checker = registers::ordered(Isolation::new(model), arguments)?;
+    let mut verdicts = [checker.judge_gathered(columns)];
     promise.weaken(&mut verdicts);
     let [verdict] = verdicts;
     let counted = Counted {

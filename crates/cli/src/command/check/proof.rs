@@ -1,7 +1,7 @@
 //! Proofs of verdicts: written by the checker, replayed by somebody else.
 
 use super::rounds::Text;
-use super::word;
+use super::{registers, word};
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::load::{is_test_file, load};
@@ -76,7 +76,10 @@ impl Prover {
                 None => Model::default(),
                 Some(name) => Model::by_name(name).with_context(|| unknown(name))?,
             };
-            return Ok(Prover::Registers(Isolation::new(model)));
+            return Ok(Prover::Registers(registers::ordered(
+                Isolation::new(model),
+                arguments,
+            )?));
         }
         ensure!(
             names.iter().all(|name| name == "list-append"),

@@ -1,15 +1,16 @@
-//! What the checker of registers is told about keys.
+//! What the checkers of registers are told besides.
 
 use crate::args::CheckArguments;
 use crate::times;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_checker::txn::Inference;
+use seatrial_checker::txn::isolation::{Isolation, Model};
 use seatrial_checker::{Checker, rw_register};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// These checkers, with what `--infer` and `--transaction-order` say to the one of registers, which judges by `model`.
+/// These checkers, with what `--infer` and `--transaction-order` say to those of registers, which judge by `model`.
 pub(super) fn infer(
     checkers: Vec<Box<dyn Checker>>,
     attributes: &Json,
@@ -20,24 +21,42 @@ pub(super) fn infer(
         return Ok(checkers);
     }
     let inference = inference(attributes, arguments)?;
-    let model = model.or_else(|| attributes["options"]["model"].as_str());
-    let mut checker = rw_register(model, inference)?;
-    if let Some(path) = &arguments.transaction_order {
-        checker = checker.with_order(order(path)?);
-    }
-    let name = checker.name();
+    let is_there = |name: &str| checkers.iter().any(|one| one.name() == name);
+    let (infers, decides) = (is_there("rw-register"), is_there(Isolation::NAME));
     ensure!(
-        checkers.iter().any(|one| one.name() == name),
-        "--infer and --transaction-order are for the checker rw-register"
+        infers || arguments.infer.is_empty(),
+        "--infer is for the checker rw-register"
     );
-    let told = checkers.into_iter().map(|one| -> Box<dyn Checker> {
-        if one.name() == name {
-            Box::new(checker.clone())
-        } else {
-            one
+    ensure!(
+        infers || decides,
+        "--transaction-order is for the checkers rw-register and isolation"
+    );
+    let decided = model.filter(|_| arguments.checker.is_some());
+    let model = model.or_else(|| attributes["options"]["model"].as_str());
+    let decided = decided.or_else(|| model.filter(|_| arguments.checker.is_none()));
+    let told = checkers.into_iter().map(|one| -> Result<Box<dyn Checker>> {
+        if one.name() == Isolation::NAME {
+            let model = decided.and_then(Model::by_name).unwrap_or_default();
+            return Ok(Box::new(ordered(Isolation::new(model), arguments)?));
         }
+        if one.name() != "rw-register" {
+            return Ok(one);
+        }
+        let mut checker = rw_register(model, inference)?;
+        if let Some(path) = &arguments.transaction_order {
+            checker = checker.with_order(order(path)?);
+        }
+        Ok(Box::new(checker))
     });
-    Ok(told.collect())
+    told.collect()
+}
+
+/// The checker with the order that `--transaction-order` names for its first guess.
+pub(super) fn ordered(checker: Isolation, arguments: &CheckArguments) -> Result<Isolation> {
+    Ok(match &arguments.transaction_order {
+        Some(path) => checker.with_order(order(path)?),
+        None => checker,
+    })
 }
 
 /// What `--infer` says, if that can be said of a history with these attributes.
