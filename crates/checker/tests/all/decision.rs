@@ -295,7 +295,7 @@ fn what_a_store_promises_holds_and_every_verdict_is_proven() {
 fn any_order(history: &History, rng: &mut Rng) -> Vec<(u64, i64)> {
     let share = rng.unit();
     let mut order = Vec::new();
-    for op in history.iter() {
+    for op in history {
         if rng.chance(share) {
             order.push((op.index, rng.below(100) as i64 - 50));
         }
