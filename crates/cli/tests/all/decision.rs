@@ -54,7 +54,10 @@ fn an_order_from_outside_is_verified_and_no_more() {
         run(status, &[&check[..], &isolation, &[model]].concat());
         let proof = scratch.path("proof.json");
         let certify = ["--certificate", &proof];
-        run(status, &[&check[..], &isolation, &[model], &certify].concat());
+        run(
+            status,
+            &[&check[..], &isolation, &[model], &certify].concat(),
+        );
         run(0, &["check", "--verify", &proof, &edn]);
     }
     let plume = scratch.path("plume.txt");

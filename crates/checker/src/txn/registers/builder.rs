@@ -91,7 +91,9 @@ struct Pending {
 /// What a foreign file holds; lists are no registers.
 impl TransactionSink for Builder {
     fn begin(&mut self, session: u64, stamps: Option<Stamps>) {
-        self.columns.commits.extend(stamps.map(|stamps| stamps.commit));
+        self.columns
+            .commits
+            .extend(stamps.map(|stamps| stamps.commit));
         self.begin(session);
     }
 
