@@ -352,7 +352,8 @@ JSON has fewer shapes than a history: keywords become strings, sets become array
 pub(crate) struct ExportArguments {
     #[command(flatten)]
     pub(crate) source: SourceArguments,
-    /// What to write: edn, jsonl, json, plume, dbcop, sea, arrow, parquet [default: as the output is called, else edn].
+    /// What to write: edn, jsonl, json, plume, dbcop, timekiller, sea, arrow, parquet [default: as the output is called,
+    /// else edn].
     #[arg(long, value_name = "NAME")]
     pub(crate) to: Option<String>,
     /// Where to [default: standard output].
@@ -392,6 +393,9 @@ pub(crate) struct GenerateArguments {
     /// Share of operations with which an anomaly begins.
     #[arg(long, value_name = "RATE", default_value_t = 0.001)]
     pub(crate) anomaly_rate: f64,
+    /// Each anomaly once instead, from this share of the history on.
+    #[arg(long, value_name = "SHARE", conflicts_with = "anomaly_rate")]
+    pub(crate) anomaly_at: Option<f64>,
     /// Same seed and options, same file.
     #[arg(long, value_name = "HEX", value_parser = parse_seed, default_value = "1")]
     pub(crate) seed: u64,
@@ -407,6 +411,21 @@ pub(crate) struct GenerateArguments {
     /// Micro-operations of a transaction [default: 1..8].
     #[arg(long, value_name = "MIN..MAX", value_parser = parse_range)]
     pub(crate) txn_length: Option<RangeInclusive<u32>>,
+    /// All these lengths are equally likely; else those in the middle are likelier.
+    #[arg(long)]
+    pub(crate) even_lengths: bool,
+    /// Share of a transaction's micro-operations that read.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
+    pub(crate) reads: f64,
+    /// Transactions read each key before they write it, besides.
+    #[arg(long)]
+    pub(crate) read_before_write: bool,
+    /// Transactions take no key twice.
+    #[arg(long)]
+    pub(crate) no_key_twice: bool,
+    /// Completions carry the database's timestamps, as `start-stamp` and `commit-stamp`.
+    #[arg(long)]
+    pub(crate) timestamps: bool,
     /// Writes after which a key gives its place to a fresh one [default: 128..256].
     #[arg(long, value_name = "MIN..MAX", value_parser = parse_range)]
     pub(crate) writes_per_key: Option<RangeInclusive<u32>>,
@@ -419,7 +438,11 @@ pub(crate) struct GenerateArguments {
     /// How chunks of a test file are compressed: lz4, zstd, none.
     #[arg(long, value_name = "NAME", default_value = "lz4")]
     pub(crate) codec: String,
-    /// The file, which must not exist: .sea, .edn or .jsonl; `-` is EDN to standard output.
+    /// How to write it: sea, edn, jsonl; registers in transactions also plume, dbcop, timekiller [default: as the file's
+    /// ending says].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) to: Option<String>,
+    /// The file, which must not exist; `-` is standard output, EDN unless `--to` says otherwise.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]

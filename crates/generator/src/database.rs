@@ -29,6 +29,7 @@ pub use anomaly::Anomaly;
 pub use options::{Isolation, Options, OptionsError, Workload};
 
 use planting::{Part, Planting};
+use seatrial_history::import::registers::Stamps;
 use seatrial_history::{Extra, Op, OpType, Process, Symbol, Value};
 use seatrial_machine::Rng;
 use std::cmp::Reverse;
@@ -264,7 +265,8 @@ impl Database {
     fn end_planted(&mut self, now: u64, client: u32, number: usize) -> (u64, Option<Op>) {
         let is_last = self.planting.ends_of_process(number).1;
         let (kind, value) = self.planting.end(number);
-        let op = self.record(now, client, kind, value);
+        let mut op = self.record(now, client, kind, value);
+        self.stamp(&mut op, None);
         let one = &mut self.clients[client as usize];
         one.phase = Phase::Invoke;
         if is_last {
@@ -273,13 +275,22 @@ impl Database {
         (now + exponential(&mut self.rng, PAUSE_NS), Some(op))
     }
 
+    /// Adds the timestamps of a success, if they are told; `None`: of one that the store never saw.
+    fn stamp(&mut self, op: &mut Op, client: Option<u32>) {
+        if self.options.timestamps && op.kind == OpType::Ok {
+            let stamps = self.system.stamps(client);
+            op.extra = stamps.map_or(Extra::NONE, Stamps::fields);
+        }
+    }
+
     /// A client's operation is over.
     fn complete(&mut self, now: u64, client: u32, kind: OpType) -> (u64, Option<Op>) {
         let value = match kind {
             OpType::Ok => self.system.result(client),
             _ => self.system.invoked(client),
         };
-        let op = self.record(now, client, kind, value);
+        let mut op = self.record(now, client, kind, value);
+        self.stamp(&mut op, Some(client));
         let one = &mut self.clients[client as usize];
         one.phase = Phase::Invoke;
         if kind == OpType::Info {

@@ -53,8 +53,8 @@ pub(super) struct Impossible {
 }
 
 /// Decides whether the transactions that took place keep a promise, whose name is `model` in words; what is wrong before any
-/// level is left to others. `ranks` are places of the columns' transactions in an order that somebody exported ([`NONE`]: not known),
-/// empty without one: the first guess, and no more than that. A search is stopped after so many steps.
+/// level is left to others. `ranks` are places of the columns' transactions in an order that somebody exported ([`NONE`]: not
+/// known), empty without one: the first guess, and no more than that. A search is stopped after so many steps.
 ///
 /// [`NONE`]: super::registers::NONE
 pub(super) fn decide(

@@ -25,7 +25,7 @@ enum Target {
 }
 
 /// Their names.
-const TARGETS: &str = "edn, jsonl, json, plume, dbcop, sea, arrow, parquet";
+const TARGETS: &str = "edn, jsonl, json, plume, dbcop, timekiller, sea, arrow, parquet";
 
 impl Target {
     fn by_name(name: &str) -> Option<Target> {
@@ -35,6 +35,7 @@ impl Target {
             "json" => Target::Text(Layout::Json),
             "plume" | "polysi" => Target::Registers(RegisterLayout::Plume),
             "dbcop" | "bincode" => Target::Registers(RegisterLayout::Dbcop),
+            "timekiller" => Target::Registers(RegisterLayout::TimeKiller),
             "sea" => Target::Sea,
             "arrow" | "arrows" | "feather" | "ipc" => Target::Arrow,
             "parquet" => Target::Parquet,
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
         let out = io::stdout().lock();
         let written = match target {
             Target::Text(layout) => text(&mut source, layout, out, true),
-            Target::Registers(layout @ RegisterLayout::Plume) => {
+            Target::Registers(layout @ (RegisterLayout::Plume | RegisterLayout::TimeKiller)) => {
                 registers(&mut source, layout, out, true)
             }
             _ => bail!("this is no text: name a file for it with -o FILE"),
@@ -134,7 +135,8 @@ fn registers(
     Ok(meter.operations())
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+/// Has whoever reads seen enough (`| head`)?
+pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let of_registers = match error.downcast_ref() {
         Some(RegisterError::Write(cause)) => Some(cause),
         _ => None,

@@ -1,5 +1,6 @@
 //! `seatrial generate`: a simulated database writes a history whose truth is known.
 
+use super::export::is_broken_pipe;
 use crate::args::GenerateArguments;
 use crate::exit::Exit;
 use crate::output::say;
@@ -7,6 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_generator::Distribution;
 use seatrial_generator::database::{Anomaly, Database, Isolation, Options, Workload};
+use seatrial_history::export::registers::{RegisterLayout, RegisterWriter};
 use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions, export};
 use serde_json::{Map, Value as Json, json};
 use std::fs::File;
@@ -33,7 +35,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Exit> {
     bar.finish_and_clear();
     // Standard output may be the history's.
     let is_standard = arguments.out == Path::new("-");
-    if is_standard && matches!(&written, Err(error) if is_closed(error)) {
+    if is_standard && matches!(&written, Err(error) if is_broken_pipe(error)) {
         return Ok(Exit::Valid);
     }
     let (database, bytes) =
@@ -69,12 +71,6 @@ fn bar(arguments: &GenerateArguments, operations: u64) -> ProgressBar {
         bar.set_style(style.progress_chars("━━─"));
     }
     bar
-}
-
-/// Has whoever reads seen enough (`| head`)?
-fn is_closed(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<io::Error>();
-    error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
 /// Makes sure that what the file is to say of itself is true: that every anomaly comes about.
@@ -143,6 +139,12 @@ fn options(arguments: &GenerateArguments) -> Result<Options> {
         options.writes_per_key = writes.clone();
     }
     options.anomaly_rate = arguments.anomaly_rate;
+    options.anomaly_at = arguments.anomaly_at;
+    options.even_lengths = arguments.even_lengths;
+    options.reads = arguments.reads;
+    options.read_before_write = arguments.read_before_write;
+    options.no_key_twice = arguments.no_key_twice;
+    options.timestamps = arguments.timestamps || Form::of(arguments)?.needs_timestamps();
     options.concurrency = arguments.concurrency;
     options.keys = arguments.keys;
     options.fail = arguments.fail;
@@ -173,11 +175,17 @@ fn attributes(options: &Options) -> Json {
         "seed": format!("{:x}", options.seed),
         "isolation": options.store().name(),
         "anomaly_rate": options.anomaly_rate,
+        "anomaly_at": options.anomaly_at,
         "operations": options.operations,
         "concurrency": options.concurrency,
         "keys": options.keys,
         "distribution": options.distribution.to_string(),
         "transaction_length": range(&options.transaction_length),
+        "even_lengths": options.even_lengths,
+        "reads": options.reads,
+        "read_before_write": options.read_before_write,
+        "no_key_twice": options.no_key_twice,
+        "timestamps": options.timestamps,
         "writes_per_key": range(&options.writes_per_key),
         "fail": options.fail,
         "info": options.info,
@@ -225,11 +233,61 @@ fn simulate(
     }
 }
 
+/// How a history is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Sea,
+    Edn,
+    Lines,
+    Registers(RegisterLayout),
+}
+
+impl Form {
+    /// Their names.
+    const NAMES: &str = "sea, edn, jsonl, plume, dbcop, timekiller";
+
+    fn by_name(name: &str) -> Option<Form> {
+        Some(match name {
+            "sea" => Form::Sea,
+            "edn" => Form::Edn,
+            "jsonl" | "ndjson" => Form::Lines,
+            "plume" | "polysi" => Form::Registers(RegisterLayout::Plume),
+            "dbcop" | "bincode" => Form::Registers(RegisterLayout::Dbcop),
+            "timekiller" => Form::Registers(RegisterLayout::TimeKiller),
+            _ => return None,
+        })
+    }
+
+    /// The one that is asked for, or that the name of the file implies.
+    fn of(arguments: &GenerateArguments) -> Result<Form> {
+        let known = Form::NAMES;
+        if let Some(name) = &arguments.to {
+            let form = Form::by_name(name);
+            return form.with_context(|| format!("there is no form {name:?}; there are {known}"));
+        }
+        let path = &arguments.out;
+        if path == Path::new("-") {
+            return Ok(Form::Edn);
+        }
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        ending.and_then(Form::by_name).with_context(|| {
+            let path = path.display();
+            format!("{path}: its ending does not say how to write it; --to takes {known}")
+        })
+    }
+
+    /// Does it tell the database's timestamps?
+    fn needs_timestamps(self) -> bool {
+        self == Form::Registers(RegisterLayout::TimeKiller)
+    }
+}
+
 /// Where the operations go.
 enum Sink {
     Sea(Box<HistoryWriter>, std::path::PathBuf),
     Edn(Counted),
     Lines(Counted),
+    Registers(Box<RegisterWriter<Counted>>),
 }
 
 /// A file or standard output, and how much went there.
@@ -254,39 +312,39 @@ impl Sink {
     /// Begins the file, which must not exist.
     fn create(arguments: &GenerateArguments, attributes: &Json) -> Result<Sink> {
         let path = &arguments.out;
-        let refuse = |error: io::Error| match error.kind() {
-            ErrorKind::AlreadyExists => {
-                anyhow::anyhow!("{}: exists already, and is left as it is", path.display())
-            }
-            _ => anyhow::Error::from(error).context(format!("{} cannot be made", path.display())),
+        let is_standard = path == Path::new("-");
+        let exists = || format!("{}: exists already, and is left as it is", path.display());
+        let form = Form::of(arguments)?;
+        if form == Form::Sea {
+            ensure!(!is_standard, "a test file is no text: name a file for it");
+            ensure!(!path.exists(), "{}", exists());
+            let options = WriterOptions {
+                codec: codec(&arguments.codec)?,
+                ..WriterOptions::default()
+            };
+            let writer = HistoryWriter::create_with(path, attributes, options)?;
+            return Ok(Sink::Sea(Box::new(writer), path.clone()));
+        }
+        let out: Box<dyn Write> = if is_standard {
+            Box::new(io::stdout())
+        } else {
+            let file = File::create_new(path).map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists => anyhow::anyhow!(exists()),
+                _ => {
+                    anyhow::Error::from(error).context(format!("{} cannot be made", path.display()))
+                }
+            })?;
+            Box::new(file)
         };
-        let counted = |out: Box<dyn Write>| Counted {
+        let out = Counted {
             out: BufWriter::with_capacity(1 << 16, out),
             bytes: 0,
         };
-        let file = || File::create_new(path).map_err(refuse);
-        match path.extension().and_then(|ending| ending.to_str()) {
-            _ if path == Path::new("-") => Ok(Sink::Edn(counted(Box::new(io::stdout())))),
-            Some("edn") => Ok(Sink::Edn(counted(Box::new(file()?)))),
-            Some("jsonl") => Ok(Sink::Lines(counted(Box::new(file()?)))),
-            Some("sea") => {
-                ensure!(
-                    !path.exists(),
-                    "{}: exists already, and is left as it is",
-                    path.display()
-                );
-                let options = WriterOptions {
-                    codec: codec(&arguments.codec)?,
-                    ..WriterOptions::default()
-                };
-                let writer = HistoryWriter::create_with(path, attributes, options)?;
-                Ok(Sink::Sea(Box::new(writer), path.clone()))
-            }
-            _ => bail!(
-                "{}: the ending says how to write it: .sea, .edn, .jsonl, or - for EDN to standard output",
-                path.display()
-            ),
-        }
+        Ok(match form {
+            Form::Sea | Form::Edn => Sink::Edn(out),
+            Form::Lines => Sink::Lines(out),
+            Form::Registers(layout) => Sink::Registers(Box::new(RegisterWriter::new(out, layout))),
+        })
     }
 
     fn push(&mut self, op: &Op) -> Result<()> {
@@ -294,6 +352,7 @@ impl Sink {
             Sink::Sea(writer, _) => writer.push(op)?,
             Sink::Edn(out) => writeln!(out, "{op}")?,
             Sink::Lines(out) => writeln!(out, "{}", export::json(op))?,
+            Sink::Registers(writer) => writer.push(op)?,
         }
         Ok(())
     }
@@ -309,6 +368,7 @@ impl Sink {
                 out.flush()?;
                 Ok(out.bytes)
             }
+            Sink::Registers(writer) => Ok(writer.finish()?.bytes),
         }
     }
 }

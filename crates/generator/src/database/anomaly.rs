@@ -41,6 +41,8 @@ pub enum Anomaly {
     StaleRead,
     /// An acknowledged write that nobody ever sees.
     LostWrite,
+    /// A transaction sees the second of two that a process ran, and after that the first.
+    NonMonotonicRead,
 }
 
 /// A micro-operation of an operation that is put in: the key by number, and what is written or seen.
@@ -155,6 +157,12 @@ const LOST_WRITE: &[Member] = &[
     ok(2, 2, &[Read(X, &[])]),
 ];
 
+const NON_MONOTONIC_READ: &[Member] = &[
+    ok(0, 0, &[Write(X, 1), Write(Y, 1)]),
+    ok(1, 0, &[Write(X, 2), Write(Y, 2)]),
+    ok(1, 1, &[Read(Y, &[1, 2]), Read(X, &[1])]),
+];
+
 /// Where a level or an anomaly stands: by what transactions may see of one another, and by how old that may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rank {
@@ -194,7 +202,7 @@ const fn age(age: u8) -> Rank {
     Rank { sight: NONE, age }
 }
 
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 18] = [
     (Anomaly::G0, "G0", G0, sight(0)),
     (Anomaly::G1a, "G1a", G1A, sight(1)),
     (Anomaly::G1b, "G1b", G1B, sight(1)),
@@ -232,6 +240,12 @@ const ROWS: [Row; 17] = [
     (Anomaly::DirtyUpdate, "dirty-update", DIRTY_UPDATE, sight(1)),
     (Anomaly::StaleRead, "stale-read", STALE_READ, age(2)),
     (Anomaly::LostWrite, "lost-write", LOST_WRITE, age(2)),
+    (
+        Anomaly::NonMonotonicRead,
+        "non-monotonic-read",
+        NON_MONOTONIC_READ,
+        sight(2),
+    ),
 ];
 
 impl Anomaly {
@@ -244,7 +258,7 @@ impl Anomaly {
         &ROWS[self as usize]
     }
 
-    /// Its name; the checkers use the same, but for stale reads and lost writes.
+    /// Its name; the checkers use the same, but for stale reads, lost writes and non-monotonic reads.
     pub fn name(self) -> &'static str {
         self.row().1
     }

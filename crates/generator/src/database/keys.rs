@@ -6,6 +6,9 @@ use crate::distribution::Places;
 use seatrial_machine::Rng;
 use std::ops::RangeInclusive;
 
+/// Draws after which the first place that will do is taken.
+const MISSES_MAX: usize = 64;
+
 /// A place with the key that is there now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Live {
@@ -47,6 +50,26 @@ impl LiveKeys {
         rng: &mut Rng,
     ) -> (Live, Option<i64>) {
         let place = self.places.draw(rng);
+        self.take(store, place, is_write, rng)
+    }
+
+    /// A place that is not among these, of which there are fewer than places.
+    pub(super) fn other(&self, taken: &[usize], rng: &mut Rng) -> usize {
+        let drawn = (0..MISSES_MAX).map(|_| self.places.draw(rng));
+        let found = { drawn }.find(|place| !taken.contains(place));
+        // Some places are hardly ever drawn.
+        let first = || (0..self.places.count()).find(|place| !taken.contains(place));
+        found.or_else(first).unwrap_or_default()
+    }
+
+    /// The key at a place, to read or to write; with what.
+    pub(super) fn take(
+        &mut self,
+        store: &mut Store,
+        place: usize,
+        is_write: bool,
+        rng: &mut Rng,
+    ) -> (Live, Option<i64>) {
         if !is_write {
             return (self.live[place], None);
         }

@@ -157,17 +157,31 @@ pub struct Options {
     pub anomalies: Vec<Anomaly>,
     /// Share of operations with which an anomaly begins; there is at most one at a time.
     pub anomaly_rate: f64,
+    /// Instead: each anomaly once, from when this share of the history is written.
+    pub anomaly_at: Option<f64>,
     /// Same seed and options, same history.
     pub seed: u64,
     /// Number of clients, 1 to 65,535.
     pub concurrency: u32,
-    /// Keys in use at a time, 1 to 65,536.
+    /// Keys in use at a time, 1 to 1,048,576.
     pub keys: u32,
     /// Which of them a client takes.
     pub distribution: Distribution,
     /// Micro-operations of a transaction, 1 to 64.
     pub transaction_length: RangeInclusive<u32>,
-    /// After how many writes a key gives its place to a fresh one, 1 to 65,536; drawn for each key.
+    /// Are all these lengths equally likely? Else those in the middle are likelier.
+    pub even_lengths: bool,
+    /// Share of a transaction's micro-operations that read.
+    pub reads: f64,
+    /// Does a transaction read each key before it writes it, besides?
+    pub read_before_write: bool,
+    /// Does a transaction draw no key twice?
+    pub no_key_twice: bool,
+    /// Do completions carry the database's timestamps of snapshot and commit
+    /// ([`Stamps`](seatrial_history::import::registers::Stamps))?
+    pub timestamps: bool,
+    /// After how many writes a key gives its place to a fresh one, 1 to 65,536 (of registers in transactions:
+    /// 1,073,741,824); drawn for each key.
     pub writes_per_key: RangeInclusive<u32>,
     /// Share of operations that fail and certainly did not take place.
     pub fail: f64,
@@ -184,11 +198,17 @@ impl Options {
             isolation: None,
             anomalies: Vec::new(),
             anomaly_rate: 0.001,
+            anomaly_at: None,
             seed: 0,
             concurrency: 100,
             keys: 10,
             distribution: Distribution::Exponential,
             transaction_length: 1..=8,
+            even_lengths: false,
+            reads: 0.5,
+            read_before_write: false,
+            no_key_twice: false,
+            timestamps: false,
             writes_per_key: 128..=256,
             fail: 0.015,
             info: 0.005,
@@ -209,6 +229,7 @@ impl Options {
     /// Can this be simulated?
     pub fn check(&self) -> Result<(), OptionsError> {
         self.check_numbers()?;
+        self.check_transactions()?;
         let workload = self.workload;
         if !workload.levels().contains(&self.store()) {
             let levels = workload.levels().iter();
@@ -267,11 +288,16 @@ impl Options {
             Ok(())
         };
         within("concurrency", self.concurrency, self.concurrency, 65_535)?;
-        within("number of keys", self.keys, self.keys, 65_536)?;
+        within("number of keys", self.keys, self.keys, 1 << 20)?;
         let length = &self.transaction_length;
         within("transaction length", *length.start(), *length.end(), 64)?;
         let writes = &self.writes_per_key;
-        within("writes per key", *writes.start(), *writes.end(), 65_536)?;
+        let most = match self.workload {
+            Workload::RwRegister => 1 << 30,
+            // A list is as long as its key has writes.
+            _ => 1 << 16,
+        };
+        within("writes per key", *writes.start(), *writes.end(), most)?;
         let share = |rate: f64| (0.0..=1.0).contains(&rate);
         if !share(self.fail) || !share(self.info) || self.fail + self.info > 1.0 {
             return Err(OptionsError::Rates {
@@ -279,9 +305,44 @@ impl Options {
                 info: self.info,
             });
         }
-        if !share(self.anomaly_rate) {
-            return Err(OptionsError::AnomalyRate {
-                rate: self.anomaly_rate,
+        for rate in [Some(self.anomaly_rate), self.anomaly_at] {
+            if let Some(rate) = rate.filter(|&rate| !share(rate)) {
+                return Err(OptionsError::AnomalyRate { rate });
+            }
+        }
+        if !share(self.reads) {
+            return Err(OptionsError::Reads { rate: self.reads });
+        }
+        Ok(())
+    }
+
+    /// Do the workload and its store know what is asked of transactions?
+    fn check_transactions(&self) -> Result<(), OptionsError> {
+        let workload = self.workload;
+        let is_timed = self.anomaly_at.is_some() && workload == Workload::Queue;
+        let has_transactions = matches!(workload, Workload::ListAppend | Workload::RwRegister);
+        let is_shaped = self.read_before_write || self.no_key_twice || self.timestamps;
+        if is_timed || is_shaped && !has_transactions {
+            return Err(OptionsError::Untold {
+                workload: workload.name(),
+                what: if is_timed {
+                    "puts its anomalies in at a rate alone"
+                } else {
+                    "has no transactions to shape or to stamp"
+                },
+            });
+        }
+        let length = *self.transaction_length.end();
+        if self.no_key_twice && length > self.keys {
+            return Err(OptionsError::Keys {
+                length,
+                keys: self.keys,
+            });
+        }
+        if self.timestamps && !self.store().has_snapshots() {
+            return Err(OptionsError::Untold {
+                workload: self.store().name(),
+                what: "takes no snapshots, so there are no timestamps of them",
             });
         }
         Ok(())
@@ -321,8 +382,30 @@ pub enum OptionsError {
         /// The share that stays unknown.
         info: f64,
     },
+    /// The share of reads is none.
+    #[error("{rate} reads: it is a share of micro-operations, from 0 to 1")]
+    Reads {
+        /// What was asked for.
+        rate: f64,
+    },
+    /// The workload or its store cannot do what was asked.
+    #[error("{workload} {what}")]
+    Untold {
+        /// Which one.
+        workload: &'static str,
+        /// What it does not do.
+        what: &'static str,
+    },
+    /// Too few keys for a transaction that takes none twice.
+    #[error("{length} micro-operations that take no key twice, and {keys} keys")]
+    Keys {
+        /// Of a transaction.
+        length: u32,
+        /// Those in use at a time.
+        keys: u32,
+    },
     /// The share of anomalies is none.
-    #[error("an anomaly rate of {rate}: it is a share of all operations, from 0 to 1")]
+    #[error("anomalies at {rate}: it is a share of all operations, from 0 to 1")]
     AnomalyRate {
         /// What was asked for.
         rate: f64,

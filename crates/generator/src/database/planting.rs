@@ -37,6 +37,8 @@ pub(super) struct Planting {
     workload: Workload,
     anomalies: Vec<Anomaly>,
     rate: f64,
+    /// Operations that are left when each anomaly comes once, instead of at a rate.
+    due: Option<u64>,
     current: Option<Current>,
     begun: usize,
     /// How many of each came to their end.
@@ -51,6 +53,9 @@ impl Planting {
             workload: options.workload,
             anomalies: options.anomalies.clone(),
             rate: if is_queue { 0.0 } else { options.anomaly_rate },
+            due: options
+                .anomaly_at
+                .map(|at| ((1.0 - at) * options.operations as f64) as u64),
             current: None,
             begun: 0,
             counts: vec![0; options.anomalies.len()],
@@ -70,7 +75,14 @@ impl Planting {
 
     /// Begins an anomaly now and then, if it fits into as many operations as are left; how many it takes.
     pub(super) fn begin(&mut self, left: u64, rng: &mut Rng, mut key: impl FnMut() -> i64) -> u64 {
-        if self.anomalies.is_empty() || self.is_busy() || !rng.chance(self.rate) {
+        if self.anomalies.is_empty() || self.is_busy() {
+            return 0;
+        }
+        let is_time = match self.due {
+            Some(due) => left <= due && self.begun < self.anomalies.len(),
+            None => rng.chance(self.rate),
+        };
+        if !is_time {
             return 0;
         }
         let anomaly = self.anomalies[self.begun % self.anomalies.len()];

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 /// Commits that a replica lags behind at most.
 pub(super) const LAG_COMMITS_MAX: u64 = 32;
+/// Versions of a register from which on those are forgotten that nobody can read.
+const VERSIONS_MAX: usize = 8_192;
 /// Nobody's lock.
 const NOBODY: u32 = u32::MAX;
 
@@ -38,6 +40,17 @@ impl Versions {
     pub(super) fn push(&mut self, element: i64, commit: u64) {
         self.elements.push(element);
         self.commits.push(commit);
+    }
+
+    /// Only what a replica may still serve is kept, of a key that is written for ever; the values of registers, which are
+    /// read one at a time.
+    pub(super) fn forget(&mut self, now: u64) {
+        if self.elements.len() >= VERSIONS_MAX {
+            let seen = self.length_at(now.saturating_sub(LAG_COMMITS_MAX));
+            let old = seen.saturating_sub(1);
+            self.elements.drain(..old);
+            self.commits.drain(..old);
+        }
     }
 
     /// The list of the first `length` elements.

@@ -6,6 +6,7 @@ use super::options::{Options, Workload};
 use super::queue::Queue;
 use super::step::{Plan, Step};
 use super::transactions::Transactions;
+use seatrial_history::import::registers::Stamps;
 use seatrial_history::{Symbol, Value};
 use seatrial_machine::Rng;
 
@@ -61,6 +62,15 @@ impl System {
             System::Transactions(system) => system.result(client),
             System::Objects(system) => system.result(client),
             System::Queue(system) => system.result(client),
+        }
+    }
+
+    /// The timestamps of a client's last transaction, or of one that the store never saw.
+    pub(super) fn stamps(&mut self, client: Option<u32>) -> Option<Stamps> {
+        match (self, client) {
+            (System::Transactions(system), Some(client)) => Some(system.stamps(client)),
+            (System::Transactions(system), None) => Some(system.foreign_stamps()),
+            _ => None,
         }
     }
 

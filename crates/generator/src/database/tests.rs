@@ -51,8 +51,16 @@ fn random_options(seed: u64) -> Options {
         fail: rng.unit() / 3.0,
         info: rng.unit() / 3.0,
         anomaly_rate: rng.unit() / 2.0,
+        even_lengths: rng.chance(0.5),
+        reads: rng.unit(),
         ..options(workload, 2 + 2 * rng.below(1_000) + odd, seed)
     };
+    let is_transactional = matches!(workload, Workload::ListAppend | Workload::RwRegister);
+    if is_transactional {
+        options.read_before_write = rng.chance(0.3);
+        options.no_key_twice = rng.chance(0.5) && *options.transaction_length.end() <= options.keys;
+        options.timestamps = rng.chance(0.5) && options.store().has_snapshots();
+    }
     let isolation = options.isolation;
     let mut anomalies = Anomaly::all();
     let fits = |one: &Anomaly| {
@@ -143,6 +151,121 @@ fn lists_of_a_strict_store_grow_at_their_ends() {
     assert!((85..110).contains(&mean), "{mean} elements a read");
 }
 
+#[test]
+fn transactions_have_the_shape_that_is_asked_for() {
+    for distribution in Distribution::ALL {
+        let options = Options {
+            transaction_length: 1..=15,
+            even_lengths: true,
+            keys: 40,
+            distribution,
+            reads: 0.25,
+            no_key_twice: true,
+            writes_per_key: 1..=3,
+            ..options(Workload::RwRegister, 8_000, 2)
+        };
+        let (mut lengths, mut writes) = ([0_u32; 16], 0);
+        for op in Database::new(&options).unwrap().filter(Op::is_invoke) {
+            let mops = op.value.as_txn().unwrap();
+            let keys: BTreeSet<_> = mops.iter().map(Mop::key).collect();
+            assert_eq!(keys.len(), mops.len(), "{op}");
+            lengths[mops.len()] += 1;
+            let written = mops.iter().filter(|mop| matches!(mop, Mop::Write { .. }));
+            writes += written.count();
+        }
+        assert_eq!(lengths[0], 0);
+        let even = 4_000 / 15;
+        let is_even = |&count: &u32| count.abs_diff(even) < even / 3;
+        assert!(lengths[1..].iter().all(is_even), "{lengths:?}");
+        assert!((23_000..25_000).contains(&writes), "{writes} of 32,000");
+    }
+    let options = Options {
+        read_before_write: true,
+        keys: 3,
+        ..options(Workload::RwRegister, 4_000, 2)
+    };
+    let mut reads_besides = 0;
+    for op in Database::new(&options).unwrap() {
+        let mops = op.value.as_txn().unwrap();
+        for (place, mop) in mops.iter().enumerate() {
+            if matches!(mop, Mop::Write { .. }) {
+                let before = &mops[place - 1];
+                assert!(matches!(before, Mop::Read { .. }) && before.key() == mop.key());
+                reads_besides += 1;
+            }
+        }
+    }
+    assert!(reads_besides > 4_000, "{reads_besides}");
+}
+
+#[test]
+fn an_anomaly_can_come_once_and_late() {
+    for anomalies in [
+        vec![Anomaly::NonMonotonicRead],
+        vec![Anomaly::G2Item, Anomaly::G1c],
+    ] {
+        let options = Options {
+            anomalies: anomalies.clone(),
+            anomaly_at: Some(0.9),
+            ..options(Workload::RwRegister, 20_000, 4)
+        };
+        let mut database = Database::new(&options).unwrap();
+        let others = |op: &Op| matches!(op.process, Process::Client(number) if number >= 100);
+        let crashed: Vec<Op> = database.by_ref().collect();
+        let once: Vec<_> = anomalies.iter().map(|&anomaly| (anomaly, 1)).collect();
+        assert_eq!(database.anomalies(), once);
+        // Processes above the first hundred follow crashes, or play a part.
+        assert!(crashed.iter().any(others));
+        assert_eq!(crashed.len(), 20_000);
+    }
+    let first = |at: Option<f64>| {
+        let options = Options {
+            anomalies: vec![Anomaly::G1c],
+            anomaly_at: at,
+            info: 0.0,
+            ..options(Workload::RwRegister, 20_000, 4)
+        };
+        let mut database = Database::new(&options).unwrap();
+        let is_part = |op: &Op| matches!(op.process, Process::Client(number) if number >= 100);
+        database.find(is_part).unwrap().index
+    };
+    assert!((17_900..18_200).contains(&first(Some(0.9))));
+    assert!(first(Some(0.0)) < 10);
+}
+
+/// A key that is written for ever takes no more memory than its last versions.
+#[test]
+fn a_key_may_be_written_for_ever() {
+    for isolation in [Isolation::Serializable, Isolation::StrictSerializable] {
+        let options = Options {
+            isolation: Some(isolation),
+            keys: 1,
+            writes_per_key: 1 << 30..=1 << 30,
+            ..options(Workload::RwRegister, 20_000, 5)
+        };
+        let mut database = Database::new(&options).unwrap();
+        let mut written = BTreeSet::new();
+        for op in database.by_ref() {
+            for mop in op.value.as_txn().unwrap() {
+                match mop {
+                    Mop::Write { value, .. } => drop(written.insert(*value)),
+                    Mop::Read { observed, .. } => {
+                        if let Observed::Register(value) = observed {
+                            assert!(written.contains(value), "{op}");
+                        }
+                    }
+                    Mop::Append { .. } => panic!("{op}"),
+                }
+            }
+        }
+        assert!(written.len() > 20_000);
+        let System::Transactions(transactions) = &database.system else {
+            panic!("transactions");
+        };
+        assert!(transactions.store.at(0).elements.len() < 10_000);
+    }
+}
+
 /// What nobody can see any more is forgotten.
 #[test]
 fn memory_does_not_grow_with_the_history() {
@@ -167,13 +290,15 @@ fn memory_does_not_grow_with_the_history() {
     }
 }
 
+/// Why a history with this change cannot be made.
+fn told(change: fn(&mut Options)) -> String {
+    let mut options = options(Workload::ListAppend, 10, 1);
+    change(&mut options);
+    Database::new(&options).err().unwrap().to_string()
+}
+
 #[test]
 fn what_cannot_be_simulated_is_told() {
-    let told = |change: fn(&mut Options)| {
-        let mut options = options(Workload::ListAppend, 10, 1);
-        change(&mut options);
-        Database::new(&options).err().unwrap().to_string()
-    };
     assert_eq!(
         told(|options| options.concurrency = 0),
         "a concurrency of 0 to 0: it must lie between 1 and 65535, the lower end first"
@@ -217,5 +342,42 @@ fn what_cannot_be_simulated_is_told() {
     assert_eq!(
         reversed,
         "a transaction length of 3 to 2: it must lie between 1 and 64, the lower end first"
+    );
+}
+
+#[test]
+fn a_shape_that_cannot_be_is_told() {
+    assert_eq!(
+        told(|options| (options.no_key_twice, options.keys) = (true, 7)),
+        "8 micro-operations that take no key twice, and 7 keys"
+    );
+    assert_eq!(
+        told(|options| {
+            options.timestamps = true;
+            options.isolation = Some(Isolation::ReadCommitted);
+        }),
+        "read-committed takes no snapshots, so there are no timestamps of them"
+    );
+    assert_eq!(
+        told(|options| {
+            options.workload = Workload::Set;
+            options.read_before_write = true;
+        }),
+        "set has no transactions to shape or to stamp"
+    );
+    assert_eq!(
+        told(|options| {
+            options.workload = Workload::Queue;
+            options.anomaly_at = Some(0.9);
+        }),
+        "queue puts its anomalies in at a rate alone"
+    );
+    assert_eq!(
+        told(|options| options.anomaly_at = Some(1.5)),
+        "anomalies at 1.5: it is a share of all operations, from 0 to 1"
+    );
+    assert_eq!(
+        told(|options| options.reads = -0.5),
+        "-0.5 reads: it is a share of micro-operations, from 0 to 1"
     );
 }

@@ -4,6 +4,7 @@ use super::keys::LiveKeys;
 use super::options::{Isolation, Options, Workload};
 use super::step::{Plan, Step, exponential};
 use super::store::{LAG_COMMITS_MAX, Store, Versions};
+use seatrial_history::import::registers::{Stamp, Stamps};
 use seatrial_history::{Key, Mop, Observed, OpType, Symbol, Value};
 use seatrial_machine::Rng;
 use std::sync::Arc;
@@ -43,6 +44,12 @@ enum Replica {
 }
 
 impl Isolation {
+    /// Do its transactions read from snapshots, or run one after another?
+    pub(super) fn has_snapshots(self) -> bool {
+        let (execution, _) = self.mechanism();
+        matches!(execution, Execution::Snapshot { .. } | Execution::Serial)
+    }
+
     fn mechanism(self) -> (Execution, Replica) {
         let snapshot = |first_committer_wins| Execution::Snapshot {
             first_committer_wins,
@@ -93,6 +100,8 @@ struct Running {
     attempts: u32,
     /// The last commit that the client saw or made.
     seen: u64,
+    /// The last commit that its snapshot has, and its own commit; the same number when it wrote nothing.
+    stamps: (u64, u64),
 }
 
 impl Running {
@@ -122,6 +131,13 @@ pub(super) struct Transactions {
     micro_operation_ns: u64,
     /// Micro-operations that every transaction has, and that it may have on top.
     length: (u32, u32),
+    /// Are all lengths equally likely?
+    even_lengths: bool,
+    reads: f64,
+    read_before_write: bool,
+    no_key_twice: bool,
+    /// Places of keys that the transaction which is drawn has.
+    taken: Vec<usize>,
     pub(super) store: Store,
     keys: LiveKeys,
     running: Vec<Running>,
@@ -141,6 +157,11 @@ impl Transactions {
             micro_operation_ns: WORK_NS
                 / (u64::from(options.concurrency) * u64::from((low + high).div_ceil(2))),
             length: (low, high - low),
+            even_lengths: options.even_lengths,
+            reads: options.reads,
+            read_before_write: options.read_before_write,
+            no_key_twice: options.no_key_twice,
+            taken: Vec::new(),
             store,
             keys,
             running: running.collect(),
@@ -149,13 +170,20 @@ impl Transactions {
 
     /// A client's next transaction: its invocation's `f` and value.
     pub(super) fn begin(&mut self, client: u32, rng: &mut Rng) -> (Symbol, Value) {
-        let extra = (0..self.length.1).filter(|_| rng.below(7) < 3).count();
+        let extra = if self.even_lengths {
+            rng.below(u64::from(self.length.1) + 1) as usize
+        } else {
+            (0..self.length.1).filter(|_| rng.below(7) < 3).count()
+        };
         let count = self.length.0 as usize + extra;
         let mut running = std::mem::take(&mut self.running[client as usize]);
         running.restart();
         running.attempts = 0;
         running.micros.clear();
-        running.micros.extend((0..count).map(|_| self.draw(rng)));
+        self.taken.clear();
+        for _ in 0..count {
+            self.draw(&mut running.micros, rng);
+        }
         let mops: Arc<[Mop]> = running
             .micros
             .iter()
@@ -166,15 +194,35 @@ impl Transactions {
         (Symbol::new("txn"), Value::Txn(mops))
     }
 
-    /// Draws a micro-operation.
-    fn draw(&mut self, rng: &mut Rng) -> Micro {
-        let is_write = rng.below(2) == 0;
-        let (live, element) = self.keys.draw(&mut self.store, is_write, rng);
-        Micro {
-            slot: live.slot,
-            key: self.store.take(live.slot),
-            element,
+    /// Draws a micro-operation, and a read before it if it is a write that needs one.
+    fn draw(&mut self, micros: &mut Vec<Micro>, rng: &mut Rng) {
+        let is_write = rng.chance(1.0 - self.reads);
+        let (live, element) = if self.no_key_twice {
+            let place = self.keys.other(&self.taken, rng);
+            self.taken.push(place);
+            self.keys.take(&mut self.store, place, is_write, rng)
+        } else {
+            self.keys.draw(&mut self.store, is_write, rng)
+        };
+        let slot = live.slot;
+        let read = (is_write && self.read_before_write).then_some(None);
+        for element in read.into_iter().chain([element]) {
+            let key = self.store.take(slot);
+            micros.push(Micro { slot, key, element });
         }
+    }
+
+    /// The timestamps of a client's last transaction: commits are counted, and a snapshot stands behind the last commit
+    /// that it has. Whoever wrote nothing is committed at the instant of its snapshot.
+    pub(super) fn stamps(&self, client: u32) -> Stamps {
+        let (snapshot, commit) = self.running[client as usize].stamps;
+        stamps(snapshot, commit)
+    }
+
+    /// Timestamps for a transaction that the store never saw: as if it took place now, by itself.
+    pub(super) fn foreign_stamps(&mut self) -> Stamps {
+        self.store.commits += 1;
+        stamps(self.store.commits - 1, self.store.commits)
     }
 
     fn mop(&self, micro: &Micro, observed: impl FnOnce() -> Observed) -> Mop {
@@ -248,12 +296,17 @@ impl Transactions {
             self.store.commits += 1;
             self.store.commits
         };
+        let is_register = self.workload == Workload::RwRegister;
         let running = &mut self.running[client as usize];
         running.seen = commit;
+        running.stamps = (commit - u64::from(!is_read), commit);
         for micro in &running.micros {
             let versions = self.store.at_mut(micro.slot);
             if let Some(element) = micro.element {
                 versions.push(element, commit);
+                if is_register {
+                    versions.forget(commit);
+                }
             } else {
                 let length = versions.length_at(commit);
                 running
@@ -416,9 +469,11 @@ impl Transactions {
         let commit = self.store.commits + 1;
         let running = &mut self.running[client as usize];
         running.seen = running.snapshot;
+        running.stamps = (running.snapshot, running.snapshot);
         if !is_read {
             self.store.commits = commit;
             running.seen = commit;
+            running.stamps.1 = commit;
         }
         for micro in &running.micros {
             if let Some(element) = micro.element {
@@ -435,6 +490,18 @@ impl Transactions {
                 self.store.at_mut(micro.slot).unlock(client);
             }
         }
+    }
+}
+
+/// The stamps of a transaction whose snapshot has commits up to one and which has the number of the other.
+fn stamps(snapshot: u64, commit: u64) -> Stamps {
+    let stamp = |commit: u64, logical| Stamp {
+        physical: commit.cast_signed(),
+        logical,
+    };
+    Stamps {
+        start: stamp(snapshot, 1),
+        commit: stamp(commit, i64::from(snapshot == commit)),
     }
 }
 

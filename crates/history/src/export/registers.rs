@@ -1,12 +1,13 @@
 //! Transactions on registers for other checkers of isolation.
 //!
-//! Both formats have sessions, transactions and what these read and wrote, but no times and no unknown outcome. A
+//! These formats have sessions, transactions and what these read and wrote, but no times of clients and no unknown outcome. A
 //! transaction whose outcome nobody knows is written when a committed one read from it: then it took place, with all its
 //! writes. Otherwise it is left out, which no level of isolation can tell from its taking place after everything. What
 //! it read is not known in either case. A session that goes on after such a transaction (Jepsen's never do) would have to
 //! wait for that, so the transaction gets a session of its own.
 
 use crate::hash::FixedMap;
+use crate::import::registers::{Stamp, Stamps};
 use crate::{Key, Mop, Observed, Op, OpType, Process, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -16,6 +17,9 @@ use std::io::{self, Write};
 pub enum RegisterLayout {
     /// Plume's and PolySI's text, a line for each operation.
     Plume,
+    /// TimeKiller's JSON, a transaction in a line, with the timestamps that completions carry ([`Stamps`]); what was
+    /// aborted is left out.
+    TimeKiller,
     /// dbcop's bincode of 2019, which PolySI, VeriStrong and AWDIT read as well. It begins with numbers that are known at
     /// the end, so its transactions are held in memory: 18 bytes for each operation.
     Dbcop,
@@ -41,6 +45,8 @@ pub enum RegisterError {
 const INITIAL: i64 = 0;
 /// Plume's transaction of all that was aborted.
 const ABORTED: i64 = -1;
+/// Why a transaction cannot be told with timestamps.
+const UNSTAMPED: &str = "it has no start-stamp and commit-stamp, which this format tells";
 /// A point of time that dbcop can parse; histories have none.
 const TIME: &str = "1970-01-01T00:00:00+00:00";
 
@@ -90,6 +96,13 @@ enum Output<W> {
         /// The first number that no session has.
         next_session: u64,
     },
+    TimeKiller {
+        out: W,
+        /// Transactions so far.
+        count: u64,
+        /// The first number that no session has.
+        next_session: u64,
+    },
     Dbcop {
         out: W,
         sessions: Vec<Session>,
@@ -106,6 +119,27 @@ enum Output<W> {
 struct Session {
     transactions: u64,
     bytes: Vec<u8>,
+}
+
+impl Session {
+    /// Adds a transaction, or says why it cannot be written.
+    fn add(&mut self, events: &[Event], committed: bool) -> Result<(), String> {
+        self.transactions += 1;
+        self.bytes.extend((events.len() as u64).to_le_bytes());
+        for event in events {
+            let natural = |number: i64, what: &str| {
+                let negative = |_| format!("{what} {number} is negative");
+                u64::try_from(number).map_err(negative)
+            };
+            let key = natural(event.key, "key")?.to_le_bytes();
+            let value = natural(event.value, "value")?.to_le_bytes();
+            self.bytes.push(u8::from(event.writes));
+            self.bytes.extend(key.into_iter().chain(value));
+            self.bytes.push(u8::from(committed));
+        }
+        self.bytes.push(u8::from(committed));
+        Ok(())
+    }
 }
 
 impl Waiting {
@@ -173,6 +207,11 @@ impl<W: Write> RegisterWriter<W> {
                 count: 0,
                 next_session: 0,
             },
+            RegisterLayout::TimeKiller => Output::TimeKiller {
+                out,
+                count: 0,
+                next_session: 0,
+            },
             RegisterLayout::Dbcop => Output::Dbcop {
                 out,
                 sessions: Vec::new(),
@@ -223,7 +262,8 @@ impl<W: Write> RegisterWriter<W> {
                 self.waiting.observe(key, *value);
             }
         }
-        self.out.add(op.index, process, &events, ok)
+        let stamps = Stamps::of(&op.extra);
+        self.out.add(op.index, process, &events, ok, stamps)
     }
 
     /// Writes what is left and hands everything to whoever takes it.
@@ -242,7 +282,7 @@ impl<W: Write> RegisterWriter<W> {
             } else {
                 transaction.process
             };
-            self.out.add(index, process, &events, true)?;
+            self.out.add(index, process, &events, true, None)?;
         }
         self.out.finish()
     }
@@ -282,6 +322,7 @@ impl<W: Write> Output<W> {
         process: u64,
         events: &[Event],
         committed: bool,
+        stamps: Option<Stamps>,
     ) -> Result<(), RegisterError> {
         let unfit = |problem| RegisterError::Unfit { index, problem };
         match self {
@@ -302,6 +343,18 @@ impl<W: Write> Output<W> {
                 }
                 *count += i64::from(committed);
             }
+            Output::TimeKiller {
+                out,
+                count,
+                next_session,
+            } => {
+                *next_session = (*next_session).max(process.saturating_add(1));
+                if committed {
+                    let stamps = stamps.ok_or_else(|| unfit(UNSTAMPED.to_owned()))?;
+                    write_stamped(out, *count, process, stamps, events)?;
+                    *count += 1;
+                }
+            }
             Output::Dbcop {
                 sessions,
                 numbers,
@@ -315,23 +368,9 @@ impl<W: Write> Output<W> {
                 if number == sessions.len() {
                     sessions.push(Session::default());
                 }
-                let session = &mut sessions[number];
-                session.transactions += 1;
-                session.bytes.extend((events.len() as u64).to_le_bytes());
-                for event in events {
-                    let natural = |number: i64, what: &str| {
-                        let negative = |_| unfit(format!("{what} {number} is negative"));
-                        u64::try_from(number).map_err(negative)
-                    };
-                    let key = natural(event.key, "key")?.to_le_bytes();
-                    let value = natural(event.value, "value")?.to_le_bytes();
-                    keys.insert(event.key);
-                    session.bytes.push(u8::from(event.writes));
-                    session.bytes.extend(key.into_iter().chain(value));
-                    session.bytes.push(u8::from(committed));
-                }
+                sessions[number].add(events, committed).map_err(unfit)?;
+                keys.extend(events.iter().map(|event| event.key));
                 *count += events.len() as u64;
-                session.bytes.push(u8::from(committed));
             }
         }
         Ok(())
@@ -340,15 +379,19 @@ impl<W: Write> Output<W> {
     /// A process that nobody is.
     fn new_session(&self) -> u64 {
         match self {
-            Output::Plume { next_session, .. } | Output::Dbcop { next_session, .. } => {
-                *next_session
-            }
+            Output::Plume { next_session, .. }
+            | Output::TimeKiller { next_session, .. }
+            | Output::Dbcop { next_session, .. } => *next_session,
         }
     }
 
     fn finish(self) -> Result<W, RegisterError> {
         let mut out = match self {
             Output::Plume { out, .. } => out,
+            Output::TimeKiller { mut out, count, .. } => {
+                out.write_all(if count == 0 { b"[]\n" } else { b"\n]\n" })?;
+                out
+            }
             Output::Dbcop {
                 mut out,
                 sessions,
@@ -378,11 +421,40 @@ impl<W: Write> Output<W> {
     }
 }
 
+/// Writes a transaction as TimeKiller has it, in a line of its own.
+fn write_stamped(
+    out: &mut impl Write,
+    number: u64,
+    session: u64,
+    Stamps { start, commit }: Stamps,
+    events: &[Event],
+) -> io::Result<()> {
+    let stamp = |Stamp { physical, logical }| format!(r#"{{"p":{physical},"l":{logical}}}"#);
+    let begin = if number == 0 { "[" } else { "," };
+    let (start, commit) = (stamp(start), stamp(commit));
+    write!(
+        out,
+        r#"{begin}
+{{"tid":{number},"sid":{session},"sts":{start},"cts":{commit},"ops":["#
+    )?;
+    for (place, &Event { writes, key, value }) in events.iter().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        let f = if writes { 'w' } else { 'r' };
+        write!(out, r#"{comma}{{"t":"{f}","k":{key},"v":"#)?;
+        if value == INITIAL {
+            write!(out, "null}}")?;
+        } else {
+            write!(out, "{value}}}")?;
+        }
+    }
+    write!(out, "]}}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::History;
-    use crate::import::registers::{Stamps, TransactionReader, TransactionSink};
+    use crate::import::registers::{TransactionReader, TransactionSink};
     use crate::import::{self, Format, Options};
     use expect_test::expect;
     use seatrial_machine::Rng;
@@ -454,6 +526,34 @@ mod tests {
             operation 5: no transaction on registers
         "]]
         .assert_eq(&said);
+    }
+
+    #[test]
+    fn timestamps_are_written_and_read_back() {
+        let ops = history(
+            "{:process 0 :type :invoke :f :txn :value [[:w 1 7] [:r 2 nil]]}
+             {:process 1 :type :invoke :f :txn :value [[:w 1 8]]}
+             {:process 0 :type :ok :f :txn :value [[:w 1 7] [:r 2 nil]] :start-stamp [4 1] :commit-stamp [5 0]}
+             {:process 1 :type :fail :f :txn :value [[:w 1 8]]}
+             {:process 1 :type :invoke :f :txn :value [[:r 1 nil]]}
+             {:process 1 :type :ok :f :txn :value [[:r 1 7]] :start-stamp [5 1] :commit-stamp [5 1]}",
+        );
+        let text = export(ops.ops(), RegisterLayout::TimeKiller).unwrap();
+        expect![[r#"
+            [
+            {"tid":0,"sid":0,"sts":{"p":4,"l":1},"cts":{"p":5,"l":0},"ops":[{"t":"w","k":1,"v":7},{"t":"r","k":2,"v":null}]},
+            {"tid":1,"sid":1,"sts":{"p":5,"l":1},"cts":{"p":5,"l":1},"ops":[{"t":"r","k":1,"v":7}]}
+            ]
+        "#]]
+        .assert_eq(std::str::from_utf8(&text).unwrap());
+        let again = import::read("a", &text[..], Format::TimeKiller, Options::default()).unwrap();
+        let text_again = export(again.ops(), RegisterLayout::TimeKiller).unwrap();
+        assert_eq!(text_again, text);
+        let none = export(&[], RegisterLayout::TimeKiller).unwrap();
+        assert_eq!(told(&none, Format::TimeKiller), Told::default());
+        let unstamped = history("{:process 0 :type :ok :f :txn :value [[:w 1 7]]}");
+        let refused = export(unstamped.ops(), RegisterLayout::TimeKiller).unwrap_err();
+        assert!(refused.to_string().contains("no start-stamp"), "{refused}");
     }
 
     /// Sessions, committed or not, and what each transaction did.

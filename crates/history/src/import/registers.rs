@@ -50,7 +50,7 @@ pub(super) use collector::RegisterOperations;
 
 use super::stream::READ_LENGTH;
 use super::{Format, ImportError, Options, Place};
-use crate::OpType;
+use crate::{Extra, OpType, Symbol, Value};
 use awdit::Awdit;
 use bytes::Bytes;
 use cobra::Cobra;
@@ -77,6 +77,40 @@ pub struct Stamps {
     pub start: Stamp,
     /// The commit, not before the start.
     pub commit: Stamp,
+}
+
+impl Stamps {
+    /// The field of a completion that says when the database took the snapshot: `[physical logical]`.
+    const START: Symbol = Symbol::new("start-stamp");
+    /// The field that says when it committed.
+    const COMMIT: Symbol = Symbol::new("commit-stamp");
+
+    /// What a completion with these stamps carries.
+    pub fn fields(self) -> Extra {
+        let field = |stamp: Stamp| {
+            let parts = [stamp.physical, stamp.logical].map(Value::Int);
+            Value::List(parts.into())
+        };
+        Extra::new(&[
+            (Stamps::START, field(self.start)),
+            (Stamps::COMMIT, field(self.commit)),
+        ])
+    }
+
+    /// The stamps that a completion with these fields has, if it has any.
+    pub fn of(fields: &Extra) -> Option<Stamps> {
+        let stamp = |name: Symbol| match fields.get(name.as_str())? {
+            Value::List(parts) => match parts[..] {
+                [Value::Int(physical), Value::Int(logical)] => Some(Stamp { physical, logical }),
+                _ => None,
+            },
+            _ => None,
+        };
+        Some(Stamps {
+            start: stamp(Stamps::START)?,
+            commit: stamp(Stamps::COMMIT)?,
+        })
+    }
 }
 
 /// Takes transactions one after another. Of one session they come in the order in which it ran them; the order between

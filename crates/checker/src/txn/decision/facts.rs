@@ -36,8 +36,8 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// The facts of columns, and the columns' numbers of the transactions. `ranks` are those of the columns' transactions. Reads with something wrong that no order could mend
-    /// are left out.
+    /// The facts of columns, and the columns' numbers of the transactions. `ranks` are those of the columns' transactions.
+    /// Reads with something wrong that no order could mend are left out.
     pub(super) fn of(columns: &Columns, ranks: &[u32]) -> (Facts, Vec<u32>) {
         let count = columns.len() as u32;
         let happened = (0..count).filter(|&number| columns.happened(number));

@@ -19,8 +19,9 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// What the windows may have been, the likeliest first: in an order that was exported, then as clients saw it. If that says little, because there are no times or
-    /// nothing ever ran at the same time, also in the order of the file, and as far as each session had come.
+    /// What the windows may have been, the likeliest first: in an order that was exported, then as clients saw it. If that
+    /// says little, because there are no times or nothing ever ran at the same time, also in the order of the file, and as far
+    /// as each session had come.
     pub(super) fn guesses(known: &Known<'_>) -> Vec<Windows> {
         let facts = known.facts;
         let is_timed = facts.times.iter().any(|time| time.0 != NONE);

@@ -1,7 +1,7 @@
 //! Transactions and their timestamps in columns.
 
 use crate::txn::Map;
-use seatrial_history::import::registers::{Stamp, Stamps, TransactionSink};
+use seatrial_history::import::registers::{Stamps, TransactionSink};
 use seatrial_history::{History, Key, Mop, Observed, OpType, Process, Value};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -91,24 +91,11 @@ impl Timestamped {
             if !op.is_ok() {
                 continue;
             }
-            let stamp = |name| match op.extra.get(name) {
-                Some(Value::List(parts)) => match parts[..] {
-                    [Value::Int(physical), Value::Int(logical)] => {
-                        Some(Stamp { physical, logical })
-                    }
-                    _ => None,
-                },
-                _ => None,
-            };
-            let stamps = stamp("start-stamp").zip(stamp("commit-stamp"));
             let session = match op.process {
                 Process::Client(number) => number,
                 Process::Named(_) => 0,
             };
-            gathered.begin(
-                session,
-                stamps.map(|(start, commit)| Stamps { start, commit }),
-            );
+            gathered.begin(session, Stamps::of(&op.extra));
             for mop in mops.iter() {
                 gathered.take(mop);
             }

@@ -1,15 +1,10 @@
 //! Operations of a history, made of transactions.
 
-use super::{Stamp, Stamps, TransactionReader, TransactionSink};
+use super::{Stamps, TransactionReader, TransactionSink};
 use crate::import::ImportError;
-use crate::{Extra, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
+use crate::{Extra, Key, Mop, Observed, Op, OpType, Process, Value};
 use std::collections::VecDeque;
 use std::io::Read;
-
-/// The field of a completion that says when the database took the snapshot: `[physical logical]`.
-const START: Symbol = Symbol::new("start-stamp");
-/// The field that says when it committed.
-const COMMIT: Symbol = Symbol::new("commit-stamp");
 
 /// Makes an invocation and a completion of each transaction: process = session, no time, `f` = `txn`. That one completes
 /// before the next is invoked says nothing but in its own session.
@@ -26,13 +21,7 @@ struct Collector {
 impl TransactionSink for Collector {
     fn begin(&mut self, session: u64, stamps: Option<Stamps>) {
         self.session = session;
-        let field = |stamp: Stamp| {
-            let parts = [stamp.physical, stamp.logical].map(Value::Int);
-            Value::List(parts.into())
-        };
-        self.extra = stamps.map_or(Extra::NONE, |stamps| {
-            Extra::new(&[(START, field(stamps.start)), (COMMIT, field(stamps.commit))])
-        });
+        self.extra = stamps.map_or(Extra::NONE, Stamps::fields);
     }
 
     fn read(&mut self, key: i64, value: Option<i64>) {
