@@ -378,6 +378,10 @@ future-read, garbage-read, incompatible-order, duplicate-elements, dirty-update,
 Example: seatrial generate list-append --ops 1000000 --isolation snapshot-isolation -o si.sea, then \
 seatrial check si.sea --model serializable"
 )]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches that mean nothing to one another"
+)]
 pub(crate) struct GenerateArguments {
     /// What the clients do: list-append, rw-register, register, set, queue.
     pub(crate) workload: String,

@@ -4,22 +4,19 @@
 set -euo pipefail
 folder=$1; mkdir -p "$folder"
 cargo build --release -q -p seatrial
-cargo build --release -q -p seatrial-checker --example family
-seatrial=target/release/seatrial; family=target/release/examples/family
-make() { # FILE FAMILY COUNT OPTIONS…
-    local file=$1; shift
-    [ -e "$folder/$file" ] && return
-    case $file in
-        *.txt) "$family" "$1" "$2" plume "${@:3}" > "$folder/$file" ;;
-        *) "$family" "$1" "$2" "$folder/$file" "${@:3}" > /dev/null ;;
-    esac
+seatrial=target/release/seatrial
+make() { # FILE TRANSACTIONS KEYS OPTIONS…
+    local file=$folder/$1 count=$2 keys=$3
+    [ -e "$file" ] || "$seatrial" generate rw-register --ops $((2 * count)) --concurrency 20 --keys "$keys" \
+        --distribution uniform --writes-per-key 1000000000 --txn-length 1..15 --even-lengths --fail 0 --info 0 --quiet \
+        "${@:4}" -o "$file"
 }
 judge() { # FILE MODEL
     for _ in 1 2 3; do
         python3 - "$seatrial" "$folder/$1" "$2" <<'PY'
 import os, subprocess, sys, resource, json
 seatrial, file, model = sys.argv[1:]
-process = subprocess.Popen([seatrial, "check", "--checker", "isolation", "--model", model, "--json", file], stdout=subprocess.PIPE)
+process = subprocess.Popen([seatrial, "check", "--checker", "isolation", "--model", model, "--json", *(["--format", "dbcop"] if file.endswith(".dbcop") else []), file], stdout=subprocess.PIPE)
 answer = process.stdout.read()
 _, status, usage = os.wait4(process.pid, 0)
 document = json.loads(answer)
@@ -30,20 +27,20 @@ PY
     done
 }
 for count in 4000 16000 32000 100000 1000000; do
-    make "b-$count.sea" B "$count"
+    make "b-$count.sea" "$count" 10000
     judge "b-$count.sea" serializable
     judge "b-$count.sea" strict-serializable
     judge "b-$count.sea" snapshot-isolation
 done
-make r-32000.sea R 32000
+make r-32000.sea 32000 10000 --read-before-write
 for model in serializable snapshot-isolation strict-serializable; do judge r-32000.sea "$model"; done
 # Few keys, and no times at all.
 for keys in 10 40; do
-    make "b-4000-$keys.sea" B 4000 --keys "$keys"
+    make "b-4000-$keys.sea" 4000 "$keys"
     judge "b-4000-$keys.sea" serializable
 done
 for count in 4000 16000; do
-    make "b-$count.txt" B "$count" --by-session
-    judge "b-$count.txt" strong-session-serializable
-    judge "b-$count.txt" strong-session-snapshot-isolation
+    make "b-$count.dbcop" "$count" 10000
+    judge "b-$count.dbcop" strong-session-serializable
+    judge "b-$count.dbcop" strong-session-snapshot-isolation
 done

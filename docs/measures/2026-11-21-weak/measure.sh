@@ -4,35 +4,40 @@ set -eu
 folder=$1
 mkdir -p "$folder"
 target=${CARGO_TARGET_DIR:-target}/release
-cargo build --quiet --release -p seatrial-checker --example family --example isolation
+cargo build --quiet --release -p seatrial
 
-# family NAME OPTIONS...: a file of family W.
+# family NAME EVENTS SESSIONS KEYS OPTIONS...: a file of family W: 8 events to a transaction on the mean.
 family() {
-  local file="$folder/$1.txt"
-  shift
-  [ -f "$file" ] || "$target/examples/family" W "$@" > "$file"
+  local file="$folder/$1" events=$2 sessions=$3 keys=$4
+  shift 4
+  [ -f "$file" ] || "$target/seatrial" generate rw-register --ops $((events / 4)) --concurrency "$sessions" --keys "$keys" \
+    --distribution uniform --writes-per-key 1000000000 --txn-length 1..15 --even-lengths --fail 0 --info 0 --quiet "$@" \
+    --out "$file"
 }
 
 # judge NAME MODEL RUNS: processor seconds (user, system) and peak KB of the whole process.
 judge() {
   echo "== $1 $2"
   for _ in $(seq "$3"); do
-    /usr/bin/time -f '%U + %S s, %M KB' \
-      "$target/examples/isolation" "$2" < "$folder/$1.txt" 2>&1 >/dev/null | tail -1
+    /usr/bin/time -q -f '%U + %S s, %M KB' "$target/seatrial" check --quiet --checker isolation --model "$2" \
+      --format "${1##*.}" "$folder/$1" 2>&1 >/dev/null | tail -1
   done
 }
 
-family w-1e6 1000000 plume
-family w-1e6-sessions 1000000 plume --by-session
-family w-1e6-broken 1000000 plume --violate
-family w-3e6 3000000 plume
-family w-1e7 10000000 plume
-family w-1e7-broken 10000000 plume --violate
-family w-1e5-318 100000 plume --sessions 318 --keys 2000
-family w-1e5-318-broken 100000 plume --sessions 318 --keys 2000 --violate
+broken=(--anomaly non-monotonic-read --anomaly-at 0.9)
+family w-1e6.plume 1000000 50 20000
+family w-1e6.dbcop 1000000 50 20000
+family w-1e6-broken.plume 1000000 50 20000 "${broken[@]}"
+family w-3e6.plume 3000000 50 60000
+family w-1e7.plume 10000000 50 200000
+family w-1e7-broken.plume 10000000 50 200000 "${broken[@]}"
+family w-1e5-318.plume 100000 318 2000
+family w-1e5-318-broken.plume 100000 318 2000 "${broken[@]}"
 for model in axiomatic-read-committed axiomatic-read-atomic causal; do
-  for file in w-1e6 w-1e6-sessions w-1e6-broken w-1e5-318 w-1e5-318-broken; do judge "$file" "$model" 5; done
-  for file in w-1e7 w-1e7-broken; do judge "$file" "$model" 2; done
+  for file in w-1e6.plume w-1e6.dbcop w-1e6-broken.plume w-1e5-318.plume w-1e5-318-broken.plume; do
+    judge "$file" "$model" 5
+  done
+  for file in w-1e7.plume w-1e7-broken.plume; do judge "$file" "$model" 2; done
 done
-judge w-3e6 causal 3
-for model in read-your-writes monotonic-reads monotonic-writes writes-follow-reads pram; do judge w-1e6 "$model" 3; done
+judge w-3e6.plume causal 3
+for model in read-your-writes monotonic-reads monotonic-writes writes-follow-reads pram; do judge w-1e6.plume "$model" 3; done

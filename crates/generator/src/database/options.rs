@@ -146,6 +146,10 @@ impl Isolation {
 
 /// What to simulate.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches that mean nothing to one another"
+)]
 pub struct Options {
     /// What the clients do.
     pub workload: Workload,

@@ -12,88 +12,132 @@ pub(super) enum Observer {
     Sources,
 }
 
-/// That an observer saw a transaction that writes a key.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Observation {
-    /// The key that the seen transaction writes.
-    key: u32,
-    /// The session of the observer.
-    observers: u32,
-    /// The session of the seen transaction.
-    session: u32,
-    observer: u32,
-    seen: u32,
-}
-
 /// Tells, for every read, that whatever counts as observed of writers of its key comes before what was read. Of each
 /// session the last observed writer is enough.
 ///
-/// Time and memory grow with reads times what those writes that are read from, and with the square of sessions per
-/// read at worst.
+/// Sessions are gone through one after another; what one has observed so far is all that is held, by key. Readers for whom
+/// that counts are asked where it stands as they need it: before the reader, or behind the one that it reads from.
+///
+/// Time grows with reads times what those write that are read from, and with the square of sessions per read at worst.
 pub(super) fn infer(program: &Program<'_>, observer: Observer, take: &mut impl FnMut(Forced)) {
-    let observations = gather(program);
-    let mut sources: Vec<(u32, u32)> = Vec::new();
-    for &reader in program.all() {
-        sources.clear();
-        match observer {
-            Observer::Own => sources.push((program.session(reader), reader)),
-            Observer::Sources => {
-                let all = program.sources(reader);
-                sources.extend(all.map(|source| (program.session(source), source + 1)));
-                sources.sort_unstable();
-                // Of each session the last.
-                sources.reverse();
-                sources.dedup_by_key(|source| source.0);
+    let readers = match observer {
+        Observer::Own => Readers::default(),
+        Observer::Sources => Readers::new(program),
+    };
+    let mut observed = Observed::new(program.columns.key_count());
+    for session in 0..program.session_count() as u32 {
+        observed.session = session;
+        for &member in program.members(session) {
+            if observer == Observer::Own {
+                observed.tell(program, member, take);
+            }
+            for source in program.sources(member) {
+                let writer = (program.session(source), source);
+                for key in program.writes(source) {
+                    observed.note(key, writer);
+                }
+            }
+            for &reader in readers.of(member) {
+                observed.tell(program, reader, take);
             }
         }
+    }
+}
+
+/// What the session in hand has observed so far.
+struct Observed {
+    session: u32,
+    /// By key: the session that observed this.
+    observers: Vec<u32>,
+    /// By key: of each session, in order, the last writer of the key that was observed.
+    writers: Vec<Vec<(u32, u32)>>,
+}
+
+impl Observed {
+    fn new(keys: usize) -> Observed {
+        Observed {
+            session: 0,
+            observers: vec![0; keys],
+            writers: vec![Vec::new(); keys],
+        }
+    }
+
+    /// A writer (session, transaction) of the key was observed.
+    fn note(&mut self, key: u32, (session, writer): (u32, u32)) {
+        let writers = &mut self.writers[key as usize];
+        let observer = &mut self.observers[key as usize];
+        if *observer != self.session {
+            *observer = self.session;
+            writers.clear();
+        }
+        let place = writers.partition_point(|one| one.0 < session);
+        match writers.get_mut(place) {
+            Some((other, last)) if *other == session => *last = writer.max(*last),
+            _ => writers.insert(place, (session, writer)),
+        }
+    }
+
+    /// Tells what must come before what this one read.
+    fn tell(&self, program: &Program<'_>, reader: u32, take: &mut impl FnMut(Forced)) {
         for (key, after) in program.reads(reader) {
-            for &(observers, until) in &sources {
-                let all = of(&observations, key, observers);
-                for session in all.chunk_by(|a, b| a.session == b.session) {
-                    let known = session.partition_point(|one| one.observer < until);
-                    let last = known.checked_sub(1).map(|last| session[last].seen);
-                    if let Some(before) = last.filter(|&last| last != after) {
-                        take(Forced {
-                            before,
-                            after,
-                            reader,
-                            key,
-                        });
-                    }
+            if self.observers[key as usize] != self.session {
+                continue;
+            }
+            for &(_, before) in &self.writers[key as usize] {
+                if before != after {
+                    take(Forced {
+                        before,
+                        after,
+                        reader,
+                        key,
+                    });
                 }
             }
         }
     }
 }
 
-/// The observations of one key by one session.
-fn of(observations: &[Observation], key: u32, observers: u32) -> &[Observation] {
-    let wanted = (key, observers);
-    let first = observations.partition_point(|one| (one.key, one.observers) < wanted);
-    let rest = &observations[first..];
-    &rest[..rest.partition_point(|one| (one.key, one.observers) == wanted)]
+/// By transaction: who reads from it and from none later in its session.
+#[derive(Default)]
+struct Readers {
+    starts: Vec<u32>,
+    all: Vec<u32>,
 }
 
-/// All observations, sorted, of each session only those that are later in it than what was observed before.
-fn gather(program: &Program<'_>) -> Vec<Observation> {
-    let mut all = Vec::new();
-    for &observer in program.all() {
-        let mut sources: Vec<u32> = program.sources(observer).collect();
-        sources.sort_unstable();
-        sources.dedup();
-        for seen in sources {
-            let observation = |key| Observation {
-                key,
-                observers: program.session(observer),
-                session: program.session(seen),
-                observer,
-                seen,
-            };
-            all.extend(program.writes(seen).map(observation));
+impl Readers {
+    fn new(program: &Program<'_>) -> Readers {
+        let mut pairs: Vec<(u32, u32)> = Vec::new();
+        let mut sources = Vec::new();
+        for &reader in program.all() {
+            sources.clear();
+            program.add_sources(reader, &mut sources);
+            sources.sort_unstable_by_key(|&source| (program.session(source), source));
+            // Of each session the last.
+            let last =
+                sources.chunk_by(|&one, &other| program.session(one) == program.session(other));
+            pairs.extend(last.filter_map(|same| Some((*same.last()?, reader))));
+        }
+        let mut starts = vec![0_u32; program.columns.len() + 2];
+        for &(source, _) in &pairs {
+            starts[source as usize + 2] += 1;
+        }
+        for at in 2..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        let mut all = vec![0; pairs.len()];
+        for (source, reader) in pairs {
+            let end = &mut starts[source as usize + 1];
+            all[*end as usize] = reader;
+            *end += 1;
+        }
+        Readers { starts, all }
+    }
+
+    fn of(&self, transaction: u32) -> &[u32] {
+        let transaction = transaction as usize;
+        match self.starts.get(transaction..transaction + 2) {
+            Some(&[start, end]) => &self.all[start as usize..end as usize],
+            _ => &[],
         }
     }
-    all.sort_unstable();
-    let place = |one: &Observation| (one.key, one.observers, one.session);
-    all.dedup_by(|next, kept| place(next) == place(kept) && next.seen <= kept.seen);
-    all
 }
