@@ -2,9 +2,11 @@
 //! draw nothing, write nothing, and know neither the generator that ran nor the system that was tested.
 
 mod certificate;
+mod closed;
 mod compose;
 mod data;
 pub mod linear;
+pub mod online;
 mod registry;
 mod stats;
 mod stream;

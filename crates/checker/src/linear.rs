@@ -18,11 +18,13 @@
 mod entry;
 mod explain;
 mod model;
+mod online;
 mod search;
 mod stuck;
 mod table;
 
 pub use model::Model;
+pub(crate) use online::OnlineObjects;
 pub use search::Bound;
 
 use crate::{Checker, Validity, Verdict};

@@ -43,6 +43,7 @@ pub(crate) use dense::Map;
 pub(crate) use dependencies::{Cycle, Member, cycles};
 pub use g1::G1;
 pub use level::Level;
+pub(crate) use list_append::OnlineLists;
 pub use list_append::{ListAppend, Windows};
 pub use passes::Rounds;
 pub use rw_register::{Inference, RwRegister, UnknownInference};

@@ -12,6 +12,8 @@ mod elle;
 mod isolation;
 #[path = "all/lattice.rs"]
 mod lattice;
+#[path = "all/online.rs"]
+mod online;
 #[path = "all/registers.rs"]
 mod registers;
 #[path = "all/totality.rs"]

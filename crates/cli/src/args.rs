@@ -190,6 +190,10 @@ impl SimArguments {
 timestamps, g1, set, set-full, queue, total-queue, unique-ids, counter, bank, long-fork, monotonic, lock, log.\n\
 Without --checker the history says which one it needs: a test file by its workload, any other by its operations."
 )]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option that is given or not"
+)]
 pub(crate) struct CheckArguments {
     /// Histories; `-` is standard input, a folder holds Cobra's logs or a file `history.bincode`.
     #[arg(required = true)]
@@ -224,6 +228,10 @@ pub(crate) struct CheckArguments {
     /// from it, isolation verifies it as its first guess.
     #[arg(long, value_name = "FILE")]
     pub(crate) transaction_order: Option<PathBuf>,
+    /// Judge a test file while it is written, by this or another program, up to its end; Ctrl-C ends it with what is known.
+    /// For list-append, register, cas-register and mutex.
+    #[arg(long, conflicts_with_all = ["salvage", "report", "findings", "certificate", "verify", "infer", "transaction_order"])]
+    pub(crate) follow: bool,
     /// Judge what is left of a damaged test file.
     #[arg(long)]
     pub(crate) salvage: bool,

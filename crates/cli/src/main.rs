@@ -4,6 +4,7 @@ mod args;
 mod command;
 mod exit;
 mod independent;
+mod interrupt;
 mod judge;
 mod load;
 mod losses;

@@ -10,6 +10,8 @@ mod archive_socket;
 mod decision;
 #[path = "all/findings.rs"]
 mod findings;
+#[path = "all/follow.rs"]
+mod follow;
 #[path = "all/generate.rs"]
 mod generate;
 #[path = "all/interchange.rs"]

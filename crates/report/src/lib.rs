@@ -42,3 +42,4 @@ pub use report::Report;
 pub use results::results_json;
 pub use summary::{Counts, Summary};
 pub use text::text;
+pub use wording::thousands;

@@ -135,7 +135,7 @@ fn drop_unseen(entries: &mut Vec<Entry>) {
 }
 
 /// Is this the invocation of a read of a tuple `[key nil]` that was imported as a plain list?
-fn is_tuple(op: &Op) -> bool {
+pub(super) fn is_tuple(op: &Op) -> bool {
     match &op.value {
         Value::List(items) => op.is_invoke() && matches!(&items[..], [_, Value::Nil]),
         _ => false,

@@ -24,21 +24,25 @@ pub(super) fn finding(history: &History, model: Model, object: &Object, stuck: &
     story.prefix(stuck, &mut text);
     story.states(stuck, &mut text);
     story.concurrent(stuck, &mut text);
-    let last = stuck.prefix.iter().rev().take(1).map(|&(entry, _)| entry);
-    let told = stuck.concurrent.iter().copied().take(TOLD_MAX);
-    let mut operations: Vec<u64> = Vec::new();
-    for entry in std::iter::once(stuck.entry).chain(last).chain(told) {
-        let index = story.op(entry).index;
-        if !operations.contains(&index) {
-            operations.push(index);
-        }
-    }
-    Finding {
-        anomaly: NONLINEARIZABLE,
-        summary: text,
-        operations,
-        steps: Vec::new(),
-    }
+    story.told(stuck, text)
+}
+
+/// The same when only the last moment is known: what was under way then, and what the object may have held.
+pub(super) fn finding_of_moment(
+    history: &History,
+    model: Model,
+    object: &Object,
+    stuck: &Stuck,
+) -> Finding {
+    let story = Story {
+        history,
+        model,
+        object,
+    };
+    let mut text = story.headline(stuck);
+    story.states(stuck, &mut text);
+    story.concurrent(stuck, &mut text);
+    story.told(stuck, text)
 }
 
 struct Story<'a> {
@@ -48,6 +52,25 @@ struct Story<'a> {
 }
 
 impl Story<'_> {
+    /// The finding with this text.
+    fn told(&self, stuck: &Stuck, text: String) -> Finding {
+        let last = stuck.prefix.iter().rev().take(1).map(|&(entry, _)| entry);
+        let told = stuck.concurrent.iter().copied().take(TOLD_MAX);
+        let mut operations: Vec<u64> = Vec::new();
+        for entry in std::iter::once(stuck.entry).chain(last).chain(told) {
+            let index = self.op(entry).index;
+            if !operations.contains(&index) {
+                operations.push(index);
+            }
+        }
+        Finding {
+            anomaly: NONLINEARIZABLE,
+            summary: text,
+            operations,
+            steps: Vec::new(),
+        }
+    }
+
     /// The operation's completion, or its invocation when it never completed.
     fn op(&self, entry: usize) -> &Op {
         let position = self.object.entries[entry].call as usize;

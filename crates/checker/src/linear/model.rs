@@ -202,7 +202,7 @@ pub(super) fn plain(value: &Value) -> &Value {
 }
 
 /// The two values of a compare-and-set.
-fn pair(value: &Value) -> Option<(Value, Value)> {
+pub(super) fn pair(value: &Value) -> Option<(Value, Value)> {
     match value {
         Value::Cas(from, to) => Some((Value::Int(*from), Value::Int(*to))),
         Value::List(items) => match &items[..] {

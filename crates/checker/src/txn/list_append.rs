@@ -3,10 +3,11 @@
 //! A read of a list tells the order of all appends before it, so version orders need no guessing (Kingsbury and
 //! Alvaro, "Elle: Inferring Isolation Anomalies from Experimental Observations", 2020).
 
-mod closed;
+mod definite;
 mod edges;
 mod gather;
 mod lists;
+mod online;
 mod proof;
 mod reads;
 mod record;
@@ -26,6 +27,7 @@ use crate::{Certificate, Checker, Component, Finding, Verdict};
 use edges::Orders;
 use gather::Gather;
 use lists::Lists;
+pub(crate) use online::OnlineLists;
 use record::Record;
 use scene::Scene;
 use seatrial_history::{Chunks, FoldError, Folder, History, Key};
@@ -66,6 +68,8 @@ pub struct Windows {
     pub transactions_min: usize,
     /// A key that so many chunks (of up to 16,384 operations) do not name is closed.
     pub idle_chunks: u32,
+    /// Chunks in a row that have fewer operations, as those of a slow test have, are counted as one.
+    pub chunk_length_min: usize,
     /// Is this a bound? Then the verdict is unknown when a key that was closed comes back. Otherwise the history is
     /// judged once more, as a whole.
     pub is_bound: bool,
@@ -76,6 +80,7 @@ impl Default for Windows {
         Windows {
             transactions_min: 1 << 20,
             idle_chunks: 8,
+            chunk_length_min: 8_192,
             is_bound: false,
         }
     }
@@ -86,6 +91,7 @@ impl Windows {
     pub const WHOLE: Windows = Windows {
         transactions_min: usize::MAX,
         idle_chunks: u32::MAX,
+        chunk_length_min: 8_192,
         is_bound: false,
     };
 }
@@ -146,7 +152,17 @@ impl ListAppend {
         certify: bool,
     ) -> Result<(Verdict, Option<Certificate>), P::Error> {
         let judge = *self;
-        let (mut table, mut record) = passes.pass(Gather { judge, certify })?;
+        let gathered = passes.pass(Gather { judge, certify })?;
+        self.conclude(passes, gathered, certify)
+    }
+
+    /// The verdict on what one pass has gathered.
+    fn conclude<P: Passes>(
+        &self,
+        passes: &P,
+        (mut table, mut record): (Table, Record),
+        certify: bool,
+    ) -> Result<(Verdict, Option<Certificate>), P::Error> {
         if let Some(Refusal::Reopened(key)) = &table.refusal {
             if self.windows.is_bound {
                 return Ok((self.unknown(reopened(key)), None));
@@ -241,9 +257,9 @@ fn told<P: Passes>(
     let ops = scene::operations(passes, &record.stages)?;
     let mut findings: BTreeMap<_, Vec<Finding>> = BTreeMap::new();
     for (anomaly, kept) in &record.kept {
-        let told = kept.iter().map(|(stage, suspect)| {
-            let stage = &record.stages[*stage];
-            Scene { stage, ops: &ops }.finding(anomaly, suspect)
+        let told = kept.iter().map(|kept| {
+            let stage = &record.stages[kept.stage];
+            Scene { stage, ops: &ops }.finding(anomaly, &kept.suspect)
         });
         findings.insert(*anomaly, told.collect());
     }

@@ -47,7 +47,7 @@ fn sizes(verdict: &Verdict) -> Vec<u64> {
 }
 
 /// What must be the same however a history is cut.
-fn essence(verdict: &Verdict) -> String {
+pub(crate) fn essence(verdict: &Verdict) -> String {
     let mut details = verdict.details.clone();
     // Barriers of real time, and edges out of what is gone, depend on the cuts.
     for field in ["windows", "largest_window", "edges", "undecided"] {
@@ -89,6 +89,7 @@ fn cuts_change_nothing() {
         let windows = Windows {
             transactions_min: 1 + rng.index(8),
             idle_chunks: 1 + rng.index(4) as u32,
+            chunk_length_min: 1,
             is_bound: true,
         };
         let length = 1 + rng.index(12);
@@ -166,6 +167,7 @@ fn windows_stay_small() {
     let windows = Windows {
         transactions_min: 200,
         idle_chunks: 2,
+        chunk_length_min: 1,
         is_bound: true,
     };
     for (keys, level) in [

@@ -4,7 +4,6 @@ mod checksum;
 mod copy;
 mod entry;
 mod folder;
-mod interrupt;
 mod list;
 mod manage;
 mod messages;

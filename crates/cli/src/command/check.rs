@@ -2,6 +2,7 @@
 
 mod columns;
 mod counted;
+mod follow;
 mod proof;
 mod registers;
 mod rounds;
@@ -32,6 +33,10 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
         !(several && (arguments.certificate.is_some() || arguments.verify.is_some())),
         "a certificate is of one history"
     );
+    ensure!(
+        !(several && arguments.follow),
+        "--follow takes one test file"
+    );
     let mut exit = Exit::Valid;
     let mut documents = Vec::new();
     for path in &arguments.files {
@@ -56,6 +61,9 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     }
     if let Some(certificate) = &arguments.certificate {
         return proof::certify(path, certificate, arguments);
+    }
+    if arguments.follow {
+        return follow::check(path, arguments);
     }
     if let Some(checkers) = stream::wanted(path, arguments)? {
         return stream::check(path, &checkers, arguments);

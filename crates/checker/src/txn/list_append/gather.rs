@@ -31,8 +31,12 @@ pub(super) struct Gathering {
     processes: Map<Process, u32>,
     /// Transactions without a completion so far, by the position of their invocation.
     open: Map<u64, Open>,
-    /// Chunks so far.
+    /// Where the next operation stands.
+    position: u64,
+    /// Chunks so far; short ones are counted together.
     chunks: u32,
+    /// Operations since the last one was counted.
+    uncounted: usize,
     /// With so many transactions the table is full.
     full: usize,
 }
@@ -62,7 +66,9 @@ impl Fold for Gather {
             record: Record::new(self.judge, self.certify),
             processes: Map::default(),
             open: Map::default(),
+            position: 0,
             chunks: 0,
+            uncounted: 0,
             full: self.judge.windows.transactions_min,
         }
     }
@@ -72,10 +78,9 @@ impl Fold for Gather {
             let refusal = Refusal::Size("more than 2^32 operations");
             gathering.table.refusal.get_or_insert(refusal);
         } else {
-            Pass::new(chunk, gathering).run();
-            gathering.chunks += 1;
+            gathering.take(chunk, self.judge.windows);
         }
-        if gathering.table.refusal.is_none() && gathering.table.len() >= gathering.full {
+        if gathering.is_full() {
             gathering.let_go(self.judge.windows);
         }
         match gathering.table.refusal {
@@ -100,6 +105,42 @@ impl Fold for Gather {
 }
 
 impl Gathering {
+    /// Takes those operations of a chunk into account that are behind the last one that was.
+    fn take(&mut self, chunk: &Chunk, windows: Windows) {
+        let first = chunk.first_position();
+        let known = self.position.saturating_sub(first) as usize;
+        if known >= chunk.len() {
+            return;
+        }
+        Pass::new(chunk, known, self).run();
+        self.position = first + chunk.len() as u64;
+        self.uncounted += chunk.len() - known;
+        if self.uncounted >= windows.chunk_length_min {
+            self.uncounted = 0;
+            self.chunks += 1;
+        }
+    }
+
+    /// Operations so far.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// What is known and was not let go.
+    pub(super) fn table(&mut self) -> &mut Table {
+        &mut self.table
+    }
+
+    /// What was found when transactions were let go.
+    pub(super) fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Is it time to let some go?
+    fn is_full(&self) -> bool {
+        self.table.refusal.is_none() && self.table.len() >= self.full
+    }
+
     /// Judges what nothing can change any more, and lets it go.
     fn let_go(&mut self, windows: Windows) {
         let closing = self.closing(windows);
@@ -188,6 +229,8 @@ struct Pass<'a> {
     names: Names,
     /// By process id of the chunk: its number; [`NONE`] for who is no client.
     processes: Vec<u32>,
+    /// So many operations at its start are known already.
+    known: usize,
     /// By place of an invocation: its transaction while that has not completed.
     open: Vec<u32>,
     /// Transactions completed so far, for `own`.
@@ -257,7 +300,7 @@ impl Names {
 }
 
 impl<'a> Pass<'a> {
-    fn new(chunk: &'a Chunk, gathering: &'a mut Gathering) -> Pass<'a> {
+    fn new(chunk: &'a Chunk, known: usize, gathering: &'a mut Gathering) -> Pass<'a> {
         let names = Names::new(chunk, gathering);
         let numbers = &mut gathering.processes;
         let processes = chunk.processes().iter().map(|&process| {
@@ -271,6 +314,7 @@ impl<'a> Pass<'a> {
             own: Own::new(chunk),
             names,
             processes: processes.collect(),
+            known,
             open: vec![NONE; chunk.len()],
             checked: 0,
             chunk,
@@ -282,7 +326,8 @@ impl<'a> Pass<'a> {
         let chunk = self.chunk;
         let first = chunk.first_position() as u32;
         let kinds = chunk.kinds().iter().zip(chunk.process_ids());
-        for (place, ((&kind, &process), &pair)) in kinds.zip(chunk.pairs()).enumerate() {
+        let operations = kinds.zip(chunk.pairs()).enumerate();
+        for (place, ((&kind, &process), &pair)) in operations.skip(self.known) {
             let process = self.processes[process as usize];
             if process == NONE {
                 continue;
@@ -320,14 +365,19 @@ impl<'a> Pass<'a> {
     /// The transaction that the operation at `place` completes. What it appends is told only if its invocation stands
     /// in another chunk.
     fn close(&mut self, place: usize, pair: i64) -> Option<Open> {
-        let distance = usize::try_from(pair).unwrap_or(usize::MAX);
-        let Some(place) = place.checked_sub(distance) else {
+        let Some(place) = self.invocation(place, pair) else {
             let position = self.chunk.invocation(place)?;
             return self.gathering.open.remove(&position);
         };
         let number = std::mem::replace(&mut self.open[place], NONE);
         let appends = Ok(Vec::new());
         (number != NONE).then_some(Open { number, appends })
+    }
+
+    /// The place of the invocation of the operation at `place`, if it stands among what is looked at.
+    fn invocation(&self, place: usize, pair: i64) -> Option<usize> {
+        let distance = usize::try_from(pair).unwrap_or(usize::MAX);
+        place.checked_sub(distance).filter(|&at| at >= self.known)
     }
 
     fn give_up(&mut self, place: usize, pair: i64, position: u32, is_fail: bool) {
@@ -340,8 +390,7 @@ impl<'a> Pass<'a> {
         if is_fail {
             table.outcomes[number] = outcome::FAIL;
         }
-        let distance = usize::try_from(pair).unwrap_or(usize::MAX);
-        if let Some(invocation) = place.checked_sub(distance) {
+        if let Some(invocation) = self.invocation(place, pair) {
             open.appends = self.appends(invocation);
         }
         take(&mut self.gathering.table, open);

@@ -1,5 +1,6 @@
 //! What has been judged so far.
 
+use super::definite::Definite;
 use super::edges::Orders;
 use super::lists::Lists;
 use super::proof;
@@ -8,7 +9,7 @@ use super::stage::Stage;
 use super::table::{NONE, Table, outcome};
 use super::{Dependencies, ListAppend};
 use crate::Anomaly;
-use crate::txn::anomaly::Variant;
+use crate::txn::anomaly::{Cyclic, Variant};
 use crate::txn::components::Arcs as _;
 use crate::txn::cyclic;
 use crate::txn::findings::{FINDINGS_MAX, Tally};
@@ -33,7 +34,7 @@ pub(super) struct Record {
     judge: ListAppend,
     pub(super) counts: BTreeMap<Anomaly, u64>,
     /// The first of each kind, in terms of the part that they were found in.
-    pub(super) kept: BTreeMap<Anomaly, Vec<(usize, Suspect)>>,
+    pub(super) kept: BTreeMap<Anomaly, Vec<Kept>>,
     /// The largest components, likewise.
     pub(super) sketches: Vec<(usize, Sketch)>,
     /// What must be known of each such part.
@@ -53,6 +54,15 @@ pub(super) struct Record {
     pub(super) order: Option<Vec<u32>>,
 }
 
+/// What was found, in terms of a part of the history.
+pub(super) struct Kept {
+    /// The number of what is known of that part.
+    pub(super) stage: usize,
+    pub(super) suspect: Suspect,
+    /// Can nothing that is still to come take it back?
+    pub(super) is_definite: bool,
+}
+
 /// What need not be known any more.
 pub(super) struct Judged {
     /// By transaction: is it gone?
@@ -61,6 +71,22 @@ pub(super) struct Judged {
     pub(super) happened: Vec<bool>,
     /// By list: does it go?
     pub(super) leaving: Vec<bool>,
+}
+
+/// The orders that cycles are looked for in, and as many of them as are needed to see whether there are any.
+fn orders(wanted: &BTreeSet<Cyclic>, lists: &Lists) -> (Orders, Orders) {
+    let wants = |variant| wanted.iter().any(|cyclic| cyclic.variant == variant);
+    let all = Orders {
+        process: wants(Variant::Process),
+        realtime: wants(Variant::Realtime),
+    };
+    // What a process did before ended before, if it is known when it began.
+    let is_told = !lists.table.invocations.contains(&NONE);
+    let orders = Orders {
+        process: all.process && !(all.realtime && is_told),
+        ..all
+    };
+    (all, orders)
 }
 
 impl Record {
@@ -131,17 +157,7 @@ impl Record {
     ) -> Result<Vec<bool>, TooManyEdges> {
         let level = self.judge.level;
         let wanted = cyclic(level);
-        let wants = |variant| wanted.iter().any(|cyclic| cyclic.variant == variant);
-        let all = Orders {
-            process: wants(Variant::Process),
-            realtime: wants(Variant::Realtime),
-        };
-        // What a process did before ended before, if it is known when it began.
-        let is_told = !lists.table.invocations.contains(&NONE);
-        let orders = Orders {
-            process: all.process && !(all.realtime && is_told),
-            ..all
-        };
+        let (all, orders) = orders(&wanted, lists);
         let count = lists.table.len();
         let rows = Rows::new(count, &Dependencies { lists, orders })?;
         let peeled = rows.peel();
@@ -186,6 +202,32 @@ impl Record {
         Ok((0..count as u32).map(is_gone).collect())
     }
 
+    /// Everything that can be said of these lists as they are, whatever has been judged before.
+    pub(super) fn look(&self, lists: &Lists) -> Result<Suspects, TooManyEdges> {
+        let mut suspects = Suspects::default();
+        let open: Vec<_> = lists
+            .table
+            .lists
+            .iter()
+            .map(|list| !list.is_closed)
+            .collect();
+        lists.tell(&open, &mut suspects);
+        let wanted = cyclic(self.judge.level);
+        let (all, orders) = orders(&wanted, lists);
+        let count = lists.table.len();
+        let rows = Rows::new(count, &Dependencies { lists, orders })?;
+        let components = rows.components(&rows.peel(), count as u32);
+        let nodes = rows.len();
+        drop(rows);
+        let dependencies = Dependencies { lists, orders: all };
+        let bound = self.judge.bound;
+        let found = inside(count, nodes, &dependencies, &components, &wanted, bound);
+        for (kind, cycle) in found.cycles {
+            suspects.add(kind.name(), || Suspect::Cycle(cycle));
+        }
+        Ok(suspects)
+    }
+
     /// What is gone comes after what went before, in the order in which its nodes were taken away, or in another one that
     /// proves the level.
     fn extend_order(
@@ -224,6 +266,7 @@ impl Record {
     /// Counts what was found, and keeps the first of each kind, and the largest components, with what must be known to tell
     /// of them.
     fn keep(&mut self, lists: &Lists, suspects: Suspects, sketches: Vec<Sketch>) {
+        let definite = Definite::new(self.judge.level);
         let mut transactions = BTreeSet::new();
         let mut named = Vec::new();
         for (anomaly, suspects) in suspects.kept {
@@ -231,7 +274,11 @@ impl Record {
             for suspect in suspects.into_iter().take(FINDINGS_MAX - kept.len()) {
                 transactions.extend(suspect.transactions());
                 named.extend(suspect.list());
-                kept.push((self.stages.len(), suspect));
+                kept.push(Kept {
+                    stage: self.stages.len(),
+                    is_definite: definite.is(anomaly, &suspect, lists),
+                    suspect,
+                });
             }
         }
         for (anomaly, count) in suspects.counts {

@@ -3,48 +3,13 @@
 use super::reads::Suspect;
 use super::stage::Stage;
 use super::table::NONE;
+use crate::online::Fetch;
 use crate::txn::explain::{self, Reasons, Told, list, micro_operation, shown};
 use crate::txn::graph::{WR, WW};
 use crate::txn::passes::Passes;
 use crate::{Anomaly, Finding};
-use seatrial_history::{Chunk, Fold, Mop, Observed, Op};
+use seatrial_history::{Mop, Observed, Op};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
-
-/// Reads operations by their positions.
-struct Fetch {
-    positions: BTreeSet<u64>,
-}
-
-impl Fold for Fetch {
-    type Accumulator = BTreeMap<u64, Op>;
-    type Output = BTreeMap<u64, Op>;
-
-    fn name(&self) -> String {
-        "list-append: what was found".into()
-    }
-
-    fn start(&self) -> BTreeMap<u64, Op> {
-        BTreeMap::new()
-    }
-
-    fn reduce(&self, ops: &mut BTreeMap<u64, Op>, chunk: &Chunk) -> ControlFlow<()> {
-        let first = chunk.first_position();
-        for &position in self.positions.range(first..first + chunk.len() as u64) {
-            ops.insert(position, chunk.op((position - first) as usize));
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn combine(&self, ops: &mut BTreeMap<u64, Op>, later: BTreeMap<u64, Op>) -> ControlFlow<()> {
-        ops.extend(later);
-        ControlFlow::Continue(())
-    }
-
-    fn finish(&self, ops: BTreeMap<u64, Op>) -> BTreeMap<u64, Op> {
-        ops
-    }
-}
 
 /// A stage with the operations of its transactions.
 pub(super) struct Scene<'a> {
@@ -57,9 +22,7 @@ pub(super) fn operations<P: Passes>(
     passes: &P,
     stages: &[Stage],
 ) -> Result<BTreeMap<u64, Op>, P::Error> {
-    let transactions = stages.iter().flat_map(|stage| stage.transactions.values());
-    let positions = transactions.flatten().filter(|&&position| position != NONE);
-    let positions: BTreeSet<_> = positions.map(|&position| u64::from(position)).collect();
+    let positions: BTreeSet<_> = stages.iter().flat_map(Stage::positions).collect();
     if positions.is_empty() {
         return Ok(BTreeMap::new());
     }

@@ -1,6 +1,7 @@
 //! What must be known of a part of a history to tell what was found in it.
 
 use super::lists::Lists;
+use super::table::NONE;
 use seatrial_history::Key;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,6 +54,13 @@ impl Stage {
             stage.lists.insert(at, shown);
         }
         stage
+    }
+
+    /// Where the operations of its transactions stand.
+    pub(super) fn positions(&self) -> impl Iterator<Item = u64> {
+        let positions = self.transactions.values().flatten();
+        let known = positions.filter(|&&position| position != NONE);
+        known.map(|&position| u64::from(position))
     }
 
     /// The list of this key, if it is on the stage.

@@ -1,6 +1,6 @@
 //! What a history of lists comes to: transactions in columns, lists as they grew, reads as lengths.
 
-use super::closed::Closed;
+use crate::closed::Closed;
 use crate::txn::dense::Map;
 use seatrial_history::Key;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! `seatrial archive checksum`: what the messages of recordings are, in one number, and whether two archives have the same.
 
-use super::entry::{columns, thousands};
+use super::entry::columns;
 use super::folder;
 use super::place::Place;
 use crate::args::ChecksumArguments;
@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use seatrial_archive::file::Files;
 use seatrial_archive::{Catalog, Digest, Recording, digest};
 use seatrial_machine::Storage;
+use seatrial_report::thousands;
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::path::Path;

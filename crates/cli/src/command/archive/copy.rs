@@ -1,13 +1,13 @@
 //! `seatrial archive copy`: blocks as they are, at the same positions, from where the copy ends.
 
-use super::entry::{Entry, thousands};
+use super::entry::Entry;
 use super::folder;
-use super::interrupt::Interrupt;
 use super::moment;
 use super::place::Place;
 use super::remote::{self, ALIVE_INTERVAL, Next, Pieces, Remote};
 use crate::args::CopyArguments;
 use crate::exit::Exit;
+use crate::interrupt::Interrupt;
 use crate::output::say;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -17,6 +17,7 @@ use seatrial_archive::service::{
     ReplayBound, ReplayRequest,
 };
 use seatrial_archive::{Archive, Bound, Cursor, Origin, Pause, Position, Recording, RecordingId};
+use seatrial_report::thousands;
 use serde_json::{Value, json};
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;

@@ -5,6 +5,7 @@ use super::moment;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_archive::service::SegmentDescription;
 use seatrial_archive::{Durability, Position, Recording, SegmentName};
+use seatrial_report::thousands;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -209,19 +210,6 @@ pub(super) fn columns(rows: &[impl AsRef<[String]>], right: impl Fn(usize) -> bo
         lines.push(line.trim_end().to_owned());
     }
     lines.join("\n")
-}
-
-/// Digits in groups of three.
-pub(super) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// What a user types: `none`, `batch`, `group`, `group:MS` or `group:MS:BYTES`.

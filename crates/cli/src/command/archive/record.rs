@@ -2,14 +2,15 @@
 
 use super::entry;
 use super::folder::FolderRecorder;
-use super::interrupt::Interrupt;
 use super::messages::{self, Event, Splitter};
 use super::place::Place;
 use super::remote::RemoteRecorder;
 use crate::args::RecordArguments;
 use crate::exit::Exit;
+use crate::interrupt::Interrupt;
 use crate::output::say;
 use anyhow::{Context as _, Result};
+use seatrial_report::thousands;
 use serde_json::json;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
@@ -78,7 +79,7 @@ pub(super) fn run(arguments: &RecordArguments) -> Result<Exit> {
     } else if !arguments.acknowledge {
         say!(
             "recording {id}: {} messages, ends at {}",
-            entry::thousands(reached.written),
+            thousands(reached.written),
             reached.position
         );
     }

@@ -2,13 +2,13 @@
 
 use super::entry::Entry;
 use super::folder;
-use super::interrupt::Interrupt;
 use super::moment;
 use super::place::Place;
 use super::printer::{Form, Printer, Shown};
 use super::remote::{self, Next, Pieces};
 use crate::args::ReplayArguments;
 use crate::exit::Exit;
+use crate::interrupt::Interrupt;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::file::Files;
 use seatrial_archive::service::{ReplayBound, ReplayRequest};

@@ -1,6 +1,5 @@
 //! `seatrial archive verify`: every byte of recordings, and cutting damaged ones when told to.
 
-use super::entry::thousands;
 use super::folder;
 use super::moment;
 use super::place::Place;
@@ -13,6 +12,7 @@ use seatrial_archive::file::Files;
 use seatrial_archive::{
     Archive, Recording, RecordingId, RecordingReport, Repaired, VerifyDamage, VerifyOptions, verify,
 };
+use seatrial_report::thousands;
 use serde_json::{Value, json};
 use std::io::IsTerminal as _;
 use std::path::Path;

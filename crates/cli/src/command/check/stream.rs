@@ -82,7 +82,19 @@ pub(super) fn check(
 ) -> Result<(Exit, Json)> {
     let began = Instant::now();
     let file = Arc::new(TestFile::open(path)?);
-    let mut verdicts = judge(&file, checkers, arguments.threads())?;
+    let verdicts = judge(&file, checkers, arguments.threads())?;
+    let summary = summary(&file, &verdicts)?;
+    conclude(path, &file, verdicts, (summary, began), arguments)
+}
+
+/// Shows verdicts on a test file that was not taken into memory, unless they go into a document.
+pub(super) fn conclude(
+    path: &Path,
+    file: &Arc<TestFile>,
+    mut verdicts: Vec<Verdict>,
+    (summary, began): (Summary, Instant),
+    arguments: &CheckArguments,
+) -> Result<(Exit, Json)> {
     let attributes = file.attributes()?;
     let promise = Promise::of(arguments.model.as_deref(), &attributes);
     promise.weaken(&mut verdicts);
@@ -90,15 +102,14 @@ pub(super) fn check(
     if let Some(losses) = &losses {
         losses.weaken(&mut verdicts);
     }
-    let summary = summary(&file, &verdicts)?;
     let mut report = Report::counted(&attributes, summary, &verdicts).checked_in(began.elapsed());
     let warning = losses.as_ref().map(Losses::warning);
     let warnings = warning.into_iter().chain(promise.warning());
-    for warning in warnings.chain(not_ended(&file, path)) {
+    for warning in warnings.chain(not_ended(file, path)) {
         report = report.warn(warning);
     }
     if let Some(folder) = &arguments.findings {
-        let parts = taking_part(&file, &verdicts)?;
+        let parts = taking_part(file, &verdicts)?;
         write_findings(folder, &Report::new(&attributes, &parts, &verdicts))?;
     }
     let mut document = results_json(&report);
@@ -172,17 +183,23 @@ fn summary(file: &TestFile, verdicts: &[Verdict]) -> Result<Summary> {
             .find_map(|verdict| verdict.details[name].as_u64());
         counts.unwrap_or_default()
     };
+    let total = Counts {
+        ok: count("ok"),
+        fail: count("fail"),
+        info: count("info"),
+    };
+    counted(file, total)
+}
+
+/// These counts, and the time between the first and the last operation.
+pub(super) fn counted(file: &TestFile, total: Counts) -> Result<Summary> {
     let first = file
         .chunk_summary(0)?
         .map_or(0, |chunk| chunk.time_min.max(0));
     let last = file.chunk_count().saturating_sub(1);
     let last = file.chunk_summary(last)?.map_or(0, |chunk| chunk.time_max);
     Ok(Summary {
-        total: Counts {
-            ok: count("ok"),
-            fail: count("fail"),
-            info: count("info"),
-        },
+        total,
         seconds: (last.saturating_sub(first)).max(0) as f64 / 1e9,
         ..Summary::default()
     })

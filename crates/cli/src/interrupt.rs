@@ -10,11 +10,11 @@ const STATUS_INTERRUPTED: i32 = 130;
 
 /// Was the program asked to end?
 #[derive(Clone, Debug)]
-pub(super) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// From now on signals are noticed; the first also calls `act`, on a thread of its own.
-    pub(super) fn listen(act: impl FnOnce() + Send + 'static) -> Result<Interrupt> {
+    pub(crate) fn listen(act: impl FnOnce() + Send + 'static) -> Result<Interrupt> {
         let told = Arc::new(AtomicBool::new(false));
         let mine = told.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -47,7 +47,7 @@ impl Interrupt {
     }
 
     /// Has a signal come?
-    pub(super) fn told(&self) -> bool {
+    pub(crate) fn told(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }

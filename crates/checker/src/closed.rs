@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A set of keys: integers that follow one another, as those of most workloads do, take the room of one.
 #[derive(Default)]
-pub(super) struct Closed {
+pub(crate) struct Closed {
     /// First and last integer of each row.
     integers: BTreeMap<i64, i64>,
     others: BTreeSet<Key>,
@@ -13,7 +13,7 @@ pub(super) struct Closed {
 
 impl Closed {
     /// Adds a key.
-    pub(super) fn insert(&mut self, key: Key) {
+    pub(crate) fn insert(&mut self, key: Key) {
         let Key::Int(integer) = key else {
             self.others.insert(key);
             return;
@@ -36,7 +36,7 @@ impl Closed {
     }
 
     /// Is it in there?
-    pub(super) fn contains(&self, key: &Key) -> bool {
+    pub(crate) fn contains(&self, key: &Key) -> bool {
         match key {
             Key::Int(integer) => {
                 let before = self.integers.range(..=integer).next_back();

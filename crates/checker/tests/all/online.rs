@@ -1,0 +1,347 @@
+//! Judging as the chunks come against judging afterwards.
+
+use crate::transactions::{STORES, histories, printed, rotating_history};
+use crate::windows::essence;
+use seatrial_checker::linear::{Linearizable, Model};
+use seatrial_checker::online::{Follower, Judge};
+use seatrial_checker::txn::{Level, ListAppend, Windows};
+use seatrial_checker::{Checker, Finding, Validity, Verdict};
+use seatrial_history::chunk::Assembly;
+use seatrial_history::{
+    Chunk, Codec, Folder, History, HistoryWriter, Key, Op, OpType, Process, Value, WriterOptions,
+};
+use seatrial_machine::Rng;
+use std::sync::Arc;
+
+/// A history in chunks, cut anywhere.
+fn cut(history: &History, length_max: u64, rng: &mut Rng) -> Vec<Chunk> {
+    let mut assembly = Assembly::new(65_536);
+    let mut chunks = Vec::new();
+    let mut left = 1 + rng.below(length_max);
+    for op in history {
+        assert!(assembly.push(op).unwrap().is_none());
+        left -= 1;
+        if left == 0 {
+            chunks.extend(assembly.rest().cloned());
+            left = 1 + rng.below(length_max);
+        }
+    }
+    chunks.extend(assembly.rest().cloned());
+    chunks
+}
+
+/// What a judge is told of, chunk by chunk as a follower of a file gets them: short ones, and long ones that repeat them. All
+/// that it finds on the way.
+fn watched(judge: &mut Judge, history: &History, length_max: u64, rng: &mut Rng) -> Vec<Finding> {
+    let cuts = [
+        cut(history, length_max, rng),
+        cut(history, 4 * length_max, rng),
+    ];
+    let mut found = Vec::new();
+    while judge.operations() < history.len() as u64 {
+        let position = judge.operations();
+        let chunks = &cuts[rng.index(2)];
+        let end = |chunk: &Chunk| chunk.first_position() + chunk.len() as u64;
+        let at = chunks.partition_point(|chunk| end(chunk) <= position);
+        judge.push(&chunks[at]);
+        if rng.chance(0.2) {
+            judge.push(&chunks[rng.index(at + 1)]);
+        }
+        if rng.chance(0.4) {
+            judge.look();
+        }
+        if rng.chance(0.6) {
+            found.extend(judge.tell(history).unwrap());
+        }
+        let _ = judge.progress();
+    }
+    found
+}
+
+fn finished(judge: Judge, history: &Arc<History>) -> Verdict {
+    judge.finish(&Folder::new(history.clone(), 1)).unwrap()
+}
+
+#[test]
+fn transactions_are_judged_as_afterwards() {
+    let levels: Vec<_> = Level::all().collect();
+    let (mut invalid, mut valid, mut early, mut reopened, mut cut) = (0, 0, 0, 0, 0);
+    for seed in 0..histories(500) {
+        let mut rng = Rng::from_seed(seed ^ 0x0e11);
+        let store = STORES[seed as usize % STORES.len()];
+        let rotation = 2 + rng.index(8);
+        let length = 10 + rng.below(60);
+        let history = Arc::new(rotating_history(store, length, rotation, &mut rng));
+        let level = if rng.chance(0.4) {
+            Level::StrictSerializable
+        } else {
+            *rng.pick(&levels)
+        };
+        let windows = Windows {
+            transactions_min: 1 + rng.index(8),
+            idle_chunks: 1 + rng.index(4) as u32,
+            chunk_length_min: 1 + rng.index(3),
+            is_bound: false,
+        };
+        let mut judge = Judge::lists(ListAppend::new(level).with_windows(windows));
+        let found = watched(&mut judge, &history, 12, &mut rng);
+        reopened += u32::from(judge.progress().note.is_some());
+        cut += u64::from(judge.progress().windows > 1);
+        let verdict = finished(judge, &history);
+        let whole = ListAppend::new(level).with_windows(Windows::WHOLE);
+        let whole = whole.check(&history);
+        let context = || format!("seed {seed} {store:?} {level:?}\n{}", printed(&history));
+        assert_eq!(essence(&verdict), essence(&whole), "{}", context());
+        // What was told on the way is not taken back.
+        if let Some(first) = found.first() {
+            early += 1;
+            assert_eq!(whole.valid, Validity::Invalid, "{first:?}\n{}", context());
+        }
+        match whole.valid {
+            Validity::Invalid => invalid += 1,
+            _ => valid += 1,
+        }
+    }
+    println!("{valid} valid, {invalid} invalid, {early} seen before the end, {reopened} reopened");
+    let few = histories(500) / 20;
+    assert!(valid > few && invalid > few && cut > few && reopened > 0);
+    assert!(2 * early > invalid, "{early} of {invalid}");
+}
+
+#[test]
+fn what_is_definite_stays_when_everything_is_known() {
+    // Every beginning of a history, judged to its end: the violations that were definite are in the whole.
+    let levels: Vec<_> = Level::all().collect();
+    let mut definite = 0;
+    for seed in 0..histories(300) {
+        let mut rng = Rng::from_seed(seed ^ 0xdef1);
+        let store = STORES[seed as usize % STORES.len()];
+        let (length, rotation) = (4 + rng.below(20), rng.index(2) * 6);
+        let history = rotating_history(store, length, rotation, &mut rng);
+        let level = *rng.pick(&levels);
+        let mut judge = Judge::lists(ListAppend::new(level).with_windows(Windows::WHOLE));
+        let mut found = Vec::new();
+        for chunk in cut(&history, 1, &mut rng) {
+            judge.push(&chunk);
+            judge.look();
+            found.extend(judge.tell(&history).unwrap());
+        }
+        let whole = ListAppend::new(level).check(&history);
+        if let Some(first) = found.first() {
+            definite += 1;
+            let text = printed(&history);
+            assert_eq!(whole.valid, Validity::Invalid, "{seed} {first:?}\n{text}");
+        }
+        let only_garbage = whole.anomalies.keys().all(|name| *name == "garbage-read");
+        // At the end nothing is under way that matters, so everything else was seen.
+        let is_open = history.iter().enumerate().any(|(position, op)| {
+            op.is_info() || op.is_invoke() && history.pair(position).is_none()
+        });
+        if whole.valid == Validity::Invalid && !only_garbage && !is_open {
+            let tolerant = !level.forbidden().contains("incompatible-order");
+            assert!(!found.is_empty() || tolerant, "{seed} {whole:?}");
+        }
+    }
+    assert!(definite > histories(300) / 10, "{definite}");
+}
+
+/// Clients of registers, one of which may lie.
+fn register_history(model: Model, rng: &mut Rng) -> History {
+    let keys = rng.below(4);
+    let (mut states, mut ops) = (vec![Value::Nil; keys.max(1) as usize], Vec::new());
+    let mut running: Vec<(Op, usize, Option<Op>)> = Vec::new();
+    let (mut next_process, mut left) = (4, 4 + rng.below(40));
+    let mut free: Vec<u64> = (0..=rng.below(4)).collect();
+    let (liar, values) = (rng.chance(0.6), 2 + rng.below(6));
+    let unknown = if rng.chance(0.5) { 0.15 } else { 0.0 };
+    if model == Model::Mutex {
+        states.fill(Value::text("free"));
+    }
+    while left > 0 || !running.is_empty() {
+        if left > 0 && !free.is_empty() && rng.chance(0.5) {
+            left -= 1;
+            let process = Process::Client(free.swap_remove(rng.index(free.len())));
+            let key = rng.index(states.len());
+            let value = |rng: &mut Rng| rng.below(values).cast_signed();
+            let (f, plain) = match (model, rng.below(3)) {
+                (Model::Mutex, 0) => ("release", Value::Nil),
+                (Model::Mutex, _) => ("acquire", Value::Nil),
+                (Model::CasRegister, 0) => ("cas", Value::Cas(value(rng), value(rng))),
+                (_, 1) => ("read", Value::Nil),
+                _ => ("write", Value::Int(value(rng))),
+            };
+            let invocation = Op::invoke(process, f, under(keys, key, plain));
+            ops.push(invocation.clone());
+            running.push((invocation, key, None));
+        } else if !running.is_empty() {
+            let at = rng.index(running.len());
+            let Process::Client(client) = running[at].0.process else {
+                unreachable!()
+            };
+            match running[at].2.clone() {
+                None if rng.chance(unknown / 3.0) => {
+                    running.swap_remove(at);
+                    free.push(next_process);
+                    next_process += 1;
+                }
+                None => {
+                    let (invocation, key, _) = running[at].clone();
+                    let done = carry_out(&invocation, &mut states[key], keys, key, rng);
+                    running[at].2 = Some(done);
+                }
+                Some(mut done) => {
+                    running.swap_remove(at);
+                    if liar && done.f == "read" && rng.chance(0.1) {
+                        let lie = Value::Int(rng.below(values).cast_signed());
+                        let key = rng.index(states.len());
+                        let told = matches!(done.value, Value::Keyed(..));
+                        if !told || keys == 1 {
+                            done.value = under(keys, key, lie);
+                        }
+                    }
+                    if rng.chance(unknown) {
+                        done.kind = OpType::Info;
+                        free.push(next_process);
+                        next_process += 1;
+                    } else {
+                        free.push(client);
+                    }
+                    if liar && rng.chance(0.02) {
+                        done.kind = OpType::Fail;
+                    }
+                    ops.push(done);
+                }
+            }
+        }
+    }
+    History::from_unindexed(ops)
+}
+
+fn under(keys: u64, key: usize, value: Value) -> Value {
+    match keys {
+        0 => value,
+        _ => Value::Keyed(Key::Int(key as i64), value.into()),
+    }
+}
+
+fn carry_out(invocation: &Op, state: &mut Value, keys: u64, key: usize, rng: &mut Rng) -> Op {
+    let plain = match &invocation.value {
+        Value::Keyed(_, value) => (**value).clone(),
+        value => value.clone(),
+    };
+    let (free, held) = (Value::text("free"), Value::text("held"));
+    let before = state.clone();
+    let (is_done, next, told) = match (invocation.f.as_str(), &plain) {
+        ("read", _) => (true, before.clone(), before),
+        ("cas", &Value::Cas(from, to)) => (before == Value::Int(from), Value::Int(to), plain),
+        // A lock that lies is given twice.
+        ("acquire", _) => (before == free || rng.chance(0.03), held, Value::Nil),
+        ("release", _) => (before == held, free, Value::Nil),
+        _ => (true, plain.clone(), plain),
+    };
+    if is_done {
+        *state = next;
+    }
+    let kind = if is_done { OpType::Ok } else { OpType::Fail };
+    invocation.complete(kind, under(keys, key, told))
+}
+
+/// What must be the same of a verdict on registers, however it was reached.
+fn kernel(verdict: &Verdict) -> String {
+    let details = &verdict.details;
+    let first = verdict.findings.iter().map(|one| one.operations[0]);
+    format!(
+        "{:?} {:?} {:?} {:?} {:?} {} {} {} {} {:?}",
+        verdict.valid,
+        verdict.model,
+        verdict.anomalies,
+        verdict.not,
+        verdict.also_not,
+        details["keys"],
+        details["keys_invalid"],
+        details["results"],
+        details["objects"],
+        first.collect::<Vec<_>>()
+    )
+}
+
+#[test]
+fn registers_are_judged_as_afterwards() {
+    let models = [Model::Register, Model::CasRegister, Model::Mutex];
+    let (mut invalid, mut valid, mut early) = (0, 0, 0);
+    for seed in 0..histories(1_500) {
+        let mut rng = Rng::from_seed(seed ^ 0x4e9);
+        let model = models[seed as usize % 3];
+        let history = Arc::new(register_history(model, &mut rng));
+        if history.is_empty() {
+            continue;
+        }
+        let mut judge = Judge::by_name(model.name(), None).unwrap();
+        let found = watched(&mut judge, &history, 12, &mut rng);
+        let verdict = finished(judge, &history);
+        let whole = Linearizable::new(model).check(&history);
+        let context = || {
+            let lines: Vec<_> = history.iter().map(ToString::to_string).collect();
+            format!("seed {seed} {model:?}\n{}", lines.join("\n"))
+        };
+        assert_eq!(kernel(&verdict), kernel(&whole), "{}", context());
+        if let Some(first) = found.first() {
+            early += 1;
+            assert_eq!(whole.valid, Validity::Invalid, "{first:?}\n{}", context());
+        }
+        match whole.valid {
+            Validity::Invalid => invalid += 1,
+            _ => valid += 1,
+        }
+    }
+    println!("{valid} valid, {invalid} invalid, {early} seen before the end");
+    let few = histories(1_500) / 10;
+    assert!(
+        valid > few && invalid > few && early > few / 2,
+        "{valid} {invalid} {early}"
+    );
+}
+
+#[test]
+fn a_file_is_followed_while_it_is_written() {
+    let path = std::env::temp_dir().join(format!("follow-{}.sea", std::process::id()));
+    let mut ended = 0;
+    for seed in 0..40 {
+        let mut rng = Rng::from_seed(seed);
+        let store = STORES[seed as usize % STORES.len()];
+        let history = rotating_history(store, 400, 20, &mut rng);
+        let _ = std::fs::remove_file(&path);
+        let options = WriterOptions {
+            codec: Codec::Lz4,
+            chunk_length: 50 + rng.index(100),
+        };
+        let mut writer =
+            HistoryWriter::create_with(&path, &serde_json::json!({}), options).unwrap();
+        let judges = vec![Judge::by_name("list-append", Some("serializable")).unwrap()];
+        let mut follower = Follower::open(&path, judges).unwrap();
+        let mut found = 0;
+        for op in &history {
+            writer.push(op).unwrap();
+            if rng.chance(0.1) {
+                writer.flush().unwrap();
+            }
+            if rng.chance(0.05) {
+                while follower.advance().unwrap() {}
+                assert_eq!(follower.position(), follower.file().len());
+                found += follower.look().unwrap().len();
+            }
+        }
+        writer.seal().unwrap();
+        while follower.advance().unwrap() {}
+        assert!(follower.file().is_complete());
+        assert_eq!(follower.position(), history.len() as u64);
+        let verdicts = follower.finish(2).unwrap();
+        let whole = ListAppend::new(Level::Serializable).check(&history);
+        assert_eq!(essence(&verdicts[0]), essence(&whole), "seed {seed}");
+        assert_eq!(verdicts[0].findings.len(), whole.findings.len());
+        ended += usize::from(found > 0);
+        assert!(found == 0 || whole.valid == Validity::Invalid);
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert!(ended > 10, "{ended}");
+}

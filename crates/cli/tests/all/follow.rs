@@ -1,0 +1,222 @@
+//! Test files that are judged while they are written.
+
+use super::{Scratch, command, error, json, run, stderr, stdout};
+use rustix::process::{Pid, Signal, kill_process};
+use seatrial_history::{HistoryWriter, Key, Mop, Observed, Op, OpType, Process, Value};
+use serde_json::json;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStderr, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on the busiest machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A process that follows.
+struct Follower {
+    child: Child,
+    said: BufReader<ChildStderr>,
+}
+
+impl Follower {
+    fn begin(words: &[&str]) -> Follower {
+        let words = [&["check", "--follow"], words].concat();
+        let mut command = command(&words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let said = BufReader::new(child.stderr.take().unwrap());
+        Follower { child, said }
+    }
+
+    /// Reads what it says until it says this.
+    fn says(&mut self, words: &str) {
+        let mut all = String::new();
+        while !all.lines().any(|line| line.contains(words)) {
+            assert!(
+                self.said.read_line(&mut all).unwrap() > 0,
+                "never said {words:?}:\n{all}"
+            );
+        }
+    }
+
+    fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+    }
+
+    fn end(mut self, status: i32) -> Output {
+        let began = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(began.elapsed() < PATIENCE, "does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let output = self.child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{}", stdout(&output));
+        output
+    }
+}
+
+/// Writes transactions, one after another.
+struct Writer {
+    writer: HistoryWriter,
+    index: u64,
+}
+
+impl Writer {
+    fn create(path: &str, workload: &str) -> Writer {
+        let attributes = json!({"suite": "kv", "workload": workload});
+        let writer = HistoryWriter::create(path.as_ref(), &attributes).unwrap();
+        Writer { writer, index: 0 }
+    }
+
+    fn push(&mut self, op: Op) {
+        let time = self.index as i64 * 1_000_000;
+        let index = self.index;
+        self.writer.push(&Op { index, time, ..op }).unwrap();
+        self.index += 1;
+    }
+
+    /// Reads this of key 1 and appends the next element.
+    fn append(&mut self, process: u64, seen: i64, element: i64) {
+        let key = Key::Int(1);
+        let mops = |observed| {
+            let read = Mop::Read {
+                key: key.clone(),
+                observed,
+            };
+            let key = key.clone();
+            Value::Txn([read, Mop::Append { key, element }].into())
+        };
+        let op = Op::invoke(Process::Client(process), "txn", mops(Observed::Nil));
+        self.push(op.clone());
+        let seen = Observed::List((1..=seen).collect());
+        self.push(op.complete(OpType::Ok, mops(seen)));
+    }
+
+    /// Writes this, or reads it.
+    fn register(&mut self, f: &'static str, value: i64) {
+        let argument = if f == "read" {
+            Value::Nil
+        } else {
+            Value::Int(value)
+        };
+        let op = Op::invoke(Process::Client(0), f, argument);
+        self.push(op.clone());
+        self.push(op.complete(OpType::Ok, Value::Int(value)));
+    }
+}
+
+#[test]
+fn a_violation_is_told_while_the_test_goes_on() {
+    let scratch = Scratch::new("follow");
+    let sea = scratch.path("a.sea");
+    let mut follower = Follower::begin(&["--json", "--verbose", &sea]);
+    follower.says("waiting for");
+    follower.interrupt();
+    assert!(follower.end(254).stdout.is_empty());
+    let mut follower = Follower::begin(&[&sea]);
+    follower.says("waiting for");
+    let mut writer = Writer::create(&sea, "list-append");
+    for element in 1..=500 {
+        writer.append(element as u64 % 3, element - 1, element);
+    }
+    writer.writer.flush().unwrap();
+    follower.says("1,000 operations, 0 behind   list-append: ");
+    // The 500th is lost.
+    writer.append(3, 499, 501);
+    writer.writer.flush().unwrap();
+    follower.says("read key 1 as [");
+    follower.says("found ");
+    // Nobody has ended the test.
+    for element in 502..=600 {
+        writer.append(1, 499, element);
+    }
+    writer.writer.seal().unwrap();
+    let output = follower.end(1);
+    let answer = stdout(&output);
+    assert!(answer.contains("not strict-serializable"), "{answer}");
+    // The usual verdict.
+    let usual = json(&run(
+        1,
+        &["check", "--json", "--checker", "list-append", &sea],
+    ));
+    let followed = json(&run(1, &["check", "--json", "--follow", &sea]));
+    for member in [
+        "valid",
+        "anomalies",
+        "findings",
+        "not",
+        "operations",
+        "counts",
+    ] {
+        assert_eq!(usual[member], followed[member], "{member}");
+    }
+}
+
+#[test]
+fn registers_are_followed() {
+    let scratch = Scratch::new("follow-registers");
+    let sea = scratch.path("a.sea");
+    let mut writer = Writer::create(&sea, "register");
+    for value in 1..=100 {
+        writer.register("write", value);
+        writer.register("read", value);
+    }
+    writer.writer.flush().unwrap();
+    let mut follower = Follower::begin(&[&sea]);
+    follower.says("cas-register: 200 judged in 0 windows, 0 held   nothing found");
+    writer.register("read", 99);
+    writer.writer.flush().unwrap();
+    follower.says("cannot be linearized");
+    follower.says("when it must take place it is 100");
+    writer.writer.seal().unwrap();
+    let answer = stdout(&follower.end(1));
+    assert!(answer.contains("read 99"), "{answer}");
+}
+
+#[test]
+fn following_ends_when_a_person_wants_or_the_writer_is_gone() {
+    let scratch = Scratch::new("follow-ends");
+    let sea = scratch.path("a.sea");
+    let mut writer = Writer::create(&sea, "list-append");
+    for element in 1..=100 {
+        writer.append(0, element - 1, element);
+    }
+    writer.writer.flush().unwrap();
+    let mut follower = Follower::begin(&[&sea]);
+    follower.says("200 operations, 0 behind");
+    follower.interrupt();
+    let answer = stdout(&follower.end(2));
+    assert!(
+        answer.contains("in the first 200 operations; the test goes on"),
+        "{answer}"
+    );
+    let follower = Follower::begin(&[&sea]);
+    // Killed: the file is never sealed.
+    drop(writer);
+    let answer = stdout(&follower.end(2));
+    assert!(answer.contains("never sealed"), "{answer}");
+}
+
+#[test]
+fn what_cannot_be_followed_says_so() {
+    let scratch = Scratch::new("follow-not");
+    let (sea, text) = (scratch.path("a.sea"), scratch.path("a.edn"));
+    let words = ["generate", "list-append", "--ops", "100", "-q", "-o"];
+    run(0, &[&words[..], &[&sea]].concat());
+    let message = [
+        "cannot be judged before the history is complete",
+        "list-append",
+    ];
+    error(&["check", "--follow", "--checker", "set", &sea], &message);
+    let message = ["list-append by atomic cannot"];
+    error(&["check", "--follow", "--model", "atomic", &sea], &message);
+    error(&["check", "--follow", &sea, &sea], &["one test file"]);
+    fs::write(
+        &text,
+        "{:process 0 :type :invoke :f :read :value nil}\n".repeat(400),
+    )
+    .unwrap();
+    error(&["check", "--follow", &text], &["a.edn"]);
+    let answer = run(0, &["check", "--follow", &sea]);
+    assert!(stdout(&answer).contains('✓'), "{}", stderr(&answer));
+}
