@@ -4,7 +4,9 @@ use crate::args::SourceArguments;
 use crate::load::is_test_file;
 use crate::times;
 use anyhow::{Context as _, Result, bail, ensure};
-use seatrial_history::import::{self, Format, JepsenFile, Operations, Options, is_jepsen};
+use seatrial_history::import::{
+    self, Format, JepsenFile, Operations, Options, TextChunks, is_jepsen,
+};
 use seatrial_history::{ChunkBuffer, History, Op, TestFile};
 use serde_json::{Value as Json, json};
 use std::fs::File;
@@ -14,6 +16,9 @@ use std::path::{Path, PathBuf};
 /// The formats that `--format` takes.
 pub(crate) const FORMATS: &str = "auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, \
                                   cobra, veristrong, timekiller";
+
+/// Bytes at a file's start that tell its format.
+const DETECTION_LENGTH: u64 = 4_096;
 
 /// A history that is read operation by operation, in constant memory.
 pub(crate) struct Source {
@@ -66,6 +71,25 @@ impl Reading {
                 None => bail!("there is no format {name:?}; there are {FORMATS}"),
             },
         })
+    }
+}
+
+impl Reading {
+    /// The format of the file at `path`, if it is a text: the one that was named, else the one that its first bytes tell.
+    pub(crate) fn text_format(self, path: &Path) -> Result<Option<Format>> {
+        match self {
+            Reading::Sea | Reading::Jepsen => Ok(None),
+            Reading::Text(format) => Ok(Some(format)),
+            Reading::Auto if is_test_file(path) => Ok(None),
+            Reading::Auto => {
+                let name = path.display().to_string();
+                let mut first = Vec::new();
+                let file = File::open(path).with_context(|| name.clone())?;
+                let read = file.take(DETECTION_LENGTH).read_to_end(&mut first);
+                read.with_context(|| name.clone())?;
+                Ok(import::detect(&name, &first))
+            }
+        }
     }
 }
 
@@ -202,6 +226,14 @@ impl Source {
     /// Is it a text, which is read from its beginning to its end?
     pub(crate) fn is_text(&self) -> bool {
         matches!(self.kind, Kind::Text(_))
+    }
+
+    /// The operations of a text in chunks of at most so many; `None` when it is no text.
+    pub(crate) fn into_chunks(self, length_max: usize) -> Option<TextChunks<Box<dyn Read>>> {
+        match self.kind {
+            Kind::Text(operations) => Some(operations.into_chunks(length_max)),
+            Kind::None | Kind::Test(_) | Kind::Jepsen(_) => None,
+        }
     }
 
     /// Attributes of the test; of a foreign file its name and format.

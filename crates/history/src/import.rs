@@ -11,17 +11,20 @@
 //! # Ok::<(), import::ImportError>(())
 //! ```
 
+mod chunks;
 mod edn;
 mod fressian;
 mod jepsen;
 mod json;
+mod known;
 mod operation;
 mod operations;
 mod porcupine;
-mod recall;
 pub mod registers;
 mod stream;
+mod transaction;
 
+pub use chunks::{Taken, TextChunks};
 pub use jepsen::{JepsenError, JepsenFile, JepsenOperations, is_jepsen};
 pub use operations::Operations;
 

@@ -53,15 +53,26 @@ impl OpenInvocations {
         }
     }
 
+    /// [`OpenInvocations::follow`] of an operation of a client.
+    #[inline]
+    pub(crate) fn follow_client(
+        &mut self,
+        position: u64,
+        client: u64,
+        kind: OpType,
+    ) -> Option<u64> {
+        if kind == OpType::Invoke {
+            self.replace(client, Some(position));
+            return None;
+        }
+        self.replace(client, None)
+    }
+
     /// Takes the operation at `position` into account; the position of the invocation that it completes, if it does.
     #[inline]
     pub fn follow(&mut self, position: u64, op: &Op) -> Option<u64> {
         match (op.process, op.kind) {
-            (Process::Client(number), OpType::Invoke) => {
-                self.replace(number, Some(position));
-                None
-            }
-            (Process::Client(number), _) => self.replace(number, None),
+            (Process::Client(number), kind) => self.follow_client(position, number, kind),
             (Process::Named(name), OpType::Invoke) => {
                 self.named.insert((name, op.f), position);
                 None

@@ -1,6 +1,6 @@
 //! Operations on their way into chunks.
 
-use super::{CHUNK_BYTES_MAX, Chunk, Encoder, OPERATIONS_MAX, Unstorable};
+use super::{CHUNK_BYTES_MAX, Chunk, Encoder, Head, OPERATIONS_MAX, Part, Unstorable};
 use crate::{Op, OpenInvocations};
 
 /// Puts operations into chunks as they come, without a file.
@@ -32,15 +32,37 @@ impl Assembly {
 
     /// The next operation. A chunk when it is full; the error leaves everything as it was.
     pub fn push(&mut self, op: &Op) -> Result<Option<&Chunk>, Unstorable> {
+        self.add(op)?;
+        Ok(if self.is_full() { self.rest() } else { None })
+    }
+
+    /// The next operation, before there is a chunk too many.
+    pub(crate) fn add(&mut self, op: &Op) -> Result<(), Unstorable> {
         let (open, position) = (&mut self.open, self.position);
         self.encoder.measure_and_push(op, || {
             let invocation = open.follow(position, op);
             invocation.map_or(0, |invocation| position - invocation)
         })?;
         self.position += 1;
-        let is_full =
-            self.encoder.len() >= self.length_max || self.encoder.bytes() >= CHUNK_BYTES_MAX / 2;
-        Ok(if is_full { self.rest() } else { None })
+        Ok(())
+    }
+
+    /// The next operation in parts. It must be one that can be stored.
+    pub(crate) fn push_parts<'a>(
+        &mut self,
+        head: &Head,
+        parts: impl ExactSizeIterator<Item = Part<'a>>,
+    ) {
+        let position = self.position;
+        let invocation = self.open.follow_client(position, head.client, head.kind);
+        let pair = invocation.map_or(0, |invocation| position - invocation);
+        self.encoder.push_parts(head, parts, pair);
+        self.position += 1;
+    }
+
+    /// Is it time for a chunk?
+    pub(crate) fn is_full(&self) -> bool {
+        self.encoder.len() >= self.length_max || self.encoder.bytes() >= CHUNK_BYTES_MAX / 2
     }
 
     /// What is left; `None` when that is nothing.

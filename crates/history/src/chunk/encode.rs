@@ -135,7 +135,7 @@ fn measure_mops(mops: &[Mop]) -> Result<usize, Unstorable> {
 
 /// What recurs: type, shape, `f`, fields. Kept as one row of ids.
 #[derive(Default)]
-struct Templates {
+pub(super) struct Templates {
     by_row: FixedMap<Box<[u32]>, u32>,
     types: Vec<u8>,
     shapes: Vec<u8>,
@@ -166,7 +166,7 @@ impl Templates {
     }
 
     /// The id of the template with this type, shape and `f` and without fields.
-    fn plain(&mut self, kind: OpType, shape: u8, f: u32) -> u32 {
+    pub(super) fn plain(&mut self, kind: OpType, shape: u8, f: u32) -> u32 {
         let place = (kind as usize | usize::from(shape) << 2) % RECENT_TEMPLATES;
         if let Some(&id) = self.recent.get(place)
             && self.fs.get(id as usize) == Some(&f)
@@ -337,7 +337,7 @@ const RECENT_CLIENTS: usize = 256;
 
 /// The processes of a chunk.
 #[derive(Default)]
-struct Processes {
+pub(super) struct Processes {
     clients: FixedMap<u64, u32>,
     /// Spares most look-ups: a client's number and id.
     recent: Vec<(u64, u32)>,
@@ -355,7 +355,7 @@ impl Processes {
         self.numbers.clear();
     }
 
-    fn id(&mut self, process: Process, names: &mut Dictionary) -> u32 {
+    pub(super) fn id(&mut self, process: Process, names: &mut Dictionary) -> u32 {
         let fresh = self.kinds.len() as u32;
         match process {
             Process::Client(number) => {
@@ -393,27 +393,27 @@ impl Processes {
 /// that in the long run nothing is allocated per operation.
 #[derive(Default)]
 pub(crate) struct Encoder {
-    templates: Templates,
+    pub(super) templates: Templates,
     fields: Fields,
-    processes: Processes,
-    names: Dictionary,
+    pub(super) processes: Processes,
+    pub(super) names: Dictionary,
     tape: TapeWriter,
-    template_ids: Vec<u32>,
-    process_ids: Vec<u32>,
-    indices: Vec<i64>,
-    times: Vec<i64>,
-    pairs: Vec<i64>,
-    keys: Vec<u32>,
-    operands: Vec<i64>,
-    mop_tags: Vec<u8>,
-    mop_keys: Vec<u32>,
-    mop_arguments: Vec<i64>,
+    pub(super) template_ids: Vec<u32>,
+    pub(super) process_ids: Vec<u32>,
+    pub(super) indices: Vec<i64>,
+    pub(super) times: Vec<i64>,
+    pub(super) pairs: Vec<i64>,
+    pub(super) keys: Vec<u32>,
+    pub(super) operands: Vec<i64>,
+    pub(super) mop_tags: Vec<u8>,
+    pub(super) mop_keys: Vec<u32>,
+    pub(super) mop_arguments: Vec<i64>,
     /// Of the present transaction the micro-operations that read lists, by their places in it.
     list_reads: Vec<u32>,
     /// A list of integers on its way to the shared lists.
     elements: Vec<i64>,
     /// How many of each type.
-    counts: [u32; 4],
+    pub(super) counts: [u32; 4],
 }
 
 impl Encoder {
@@ -498,12 +498,8 @@ impl Encoder {
             self.extra(&op.extra);
             self.templates.id()
         };
-        self.template_ids.push(template);
-        self.process_ids
-            .push(self.processes.id(op.process, &mut self.names));
-        self.indices.push(op.index.cast_signed());
-        self.times.push(op.time);
-        self.pairs.push(pair.cast_signed());
+        let process = self.processes.id(op.process, &mut self.names);
+        self.put_row(template, process, op.index, op.time, pair);
         self.keys.push(key.map_or(0, |key| key + 1));
         self.counts[op.kind as usize] += 1;
         // Last, so that the processor fetches the next operation while it compares these.

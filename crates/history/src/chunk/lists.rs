@@ -1,5 +1,7 @@
 //! Lists that share their elements.
 
+use std::cell::Cell;
+
 /// How a list is told in terms of the shared ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
@@ -31,6 +33,8 @@ pub(crate) struct Lists {
     pub(crate) lengths_of_references: Vec<u32>,
     /// Elements of all lists together.
     elements: usize,
+    /// Counts the times when a key's list may have become another than those who are bound to it know.
+    generation: u64,
 }
 
 impl Lists {
@@ -47,6 +51,7 @@ impl Lists {
         self.branches_of_references.clear();
         self.lengths_of_references.clear();
         self.elements = 0;
+        self.generation += 1;
     }
 
     /// Makes room for one more key; keys are numbered in this order.
@@ -70,6 +75,36 @@ impl Lists {
 
     /// Remembers that these elements were seen at `key`.
     pub(crate) fn see(&mut self, key: u32, elements: &[i64]) -> Seen {
+        let before = self.elements;
+        let seen = self.compare(key, elements);
+        if self.elements > before {
+            self.generation += 1;
+        }
+        seen
+    }
+
+    /// The same for the first elements of a list that is known elsewhere, which goes on from one time to the next and never
+    /// changes; `bond` is 0 at first. Nothing is compared while one list is known to be the beginning of the other.
+    #[inline]
+    pub(crate) fn see_bound(&mut self, key: u32, elements: &[i64], bond: &Cell<u64>) -> Seen {
+        // Never 0, which binds nothing.
+        let generation = self.generation + 1;
+        if bond.get() != generation {
+            let seen = self.compare(key, elements);
+            if seen == Seen::Prefix(self.keys[key as usize].len() as u32) {
+                bond.set(generation);
+            }
+            return seen;
+        }
+        let list = &mut self.keys[key as usize];
+        if let Some(more @ [_, ..]) = elements.get(list.len()..) {
+            self.elements += more.len();
+            list.extend_from_slice(more);
+        }
+        Seen::Prefix(elements.len() as u32)
+    }
+
+    fn compare(&mut self, key: u32, elements: &[i64]) -> Seen {
         if let Some(added) = fit(&mut self.keys[key as usize], elements) {
             self.elements += added;
             return Seen::Prefix(elements.len() as u32);
@@ -126,6 +161,7 @@ fn fit(list: &mut Vec<i64>, elements: &[i64]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use seatrial_machine::Rng;
 
     #[test]
     fn prefixes_share_and_other_lists_branch() {
@@ -150,5 +186,52 @@ mod tests {
             assert!(lists.is_prefix(0, &[1]) && !lists.is_prefix(0, &[1, 9, 1]));
             lists.clear();
         }
+    }
+
+    #[test]
+    fn a_bond_changes_nothing() {
+        let (mut compared, mut all) = (0, 0);
+        for seed in 0..500 {
+            let mut rng = Rng::from_seed(seed);
+            let (mut lists, mut twin) = (Lists::default(), Lists::default());
+            let mut known = [const { Vec::new() }; 3];
+            let bonds = [const { Cell::new(0) }; 3];
+            for _ in 0..80 {
+                if lists.key_count == 0 || rng.chance(0.05) {
+                    for lists in [&mut lists, &mut twin] {
+                        lists.clear();
+                        (0..3).for_each(|_| lists.add_key());
+                    }
+                }
+                let key = rng.index(3);
+                let list = &mut known[key];
+                if rng.chance(0.03) {
+                    // Another one is known from here on.
+                    list.clear();
+                    bonds[key].set(0);
+                }
+                list.extend((0..rng.below(3)).map(|_| rng.below(4).cast_signed()));
+                let mut elements = list[..rng.index(list.len() + 1)].to_vec();
+                let is_other = rng.chance(0.03);
+                if is_other {
+                    elements.extend((0..rng.below(3)).map(|_| rng.below(4).cast_signed()));
+                }
+                let number = key as u32;
+                all += 1;
+                compared += u32::from(bonds[key].get() != lists.generation + 1);
+                let seen = if is_other {
+                    lists.see(number, &elements)
+                } else {
+                    lists.see_bound(number, &elements, &bonds[key])
+                };
+                assert_eq!(seen, twin.see(number, &elements), "seed {seed}");
+                assert!(lists.all().eq(twin.all()), "seed {seed}");
+                assert_eq!(lists.elements, twin.elements, "seed {seed}");
+            }
+        }
+        assert!(
+            compared > all / 10 && compared < 2 * all / 3,
+            "{compared} of {all}"
+        );
     }
 }

@@ -2,7 +2,6 @@
 
 use super::edn::{Fault, Form, Reader};
 use super::operation::{Builder, Container, Draft, Fields, Keys, Next};
-use super::recall::Recall;
 use super::stream::Step;
 use std::borrow::Cow;
 
@@ -13,7 +12,6 @@ const DEPTH_MAX: u32 = 64;
 pub(super) struct JsonOperations {
     builder: Builder,
     container: Container,
-    recall: Recall,
 }
 
 impl JsonOperations {
@@ -21,13 +19,17 @@ impl JsonOperations {
         JsonOperations {
             builder: Builder::new(keys),
             container: Container::default(),
-            recall: Recall::default(),
         }
     }
 
     /// Where the history's bracket opened.
     pub(super) fn opened(&self) -> usize {
         self.container.opened()
+    }
+
+    /// May operations follow whose values are plain?
+    pub(super) fn is_plain(&self) -> bool {
+        self.container.is_open() && self.builder.is_plain()
     }
 
     /// The next operation in `text` from `at` on. Nothing changes unless there is one.
@@ -44,7 +46,6 @@ impl JsonOperations {
             text,
             at: between.at(),
             depth: 0,
-            recall: &mut self.recall,
         };
         let draft = json.operation(&mut self.builder)?;
         let end = json.at;
@@ -54,14 +55,13 @@ impl JsonOperations {
 }
 
 /// A cursor over JSON text. Recursive descent with a depth bound; strings without escapes are borrowed.
-struct Json<'a, 'm> {
+struct Json<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
-    recall: &'m mut Recall,
 }
 
-impl<'a> Json<'a, '_> {
+impl<'a> Json<'a> {
     fn fault(&self, problem: impl Into<String>) -> Fault {
         Fault::new(self.at, problem)
     }
@@ -167,11 +167,6 @@ impl<'a> Json<'a, '_> {
     /// An array, from its opening bracket.
     fn array(&mut self) -> Result<Form<'a>, Fault> {
         let opened = self.at;
-        if let Some((integers, end)) = self.recall.list(self.text.as_bytes(), opened) {
-            let integers = integers.to_vec();
-            self.at = end;
-            return Ok(Form::Ints(integers));
-        }
         self.at += 1;
         let mut ints = Vec::new();
         let mut forms = Vec::new();

@@ -81,6 +81,11 @@ impl Container {
         self.opened
     }
 
+    /// May operations follow?
+    pub(super) fn is_open(self) -> bool {
+        self.started && self.close != Some(b'\n')
+    }
+
     /// What follows at the reader's place. `brackets` are those that may enclose a history.
     pub(super) fn next(
         &mut self,
@@ -133,6 +138,11 @@ impl EdnOperations {
         self.container.opened()
     }
 
+    /// May operations follow whose values are plain?
+    pub(super) fn is_plain(&self) -> bool {
+        self.container.is_open() && self.builder.is_plain()
+    }
+
     /// The next operation in `text` from `at` on. Nothing changes unless there is one.
     pub(super) fn next(&mut self, text: &str, at: usize) -> Result<Step, Fault> {
         let mut reader = Reader::starting(text, at);
@@ -154,6 +164,11 @@ impl Builder {
             keys,
             names: Vec::new(),
         }
+    }
+
+    /// Are values plain?
+    pub(super) fn is_plain(&self) -> bool {
+        self.keys == Keys::None
     }
 
     /// One operation: a map, with or without a record's tag.

@@ -1,9 +1,10 @@
 //! The operations of a file of any format.
 
 use super::registers::{RegisterOperations, TransactionReader};
-use super::stream::{READ_LENGTH, TextOperations, error_at};
-use super::{DETECTION_LENGTH, Format, ImportError, Options, detect};
+use super::stream::{READ_LENGTH, TextOperations, Unread, error_at};
+use super::{DETECTION_LENGTH, Format, ImportError, Options, TextChunks, detect};
 use crate::Op;
+use crate::chunk::Assembly;
 use std::io::{self, Read};
 
 /// The operations of a file, one after another, in constant memory: an iterator, which ends after an error.
@@ -115,6 +116,37 @@ impl<R: Read> Operations<R> {
             kind: Kind::Registers(Box::new(RegisterOperations::new(reader))),
             done: false,
         })
+    }
+
+    /// The same in chunks of at most so many operations.
+    pub fn into_chunks(self, length_max: usize) -> TextChunks<R> {
+        TextChunks::new(self, length_max)
+    }
+
+    /// Puts the next operation into chunks. Was there one? Nothing comes after an error.
+    pub(super) fn read_into(&mut self, assembly: &mut Assembly) -> Result<bool, Unread> {
+        if self.done {
+            return Ok(false);
+        }
+        let read = match &mut self.kind {
+            Kind::Text(text) => text.read_into(assembly),
+            Kind::Registers(registers) => match registers.read() {
+                Ok(Some(op)) => assembly.add(&op).map(|()| true).map_err(Unread::from),
+                Ok(None) => Ok(false),
+                Err(error) => Err(error.into()),
+            },
+        };
+        self.done = !matches!(read, Ok(true));
+        read
+    }
+
+    /// Without quick ways.
+    #[cfg(test)]
+    pub(super) fn slow(mut self) -> Operations<R> {
+        if let Kind::Text(text) = &mut self.kind {
+            text.slow();
+        }
+        self
     }
 
     /// The format that was told or found.

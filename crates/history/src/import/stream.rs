@@ -3,8 +3,10 @@
 use super::edn::Fault;
 use super::json::JsonOperations;
 use super::operation::{Draft, EdnOperations, Keys};
+use super::transaction::{Dialect, Row};
 use super::{DETECTION_LENGTH, Format, ImportError, Options, Place, porcupine};
-use crate::Op;
+use crate::chunk::{Assembly, Unstorable};
+use crate::{Op, Symbol};
 use std::io::{ErrorKind, Read};
 
 /// Bytes that are read at a time, at least.
@@ -52,9 +54,9 @@ struct Window<R> {
 
 /// The operations of a text in EDN or JSON, or of a log, one after another, in constant memory.
 ///
-/// Its loop: a parser looks for the next operation in a window of the text. When it finds none, or something wrong, and
-/// the text goes on, the window grows and the parser tries again; so an error is told when the text ends, or when an
-/// operation would be longer than 64 MiB.
+/// Its loop: a transaction that is written as usual is read as a [`Row`]. For everything else a parser looks for the next
+/// operation in a window of the text. When it finds none, or something wrong, and the text goes on, the window grows and
+/// both try again; so an error is told when the text ends, or when an operation would be longer than 64 MiB.
 pub(super) struct TextOperations<R> {
     name: String,
     window: Window<R>,
@@ -66,9 +68,43 @@ pub(super) struct TextOperations<R> {
     previous: Option<u64>,
     /// Where in the window the operation begins that was handed out last.
     current: usize,
+    row: Row,
+    /// Are transactions looked for that are written as usual?
+    is_quick: bool,
+    /// What rows do.
+    f: Symbol,
+}
+
+/// What came of an attempt to read an operation.
+enum Attempt {
+    Operation(Op),
+    /// Nothing more.
+    End,
+    /// It has to be made again.
+    Grown,
+}
+
+/// Why operations of a text cannot be put into chunks.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unread {
+    /// The text is wrong.
+    #[error(transparent)]
+    Text(#[from] ImportError),
+    /// The operation that was read last cannot be stored.
+    #[error(transparent)]
+    Operation(#[from] Unstorable),
 }
 
 impl Parser {
+    /// How the text is written, while plain operations may follow.
+    fn dialect(&self) -> Option<Dialect> {
+        match self {
+            Parser::Edn(operations) => operations.is_plain().then_some(Dialect::Edn),
+            Parser::Json(operations) => operations.is_plain().then_some(Dialect::Json),
+            Parser::Log => None,
+        }
+    }
+
     /// Where the bracket around the history opened, in the window that had the first operation.
     fn opened(&self) -> usize {
         match self {
@@ -85,37 +121,48 @@ impl<R: Read> Window<R> {
         let consumed = std::mem::take(&mut self.at);
         (self.line, self.column) = self.place(consumed);
         self.passed += consumed as u64;
-        self.text.drain(..consumed);
+        // Read into the same memory; what is there already is short, or doubled.
+        let mut bytes = std::mem::take(&mut self.text).into_bytes();
+        bytes.drain(..consumed);
         // A window that found nothing doubles, so that a long operation is not tried over and over.
-        let wanted = self.read_length.max(self.text.len());
-        let mut bytes = std::mem::take(&mut self.split);
-        let had = bytes.len();
-        let limit = wanted as u64;
-        match self.input.by_ref().take(limit).read_to_end(&mut bytes) {
-            Ok(count) => self.ended = count < wanted,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => self.fail(format!("cannot be read: {error}")),
-        }
-        if self.passed == 0
-            && self.text.is_empty()
-            && had == 0
-            && bytes.starts_with(b"\xef\xbb\xbf")
-        {
+        let wanted = self.read_length.max(bytes.len());
+        bytes.append(&mut self.split);
+        let is_first = self.passed == 0 && bytes.is_empty();
+        self.fill(&mut bytes, wanted);
+        if is_first && bytes.starts_with(b"\xef\xbb\xbf") {
             bytes.drain(..3);
             self.passed = 3;
         }
-        let (valid, rest) = match std::str::from_utf8(&bytes) {
-            Ok(text) => (text, &[][..]),
-            Err(error) => {
-                let (valid, rest) = bytes.split_at(error.valid_up_to());
-                if error.error_len().is_some() || self.ended {
-                    self.fail("not UTF-8 text".to_owned());
-                }
-                (str::from_utf8(valid).unwrap_or_default(), rest)
+        self.text = String::from_utf8(bytes).unwrap_or_else(|error| {
+            let fault = error.utf8_error();
+            if fault.error_len().is_some() || self.ended {
+                self.fail("not UTF-8 text".to_owned());
             }
-        };
-        self.text.push_str(valid);
-        self.split = rest.to_vec();
+            let mut bytes = error.into_bytes();
+            self.split = bytes.split_off(fault.valid_up_to());
+            String::from_utf8(bytes).unwrap_or_default()
+        });
+    }
+
+    /// Reads up to so many bytes.
+    fn fill(&mut self, bytes: &mut Vec<u8>, wanted: usize) {
+        let mut filled = bytes.len();
+        bytes.resize(filled + wanted, 0);
+        while filled < bytes.len() {
+            match self.input.read(&mut bytes[filled..]) {
+                Ok(0) => {
+                    self.ended = true;
+                    break;
+                }
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.fail(format!("cannot be read: {error}"));
+                    break;
+                }
+            }
+        }
+        bytes.truncate(filled);
     }
 
     fn fail(&mut self, reason: String) {
@@ -133,13 +180,23 @@ impl<R: Read> Window<R> {
         match before.iter().rposition(|&byte| byte == b'\n') {
             None => (self.line, self.column + characters(before)),
             Some(newline) => {
-                let ends = before.iter().map(|&byte| u64::from(byte == b'\n'));
-                let lines: u64 = ends.sum();
+                let lines = line_ends(before);
                 let column = 1 + characters(&before[newline + 1..]);
                 (self.line + lines, column)
             }
         }
     }
+}
+
+/// How many lines end in it. The count of a piece fits a byte, and nothing is checked, so that many bytes are looked at at
+/// once.
+fn line_ends(bytes: &[u8]) -> u64 {
+    let ends = |piece: &[u8]| {
+        let one = |count: u8, &byte: &u8| count.wrapping_add(u8::from(byte == b'\n'));
+        u64::from(piece.iter().fold(0, one))
+    };
+    let (pieces, rest) = bytes.as_chunks::<128>();
+    pieces.iter().map(|piece| ends(piece)).sum::<u64>() + ends(rest)
 }
 
 impl<R: Read> TextOperations<R> {
@@ -186,7 +243,16 @@ impl<R: Read> TextOperations<R> {
             indexed: false,
             previous: None,
             current: 0,
+            row: Row::default(),
+            is_quick: true,
+            f: Symbol::new("txn"),
         }
+    }
+
+    /// The same without looking for transactions that are written as usual: a twin for tests.
+    #[cfg(test)]
+    pub(super) fn slow(&mut self) {
+        self.is_quick = false;
     }
 
     /// Bytes that the operations so far have taken.
@@ -202,55 +268,121 @@ impl<R: Read> TextOperations<R> {
     /// The next operation; `None` at the end.
     pub(super) fn read(&mut self) -> Result<Option<Op>, ImportError> {
         loop {
-            let (text, at) = (&self.window.text, self.window.at);
-            let step = match &mut self.parser {
-                Parser::Edn(operations) => operations.next(text, at),
-                Parser::Json(operations) => operations.next(text, at),
-                Parser::Log => porcupine::next(text, at, self.window.ended),
-            };
-            match step {
-                Ok(Step::Operation(draft, end)) => {
-                    if self.count == 0 {
-                        self.opened = self.window.place(self.parser.opened());
-                    }
-                    self.current = draft.at;
-                    let op = self.number(draft).map_err(|problem| self.error(problem))?;
-                    self.window.at = end;
-                    return Ok(Some(op));
-                }
-                _ if !self.window.ended => {
-                    if let Err(fault) = step
-                        && text.len() - at > OPERATION_LENGTH_MAX
-                    {
-                        return Err(self.located(fault));
-                    }
-                    self.window.grow();
-                }
-                _ if self.window.failure.is_some() => {
-                    let problem = self.window.failure.take().unwrap_or_default();
-                    let end = self.window.text.len();
-                    return Err(self.located(Fault::new(end, problem)));
-                }
-                Err(fault) => return Err(self.located(fault)),
-                Ok(Step::Unclosed(at)) => {
-                    let first = self.count == 0;
-                    let place = if first {
-                        self.window.place(at)
-                    } else {
-                        self.opened
-                    };
-                    let problem = "this bracket is never closed".to_owned();
-                    return Err(error_at(&self.name, place, problem));
-                }
-                Ok(Step::End) if self.count == 0 => {
-                    return Err(error_at(
-                        &self.name,
-                        (1, 1),
-                        "no operation found".to_owned(),
-                    ));
-                }
-                Ok(Step::End) => return Ok(None),
+            if let Some(index) = self.quick() {
+                return Ok(Some(self.row.op(index, self.f)));
             }
+            match self.general()? {
+                Attempt::Operation(op) => return Ok(Some(op)),
+                Attempt::End => return Ok(None),
+                Attempt::Grown => {}
+            }
+        }
+    }
+
+    /// Puts the next operation into chunks. Was there one?
+    pub(super) fn read_into(&mut self, assembly: &mut Assembly) -> Result<bool, Unread> {
+        loop {
+            if let Some(index) = self.quick() {
+                if self.row.is_small() {
+                    let head = self.row.head(index, self.f);
+                    assembly.push_parts(&head, self.row.parts());
+                } else {
+                    assembly.add(&self.row.op(index, self.f))?;
+                }
+                return Ok(true);
+            }
+            match self.general()? {
+                Attempt::Operation(op) => {
+                    assembly.add(&op)?;
+                    return Ok(true);
+                }
+                Attempt::End => return Ok(false),
+                Attempt::Grown => {}
+            }
+        }
+    }
+
+    /// Reads the next operation as a row, if it is written as usual and stands in the window; its index.
+    fn quick(&mut self) -> Option<u64> {
+        // Where a history begins is for the parser.
+        if self.count == 0 || !self.is_quick {
+            return None;
+        }
+        let dialect = self.parser.dialect()?;
+        let text = self.window.text.as_bytes();
+        let between = |byte: &u8| matches!(byte, b'\n' | b' ' | b',' | b'\r' | b'\t');
+        let blanks = text.get(self.window.at..)?.iter();
+        let at = self.window.at + blanks.take_while(|&byte| between(byte)).count();
+        let end = self.row.read(text, at, dialect)?;
+        let index = self.follow(self.row.index)?;
+        self.current = at;
+        self.window.at = end;
+        Some(index)
+    }
+
+    /// Numbers an operation without an index by position; `None` when something is wrong with the one that it has, which
+    /// [`TextOperations::number`] tells.
+    fn follow(&mut self, index: Option<u64>) -> Option<u64> {
+        if index.is_some() != self.indexed {
+            return None;
+        }
+        let index = index.unwrap_or(self.count);
+        if self.previous.is_some_and(|previous| index <= previous) {
+            return None;
+        }
+        self.previous = Some(index);
+        self.count += 1;
+        Some(index)
+    }
+
+    /// One attempt of the parser.
+    fn general(&mut self) -> Result<Attempt, ImportError> {
+        let (text, at) = (&self.window.text, self.window.at);
+        let step = match &mut self.parser {
+            Parser::Edn(operations) => operations.next(text, at),
+            Parser::Json(operations) => operations.next(text, at),
+            Parser::Log => porcupine::next(text, at, self.window.ended),
+        };
+        match step {
+            Ok(Step::Operation(draft, end)) => {
+                if self.count == 0 {
+                    self.opened = self.window.place(self.parser.opened());
+                }
+                self.current = draft.at;
+                let op = self.number(draft).map_err(|problem| self.error(problem))?;
+                self.window.at = end;
+                Ok(Attempt::Operation(op))
+            }
+            _ if !self.window.ended => {
+                if let Err(fault) = step
+                    && text.len() - at > OPERATION_LENGTH_MAX
+                {
+                    return Err(self.located(fault));
+                }
+                self.window.grow();
+                Ok(Attempt::Grown)
+            }
+            _ if self.window.failure.is_some() => {
+                let problem = self.window.failure.take().unwrap_or_default();
+                let end = self.window.text.len();
+                Err(self.located(Fault::new(end, problem)))
+            }
+            Err(fault) => Err(self.located(fault)),
+            Ok(Step::Unclosed(at)) => {
+                let first = self.count == 0;
+                let place = if first {
+                    self.window.place(at)
+                } else {
+                    self.opened
+                };
+                let problem = "this bracket is never closed".to_owned();
+                Err(error_at(&self.name, place, problem))
+            }
+            Ok(Step::End) if self.count == 0 => {
+                let problem = "no operation found".to_owned();
+                Err(error_at(&self.name, (1, 1), problem))
+            }
+            Ok(Step::End) => Ok(Attempt::End),
         }
     }
 

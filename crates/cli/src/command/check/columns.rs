@@ -4,22 +4,18 @@ use super::counted::Counted;
 use super::registers;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
-use crate::load::is_test_file;
+use crate::source::Reading;
 use crate::times::{Promise, mark};
 use anyhow::{Context as _, Result, ensure};
 use seatrial_checker::by_name;
 use seatrial_checker::txn::isolation::{Isolation, Model};
 use seatrial_checker::txn::registers::{Builder, Columns, Refusal};
+use seatrial_history::import::Format;
 use seatrial_history::import::registers::TransactionReader;
-use seatrial_history::import::{Format, detect};
 use serde_json::{Value as Json, json};
 use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 use std::time::Instant;
-
-/// Bytes at the start of a file that tell its format.
-const START_LENGTH: u64 = 4_096;
 
 /// The format of a file that needs no operations: transactions without times, if isolation alone is asked for and
 /// nobody wants what is made of operations.
@@ -30,20 +26,10 @@ pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<F
         || arguments.report.is_some()
         || arguments.findings.is_some());
     let is_isolation = matches!(names, [name] if name == Isolation::NAME);
-    if !is_plain || !is_isolation || !path.is_file() || is_test_file(path) {
+    if !is_plain || !is_isolation || !path.is_file() {
         return Ok(None);
     }
-    let format = match arguments.format.as_str() {
-        "auto" => {
-            let name = path.display().to_string();
-            let mut first = Vec::new();
-            let file = File::open(path).with_context(|| name.clone())?;
-            let read = file.take(START_LENGTH).read_to_end(&mut first);
-            read.with_context(|| name.clone())?;
-            detect(&name, &first)
-        }
-        named => Format::by_name(named),
-    };
+    let format = Reading::by_name(&arguments.format)?.text_format(path)?;
     // Cobra's logs are a folder.
     let is_one = |format: &Format| !format.has_times() && *format != Format::Cobra;
     Ok(format.filter(is_one))

@@ -6,9 +6,8 @@ use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::source::{Reading, Source};
 use crate::times::Promise;
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use seatrial_checker::txn::{Level, ListAppend, Rounds};
-use seatrial_history::chunk::Assembly;
 use seatrial_history::import::Options;
 use seatrial_history::{Chunk, History, Op};
 use serde_json::Value as Json;
@@ -102,24 +101,32 @@ impl Rounds for Text {
     type Error = anyhow::Error;
 
     fn round(&self, take: &mut dyn FnMut(&Chunk) -> ControlFlow<()>) -> Result<()> {
-        let mut assembly = Assembly::new(CHUNK_LENGTH);
-        let mut times = None;
-        self.each(|op| {
-            if op.time >= 0 {
-                let (first, _) = times.unwrap_or((op.time, op.time));
-                times = Some((first, op.time));
+        let source = Source::open(&self.path, self.reading, self.options)?;
+        let chunks = source.into_chunks(CHUNK_LENGTH);
+        let mut chunks = chunks.context("what was a text is none any more")?;
+        let mut times: Option<(i64, i64)> = None;
+        while let Some(chunk) = chunks.read()? {
+            if let Some((first, last)) = known_times(chunk) {
+                let (before, after) = times.unwrap_or((first, last));
+                times = Some((before.min(first), after.max(last)));
             }
-            match assembly.push(&op)? {
-                Some(chunk) if take(chunk).is_break() => bail!(Enough),
-                _ => Ok(()),
+            if take(chunk).is_break() {
+                break;
             }
-        })?;
-        if let Some(chunk) = assembly.rest() {
-            let _ = take(chunk);
         }
         self.times.set(times.unwrap_or_default());
         Ok(())
     }
+}
+
+/// The first and the last time that is known in a chunk.
+fn known_times(chunk: &Chunk) -> Option<(i64, i64)> {
+    let header = chunk.header();
+    if header.time_min >= 0 {
+        return Some((header.time_min, header.time_max));
+    }
+    let known = || chunk.times().iter().copied().filter(|&time| time >= 0);
+    Some((known().min()?, known().max()?))
 }
 
 /// The text at `path`, if it is judged in constant memory: because transactions on lists were asked for, or because it is

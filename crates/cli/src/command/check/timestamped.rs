@@ -6,17 +6,13 @@ use crate::exit::Exit;
 use crate::source::Reading;
 use anyhow::{Context as _, Result};
 use seatrial_checker::txn::{Promise, Timestamped, Timestamps};
+use seatrial_history::import::Format;
 use seatrial_history::import::registers::TransactionReader;
-use seatrial_history::import::{self, Format};
 use seatrial_report::{Counts, Report, Summary, results_json};
 use serde_json::{Value as Json, json};
 use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::time::Instant;
-
-/// Bytes at a file's start that tell its format.
-const DETECTION_LENGTH: u64 = 4_096;
 
 /// What the timestamps of the file are held to, when it has some and nothing else is asked for.
 pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<Promise>> {
@@ -26,20 +22,8 @@ pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<P
     if others || whole || arguments.salvage || !path.is_file() {
         return Ok(None);
     }
-    let is_timekiller = match Reading::by_name(&arguments.format)? {
-        Reading::Text(format) => format == Format::TimeKiller,
-        Reading::Auto => {
-            let mut first = Vec::new();
-            let name = || path.display().to_string();
-            let file = File::open(path).with_context(name)?;
-            file.take(DETECTION_LENGTH)
-                .read_to_end(&mut first)
-                .with_context(name)?;
-            import::detect(&path.display().to_string(), &first) == Some(Format::TimeKiller)
-        }
-        Reading::Sea | Reading::Jepsen => false,
-    };
-    if !is_timekiller {
+    let reading = Reading::by_name(&arguments.format)?;
+    if reading.text_format(path)? != Some(Format::TimeKiller) {
         return Ok(None);
     }
     Ok(match arguments.model.as_deref() {

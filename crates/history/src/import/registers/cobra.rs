@@ -8,14 +8,15 @@
 //! | `W` | it wrote: id of the write, hash of the key, hash of the value |
 //! | `R` | it read: id of the writing transaction, id of the write, hash of the key, hash of the value |
 //!
-//! The value of a key is the id of the write, which Cobra makes unique; who wrote it is not compared with what the read
-//! says. The ids 0xbebeebee (from before the run) and 0xdeadbeef (nothing) are the initial state. What Cobra's own
+//! The value of a key is the id of the write, which Cobra makes unique. A read that names another transaction than the one
+//! whose write that is, in whichever log, is an error: what the log says of one of them is wrong. The ids 0xbebeebee (from before the run) and 0xdeadbeef (nothing) are the initial state. What Cobra's own
 //! garbage collector reads and writes (0x23332333, 0x66666666) is left out. A transaction without `C` at the end of a
 //! log has an unknown end. A last byte 0xff, which some logs have, is passed over.
 
 use super::bytes::Bytes;
 use super::{Fault, TransactionSink};
 use crate::OpType;
+use crate::hash::FixedMap;
 use crate::import::Place;
 use std::io::Read;
 
@@ -29,13 +30,63 @@ const DELETED: i64 = 0xabcd_efab;
 const COLLECTOR: [i64; 2] = [0x2333_2333, 0x6666_6666];
 
 /// Reads such logs.
+///
+/// It remembers of every write whose it is, some 32 bytes each.
 pub(super) struct Cobra {
     session: u64,
+    writers: FixedMap<i64, Writer>,
+}
+
+/// Whose a write is.
+#[derive(Clone, Copy)]
+struct Writer {
+    transaction: i64,
+    /// Is it in that transaction's log, or does only a read say so?
+    is_logged: bool,
 }
 
 impl Cobra {
     pub(super) fn new() -> Cobra {
-        Cobra { session: 0 }
+        Cobra {
+            session: 0,
+            writers: FixedMap::default(),
+        }
+    }
+
+    /// This transaction wrote this.
+    fn wrote(&mut self, write: i64, transaction: i64) -> Result<(), String> {
+        let logged = Writer {
+            transaction,
+            is_logged: true,
+        };
+        match self.writers.insert(write, logged) {
+            Some(before) if !before.is_logged && before.transaction != transaction => Err(format!(
+                "write {write} is transaction {transaction}'s, a read before says {}",
+                before.transaction
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// This was read, and this transaction is said to have written it.
+    fn read(&mut self, write: i64, transaction: i64) -> Result<(), String> {
+        let said = Writer {
+            transaction,
+            is_logged: false,
+        };
+        let known = *self.writers.entry(write).or_insert(said);
+        if known.transaction == transaction {
+            return Ok(());
+        }
+        let other = known.transaction;
+        let because = if known.is_logged {
+            format!("it is {other}'s")
+        } else {
+            format!("another read says {other}")
+        };
+        Err(format!(
+            "a read of write {write} says that it is transaction {transaction}'s, {because}"
+        ))
     }
 
     /// The log of the next session follows.
@@ -45,7 +96,7 @@ impl Cobra {
 
     /// Hands over the next transaction.
     pub(super) fn advance<R: Read, S: TransactionSink + ?Sized>(
-        &self,
+        &mut self,
         input: &mut Bytes<R>,
         sink: &mut S,
         place: &mut Place,
@@ -83,11 +134,12 @@ impl Cobra {
                         return Err(wrong(problem.to_owned()));
                     }
                     if !COLLECTOR.contains(&write) {
+                        self.wrote(write, id).map_err(wrong)?;
                         sink.write(key, write);
                     }
                 }
                 Some(b'R') => {
-                    let [_, write, key, _] = numbers(input, "a read")?;
+                    let [writer, write, key, _] = numbers(input, "a read")?;
                     match write {
                         INITIAL | NULL => sink.read(key, None),
                         DELETED => {
@@ -95,7 +147,10 @@ impl Cobra {
                             return Err(wrong(problem.to_owned()));
                         }
                         _ if COLLECTOR.contains(&write) => {}
-                        _ => sink.read(key, Some(write)),
+                        _ => {
+                            self.read(write, writer).map_err(wrong)?;
+                            sink.read(key, Some(write));
+                        }
                     }
                 }
                 Some(b'C') => {

@@ -661,6 +661,36 @@ fn cobra_has_a_log_for_each_session() {
         vec![record(b'S', &[1]), record(b'W', &[initial, 3, 4])],
         vec![record(b'S', &[1]), record(b'C', &[1]), vec![0xff, 0xff]],
         vec![record(b'S', &[])],
+        vec![
+            record(b'S', &[1]),
+            record(b'W', &[5, 3, 4]),
+            record(b'C', &[1]),
+            record(b'S', &[2]),
+            record(b'R', &[2, 5, 3, 4]),
+        ],
+        vec![
+            record(b'S', &[1]),
+            record(b'R', &[2, 5, 3, 4]),
+            record(b'R', &[3, 5, 3, 4]),
+        ],
+        vec![
+            record(b'S', &[1]),
+            record(b'R', &[3, 5, 3, 4]),
+            record(b'C', &[1]),
+            record(b'S', &[2]),
+            record(b'W', &[5, 3, 4]),
+        ],
+        vec![
+            record(b'S', &[1]),
+            record(b'R', &[2, 5, 3, 4]),
+            record(b'C', &[1]),
+            record(b'S', &[2]),
+            record(b'W', &[5, 3, 4]),
+            record(b'R', &[2, 5, 3, 4]),
+            record(b'R', &[8, initial, 3, 4]),
+            record(b'R', &[8, 0x6666_6666, 3, 4]),
+            record(b'C', &[2]),
+        ],
     ] {
         let records = records.concat();
         said += told("T0.log", &records, Format::Cobra, 64)
@@ -684,6 +714,10 @@ fn cobra_has_a_log_for_each_session() {
         0:T0.log: byte 9: a write with the id of the initial state
         T0.log: byte 18: `S` (a transaction begins) is expected, found 0xff
         T0.log: byte 0: the beginning of a transaction takes 9 bytes, 1 are left
+        0:T0.log: byte 52: a read of write 5 says that it is transaction 2's, it is 1's
+        0: r3=5T0.log: byte 42: a read of write 5 says that it is transaction 3's, another read says 2
+        0:T0.log: byte 60: write 5 is transaction 2's, a read before says 3
+        0: w3=5 r3=5 r3=nil ok
         T7.log: byte 0: cannot be read: gone"#]]
     .assert_eq(&said);
     let whole = fuzz(&first, Format::Cobra, &mut Rng::from_seed(79));

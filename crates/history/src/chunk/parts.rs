@@ -1,0 +1,92 @@
+//! A transaction on its way into a chunk that never was an operation.
+
+use super::Encoder;
+use super::layout::{mop, shape};
+use super::lists::Seen;
+use crate::{Key, OpType, Process, Symbol};
+use std::cell::Cell;
+
+/// What stands before the micro-operations of a client's transaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub(crate) index: u64,
+    pub(crate) time: i64,
+    pub(crate) kind: OpType,
+    pub(crate) client: u64,
+    pub(crate) f: Symbol,
+}
+
+/// A micro-operation on an integer key.
+pub(crate) enum Part<'a> {
+    /// One that reads no list.
+    Plain { tag: u8, key: i64, argument: i64 },
+    /// A read of a list.
+    List {
+        key: i64,
+        elements: &'a [i64],
+        /// A memory of whoever knows longer and longer lists of the key, of which each is a prefix of the next, and hands over
+        /// the first elements of one: 0 at first, and when another list was begun.
+        bond: Option<&'a Cell<u64>>,
+    },
+}
+
+impl Encoder {
+    /// Adds a transaction that can be stored; `pair` is the distance to its invocation, or 0. What [`Encoder::push`] makes of
+    /// the same operation.
+    pub(crate) fn push_parts<'a>(
+        &mut self,
+        head: &Head,
+        parts: impl ExactSizeIterator<Item = Part<'a>>,
+        pair: u64,
+    ) {
+        self.operands.push(parts.len() as i64);
+        for part in parts {
+            let (tag, key, argument) = match part {
+                Part::Plain { tag, key, argument } => {
+                    (tag, self.names.key(&Key::Int(key)), argument)
+                }
+                Part::List {
+                    key,
+                    elements,
+                    bond,
+                } => {
+                    let key = self.names.key(&Key::Int(key));
+                    let seen = match bond {
+                        Some(bond) => self.names.lists.see_bound(key, elements, bond),
+                        None => self.names.lists.see(key, elements),
+                    };
+                    match seen {
+                        Seen::Prefix(length) => (mop::READ_PREFIX, key, i64::from(length)),
+                        Seen::Branch(reference) => (mop::READ_BRANCH, key, i64::from(reference)),
+                    }
+                }
+            };
+            self.mop_tags.push(tag);
+            self.mop_keys.push(key);
+            self.mop_arguments.push(argument);
+        }
+        let f = self.names.word(head.f);
+        let template = self.templates.plain(head.kind, shape::TXN, f);
+        let client = Process::Client(head.client);
+        let process = self.processes.id(client, &mut self.names);
+        self.put_row(template, process, head.index, head.time, pair);
+        self.keys.push(0);
+        self.counts[head.kind as usize] += 1;
+    }
+
+    /// Adds what every operation has.
+    pub(super) fn put_row(
+        &mut self,
+        template: u32,
+        process: u32,
+        index: u64,
+        time: i64,
+        pair: u64,
+    ) {
+        self.template_ids.push(template);
+        self.process_ids.push(process);
+        self.indices.push(index.cast_signed());
+        self.times.push(time);
+        self.pairs.push(pair.cast_signed());
+    }
+}
