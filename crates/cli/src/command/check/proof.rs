@@ -113,6 +113,11 @@ fn judge(path: &Path, arguments: &CheckArguments) -> Result<(Verdict, Option<Cer
         let prover = Prover::new(arguments, &file.attributes()?)?;
         return prover.certify(&Folder::new(file, threads));
     }
+    if let Some(text) = Text::of(path, arguments)?
+        && let Prover::Lists(checker) = Prover::new(arguments, &text.attributes()?)?
+    {
+        return checker.certify_rounds(&text, true);
+    }
     let loaded = load(path, &arguments.format, arguments.options())?;
     let prover = Prover::new(arguments, &loaded.attributes)?;
     prover.certify(&Folder::new(Arc::new(loaded.history), threads))

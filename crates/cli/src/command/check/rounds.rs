@@ -1,17 +1,21 @@
 //! Judging transactions on lists in a text, which is read from its beginning as often as need be.
 
 use super::counted::Counted;
+use super::stream::named;
 use super::workload_of;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
+use crate::judge::write_findings;
 use crate::source::{Reading, Source};
 use crate::times::Promise;
 use anyhow::{Context as _, Result, bail};
 use seatrial_checker::txn::{Level, ListAppend, Rounds};
 use seatrial_history::import::Options;
 use seatrial_history::{Chunk, History, Op};
+use seatrial_report::Report;
 use serde_json::Value as Json;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -82,6 +86,44 @@ impl Text {
         Source::open(&self.path, self.reading, self.options)?.attributes()
     }
 
+    /// The operations of these indices with the other halves of them, as a history of their own. The text is read once to find
+    /// those, and once more for the operations.
+    fn taking_part(&self, named: &BTreeSet<u64>) -> Result<History> {
+        // By position: what is shown, and of which of it the completion is not known yet.
+        let (mut shown, mut begun) = (BTreeSet::new(), BTreeSet::new());
+        let mut ops = Vec::new();
+        if named.is_empty() {
+            return Ok(History::from_ops(ops));
+        }
+        self.each_place(|chunk, place, position| {
+            if named.contains(&chunk.index(place)) {
+                shown.insert(position);
+                match chunk.invocation(place) {
+                    Some(invocation) => shown.insert(invocation),
+                    None => begun.insert(position),
+                };
+            }
+        })?;
+        self.each_place(|chunk, place, position| {
+            let invocation = chunk.invocation(place);
+            let is_end = invocation.is_some_and(|invocation| begun.contains(&invocation));
+            if is_end || shown.contains(&position) {
+                ops.push(chunk.op(place));
+            }
+        })?;
+        Ok(History::from_ops(ops))
+    }
+
+    /// Tells each operation by its chunk, its place in that and its position.
+    fn each_place(&self, mut tell: impl FnMut(&Chunk, usize, u64)) -> Result<()> {
+        self.round(&mut |chunk| {
+            for place in 0..chunk.len() {
+                tell(chunk, place, chunk.first_position() + place as u64);
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
     /// Seconds between the first and the last operation.
     fn seconds(&self) -> f64 {
         let (first, last) = self.times.get();
@@ -135,7 +177,6 @@ pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<T
     let needs_all = arguments.salvage
         || arguments.record
         || arguments.report.is_some()
-        || arguments.findings.is_some()
         || !arguments.infer.is_empty()
         || arguments.transaction_order.is_some();
     let names = arguments.checker.as_deref();
@@ -162,6 +203,10 @@ pub(super) fn check(path: &Path, text: &Text, arguments: &CheckArguments) -> Res
     let (verdict, _) = ListAppend::new(level).certify_rounds(text, false)?;
     let mut verdicts = [verdict];
     promise.weaken(&mut verdicts);
+    if let Some(folder) = &arguments.findings {
+        let parts = text.taking_part(&named(&verdicts))?;
+        write_findings(folder, &Report::new(&attributes, &parts, &verdicts))?;
+    }
     let [verdict] = verdicts;
     let counted = Counted {
         path,

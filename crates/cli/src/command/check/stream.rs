@@ -14,7 +14,7 @@ use seatrial_checker::{Streaming, Validity, Verdict};
 use seatrial_history::{Folder, History, Op, TestFile, View};
 use seatrial_report::{Counts, Report, Summary, results_json};
 use serde_json::{Value as Json, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -154,15 +154,20 @@ fn judge(file: &Arc<TestFile>, checkers: &[Streaming], threads: usize) -> Result
     Ok(all)
 }
 
-/// The operations that take part in what was found, as a history of their own.
-fn taking_part(file: &Arc<TestFile>, verdicts: &[Verdict]) -> Result<History> {
-    let view = View::of_file(file.clone());
+/// The indices of the operations that findings and components name.
+pub(super) fn named(verdicts: &[Verdict]) -> BTreeSet<u64> {
     let found = verdicts.iter().flat_map(|verdict| &verdict.findings);
     let found = found.flat_map(|finding| &finding.operations);
     let components = verdicts.iter().flat_map(|verdict| &verdict.components);
     let components = components.flat_map(|component| &component.operations);
+    found.chain(components).copied().collect()
+}
+
+/// The operations that take part in what was found, as a history of their own.
+fn taking_part(file: &Arc<TestFile>, verdicts: &[Verdict]) -> Result<History> {
+    let view = View::of_file(file.clone());
     let mut ops: BTreeMap<u64, Op> = BTreeMap::new();
-    for &index in found.chain(components) {
+    for index in named(verdicts) {
         for op in [
             view.get(index)?,
             view.invocation(index)?,
