@@ -9,9 +9,10 @@
 //! | `R` | it read: id of the writing transaction, id of the write, hash of the key, hash of the value |
 //!
 //! The value of a key is the id of the write, which Cobra makes unique. A read that names another transaction than the one
-//! whose write that is, in whichever log, is an error: what the log says of one of them is wrong. The ids 0xbebeebee (from before the run) and 0xdeadbeef (nothing) are the initial state. What Cobra's own
-//! garbage collector reads and writes (0x23332333, 0x66666666) is left out. A transaction without `C` at the end of a
-//! log has an unknown end. A last byte 0xff, which some logs have, is passed over.
+//! whose write that is, in whichever log, is an error: what the log says of one of them is wrong. The ids 0xbebeebee
+//! (from before the run) and 0xdeadbeef (nothing) are the initial state. What Cobra's own garbage collector reads and
+//! writes (0x23332333, 0x66666666) is left out. A transaction without `C` at the end of a log has an unknown end. A last
+//! byte 0xff, which some logs have, is passed over.
 
 use super::bytes::Bytes;
 use super::{Fault, TransactionSink};
@@ -70,6 +71,9 @@ impl Cobra {
 
     /// This was read, and this transaction is said to have written it.
     fn read(&mut self, write: i64, transaction: i64) -> Result<(), String> {
+        if write == DELETED {
+            return Err("a read of a deleted key: it does not say by whom".to_owned());
+        }
         let said = Writer {
             transaction,
             is_logged: false,
@@ -142,10 +146,6 @@ impl Cobra {
                     let [writer, write, key, _] = numbers(input, "a read")?;
                     match write {
                         INITIAL | NULL => sink.read(key, None),
-                        DELETED => {
-                            let problem = "a read of a deleted key: it does not say by whom";
-                            return Err(wrong(problem.to_owned()));
-                        }
                         _ if COLLECTOR.contains(&write) => {}
                         _ => {
                             self.read(write, writer).map_err(wrong)?;

@@ -661,6 +661,40 @@ fn cobra_has_a_log_for_each_session() {
         vec![record(b'S', &[1]), record(b'W', &[initial, 3, 4])],
         vec![record(b'S', &[1]), record(b'C', &[1]), vec![0xff, 0xff]],
         vec![record(b'S', &[])],
+    ] {
+        let records = records.concat();
+        said += told("T0.log", &records, Format::Cobra, 64)
+            .lines()
+            .last()
+            .unwrap_or("");
+        said.push('\n');
+    }
+    let gone = [(
+        "T7.log".to_owned(),
+        Err::<&[u8], _>(io::Error::other("gone")),
+    )];
+    let reader = TransactionReader::of_sessions("logs", gone.into_iter(), Options::default());
+    said += &reader.err().unwrap().to_string();
+    expect![[r#"
+        T0.log: byte 0: `S` (a transaction begins) is expected, found `W`
+        0:T0.log: byte 9: `R`, `W` or `C` is expected, found `S`
+        0:T0.log: byte 9: transaction 2 is committed within 1
+        0:T0.log: byte 9: a read takes 33 bytes, 25 are left
+        0:T0.log: byte 9: a read of a deleted key: it does not say by whom
+        0:T0.log: byte 9: a write with the id of the initial state
+        T0.log: byte 18: `S` (a transaction begins) is expected, found 0xff
+        T0.log: byte 0: the beginning of a transaction takes 9 bytes, 1 are left
+        T7.log: byte 0: cannot be read: gone"#]]
+    .assert_eq(&said);
+    let whole = fuzz(&first, Format::Cobra, &mut Rng::from_seed(79));
+    assert!((20..3_980).contains(&whole), "{whole}");
+}
+
+#[test]
+fn cobra_says_whose_a_write_is_once_and_the_same() {
+    let initial = 0xbebe_ebee;
+    let mut said = String::new();
+    for records in [
         vec![
             record(b'S', &[1]),
             record(b'W', &[5, 3, 4]),
@@ -692,34 +726,15 @@ fn cobra_has_a_log_for_each_session() {
             record(b'C', &[2]),
         ],
     ] {
-        let records = records.concat();
-        said += told("T0.log", &records, Format::Cobra, 64)
-            .lines()
-            .last()
-            .unwrap_or("");
+        let told = told("T0.log", &records.concat(), Format::Cobra, 64);
+        said += told.lines().last().unwrap_or("");
         said.push('\n');
     }
-    let gone = [(
-        "T7.log".to_owned(),
-        Err::<&[u8], _>(io::Error::other("gone")),
-    )];
-    let reader = TransactionReader::of_sessions("logs", gone.into_iter(), Options::default());
-    said += &reader.err().unwrap().to_string();
     expect![[r#"
-        T0.log: byte 0: `S` (a transaction begins) is expected, found `W`
-        0:T0.log: byte 9: `R`, `W` or `C` is expected, found `S`
-        0:T0.log: byte 9: transaction 2 is committed within 1
-        0:T0.log: byte 9: a read takes 33 bytes, 25 are left
-        0:T0.log: byte 9: a read of a deleted key: it does not say by whom
-        0:T0.log: byte 9: a write with the id of the initial state
-        T0.log: byte 18: `S` (a transaction begins) is expected, found 0xff
-        T0.log: byte 0: the beginning of a transaction takes 9 bytes, 1 are left
         0:T0.log: byte 52: a read of write 5 says that it is transaction 2's, it is 1's
         0: r3=5T0.log: byte 42: a read of write 5 says that it is transaction 3's, another read says 2
         0:T0.log: byte 60: write 5 is transaction 2's, a read before says 3
         0: w3=5 r3=5 r3=nil ok
-        T7.log: byte 0: cannot be read: gone"#]]
+    "#]]
     .assert_eq(&said);
-    let whole = fuzz(&first, Format::Cobra, &mut Rng::from_seed(79));
-    assert!((20..3_980).contains(&whole), "{whole}");
 }
