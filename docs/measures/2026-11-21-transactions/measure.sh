@@ -47,7 +47,16 @@ if wanted small; then
   file uncommitted.sea 200000 --isolation read-uncommitted && judged uncommitted.sea 5
 fi
 if wanted texts; then
-  file 1e6.jsonl 2000000 && judged 1e6.jsonl 3
+  # What reading the bytes costs, and looking at each of them.
+  file 1e6.jsonl 2000000
+  timed "cat 1e6.jsonl" 3 cat "$folder/1e6.jsonl"
+  timed "wc -l 1e6.jsonl" 3 wc -l "$folder/1e6.jsonl"
+  judged 1e6.jsonl 5
+  judged 1e6.jsonl 3 --certificate "$folder/certificate.json"
+  timed "1e6.jsonl --verify" 1 "$program" check --verify "$folder/certificate.json" "$folder/1e6.jsonl"
+  file 1e6.edn 2000000 && judged 1e6.edn 3
+  file few.jsonl 2000000 --anomaly G-single,G1c,G2-item --anomaly-rate 0.00001 && judged few.jsonl 3
+  rm -rf "$folder/findings" && judged few.jsonl 1 --findings "$folder/findings"
 fi
 if wanted certificates; then
   file 1e6.sea 2000000

@@ -11,6 +11,8 @@ use std::io::{ErrorKind, Read};
 
 /// Bytes that are read at a time, at least.
 pub(super) const READ_LENGTH: usize = 256 << 10;
+/// What is left of a window is not parsed when it is less than one of so many parts of a reading.
+const REST_PART: usize = 64;
 /// Longest operation, with what stands between it and the one before, in bytes.
 const OPERATION_LENGTH_MAX: usize = 64 << 20;
 
@@ -338,6 +340,11 @@ impl<R: Read> TextOperations<R> {
     /// One attempt of the parser.
     fn general(&mut self) -> Result<Attempt, ImportError> {
         let (text, at) = (&self.window.text, self.window.at);
+        if !self.window.ended && text.len() - at < self.window.read_length / REST_PART {
+            // Most likely an operation that goes on; read again it costs more than these few bytes moved.
+            self.window.grow();
+            return Ok(Attempt::Grown);
+        }
         let step = match &mut self.parser {
             Parser::Edn(operations) => operations.next(text, at),
             Parser::Json(operations) => operations.next(text, at),

@@ -185,12 +185,14 @@ impl Cursor<'_> {
         self.text.get(self.at).copied().unwrap_or(0)
     }
 
+    #[inline]
     fn pass(&mut self, literal: &[u8]) -> Option<()> {
         let rest = self.text.get(self.at..)?;
         rest.starts_with(literal).then(|| self.at += literal.len())
     }
 
     /// A name, as one and as the other writes it.
+    #[inline]
     fn word<const EDN: bool>(&mut self, json: &[u8], edn: &[u8]) -> Option<()> {
         self.pass(if EDN { edn } else { json })
     }
@@ -253,19 +255,33 @@ impl Cursor<'_> {
     /// A member's name, and what stands between it and the value.
     fn member<const EDN: bool>(&mut self) -> Option<u8> {
         self.pass(if EDN { b":" } else { b"\"" })?;
-        let (name, member): (&[u8], u8) = match self.byte() {
-            b'i' => (b"index", member::INDEX),
-            b't' if self.text.get(self.at + 1) == Some(&b'i') => (b"time", member::TIME),
-            b't' => (b"type", member::TYPE),
-            b'p' => (b"process", member::PROCESS),
-            b'f' => (b"f", member::F),
-            b'v' => (b"value", member::VALUE),
-            _ => return None,
+        // Literals, so that they are compared without a call.
+        let member = match self.byte() {
+            b'i' => {
+                self.word::<EDN>(b"index\"", b"index")?;
+                member::INDEX
+            }
+            b't' if self.text.get(self.at + 1) == Some(&b'i') => {
+                self.word::<EDN>(b"time\"", b"time")?;
+                member::TIME
+            }
+            b't' => {
+                self.word::<EDN>(b"type\"", b"type")?;
+                member::TYPE
+            }
+            b'p' => {
+                self.word::<EDN>(b"process\"", b"process")?;
+                member::PROCESS
+            }
+            b'f' => {
+                self.word::<EDN>(b"f\"", b"f")?;
+                member::F
+            }
+            _ => {
+                self.word::<EDN>(b"value\"", b"value")?;
+                member::VALUE
+            }
         };
-        self.pass(name)?;
-        if !EDN {
-            self.pass(b"\"")?;
-        }
         self.colon::<EDN>()?;
         Some(member)
     }
