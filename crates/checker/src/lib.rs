@@ -7,6 +7,7 @@ mod compose;
 mod data;
 pub mod linear;
 pub mod online;
+mod proven;
 mod registry;
 mod stats;
 mod stream;
@@ -22,6 +23,7 @@ pub use data::{
     Agreement, Bank, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull,
     TotalQueue, UniqueIds, Visibility,
 };
+pub use proven::{Proofs, Proven};
 pub use registry::{NAMES, UnknownName, by_name, for_workload, rw_register};
 pub use stats::{Counts, Stats, counts};
 pub use stream::Streaming;

@@ -28,6 +28,7 @@ pub(crate) mod findings;
 mod g1;
 mod graph;
 pub mod isolation;
+mod kept;
 mod level;
 mod linked;
 mod list_append;

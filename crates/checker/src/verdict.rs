@@ -1,5 +1,6 @@
 //! What checkers answer.
 
+use crate::Certificate;
 use seatrial_history::History;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -164,4 +165,9 @@ pub trait Checker: Send + Sync {
 
     /// Judges. Total: a history that makes no sense to this checker gives [`Validity::Unknown`] with the reason.
     fn check(&self, history: &History) -> Verdict;
+
+    /// Judges and proves the verdict, if this checker can prove any: the certificate is missing where this verdict has none.
+    fn certify(&self, _history: &History) -> Option<(Verdict, Option<Certificate>)> {
+        None
+    }
 }

@@ -68,7 +68,7 @@ impl Verifier {
             }
         }
         match &certificate.proof {
-            proof if table.is_of_registers => registers::verify(table, model, proof),
+            _ if !table.is_of_lists => registers::verify(table, certificate),
             Proof::Findings(findings) => lists::findings(table, findings),
             proof => lists::orders::replay(table, model, proof),
         }

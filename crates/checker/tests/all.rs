@@ -14,6 +14,8 @@ mod isolation;
 mod lattice;
 #[path = "all/online.rs"]
 mod online;
+#[path = "all/proofs.rs"]
+mod proofs;
 #[path = "all/registers.rs"]
 mod registers;
 #[path = "all/totality.rs"]

@@ -1,12 +1,13 @@
 //! From a history to verdicts, a run folder and what is shown.
 
 use anyhow::{Context as _, Result, ensure};
-use seatrial_checker::{Checker, Validity, Verdict, compose};
+use seatrial_checker::{Certificate, Checker, Proven, Validity, Verdict, compose};
 use seatrial_history::{History, HistoryWriter, TestFile};
 use seatrial_report::{FindingFile, Report, finding_files, html, results_json, text};
 use seatrial_runner::RunFolder;
 use serde_json::Value as Json;
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,11 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
+    /// Is there a verdict whose proof does not hold?
+    pub(crate) fn is_refuted(&self) -> bool {
+        self.verdicts.iter().any(Proven::is_refuted)
+    }
+
     /// One more verdict.
     pub(crate) fn add(&mut self, verdict: Verdict) {
         self.valid = self.valid.clone().and(verdict.valid.clone());
@@ -50,6 +56,8 @@ pub(crate) struct Keep<'a> {
     pub(crate) suite: &'a str,
     pub(crate) seed: u64,
     pub(crate) out: Option<&'a Path>,
+    /// What proves the verdicts, by file.
+    pub(crate) proofs: &'a [(String, Certificate)],
 }
 
 /// A run folder that is written.
@@ -77,10 +85,13 @@ impl Keep<'_> {
             writer.push(op)?;
         }
         writer.seal()?;
+        save_proofs(self.proofs, folder.path(), &judged.verdicts)?;
         let report = Report::new(attributes, history, &judged.verdicts);
         let found = write_findings(&folder.path().join("findings"), &report)?;
         let files = ["report.html", "history.sea", "results.json"];
+        let proofs = self.proofs.iter().map(|proof| proof.0.as_str());
         let files = files.into_iter().chain(found.then_some("findings"));
+        let files = files.chain(proofs);
         let report = report
             .in_folder(folder.path().display().to_string(), files)
             .checked_in(judged.checked_in);
@@ -97,6 +108,39 @@ impl Keep<'_> {
             text: text(&report, color()),
         })
     }
+}
+
+/// Writes a certificate, which may be long, piece by piece.
+pub(crate) fn save(certificate: &Certificate, out: &Path) -> Result<()> {
+    let written = File::create(out).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        certificate.write(&mut file)?;
+        file.flush()
+    });
+    written.with_context(|| format!("{} cannot be written", out.display()))
+}
+
+/// Writes what proves verdicts into the folder of their run, and says loudly when it does not.
+pub(crate) fn save_proofs(
+    proofs: &[(String, Certificate)],
+    folder: &Path,
+    verdicts: &[Verdict],
+) -> Result<()> {
+    for (name, certificate) in proofs {
+        save(certificate, &folder.join(name))?;
+    }
+    for verdict in verdicts
+        .iter()
+        .filter(|verdict| Proven::is_refuted(verdict))
+    {
+        eprintln!(
+            "seatrial: A BUG OF OURS: {}: {}; please keep the folder {}",
+            verdict.checker,
+            verdict.reason.as_deref().unwrap_or_default(),
+            folder.display()
+        );
+    }
+    Ok(())
 }
 
 /// Writes a whole file, with its name in the error.

@@ -24,6 +24,8 @@ mod isolation;
 mod keyed;
 #[path = "all/plan.rs"]
 mod plan;
+#[path = "all/proofs.rs"]
+mod proofs;
 #[path = "all/salvage.rs"]
 mod salvage;
 #[path = "all/stream.rs"]

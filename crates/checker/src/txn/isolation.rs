@@ -48,7 +48,7 @@ pub use model::Model;
 use super::Bound;
 use super::findings::{FINDINGS_MAX, Findings};
 use super::registers::{Columns, Refusal};
-use crate::{Checker, Validity, Verdict};
+use crate::{Certificate, Checker, Validity, Verdict};
 use clocks::Seen;
 use direct::{Direct, Sight};
 use exported::Exported;
@@ -312,6 +312,13 @@ impl Checker for Isolation {
 
     fn check(&self, history: &History) -> Verdict {
         self.judge_gathered(Columns::of(history))
+    }
+
+    fn certify(&self, history: &History) -> Option<(Verdict, Option<Certificate>)> {
+        Some(match Columns::of(history) {
+            Ok(columns) => self.certify_columns(&columns),
+            Err(refusal) => (self.judge_gathered(Err(refusal)), None),
+        })
     }
 }
 

@@ -4,6 +4,7 @@ mod chains;
 mod edges;
 mod inference;
 mod orders;
+mod proof;
 mod reasons;
 mod touches;
 mod zones;
@@ -12,12 +13,16 @@ pub use inference::{Inference, UnknownInference};
 
 use super::anomaly::Variant;
 use super::findings::{Findings, Summary, Tally, verdict};
+use super::graph::{PROCESS, REALTIME, WR};
+use super::isolation::{Isolation, Model};
+use super::kept::Only;
 use super::level::Level;
 use super::linked::cycles;
 use super::registers::{Columns, NONE};
-use super::rows::TooManyEdges;
+use super::rows::{Rows, TooManyEdges};
+use super::search::Found;
 use super::{Bound, cyclic, explain};
-use crate::{Checker, Verdict};
+use crate::{Certificate, Checker, Evidence, Proof, Validity, Verdict};
 use edges::Dependencies;
 use inference::{Source, Sources};
 use orders::Orders;
@@ -25,6 +30,9 @@ use seatrial_history::{Chunks, FoldError, Folder, History, OpType};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use touches::Touches;
+
+/// Why a history is too large.
+const TOO_MANY: &str = "more than 2^32 dependencies";
 
 /// Judges transactions of writes (`[:w k v]`) and reads (`[:r k v]`); no value may be written twice to a key.
 ///
@@ -91,13 +99,120 @@ impl RwRegister {
         })
     }
 
-    /// Judges transactions in columns.
-    pub fn judge_columns(&self, columns: &Columns) -> Verdict {
-        let judged = self.verdict(columns);
-        judged.unwrap_or_else(|_| self.unknown("more than 2^32 dependencies".to_owned()))
+    /// The same with what proves it: findings with the operations that justify each step, or an order of transactions
+    /// in which they see what they saw, whatever was inferred. That nothing was found proves nothing: where no order can be had
+    /// there is no certificate, and the verdict's details say why (`unproven`).
+    pub fn certify<C: Chunks + 'static>(
+        &self,
+        folder: &Folder<C>,
+    ) -> Result<(Verdict, Option<Certificate>), FoldError<C::Error>> {
+        Ok(match Columns::gather(folder)? {
+            Ok(columns) => self.certify_columns(&columns),
+            Err(refusal) => (self.unknown(refusal.to_string()), None),
+        })
     }
 
-    fn verdict(&self, columns: &Columns) -> Result<Verdict, TooManyEdges> {
+    /// The same for transactions in columns.
+    pub fn certify_columns(&self, columns: &Columns) -> (Verdict, Option<Certificate>) {
+        let judged = self.verdict(columns, true);
+        let Ok((mut verdict, found)) = judged else {
+            return (self.unknown(TOO_MANY.to_owned()), None);
+        };
+        let proof = match verdict.valid {
+            Validity::Unknown(_) => return (verdict, None),
+            Validity::Valid => self.order(columns),
+            Validity::Invalid if found.is_empty() => Err("no reason of a finding is known".into()),
+            Validity::Invalid => Ok(Proof::Findings(found)),
+        };
+        let mut certificate = match proof {
+            Ok(proof) => Certificate::new(self.level.name(), proof),
+            Err(reason) => {
+                verdict.details["unproven"] = reason.into();
+                return (verdict, None);
+            }
+        };
+        if let Proof::Findings(found) = &certificate.proof {
+            certificate.assumptions = proof::assumptions(found);
+            if let Some(order) = &self.order {
+                certificate.transaction_order = proof::order_of(found, order);
+            }
+        }
+        (verdict, Some(certificate))
+    }
+
+    /// An order of transactions that proves the level, or why there is none.
+    fn order(&self, columns: &Columns) -> Result<Proof, String> {
+        let name = self.level.name();
+        let model = Model::by_name(name).filter(|model| model.name() == name);
+        if let Some(model) = model {
+            let isolation = Isolation::new(model).with_bound(self.bound);
+            let (decided, certificate) = isolation.certify_columns(columns);
+            return match (decided.valid, certificate) {
+                (Validity::Valid, Some(certificate)) => Ok(certificate.proof),
+                (Validity::Invalid, _) => Err(format!(
+                    "rw-register found nothing, and yet no order of these transactions is {name}: --checker isolation tells \
+                     why"
+                )),
+                _ => Err(format!(
+                    "rw-register found nothing, and no order of these transactions was found: {}",
+                    decided.reason.unwrap_or_default()
+                )),
+            };
+        }
+        self.commits(columns).ok_or_else(|| {
+            format!("rw-register found nothing; no order of transactions proves {name}")
+        })
+    }
+
+    /// An order of commits in which reads come behind what they read, if that proves the level.
+    fn commits(&self, columns: &Columns) -> Option<Proof> {
+        use Level as L;
+        let kept = match self.level {
+            L::ReadUncommitted | L::StrongSessionReadUncommitted | L::StrongReadUncommitted => {
+                PROCESS | REALTIME
+            }
+            L::ReadCommitted | L::StrongSessionReadCommitted | L::StrongReadCommitted => {
+                WR | PROCESS | REALTIME
+            }
+            _ => return None,
+        };
+        let touches = Touches::new(columns, true, &mut Findings::default());
+        let orders = Orders::new(&touches, Sources::default(), &[]).ok()?;
+        let ended = ended(columns);
+        let only = Only {
+            dependencies: Dependencies {
+                orders: &orders,
+                ended: &ended,
+                process: self.level.implies(L::StrongSessionReadUncommitted),
+                realtime: self.level.implies(L::StrongReadUncommitted),
+            },
+            transactions: columns.len(),
+            without: !kept,
+        };
+        let rows = Rows::new(columns.len(), &only).ok()?;
+        let peeled = rows.peel();
+        let order = peeled
+            .order
+            .iter()
+            .filter(|&&node| (node as usize) < columns.len() && columns.happened(node));
+        let places = order.map(|&node| columns.recorded(node)).collect();
+        peeled.is_all(&rows).then_some(Proof::Commits(places))
+    }
+
+    /// Judges transactions in columns.
+    pub fn judge_columns(&self, columns: &Columns) -> Verdict {
+        match self.verdict(columns, false) {
+            Ok((verdict, _)) => verdict,
+            Err(_) => self.unknown(TOO_MANY.to_owned()),
+        }
+    }
+
+    /// The verdict, and the findings that prove it if they are wanted.
+    fn verdict(
+        &self,
+        columns: &Columns,
+        is_proven: bool,
+    ) -> Result<(Verdict, Vec<Evidence>), TooManyEdges> {
         let mut findings = Findings::default();
         let seen_is_committed = self.level.implies(Level::ReadCommitted);
         let touches = Touches::new(columns, seen_is_committed, &mut findings);
@@ -154,7 +269,12 @@ impl RwRegister {
         let used = std::iter::once("initial-state").chain(sources.iter().map(Source::name));
         verdict.details["inferred_from"] = used.collect();
         verdict.details["discarded"] = serde_json::json!(discarded);
-        Ok(verdict)
+        let evidence = if is_proven {
+            evidence(&verdict, &orders, &found)
+        } else {
+            Vec::new()
+        };
+        Ok((verdict, evidence))
     }
 
     /// What version orders are inferred from.
@@ -203,6 +323,32 @@ impl RwRegister {
         verdict.model = Some(self.level.name().to_owned());
         verdict.unknown(reason)
     }
+}
+
+/// The findings of a verdict with what justifies them; those that nothing simple justifies are left out.
+fn evidence(verdict: &Verdict, orders: &Orders<'_>, found: &Found) -> Vec<Evidence> {
+    let mut evidence = Vec::new();
+    // Findings of an anomaly come in the order in which they were found.
+    let mut told: BTreeMap<&str, usize> = BTreeMap::new();
+    for finding in &verdict.findings {
+        let anomaly = finding.anomaly;
+        let number = told.entry(anomaly).or_default();
+        let contradictions = orders.contradictions.iter();
+        let mut contradictions = contradictions.filter(|one| one.source.anomaly() == anomaly);
+        let mut cycles = found
+            .cycles
+            .iter()
+            .filter(|(kind, _)| kind.name() == anomaly);
+        evidence.extend(if let Some(contradiction) = contradictions.nth(*number) {
+            orders.contradiction_evidence(anomaly, contradiction)
+        } else if let Some((_, cycle)) = cycles.nth(*number) {
+            orders.cycle_evidence(finding, cycle)
+        } else {
+            Some(Evidence::from(finding))
+        });
+        *number += 1;
+    }
+    evidence
 }
 
 /// Transactions that ended for certain, in the order in which they did.
@@ -257,6 +403,13 @@ impl Checker for RwRegister {
             Ok(columns) => self.judge_columns(&columns),
             Err(refusal) => self.unknown(refusal.to_string()),
         }
+    }
+
+    fn certify(&self, history: &History) -> Option<(Verdict, Option<Certificate>)> {
+        Some(match Columns::of(history) {
+            Ok(columns) => self.certify_columns(&columns),
+            Err(refusal) => (self.unknown(refusal.to_string()), None),
+        })
     }
 }
 

@@ -133,6 +133,11 @@ fn is_forbidden(model: &str, anomaly: &str) -> bool {
     is_direct(model, anomaly) || weaker.any(|weaker| is_forbidden(weaker, anomaly))
 }
 
+/// Does this model promise that what was seen was committed?
+pub(super) fn is_committed(model: &str) -> bool {
+    is_forbidden(order(model).1, "G1a")
+}
+
 /// What a cycle of these edges is.
 pub(super) fn cycle_name(kinds: &[&str]) -> String {
     let is_anti = |kind: &str| kind == "rw";

@@ -1,20 +1,27 @@
 //! Replays certificates of transactions on registers, whose values are written once.
 
 use super::clock::Clock;
-use super::table::{NONE, State, Table, Writer, Written};
-use crate::certificate::{Evidence, Proof};
+use super::table::{Event, NONE, State, Table, Transaction, Writer, Written};
+use crate::certificate::{Certificate, Evidence, Proof};
 use commits::{Commits, is_weak};
 use faults::Faults;
 use std::collections::{BTreeMap, BTreeSet};
 
 mod commits;
+mod committed;
 mod core;
 mod faults;
+mod versions;
 
 /// Does the proof hold of these transactions on registers, for the model of this name?
-pub(super) fn verify(table: &Table, model: &str, proof: &Proof) -> Result<(), String> {
-    if let Proof::Findings(findings) = proof {
-        return lookup(table, model, findings);
+pub(super) fn verify(table: &Table, certificate: &Certificate) -> Result<(), String> {
+    let (model, proof) = (certificate.model.as_str(), &certificate.proof);
+    match proof {
+        Proof::Findings(findings) => return lookup(table, certificate, findings),
+        Proof::Commits(order) if committed::is_proven(model) => {
+            return committed::replay(table, model, order);
+        }
+        _ => {}
     }
     let facts = Facts::new(table)?;
     if let Proof::Commits(places) = proof
@@ -35,12 +42,13 @@ pub(super) fn verify(table: &Table, model: &str, proof: &Proof) -> Result<(), St
 }
 
 /// Do the operations show these findings?
-fn lookup(table: &Table, model: &str, findings: &[Evidence]) -> Result<(), String> {
-    let faults = Faults::new(table, findings);
+fn lookup(table: &Table, certificate: &Certificate, findings: &[Evidence]) -> Result<(), String> {
+    let model = certificate.model.as_str();
+    let faults = Faults::new(table, certificate, findings);
     let mut told = findings.iter();
     let is_told = |finding: &&Evidence| finding.steps.is_empty();
     if !is_weak(model) || told.clone().all(|finding| is_told(&finding)) {
-        return told.try_for_each(|finding| faults.finding(finding));
+        return told.try_for_each(|finding| faults.finding(model, finding));
     }
     let facts = Facts::new(table)?;
     let commits = Commits::new(&facts);
@@ -67,6 +75,72 @@ fn promise(model: &str) -> Result<(&str, &'static str), String> {
         Ok((axiom, follows))
     } else {
         Err(format!("no order of registers proves or refutes {model}"))
+    }
+}
+
+/// A transaction that was named.
+#[derive(Clone, Copy)]
+struct One<'a> {
+    number: u32,
+    row: &'a Transaction,
+    events: &'a [Event],
+    /// Did it take place?
+    happened: bool,
+}
+
+/// How a transaction met a version: at which of its micro-operations.
+#[derive(Clone, Copy)]
+struct Met {
+    at: usize,
+    is_write: bool,
+}
+
+impl One<'_> {
+    /// What it read of which key.
+    fn reads(self) -> impl Iterator<Item = (u32, State)> {
+        let events = self.events.iter();
+        events.filter_map(|event| Some((event.key, event.read()?)))
+    }
+
+    /// Does it write this value, and leave it behind?
+    fn writes(self, key: u32, value: Option<i64>) -> Option<bool> {
+        let events = self.events.iter().filter(|event| event.key == key);
+        let values: Vec<i64> = events.filter_map(Event::written).collect();
+        let place = values.iter().position(|&other| Some(other) == value)?;
+        Some(place + 1 == values.len())
+    }
+
+    /// Does it leave this value behind?
+    fn leaves(self, key: u32, value: Option<i64>) -> bool {
+        self.writes(key, value) == Some(true)
+    }
+
+    /// How it first met a version of a key: read it, or left it behind.
+    fn meets(self, key: u32, value: Option<i64>) -> Option<Met> {
+        let is_left = self.leaves(key, value);
+        let mut events = self.events.iter().enumerate();
+        events.find_map(|(at, event)| {
+            let is_write = is_left && event.written().is_some() && event.written() == value;
+            let is_read = event.read() == Some(State(value));
+            (event.key == key && (is_write || is_read)).then_some(Met { at, is_write })
+        })
+    }
+
+    /// What it left behind, if it read this version, which is another, before.
+    fn updates(self, key: u32, value: Option<i64>) -> Option<i64> {
+        let read = self.meets(key, value).filter(|met| !met.is_write)?;
+        let later = self.events[read.at..].iter().rev();
+        let mut later = later.filter(|event| event.key == key);
+        let written = later.find_map(Event::written);
+        written.filter(|&written| Some(written) != value)
+    }
+
+    /// What it read before it left this value behind.
+    fn updated(self, key: u32, value: i64) -> Option<State> {
+        let mut reads = self.reads().filter(|read| read.0 == key);
+        reads.find_map(|(_, State(read))| {
+            (self.updates(key, read) == Some(value)).then_some(State(read))
+        })
     }
 }
 

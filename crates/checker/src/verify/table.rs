@@ -123,8 +123,9 @@ pub(super) struct Table {
     sessions: BTreeMap<u64, u32>,
     /// By position of an invocation: transactions without a completion so far.
     open: BTreeMap<u64, Open>,
-    /// Does anybody write a register?
-    pub(super) is_of_registers: bool,
+    /// Does anybody touch a list, or a register?
+    pub(super) is_of_lists: bool,
+    is_of_registers: bool,
     /// Why this is no history of transactions.
     refusal: Option<String>,
 }
@@ -159,6 +160,9 @@ impl Table {
     pub(super) fn end(&mut self) -> Result<(), String> {
         for (position, open) in std::mem::take(&mut self.open) {
             self.close(open, OpType::Info, None, position);
+        }
+        if self.is_of_lists && self.is_of_registers {
+            self.refuse("the history has both lists and registers".into());
         }
         match &self.refusal {
             Some(refusal) => Err(refusal.clone()),
@@ -247,17 +251,24 @@ impl Table {
         for mop in mops.iter() {
             let id = mop.key();
             let did = match mop {
-                MopView::Append { element, .. } => Did::Append(element),
+                MopView::Append { element, .. } => {
+                    self.is_of_lists = true;
+                    Did::Append(element)
+                }
                 MopView::Write { value, .. } => {
                     self.is_of_registers = true;
                     Did::Write(value)
                 }
                 _ if !reads => continue,
                 MopView::ReadNil { .. } => Did::ReadNothing,
-                MopView::ReadRegister { value, .. } => Did::ReadValue(value),
+                MopView::ReadRegister { value, .. } => {
+                    self.is_of_registers = true;
+                    Did::ReadValue(value)
+                }
                 MopView::ReadList {
                     elements, shared, ..
                 } => {
+                    self.is_of_lists = true;
                     let key = self.key(chunk, id, names);
                     let agreed = &mut names.agreed[id as usize];
                     self.list_read(key, elements, shared.then_some(agreed))

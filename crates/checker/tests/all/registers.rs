@@ -281,7 +281,7 @@ impl Twin {
                 let Some(State(read)) = met.read else {
                     continue;
                 };
-                if met.write.is_some() {
+                if met.write.is_some() && met.write != read {
                     let readers = updates.entry((met.key.clone(), read)).or_default();
                     readers.insert(one.index);
                 }
@@ -293,8 +293,16 @@ impl Twin {
                 if self.all[writer].kind == OpType::Fail {
                     add("G1a");
                 }
+                let place = |did| {
+                    one.mops
+                        .iter()
+                        .position(|mop| *mop == (met.key.clone(), did))
+                };
                 if writer == number {
-                    add("future-read");
+                    // What it wrote before and then overwrote is no future.
+                    if place(Did::Read(read)) < place(Did::Write(value)) {
+                        add("future-read");
+                    }
                 } else if self.all[writer].last_write(&met.key) != Some(value) {
                     add("G1b");
                 }
@@ -553,7 +561,7 @@ fn steps(verdict: &Verdict) -> Vec<(u64, u64, usize)> {
 }
 
 /// Other values in some reads.
-fn disturbed(history: &History, rng: &mut Rng) -> History {
+pub(crate) fn disturbed(history: &History, rng: &mut Rng) -> History {
     let ops = history.iter().map(|op| {
         let mops = op.value.as_txn().unwrap().iter().map(|mop| match mop {
             Mop::Read { key, .. } if op.is_ok() && rng.chance(0.15) => Mop::Read {
@@ -574,7 +582,7 @@ fn disturbed(history: &History, rng: &mut Rng) -> History {
     History::from_ops(ops.collect())
 }
 
-fn any_inference(rng: &mut Rng) -> Inference {
+pub(crate) fn any_inference(rng: &mut Rng) -> Inference {
     Inference {
         wfr_keys: rng.chance(0.5),
         rmw_keys: rng.chance(0.4),
@@ -584,7 +592,7 @@ fn any_inference(rng: &mut Rng) -> Inference {
 }
 
 /// An order of some of the transactions: by completion as a rule.
-fn any_order(history: &History, rng: &mut Rng) -> Vec<(u64, i64)> {
+pub(crate) fn any_order(history: &History, rng: &mut Rng) -> Vec<(u64, i64)> {
     let completions = history.iter().filter(|op| !op.is_invoke());
     let honest = rng.chance(0.5);
     let numbers = completions.map(|op| {

@@ -8,7 +8,7 @@ use crate::plan::PlanFile;
 use crate::suite::kv::simulated::{Run, Simulation, Work};
 use crate::suite::kv::{self, checkers};
 use anyhow::{Result, bail};
-use seatrial_checker::{Checker, Finding, Validity, Verdict};
+use seatrial_checker::{Checker, Finding, Proofs, Proven, Validity, Verdict};
 use seatrial_generator::FaultOptions;
 use seatrial_kv::Bug;
 use seatrial_machine::FaultKind;
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
         match &judged.valid {
             Validity::Valid => Ok(()),
             // Too rough a world leaves nothing to judge; a single seed is shown as it is.
-            Validity::Unknown(_) if !plan.replay => {
+            Validity::Unknown(_) if !plan.replay && !judged.is_refuted() => {
                 tally.unknown += 1;
                 Ok(())
             }
@@ -100,6 +100,8 @@ struct Plan {
     concurrency: u32,
     /// What is done, and who judges it; from seed to seed they take turns.
     works: Vec<Judging>,
+    /// What proves the verdicts of the seed that was judged last.
+    proofs: Arc<Proofs>,
 }
 
 /// How much was done.
@@ -152,8 +154,11 @@ impl Plan {
             bug,
             concurrency,
             works: Vec::new(),
+            proofs: Arc::default(),
         };
-        plan.works = plan.works(file)?;
+        let works = plan.works(file)?.into_iter();
+        let proven = works.map(|(work, checkers)| (work, Proven::all(checkers, &plan.proofs)));
+        plan.works = proven.collect();
         Ok(plan)
     }
 
@@ -223,6 +228,8 @@ impl Plan {
     }
 
     fn judge(&self, seed: u64, run: &Run) -> Judged {
+        // Those of the seed before.
+        self.proofs.take();
         let mut judged = judge(&self.turn(seed).1, &run.history);
         // Without rot in the plan, a store that cannot read its own log has broken its first promise.
         if !run.boot_failures.is_empty() && !self.faults.kinds.contains(&FaultKind::Corruption) {
@@ -300,6 +307,7 @@ impl Plan {
         let exit = Exit::from(&judged.valid);
         let attributes = self.attributes(seed, run);
         let keep = Keep {
+            proofs: &self.proofs.take(),
             suite: "kv",
             seed,
             out: self.arguments.out.as_deref(),

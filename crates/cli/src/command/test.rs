@@ -2,13 +2,14 @@
 
 use crate::args::TestArguments;
 use crate::exit::Exit;
-use crate::judge::{color, write, write_findings};
+use crate::judge::{color, save_proofs, write, write_findings};
 use crate::output::say;
 use crate::plan::PlanFile;
 use crate::progress::Screen;
 use crate::suite::kv;
 use crate::suite::kv::real::{KvClients, KvSystem};
 use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_checker::{Certificate, Proofs, Proven};
 use seatrial_generator::plan::{Limits, Surroundings};
 use seatrial_generator::{
     CourseOptions, FaultOptions, FaultPackage, Generator, course, fault_package,
@@ -51,7 +52,9 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Exit> {
         );
     }
     let plan = Plan::new(arguments)?;
-    let test = plan.test()?;
+    let proofs = Arc::new(Proofs::default());
+    let mut test = plan.test()?;
+    test.checkers = Proven::all(test.checkers, &proofs);
     let stop = test.stop.clone();
     let quiet = arguments.run.output.quiet || arguments.run.output.json;
     let observer: Arc<dyn Observer> = if quiet {
@@ -63,7 +66,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Exit> {
     let judging = Arc::new(AtomicBool::new(false));
     listen_for_interrupts(stop, Arc::clone(&judging), history)?;
     let outcome = runner::run(test, Arc::new(Watch { observer, judging }))?;
-    plan.conclude(&outcome)
+    plan.conclude(&outcome, &proofs.take())
 }
 
 /// One test as it was asked for.
@@ -317,7 +320,7 @@ impl Plan {
     }
 
     /// Writes the page and shows the last screen.
-    fn conclude(&self, outcome: &Outcome) -> Result<Exit> {
+    fn conclude(&self, outcome: &Outcome, proofs: &[(String, Certificate)]) -> Result<Exit> {
         let output = &self.arguments.run.output;
         if outcome.ended == Ended::Aborted {
             eprintln!(
@@ -334,7 +337,10 @@ impl Plan {
         let report = Report::new(&outcome.attributes, &outcome.history, &outcome.verdicts);
         let found = write_findings(&outcome.folder.join("findings"), &report)?;
         let files = ["report.html", "history.sea", "results.json", "n1.log"];
+        save_proofs(proofs, &outcome.folder, &outcome.verdicts)?;
+        let proofs = proofs.iter().map(|proof| proof.0.as_str());
         let files = files.into_iter().chain(found.then_some("findings"));
+        let files = files.chain(proofs);
         let mut report = report
             .in_folder(outcome.folder.display().to_string(), files)
             .checked_in(outcome.checked_in);

@@ -171,6 +171,9 @@ fn checker(verdict: &Verdict, page: &mut String) -> fmt::Result {
             write!(page, "<p>{label}: {}</p>", Escaped(models.join(", ")))?;
         }
     }
+    if let Some(line) = proof(&verdict.details["certificate"]) {
+        write!(page, "<p>{}</p>", Escaped(line))?;
+    }
     if verdict.details.is_null() {
         page.write_str("<p class=\"hint\">No further figures.</p>")?;
     } else {
@@ -182,6 +185,20 @@ fn checker(verdict: &Verdict, page: &mut String) -> fmt::Result {
         )?;
     }
     page.write_str("</details>\n")
+}
+
+/// What is known of a verdict's proof, if it has any.
+fn proof(certificate: &Json) -> Option<String> {
+    if let Some(reason) = certificate["left_out"].as_str() {
+        return Some(format!("Not proven: {reason}."));
+    }
+    let file = certificate["file"].as_str()?;
+    Some(if certificate["holds"] == true {
+        format!("Proven: {file} holds, says the independent verifier.")
+    } else {
+        let reason = certificate["reason"].as_str().unwrap_or_default();
+        format!("{file} does not hold, which is a bug of seatrial: {reason}.")
+    })
 }
 
 /// The attributes of the test as they were stored; options and other objects unfolded one level.

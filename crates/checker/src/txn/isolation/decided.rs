@@ -46,24 +46,28 @@ impl Isolation {
         &self,
         folder: &Folder<C>,
     ) -> Result<(Verdict, Option<Certificate>), FoldError<C::Error>> {
-        let columns = match Columns::gather(folder)? {
-            Ok(columns) => columns,
-            Err(refusal) => return Ok((self.judge_gathered(Err(refusal)), None)),
-        };
+        Ok(match Columns::gather(folder)? {
+            Ok(columns) => self.certify_columns(&columns),
+            Err(refusal) => (self.judge_gathered(Err(refusal)), None),
+        })
+    }
+
+    /// The same of transactions in columns.
+    pub fn certify_columns(&self, columns: &Columns) -> (Verdict, Option<Certificate>) {
         let places = |numbers: &[u32]| -> Vec<u64> {
             let places = numbers.iter().map(|&number| columns.recorded(number));
             places.collect()
         };
         let Some(promise) = self.model.promise() else {
-            let (verdict, order) = self.decide(&columns);
+            let (verdict, order) = self.decide(columns);
             let model = self.model.name();
             let proof = match order {
                 Some(order) => Proof::Commits(places(&order)),
                 None => Proof::Findings(telling(&verdict)),
             };
-            return Ok((verdict, Some(Certificate::new(model, proof))));
+            return (verdict, Some(Certificate::new(model, proof)));
         };
-        let (verdict, reason) = self.decided(&columns, promise);
+        let (verdict, reason) = self.decided(columns, promise);
         let proof = reason.map(|reason| match reason {
             Reason::Order(Witness::Serial(order)) => Proof::Serial(places(&order)),
             Reason::Order(Witness::Snapshots(order)) => Proof::Snapshots(places(&order)),
@@ -75,7 +79,7 @@ impl Isolation {
         });
         let model = self.model.name();
         let certificate = proof.map(|proof| Certificate::new(model, proof));
-        Ok((verdict, certificate))
+        (verdict, certificate)
     }
 
     /// Decides a promise.

@@ -4,44 +4,10 @@ use super::lists::Lists;
 use super::record::Record;
 use super::{Dependencies, Orders};
 use crate::txn::graph::{Edges, RW, Sink, WR, WW};
+use crate::txn::kept::Only;
 use crate::txn::level::Level;
 use crate::txn::rows::{Linked, Rows};
 use crate::{Certificate, Evidence, Proof, Validity, Verdict};
-
-/// Some of the dependencies.
-struct Only<'a> {
-    dependencies: Dependencies<'a>,
-    /// The kinds of them that do not count.
-    without: u8,
-}
-
-/// Hands on what counts.
-struct Kept<'a, S> {
-    outer: &'a mut Edges<S>,
-    without: u8,
-}
-
-impl<S: Sink> Sink for Kept<'_, S> {
-    fn node(&mut self) {
-        self.outer.helper();
-    }
-
-    fn take(&mut self, from: u32, to: u32, kind: u8) {
-        if kind & self.without == 0 {
-            self.outer.link(from, to, kind);
-        }
-    }
-}
-
-impl Linked for Only<'_> {
-    fn link<S: Sink>(&self, edges: &mut Edges<S>) {
-        let transactions = self.dependencies.lists.table.len();
-        let without = self.without;
-        let outer = edges;
-        let mut kept = Edges::into(transactions, Kept { outer, without });
-        self.dependencies.link(&mut kept);
-    }
-}
 
 /// What must come before what for snapshots: a transaction t takes its snapshot at node t, and commits at node t + count.
 /// What is read or overwritten was committed before the snapshot; what a read lacks is committed after it. There is an
@@ -134,6 +100,7 @@ pub(super) fn order(level: Level, lists: &Lists) -> Option<Vec<u32>> {
         let without = commits(level)?;
         let only = Only {
             dependencies,
+            transactions: count,
             without,
         };
         Rows::new(count, &only)

@@ -4,7 +4,7 @@ use super::builder::{Builder, Refusal};
 use super::columns::{Columns, NONE};
 use crate::txn::dense::Map;
 use crate::txn::g1::mops;
-use crate::txn::passes::{InTurn, Passes};
+use crate::txn::passes::{InRounds, InTurn, Passes, Rounds};
 use seatrial_history::chunk::mop_tag;
 use seatrial_history::{Chunk, Chunks, Fold, FoldError, Folder, History, OpType, Order, Process};
 use std::ops::ControlFlow;
@@ -15,6 +15,11 @@ impl Columns {
         folder: &Folder<C>,
     ) -> Result<Result<Columns, Refusal>, FoldError<C::Error>> {
         folder.pass(Gather)
+    }
+
+    /// The columns of a history that is gone through once.
+    pub fn of_rounds<R: Rounds>(rounds: &R) -> Result<Result<Columns, Refusal>, R::Error> {
+        InRounds(rounds).pass(Gather)
     }
 
     /// The columns of a history in memory.

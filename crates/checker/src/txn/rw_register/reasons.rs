@@ -1,5 +1,6 @@
 //! Why a version comes before another, in words.
 
+use super::chains::Chains;
 use super::inference::{Source, Sources};
 use super::orders::{Contradiction, Orders};
 use super::touches::Touch;
@@ -17,10 +18,46 @@ const CHAIN_MAX: usize = 64;
 
 /// A transaction that met a version.
 #[derive(Clone, Copy, Debug)]
-struct Meeting {
-    transaction: u32,
-    version: u32,
+pub(super) struct Meeting {
+    pub(super) transaction: u32,
+    pub(super) version: u32,
     is_write: bool,
+}
+
+/// Versions between which an order is looked for: two, or any of the chains of updates that these are in.
+pub(super) struct Ends<'a> {
+    from: u32,
+    to: u32,
+    chains: Option<&'a Chains>,
+}
+
+impl<'a> Ends<'a> {
+    pub(super) fn new(from: u32, to: u32) -> Ends<'a> {
+        Ends {
+            from,
+            to,
+            chains: None,
+        }
+    }
+
+    /// The same with all that is chained to them.
+    pub(super) fn chained(self, chains: &'a Chains) -> Ends<'a> {
+        let chains = Some(chains);
+        Ends { chains, ..self }
+    }
+
+    /// What stands for a version.
+    fn group(&self, version: u32) -> u32 {
+        self.chains.map_or(version, |chains| chains.head(version))
+    }
+
+    fn is_from(&self, version: u32) -> bool {
+        self.group(version) == self.group(self.from)
+    }
+
+    fn is_to(&self, version: u32) -> bool {
+        self.group(version) == self.group(self.to)
+    }
 }
 
 /// When a version was met: first to end, last to begin.
@@ -86,14 +123,14 @@ impl Orders<'_> {
     }
 
     /// What a transaction read that it had not written itself.
-    fn reads(&self, number: u32) -> impl Iterator<Item = Event> {
+    pub(super) fn reads(&self, number: u32) -> impl Iterator<Item = Event> {
         let columns = self.touches.columns;
         let events = columns.events(number).iter().copied();
         events.filter(move |event| !event.is_write() && columns.writer(event.version()) != number)
     }
 
     /// A transaction's last writes.
-    fn writes(&self, number: u32) -> impl Iterator<Item = Event> + Clone {
+    pub(super) fn writes(&self, number: u32) -> impl Iterator<Item = Event> + Clone {
         let events = self.touches.columns.events(number).iter().copied();
         events.filter(|event| event.is_final_write())
     }
@@ -244,38 +281,57 @@ impl Orders<'_> {
 
     /// Why a version comes before another, by one of these sources and nothing else.
     fn by_itself(&self, from: u32, to: u32, sources: Sources) -> Option<Why> {
+        let (source, pairs) = self.met(&Ends::new(from, to), sources)?;
+        let words = pairs
+            .iter()
+            .map(|&(one, other)| self.words(source, one, other));
+        words.reduce(|one, other| one.and(&other))
+    }
+
+    /// Who met what, so that one of these sources says by itself that there is an order from the one end to the other: one
+    /// pair, or two over a version (a chain of versions) that comes between.
+    pub(super) fn met(
+        &self,
+        ends: &Ends<'_>,
+        sources: Sources,
+    ) -> Option<(Source, Vec<(Meeting, Meeting)>)> {
         sources.iter().find_map(|source| {
-            let (one, other) = match source {
-                Source::Rmw => return None,
-                Source::Wfr => self.by_reads(from, to),
-                Source::Sequential => self.by_session(from, to),
-                Source::Linearizable => return self.by_time(from, to),
-                Source::Order => self.by_order(from, to),
-            }?;
-            Some(self.words(source, one, other))
+            let pair = match source {
+                Source::Rmw => None,
+                Source::Wfr => self.by_reads(ends),
+                Source::Sequential => self.by_session(ends),
+                Source::Linearizable => return Some((source, self.by_time(ends)?)),
+                Source::Order => self.by_order(ends),
+            };
+            Some((source, vec![pair?]))
         })
     }
 
-    fn by_reads(&self, from: u32, to: u32) -> Option<(Meeting, Meeting)> {
-        let mut touches = self
-            .touches
-            .of_key(self.touches.columns.key_of(from))
-            .iter();
-        let touch = touches.find(|touch| (touch.read, touch.write) == (from, to))?;
+    /// All who touched the key of these ends.
+    fn touches_of(&self, ends: &Ends<'_>) -> std::slice::Iter<'_, Touch> {
+        let key = self.touches.columns.key_of(ends.from);
+        self.touches.of_key(key).iter()
+    }
+
+    fn by_reads(&self, ends: &Ends<'_>) -> Option<(Meeting, Meeting)> {
+        let mut touches = self.touches_of(ends).filter(|touch| touch.write != NONE);
+        let touch = touches.find(|touch| {
+            touch.read != NONE && ends.is_from(touch.read) && ends.is_to(touch.write)
+        })?;
         let mut both = meetings(touch);
         Some((both.next()?, both.next()?))
     }
 
-    fn by_session(&self, from: u32, to: u32) -> Option<(Meeting, Meeting)> {
+    fn by_session(&self, ends: &Ends<'_>) -> Option<(Meeting, Meeting)> {
         let columns = self.touches.columns;
-        let touches = self.touches.of_key(columns.key_of(from)).iter();
+        let touches = self.touches_of(ends);
         let mut last: BTreeMap<u32, Meeting> = BTreeMap::new();
         for touch in touches {
             let session = columns.sessions()[touch.transaction as usize];
             let mut before = last.get(&session).copied();
             for meeting in meetings(touch) {
-                if let Some(before) = before.filter(|before| before.version == from)
-                    && meeting.version == to
+                if let Some(before) = before.filter(|before| ends.is_from(before.version))
+                    && ends.is_to(meeting.version)
                 {
                     return Some((before, meeting));
                 }
@@ -288,11 +344,8 @@ impl Orders<'_> {
         None
     }
 
-    fn by_order(&self, from: u32, to: u32) -> Option<(Meeting, Meeting)> {
-        let touches = self
-            .touches
-            .of_key(self.touches.columns.key_of(from))
-            .iter();
+    fn by_order(&self, ends: &Ends<'_>) -> Option<(Meeting, Meeting)> {
+        let touches = self.touches_of(ends);
         let number = |touch: &&Touch| self.numbers.get(touch.transaction as usize).copied();
         let known = touches.filter(|touch| number(touch).is_some_and(|number| number != NONE));
         let mut known: Vec<_> = known.collect();
@@ -300,16 +353,16 @@ impl Orders<'_> {
         let met: Vec<_> = known.into_iter().flat_map(meetings).collect();
         let found = met
             .windows(2)
-            .find(|pair| (pair[0].version, pair[1].version) == (from, to));
+            .find(|pair| ends.is_from(pair[0].version) && ends.is_to(pair[1].version));
         found.map(|pair| (pair[0], pair[1]))
     }
 
-    fn by_time(&self, from: u32, to: u32) -> Option<Why> {
+    fn by_time(&self, ends: &Ends<'_>) -> Option<Vec<(Meeting, Meeting)>> {
         let columns = self.touches.columns;
         let mut spans: BTreeMap<u32, Span> = BTreeMap::new();
-        for touch in self.touches.of_key(columns.key_of(from)) {
+        for touch in self.touches_of(ends) {
             for meeting in meetings(touch) {
-                let span = spans.entry(meeting.version).or_insert(Span {
+                let span = spans.entry(ends.group(meeting.version)).or_insert(Span {
                     ended: None,
                     begun: None,
                 });
@@ -327,18 +380,17 @@ impl Orders<'_> {
             let (ended, begun) = (one.ended?, other.begun?);
             (ended.0 < begun.0).then_some((ended.1, begun.1))
         };
+        let [from, to] = [ends.from, ends.to].map(|version| ends.group(version));
         let (one, other) = (spans.get(&from)?, spans.get(&to)?);
-        let words = |(a, b)| self.words(Source::Linearizable, a, b);
         if let Some(pair) = before(one, other) {
-            return Some(words(pair));
+            return Some(vec![pair]);
         }
         // As a rule one is enough; else one that comes between them.
         let mut between = spans.iter();
         between.find_map(|(&version, middle)| {
             let is_other = version != from && version != to;
             let first = before(one, middle).filter(|_| is_other)?;
-            let (first, second) = (words(first), words(before(middle, other)?));
-            Some(first.and(&second))
+            Some(vec![first, before(middle, other)?])
         })
     }
 

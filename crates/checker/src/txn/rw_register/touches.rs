@@ -100,7 +100,7 @@ impl<'a> Touches<'a> {
     ) {
         let columns = self.columns;
         let mut is_internal = false;
-        for &event in columns.events(number) {
+        for (at, &event) in columns.events(number).iter().enumerate() {
             let (key, version) = (event.key(), event.version());
             let before = &mut known[key as usize];
             let is_first = before.transaction != number + 1;
@@ -140,7 +140,7 @@ impl<'a> Touches<'a> {
                     continue;
                 }
             }
-            self.tell_read(number, event, findings);
+            self.tell_read(number, at, findings);
             let touch = Touch {
                 transaction: number,
                 read: version,
@@ -224,9 +224,11 @@ impl<'a> Touches<'a> {
         writer
     }
 
-    /// Adds what is wrong with a read, if anything is.
-    fn tell_read(&self, reader: u32, read: Event, findings: &mut Findings) {
+    /// Adds what is wrong with the read at this place of a transaction, if anything is.
+    fn tell_read(&self, reader: u32, at: usize, findings: &mut Findings) {
         let columns = self.columns;
+        let events = &columns.events(reader)[at..];
+        let read = events[0];
         let version = read.version();
         if columns.is_initial(version) {
             return;
@@ -260,7 +262,10 @@ impl<'a> Touches<'a> {
                 (both(), summary)
             });
         }
-        if writer == reader {
+        let is_this = |event: &Event| event.is_write() && event.version() == version;
+        if writer == reader && !events.iter().any(is_this) {
+            // It wrote that before, and then something else: it contradicts itself, no more.
+        } else if writer == reader {
             findings.tell(FUTURE_READ, || {
                 let summary = format!(
                     "{}\nread its own write of {} to key {}, which it performs only later.",
@@ -290,8 +295,10 @@ impl<'a> Touches<'a> {
         let columns = self.columns;
         let mut first = vec![NONE; columns.version_count()];
         let mut lost: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
-        let updates = self.all.iter();
-        for touch in updates.filter(|touch| touch.read != NONE && touch.write != NONE) {
+        // Who reads what it writes only later has overwritten nothing.
+        let is_update =
+            |touch: &&Touch| touch.read != NONE && touch.write != NONE && touch.read != touch.write;
+        for touch in self.all.iter().filter(is_update) {
             let known = &mut first[touch.read as usize];
             if *known == NONE {
                 *known = touch.transaction;

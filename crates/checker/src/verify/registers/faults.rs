@@ -1,59 +1,124 @@
-//! Looks up reads of registers with something wrong.
+//! Looks up findings of registers: reads with something wrong, and cycles with what is taken for granted about versions.
 
-use super::writer;
-use crate::certificate::Evidence;
-use crate::verify::table::{Event, State, Table, Transaction, Written};
-use std::collections::BTreeMap;
+use super::versions::Rules;
+use super::{One, is_weak, writer};
+use crate::certificate::{Certificate, Edge, Evidence};
+use crate::verify::cycle;
+use crate::verify::models::is_committed;
+use crate::verify::table::{State, Table, Written};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The transactions that findings name.
 pub(super) struct Faults<'a> {
     table: &'a Table,
     named: BTreeMap<u64, u32>,
     written: Written,
-}
-
-/// A transaction that was named.
-#[derive(Clone, Copy)]
-struct One<'a> {
-    row: &'a Transaction,
-    events: &'a [Event],
-}
-
-impl One<'_> {
-    /// What it read of which key.
-    fn reads(self) -> impl Iterator<Item = (u32, Option<i64>)> {
-        let events = self.events.iter();
-        events.filter_map(|event| Some((event.key, event.read()?.0)))
-    }
-
-    /// Does it write this value, and leave it behind?
-    fn writes(self, key: u32, value: Option<i64>) -> Option<bool> {
-        let events = self.events.iter().filter(|event| event.key == key);
-        let values: Vec<i64> = events.filter_map(Event::written).collect();
-        let place = values.iter().position(|&other| Some(other) == value)?;
-        Some(place + 1 == values.len())
-    }
+    /// Those of unknown outcome of which something was read, where that says that they committed.
+    seen: BTreeSet<u32>,
+    rules: Rules<'a>,
 }
 
 impl<'a> Faults<'a> {
-    pub(super) fn new(table: &'a Table, findings: &[Evidence]) -> Faults<'a> {
-        let operations = findings.iter().flat_map(|finding| &finding.operations);
-        let steps = findings.iter().flat_map(|finding| &finding.steps);
-        let steps = steps.flat_map(|step| [step.from, step.to]);
-        Faults {
+    pub(super) fn new(
+        table: &'a Table,
+        certificate: &'a Certificate,
+        findings: &[Evidence],
+    ) -> Faults<'a> {
+        let named = table.by_index(findings.iter().flat_map(indices));
+        let mut faults = Faults {
             table,
-            named: table.by_index(operations.copied().chain(steps)),
+            named,
             written: Written::new(table, |_| true),
+            seen: BTreeSet::new(),
+            rules: Rules::new(certificate),
+        };
+        if is_committed(&certificate.model) {
+            faults.note_seen();
+        }
+        faults
+    }
+
+    /// Looks which of the named transactions of unknown outcome somebody read from.
+    fn note_seen(&mut self) {
+        let table = self.table;
+        let unknown = |number: &u32| {
+            let one = &table.all[*number as usize];
+            !one.is_ok() && !one.is_fail()
+        };
+        let unknown: BTreeSet<u32> = self.named.values().copied().filter(unknown).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        for (_, _, events) in table.each().filter(|(_, one, _)| one.is_ok()) {
+            for event in events {
+                if let Some(State(Some(value))) = event.read()
+                    && let Some(writer) = writer(table, &self.written, event.key, value)
+                    && unknown.contains(&writer.transaction)
+                {
+                    self.seen.insert(writer.transaction);
+                }
+            }
         }
     }
 
-    fn one(&self, index: u64) -> Result<One<'a>, String> {
+    /// The transaction that an operation completes.
+    pub(super) fn one(&self, index: u64) -> Result<One<'a>, String> {
         let found = self.named.get(&index);
         let &number = found.ok_or_else(|| format!("op {index} completes no transaction"))?;
+        let row = &self.table.all[number as usize];
         Ok(One {
-            row: &self.table.all[number as usize],
+            number,
+            row,
             events: self.table.events(number),
+            happened: row.is_ok() || self.seen.contains(&number),
         })
+    }
+
+    /// Is this evidence what it says it is?
+    pub(super) fn finding(&self, model: &str, finding: &Evidence) -> Result<(), String> {
+        let told = |reason: String| format!("{}: {reason}", finding.anomaly);
+        if !finding.steps.is_empty() {
+            return cycle(finding, |edge| self.precedes(edge)).map_err(told);
+        }
+        if let Some(versions) = &finding.versions {
+            let one = |index| self.one(index);
+            let contradiction =
+                self.rules
+                    .contradiction(self.table, &finding.anomaly, versions, one);
+            return contradiction.map_err(told);
+        }
+        let all = finding.operations.iter();
+        let all: Vec<One<'_>> = all
+            .map(|&index| self.one(index))
+            .collect::<Result<_, _>>()?;
+        let is_written = |key, State(value): State| {
+            value.is_none_or(|value| writer(self.table, &self.written, key, value).is_some())
+        };
+        let holds = match (finding.anomaly.as_str(), &all[..]) {
+            ("garbage-read", &[one]) => one.reads().any(|(key, state)| !is_written(key, state)),
+            ("internal", &[one]) => contradicts_itself(one, !is_weak(model)),
+            ("future-read", &[one]) => reads_its_future(one),
+            ("G1a", &[reader, writer]) => {
+                let mut reads = reader.reads();
+                writer.row.is_fail()
+                    && reads.any(|(key, State(value))| {
+                        writer.writes(key, value).is_some() && self.is_aborted(key, value)
+                    })
+            }
+            ("G1b", &[reader, writer]) => {
+                let mut reads = reader.reads();
+                reads.any(|(key, State(value))| writer.writes(key, value) == Some(false))
+            }
+            ("lost-update", all) => {
+                all.len() > 1 && all.iter().all(|one| one.row.is_ok()) && are_updates(all)
+            }
+            _ => false,
+        };
+        if holds && all.first().is_some_and(|one| one.row.is_ok()) {
+            Ok(())
+        } else {
+            Err(told("the operations do not show it".into()))
+        }
     }
 
     /// Did nobody write this value but a transaction that failed?
@@ -62,50 +127,71 @@ impl<'a> Faults<'a> {
         known.is_some_and(|known| self.table.all[known.transaction as usize].is_fail())
     }
 
-    /// Is this evidence what it says it is?
-    pub(super) fn finding(&self, finding: &Evidence) -> Result<(), String> {
-        let all = finding.operations.iter();
-        let all: Vec<One<'_>> = all
-            .map(|&index| self.one(index))
-            .collect::<Result<_, _>>()?;
-        let written = |key, value: Option<i64>| {
-            value.is_none_or(|value| writer(self.table, &self.written, key, value).is_some())
-        };
-        let holds = match (finding.anomaly.as_str(), &all[..]) {
-            ("garbage-read", &[one]) => one.reads().any(|(key, value)| !written(key, value)),
-            ("internal", &[one]) => contradicts_itself(one),
-            ("future-read", &[one]) => reads_its_future(one),
-            ("G1a", &[reader, writer]) => {
-                let mut reads = reader.reads();
-                let is_read = reads.any(|(key, value)| {
-                    writer.writes(key, value).is_some() && self.is_aborted(key, value)
-                });
-                writer.row.is_fail() && is_read
+    /// Does the one come before the other as this edge says, and did both take place?
+    fn precedes(&self, edge: &Edge) -> Result<bool, String> {
+        let (one, other) = (self.one(edge.from)?, self.one(edge.to)?);
+        if !one.happened || !other.happened || one.number == other.number {
+            return Ok(false);
+        }
+        Ok(match edge.relation.as_str() {
+            "process" => one.row.is_run_before(other.row),
+            "realtime" => one.row.is_over_before(other.row),
+            "wr" => {
+                let mut reads = other.reads();
+                other.row.is_ok()
+                    && reads.any(|(key, State(value))| {
+                        let known = value.and_then(|it| writer(self.table, &self.written, key, it));
+                        known.is_some_and(|known| known.transaction == one.number)
+                    })
             }
-            ("G1b", &[reader, writer]) => {
-                let mut reads = reader.reads();
-                reads.any(|(key, value)| writer.writes(key, value) == Some(false))
+            relation @ ("ww" | "rw") => {
+                let Some(versions) = &edge.versions else {
+                    return Err("it does not say why versions are in this order".into());
+                };
+                let (first, last) = self.rules.path(self.table, versions, |op| self.one(op))?;
+                let key = self.rules.key(self.table, versions, &[one, other])?;
+                let begins = if relation == "ww" {
+                    first.is_some() && one.leaves(key, first)
+                } else {
+                    one.row.is_ok() && one.meets(key, first).is_some_and(|met| !met.is_write)
+                };
+                begins && last.is_some() && other.leaves(key, last)
             }
             _ => false,
-        };
-        if holds && all.first().is_some_and(|one| one.row.is_ok()) {
-            Ok(())
-        } else {
-            Err(format!(
-                "{}: the operations do not show it",
-                finding.anomaly
-            ))
-        }
+        })
     }
 }
 
-fn contradicts_itself(one: One<'_>) -> bool {
-    let mut own: BTreeMap<u32, i64> = BTreeMap::new();
+/// All operations that a finding names.
+fn indices(finding: &Evidence) -> Vec<u64> {
+    let mut all = finding.operations.clone();
+    all.extend(finding.steps.iter().flat_map(|edge| [edge.from, edge.to]));
+    let inner = finding
+        .steps
+        .iter()
+        .filter_map(|edge| edge.versions.as_ref());
+    for step in inner.chain(&finding.versions).flat_map(|it| &it.steps) {
+        all.extend(step.operations.iter().chain(&step.above).chain(&step.below));
+    }
+    all
+}
+
+/// Does it read something else than it wrote (or, if that counts, read) before?
+fn contradicts_itself(one: One<'_>, with_reads: bool) -> bool {
+    let mut known: BTreeMap<u32, State> = BTreeMap::new();
     one.events.iter().any(|event| {
-        own.extend(event.written().map(|value| (event.key, value)));
-        let known = own.get(&event.key);
-        let known = |State(value)| known.is_some_and(|&known| Some(known) != value);
-        event.read().is_some_and(known)
+        if let Some(value) = event.written() {
+            known.insert(event.key, State(Some(value)));
+        }
+        let Some(state) = event.read() else {
+            return false;
+        };
+        let before = if with_reads {
+            known.insert(event.key, state)
+        } else {
+            known.get(&event.key).copied()
+        };
+        before.is_some_and(|before| before != state)
     })
 }
 
@@ -116,4 +202,10 @@ fn reads_its_future(one: One<'_>) -> bool {
             |value| later.any(|later| later.key == event.key && later.written() == Some(value));
         event.read().and_then(|read| read.0).is_some_and(written)
     })
+}
+
+/// Did all read the same version of a register before they wrote it?
+fn are_updates(all: &[One<'_>]) -> bool {
+    let mut reads = all[0].reads();
+    reads.any(|(key, State(value))| all.iter().all(|one| one.updates(key, value).is_some()))
 }

@@ -1,39 +1,32 @@
 //! Proofs of verdicts: written by the checker, replayed by somebody else.
 
 use super::rounds::Text;
-use super::{registers, word};
+use super::{registers, word, workload_of};
 use crate::args::CheckArguments;
 use crate::exit::Exit;
+use crate::judge::save;
 use crate::load::{is_test_file, load};
 use crate::output::say;
 use crate::times::{Promise, is_timeless};
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_checker::txn::isolation::{Isolation, Model};
-use seatrial_checker::txn::{Level, ListAppend, Rounds as _};
+use seatrial_checker::txn::registers::Columns;
+use seatrial_checker::txn::{Level, ListAppend, Rounds as _, RwRegister};
 use seatrial_checker::{Certificate, Proof, Verdict, Verifier};
-use seatrial_history::{Chunks, Folder, TestFile};
+use seatrial_history::{Chunks, Folder, History, TestFile};
 use serde_json::{Value as Json, json};
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Writes the certificate, which may be long, piece by piece.
-fn save(certificate: &Certificate, out: &Path) -> Result<()> {
-    let written = File::create(out).and_then(|file| {
-        let mut file = BufWriter::new(file);
-        certificate.write(&mut file)?;
-        file.flush()
-    });
-    written.with_context(|| format!("{} cannot be written", out.display()))
-}
 
 /// Judges the history at `path` and writes what proves the verdict to `out`.
 pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     let (verdict, certificate) = judge(path, arguments)?;
     let Some(certificate) = certificate else {
         if let Some(reason) = &verdict.reason {
+            bail!("{}: nothing is proven: {reason}", path.display());
+        }
+        if let Some(reason) = verdict.details["unproven"].as_str() {
             bail!("{}: nothing is proven: {reason}", path.display());
         }
         let model = verdict.model.unwrap_or_default();
@@ -61,35 +54,68 @@ pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Re
 enum Prover {
     Lists(ListAppend),
     Registers(Isolation),
+    Inferred(RwRegister),
 }
 
 impl Prover {
-    /// The one that was asked for (of lists, unless another is named), by the model that was asked for or the one that is
-    /// usual for a history of these attributes.
-    fn new(arguments: &CheckArguments, attributes: &Json) -> Result<Prover> {
-        let names = arguments.checker.as_deref().unwrap_or_default();
+    /// The one that was asked for, else the one that is usual for a history of these attributes that looks so, by the model
+    /// that was asked for or the one that is usual.
+    fn new(
+        arguments: &CheckArguments,
+        attributes: &Json,
+        look: impl FnOnce() -> Result<History>,
+    ) -> Result<Prover> {
         let promise = Promise::of(arguments.model.as_deref(), attributes);
         promise.ensure_as_asked()?;
+        let model = promise.model();
         let unknown = |name: &str| format!("there is no model {name}");
-        if matches!(names, [name] if name == Isolation::NAME) {
-            let model = match promise.model() {
-                None => Model::default(),
-                Some(name) => Model::by_name(name).with_context(|| unknown(name))?,
-            };
-            return Ok(Prover::Registers(registers::ordered(
-                Isolation::new(model),
-                arguments,
-            )?));
-        }
-        ensure!(
-            names.iter().all(|name| name == "list-append"),
-            "only list-append and isolation prove their verdicts, one at a time"
-        );
-        let level = match promise.model() {
-            None => Level::default(),
-            Some(name) => Level::by_name(name).with_context(|| unknown(name))?,
+        let infers = !arguments.infer.is_empty() || arguments.transaction_order.is_some();
+        let name = match (
+            arguments.checker.as_deref(),
+            attributes["workload"].as_str(),
+        ) {
+            (Some([name]), _) => name.clone(),
+            (None, Some(workload)) => workload.to_owned(),
+            (None, None) => match workload_of(&look()?) {
+                Some("rw-register") if is_timeless(attributes) && !infers => {
+                    Isolation::NAME.to_owned()
+                }
+                name => name.unwrap_or_default().to_owned(),
+            },
+            _ => String::new(),
         };
-        Ok(Prover::Lists(ListAppend::new(level)))
+        ensure!(
+            arguments.infer.is_empty() || name == "rw-register",
+            "--infer is for the checker rw-register"
+        );
+        ensure!(
+            arguments.transaction_order.is_none() || name != "list-append",
+            "--transaction-order is for the checkers rw-register and isolation"
+        );
+        match name.as_str() {
+            Isolation::NAME => {
+                let model = match model {
+                    None => Model::default(),
+                    Some(name) => Model::by_name(name).with_context(|| unknown(name))?,
+                };
+                let checker = registers::ordered(Isolation::new(model), arguments)?;
+                Ok(Prover::Registers(checker))
+            }
+            "rw-register" => {
+                let checker = registers::checker(attributes, model, arguments)?;
+                Ok(Prover::Inferred(checker))
+            }
+            "list-append" => {
+                let level = match model {
+                    None => Level::default(),
+                    Some(name) => Level::by_name(name).with_context(|| unknown(name))?,
+                };
+                Ok(Prover::Lists(ListAppend::new(level)))
+            }
+            _ => bail!(
+                "only list-append, rw-register and isolation prove their verdicts, one at a time"
+            ),
+        }
     }
 
     fn certify<C: Chunks + 'static>(
@@ -102,6 +128,24 @@ impl Prover {
         Ok(match self {
             Prover::Lists(checker) => checker.certify(folder)?,
             Prover::Registers(checker) => checker.certify(folder)?,
+            Prover::Inferred(checker) => checker.certify(folder)?,
+        })
+    }
+
+    /// The same of a text, chunk by chunk.
+    fn certify_text(&self, text: &Text) -> Result<(Verdict, Option<Certificate>)> {
+        let columns = match self {
+            Prover::Lists(checker) => return checker.certify_rounds(text, true),
+            _ => Columns::of_rounds(text)?,
+        };
+        let columns = match columns {
+            Ok(columns) => columns,
+            Err(refusal) => bail!("nothing is proven: {refusal}"),
+        };
+        Ok(match self {
+            Prover::Inferred(checker) => checker.certify_columns(&columns),
+            Prover::Registers(checker) => checker.certify_columns(&columns),
+            Prover::Lists(_) => bail!("lists are no registers"),
         })
     }
 }
@@ -110,17 +154,20 @@ fn judge(path: &Path, arguments: &CheckArguments) -> Result<(Verdict, Option<Cer
     let threads = arguments.threads();
     if matches!(arguments.format.as_str(), "auto" | "sea") && is_test_file(path) {
         let file = Arc::new(TestFile::open(path)?);
-        let prover = Prover::new(arguments, &file.attributes()?)?;
+        let attributes = file.attributes()?;
+        let prover = Prover::new(arguments, &attributes, || Ok(file.history()?))?;
         return prover.certify(&Folder::new(file, threads));
     }
-    if let Some(text) = Text::of(path, arguments)?
-        && let Prover::Lists(checker) = Prover::new(arguments, &text.attributes()?)?
-    {
-        return checker.certify_rounds(&text, true);
+    if let Some(text) = Text::of(path, arguments)? {
+        let prover = Prover::new(arguments, &text.attributes()?, || text.sample())?;
+        return prover.certify_text(&text);
     }
     let loaded = load(path, &arguments.format, arguments.options())?;
-    let prover = Prover::new(arguments, &loaded.attributes)?;
-    prover.certify(&Folder::new(Arc::new(loaded.history), threads))
+    let history = Arc::new(loaded.history);
+    let prover = Prover::new(arguments, &loaded.attributes, || {
+        Ok(History::from_ops(history.ops().to_vec()))
+    })?;
+    prover.certify(&Folder::new(history, threads))
 }
 
 /// The history at `path` as the verifier sees it, read chunk by chunk wherever that is possible, and its attributes.

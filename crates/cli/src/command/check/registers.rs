@@ -3,8 +3,8 @@
 use crate::args::CheckArguments;
 use crate::times;
 use anyhow::{Context as _, Result, ensure};
-use seatrial_checker::txn::Inference;
 use seatrial_checker::txn::isolation::{Isolation, Model};
+use seatrial_checker::txn::{Inference, RwRegister};
 use seatrial_checker::{Checker, rw_register};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -20,7 +20,6 @@ pub(super) fn infer(
     if arguments.infer.is_empty() && arguments.transaction_order.is_none() {
         return Ok(checkers);
     }
-    let inference = inference(attributes, arguments)?;
     let is_there = |name: &str| checkers.iter().any(|one| one.name() == name);
     let (infers, decides) = (is_there("rw-register"), is_there(Isolation::NAME));
     ensure!(
@@ -42,11 +41,7 @@ pub(super) fn infer(
         if one.name() != "rw-register" {
             return Ok(one);
         }
-        let mut checker = rw_register(model, inference)?;
-        if let Some(path) = &arguments.transaction_order {
-            checker = checker.with_order(order(path)?);
-        }
-        Ok(Box::new(checker))
+        Ok(Box::new(checker(attributes, model, arguments)?))
     });
     told.collect()
 }
@@ -57,6 +52,21 @@ pub(super) fn ordered(checker: Isolation, arguments: &CheckArguments) -> Result<
         Some(path) => checker.with_order(order(path)?),
         None => checker,
     })
+}
+
+/// The checker of registers that judges by `model`, with what `--infer` and `--transaction-order` say to it.
+pub(super) fn checker(
+    attributes: &Json,
+    model: Option<&str>,
+    arguments: &CheckArguments,
+) -> Result<RwRegister> {
+    let inference = inference(attributes, arguments)?;
+    let model = model.or_else(|| attributes["options"]["model"].as_str());
+    let mut checker = rw_register(model, inference)?;
+    if let Some(path) = &arguments.transaction_order {
+        checker = checker.with_order(order(path)?);
+    }
+    Ok(checker)
 }
 
 /// What `--infer` says, if that can be said of a history with these attributes.

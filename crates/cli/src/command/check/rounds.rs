@@ -70,7 +70,7 @@ impl Text {
     }
 
     /// What its first operations look like.
-    fn sample(&self) -> Result<History> {
+    pub(super) fn sample(&self) -> Result<History> {
         let mut ops = Vec::new();
         self.each(|op| {
             ops.push(op);

@@ -1,0 +1,166 @@
+//! Verdicts that are proven on the spot.
+
+use crate::{Certificate, Checker, Verdict, verify};
+use seatrial_history::History;
+use serde_json::json;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Certificates by the name of the file that they belong in.
+#[derive(Debug, Default)]
+pub struct Proofs(Mutex<Vec<(String, Certificate)>>);
+
+impl Proofs {
+    /// All that came together so far; none are left.
+    pub fn take(&self) -> Vec<(String, Certificate)> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut all)
+    }
+
+    /// Keeps one more under a name of its own.
+    fn add(&self, checker: &str, certificate: Certificate) -> String {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = if all.is_empty() {
+            "certificate.json".to_owned()
+        } else {
+            format!("certificate-{checker}.json")
+        };
+        all.push((name.clone(), certificate));
+        name
+    }
+}
+
+/// Judges like another checker; when that can prove its verdicts, the proof is kept, and replayed by the independent verifier.
+///
+/// What came of it stands in the verdict's details: `certificate` is `{"file", "holds"}`, or `{"left_out": reason}`. A certificate
+/// that does not hold makes the verdict unknown: it is a bug of ours, in the checker or in the verifier. Judging takes about
+/// twice as long, so it is for histories of tests; past [`Proven::OPERATIONS_MAX`] nothing is proven.
+pub struct Proven {
+    checker: Box<dyn Checker>,
+    proofs: Arc<Proofs>,
+}
+
+impl Proven {
+    /// Operations of the longest history whose verdict is proven on the spot.
+    pub const OPERATIONS_MAX: usize = 1 << 20;
+
+    /// The same checkers, proving what they can; the proofs go to `proofs`.
+    pub fn all(checkers: Vec<Box<dyn Checker>>, proofs: &Arc<Proofs>) -> Vec<Box<dyn Checker>> {
+        let proven = checkers.into_iter().map(|checker| -> Box<dyn Checker> {
+            let proofs = Arc::clone(proofs);
+            Box::new(Proven { checker, proofs })
+        });
+        proven.collect()
+    }
+
+    /// Was a certificate refused that this verdict rests on?
+    pub fn is_refuted(verdict: &Verdict) -> bool {
+        verdict.details["certificate"]["holds"] == false
+    }
+}
+
+impl Checker for Proven {
+    fn name(&self) -> &'static str {
+        self.checker.name()
+    }
+
+    fn check(&self, history: &History) -> Verdict {
+        let bound = Proven::OPERATIONS_MAX;
+        let certified = (history.len() <= bound).then(|| self.checker.certify(history));
+        let (mut verdict, certificate) = match certified {
+            Some(Some(certified)) => certified,
+            Some(None) => return self.checker.check(history),
+            None => {
+                let mut verdict = self.checker.check(history);
+                if self.checker.certify(&History::default()).is_some() {
+                    let reason = format!("more than {bound} operations");
+                    verdict.details["certificate"] = json!({"left_out": reason});
+                }
+                return verdict;
+            }
+        };
+        let Some(certificate) = certificate else {
+            let unproven = verdict.details["unproven"].as_str();
+            let reason = unproven.unwrap_or("nothing simple proves this verdict");
+            verdict.details["certificate"] = json!({"left_out": reason});
+            return verdict;
+        };
+        let answer = verify(history, &certificate);
+        let file = self.proofs.add(self.checker.name(), certificate);
+        verdict.details["certificate"] = json!({"file": file, "holds": answer.is_ok()});
+        match answer {
+            Ok(()) => verdict,
+            Err(reason) => {
+                verdict.details["certificate"]["reason"] = reason.clone().into();
+                let reason = format!(
+                    "the certificate of this verdict ({:?}) does not hold, which is a bug of seatrial: {reason}",
+                    verdict.valid
+                );
+                verdict.unknown(reason)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::txn::{Level, ListAppend};
+    use crate::{Evidence, Proof, Stats, Validity};
+    use seatrial_history::{Op, OpType, Process, Value};
+
+    /// Says that everything is wrong.
+    struct Liar;
+
+    impl Checker for Liar {
+        fn name(&self) -> &'static str {
+            "liar"
+        }
+        fn check(&self, _: &History) -> Verdict {
+            Verdict::valid("liar")
+        }
+        fn certify(&self, history: &History) -> Option<(Verdict, Option<Certificate>)> {
+            let mut verdict = self.check(history);
+            verdict.valid = Validity::Invalid;
+            let evidence = Evidence {
+                anomaly: "G1a".into(),
+                operations: vec![1, 1],
+                steps: Vec::new(),
+                versions: None,
+            };
+            let proof = Proof::Findings(vec![evidence]);
+            Some((verdict, Some(Certificate::new("serializable", proof))))
+        }
+    }
+
+    #[test]
+    fn a_proof_that_does_not_hold_makes_a_verdict_unknown() {
+        let ops = [OpType::Invoke, OpType::Ok].map(|kind| Op {
+            kind,
+            ..Op::invoke(Process::Client(1), "txn", Value::Txn(Vec::new().into()))
+        });
+        let history = History::from_unindexed(ops.to_vec());
+        let proofs = Arc::new(Proofs::default());
+        let checkers: Vec<Box<dyn Checker>> = vec![
+            Box::new(Stats),
+            Box::new(ListAppend::new(Level::Serializable)),
+            Box::new(ListAppend::new(Level::CursorStability)),
+            Box::new(Liar),
+        ];
+        let proven = Proven::all(checkers, &proofs);
+        let verdicts: Vec<_> = proven.iter().map(|one| one.check(&history)).collect();
+        assert_eq!(verdicts[0].details["certificate"], json!(null));
+        let held = json!({"file": "certificate.json", "holds": true});
+        assert_eq!(verdicts[1].details["certificate"], held);
+        assert_eq!(verdicts[1].valid, Validity::Valid);
+        let told = &verdicts[2].details["certificate"]["left_out"];
+        assert!(told.as_str().unwrap().contains("proves"), "{told}");
+        assert_eq!(verdicts[2].valid, Validity::Valid);
+        assert!(
+            matches!(&verdicts[3].valid, Validity::Unknown(reason) if reason.contains("a bug"))
+        );
+        assert!(Proven::is_refuted(&verdicts[3]) && !Proven::is_refuted(&verdicts[1]));
+        let names: Vec<_> = proofs.take().into_iter().map(|proof| proof.0).collect();
+        assert_eq!(names, ["certificate.json", "certificate-liar.json"]);
+        assert!(proofs.take().is_empty());
+    }
+}

@@ -1,0 +1,74 @@
+//! Replays orders of commits for read committed (PL-2) and read uncommitted (PL-1) of registers.
+
+use super::writer;
+use crate::verify::clock::Clock;
+use crate::verify::table::{NONE, State, Table, Written};
+use std::collections::BTreeMap;
+
+/// What the models that such an order proves ask for: that what is read is committed, and which order besides.
+const MODELS: [(&str, bool, &str); 6] = [
+    ("read-uncommitted", false, ""),
+    ("strong-session-read-uncommitted", false, "process"),
+    ("strong-read-uncommitted", false, "realtime"),
+    ("read-committed", true, ""),
+    ("strong-session-read-committed", true, "process"),
+    ("strong-read-committed", true, "realtime"),
+];
+
+/// Is this one of these models?
+pub(super) fn is_proven(model: &str) -> bool {
+    MODELS.iter().any(|row| row.0 == model)
+}
+
+/// Does each transaction read what was committed before it in this order, or what it wrote itself? Then versions in the order
+/// of their transactions make no cycle of overwrites and reads.
+pub(super) fn replay(table: &Table, model: &str, order: &[u64]) -> Result<(), String> {
+    let row = MODELS.iter().find(|row| row.0 == model);
+    let &(_, is_committed, time) =
+        row.ok_or_else(|| format!("this proves nothing about {model}"))?;
+    let order = table.at_all(order)?;
+    let mut places = vec![NONE; table.all.len()];
+    let mut clock = Clock::new(table, time);
+    for (place, &number) in order.iter().enumerate() {
+        let one = &table.all[number as usize];
+        if std::mem::replace(&mut places[number as usize], place as u32) != NONE || one.is_fail() {
+            return Err(format!("op {} failed, or takes place again", one.index));
+        }
+        clock.end(one)?;
+        clock.begin(one);
+    }
+    let mut all = table.all.iter().zip(&places);
+    if all.any(|(one, &place)| one.is_ok() && place == NONE) {
+        return Err("not all transactions are in the order".into());
+    }
+    let written = Written::new(table, |_| true);
+    let is_sound = |number: u32| !table.all[number as usize].is_fail();
+    if let Some((key, value)) = written.twice(is_sound) {
+        let name = table.name(key);
+        return Err(format!("{value} is written to key {name} more than once"));
+    }
+    for (number, one, events) in table.each().filter(|(_, one, _)| one.is_ok()) {
+        let mut own: BTreeMap<(u32, i64), ()> = BTreeMap::new();
+        for event in events {
+            own.extend(event.written().map(|value| ((event.key, value), ())));
+            let Some(State(Some(value))) = event.read() else {
+                continue;
+            };
+            if own.contains_key(&(event.key, value)) {
+                continue;
+            }
+            let found = writer(table, &written, event.key, value);
+            let holds = found.is_some_and(|found| {
+                let is_before = places[found.transaction as usize] < places[number as usize];
+                !is_committed || is_before && found.is_last
+            });
+            if !holds {
+                let (index, name) = (one.index, table.name(event.key));
+                return Err(format!(
+                    "op {index} reads {value} of key {name}, which was not committed then"
+                ));
+            }
+        }
+    }
+    Ok(())
+}

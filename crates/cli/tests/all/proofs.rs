@@ -1,0 +1,88 @@
+//! Proofs of verdicts about transactions.
+
+use super::{Scratch, json, run, stderr, stdout};
+use serde_json::Value as Json;
+use std::path::Path;
+
+/// Two writes of one key, and a reader that saw them in the wrong order of time.
+const STALE: &str = r"{:process 0 :type :invoke :f :txn :value [[:w x 1]]}
+{:process 0 :type :ok :f :txn :value [[:w x 1]]}
+{:process 0 :type :invoke :f :txn :value [[:w x 2]]}
+{:process 0 :type :ok :f :txn :value [[:w x 2]]}
+{:process 1 :type :invoke :f :txn :value [[:r x nil]]}
+{:process 1 :type :ok :f :txn :value [[:r x 1]]}
+{:process 0 :type :invoke :f :txn :value [[:w x 3]]}
+{:process 0 :type :ok :f :txn :value [[:w x 3]]}
+";
+
+#[test]
+fn findings_of_registers_say_why_versions_are_in_order() {
+    let scratch = Scratch::new("proofs-registers");
+    let (edn, proof) = (scratch.path("stale.edn"), scratch.path("proof.json"));
+    std::fs::write(&edn, STALE).unwrap();
+    let words = ["check", "--checker", "rw-register", "--infer", "sequential-keys"];
+    let model = ["--model", "strict-serializable", "--certificate", &proof, &edn];
+    run(1, &[&words[..], &model].concat());
+    let told = stdout(&run(0, &["check", "--verify", &proof, &edn]));
+    assert!(told.contains("holds: not strict-serializable"), "{told}");
+    let text = std::fs::read_to_string(&proof).unwrap();
+    let mut document: Json = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["assumptions"][0], "sequential-keys", "{document:#}");
+    document["assumptions"] = Json::Array(Vec::new());
+    std::fs::write(&proof, document.to_string()).unwrap();
+    let told = stdout(&run(1, &["check", "--verify", &proof, &edn]));
+    assert!(told.contains("takes sequential-keys for granted"), "{told}");
+    // Without the assumption it takes an order of versions that nobody wrote down to know; the order tells.
+    let words = ["check", "--checker", "rw-register", "--model", "serializable"];
+    run(0, &[&words[..], &["--certificate", &proof, &edn]].concat());
+    let told = stdout(&run(0, &["check", "--verify", &proof, &edn]));
+    assert!(told.contains("4 transactions in order"), "{told}");
+    // Nothing is found, and yet there is no order in real time.
+    let words = ["check", "--checker", "rw-register", "--certificate", &proof, &edn];
+    let told = stderr(&run(254, &words));
+    assert!(told.contains("found nothing, and yet no order"), "{told}");
+    let words = ["check", "--checker", "rw-register", "--model", "PL-2.99"];
+    let told = stderr(&run(254, &[&words[..], &["--certificate", &proof, &edn]].concat()));
+    assert!(told.contains("no order of transactions proves repeatable-read"), "{told}");
+}
+
+#[test]
+fn real_time_proves_nothing_where_there_is_none() {
+    let scratch = Scratch::new("proofs-timeless");
+    let (plume, proof) = (scratch.path("a.txt"), scratch.path("proof.json"));
+    std::fs::write(&plume, "w(1,1,0,0)\nr(1,1,1,1)\n").unwrap();
+    let words = ["check", "--format", "plume", "--certificate", &proof, &plume];
+    run(0, &words);
+    run(0, &["check", "--format", "plume", "--verify", &proof, &plume]);
+    let text = std::fs::read_to_string(&proof).unwrap();
+    let text = text.replace("strong-session-serializable", "strict-serializable");
+    std::fs::write(&proof, text).unwrap();
+    let told = stderr(&run(254, &["check", "--format", "plume", "--verify", &proof, &plume]));
+    assert!(told.contains(&proof) && told.contains("rests on real time"), "{told}");
+}
+
+#[test]
+fn runs_prove_their_verdicts() {
+    let scratch = Scratch::new("proofs-runs");
+    let sim = ["sim", "kv", "--workload", "list-append", "--json", "--out"];
+    let out = scratch.path("sim");
+    let bug = ["--bug", "dirty-abort", "--seeds", "400"];
+    let found = json(&run(1, &[&sim[..], &[&out], &bug].concat()));
+    check_proof(&found, &out, "1");
+    let out = scratch.path("test");
+    let test = ["test", "kv", "--workload", "list-append", "--ops", "300"];
+    let calm = ["--faults", "none", "--time", "30", "--json", "--out", &out];
+    check_proof(&json(&run(0, &[&test[..], &calm].concat())), &out, "0");
+    let page = std::fs::read_to_string(Path::new(&out).join("report.html")).unwrap();
+    assert!(page.contains("Proven: certificate.json holds"));
+}
+
+/// The certificate beside the results holds, and they say so.
+fn check_proof(results: &Json, folder: &str, status: &str) {
+    let told = &results["checkers"]["list-append"]["details"]["certificate"];
+    let held = serde_json::json!({"file": "certificate.json", "holds": true});
+    assert_eq!(told, &held, "{status} {results:#}");
+    let file = |name: &str| Path::new(folder).join(name).display().to_string();
+    let (proof, history) = (file("certificate.json"), file("history.sea"));
+    run(0, &["check", "--verify", &proof, &history]);
+}
