@@ -23,7 +23,7 @@ fn with_another_reason(finding: &mut Evidence, rng: &mut Rng) -> &'static str {
         return "anomaly";
     }
     let at = rng.index(reasons.len());
-    let reason = &mut reasons[at];
+    let reason = &mut *reasons[at];
     let at = rng.index(reason.steps.len());
     let step = &mut reason.steps[at];
     match rng.below(5) {

@@ -3,7 +3,7 @@
 use super::writer;
 use crate::verify::clock::Clock;
 use crate::verify::table::{NONE, State, Table, Written};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// What the models that such an order proves ask for: that what is read is committed, and which order besides.
 const MODELS: [(&str, bool, &str); 6] = [
@@ -48,13 +48,13 @@ pub(super) fn replay(table: &Table, model: &str, order: &[u64]) -> Result<(), St
         return Err(format!("{value} is written to key {name} more than once"));
     }
     for (number, one, events) in table.each().filter(|(_, one, _)| one.is_ok()) {
-        let mut own: BTreeMap<(u32, i64), ()> = BTreeMap::new();
+        let mut own: BTreeSet<(u32, i64)> = BTreeSet::new();
         for event in events {
-            own.extend(event.written().map(|value| ((event.key, value), ())));
+            own.extend(event.written().map(|value| (event.key, value)));
             let Some(State(Some(value))) = event.read() else {
                 continue;
             };
-            if own.contains_key(&(event.key, value)) {
+            if own.contains(&(event.key, value)) {
                 continue;
             }
             let found = writer(table, &written, event.key, value);

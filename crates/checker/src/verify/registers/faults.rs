@@ -1,6 +1,6 @@
 //! Looks up findings of registers: reads with something wrong, and cycles with what is taken for granted about versions.
 
-use super::versions::Rules;
+use super::versions::{Rules, key_of};
 use super::{One, is_weak, writer};
 use crate::certificate::{Certificate, Edge, Evidence};
 use crate::verify::cycle;
@@ -149,7 +149,7 @@ impl<'a> Faults<'a> {
                     return Err("it does not say why versions are in this order".into());
                 };
                 let (first, last) = self.rules.path(self.table, versions, |op| self.one(op))?;
-                let key = self.rules.key(self.table, versions, &[one, other])?;
+                let key = key_of(self.table, versions, &[one, other])?;
                 let begins = if relation == "ww" {
                     first.is_some() && one.leaves(key, first)
                 } else {

@@ -13,6 +13,14 @@ pub(super) struct Rules<'a> {
     order: BTreeMap<u64, i64>,
 }
 
+/// The key that is spoken of, which one of these transactions touches.
+pub(super) fn key_of(table: &Table, versions: &Versions, all: &[One<'_>]) -> Result<u32, String> {
+    let events = all.iter().flat_map(|one| one.events);
+    let mut keys = events.map(|event| event.key);
+    let found = keys.find(|&key| table.name(key).to_string() == versions.key);
+    found.ok_or_else(|| format!("none of the operations touches key {}", versions.key))
+}
+
 /// The first version and the last one.
 type Path = (Option<i64>, Option<i64>);
 
@@ -28,19 +36,6 @@ impl<'a> Rules<'a> {
             names,
             order: certificate.transaction_order.iter().copied().collect(),
         }
-    }
-
-    /// The key that is spoken of, which one of these transactions touches.
-    pub(super) fn key(
-        &self,
-        table: &Table,
-        versions: &Versions,
-        all: &[One<'_>],
-    ) -> Result<u32, String> {
-        let events = all.iter().flat_map(|one| one.events);
-        let mut keys = events.map(|event| event.key);
-        let found = keys.find(|&key| table.name(key).to_string() == versions.key);
-        found.ok_or_else(|| format!("none of the operations touches key {}", versions.key))
     }
 
     /// Is each version before the next one? The first and the last.
@@ -134,7 +129,7 @@ impl<'a> Rules<'a> {
         let (mut earlier, mut later) = (vec![step.from], vec![step.to]);
         if !(above.is_empty() && below.is_empty()) {
             named("rmw-keys")?;
-            let key = self.key(table, versions, &[&above[..], &below[..]].concat())?;
+            let key = key_of(table, versions, &[&above[..], &below[..]].concat())?;
             for update in above.iter().rev() {
                 let written = earlier[earlier.len() - 1];
                 let read = written.and_then(|written| update.updated(key, written));
@@ -157,7 +152,7 @@ impl<'a> Rules<'a> {
         if step.rule == "initial-state" {
             return Ok(x.is_none() && met.is_empty());
         }
-        let key = self.key(table, versions, &met)?;
+        let key = key_of(table, versions, &met)?;
         Ok(self.holds(&step.rule, key, &met, (x, y)))
     }
 
