@@ -20,30 +20,64 @@ fn findings_of_registers_say_why_versions_are_in_order() {
     let scratch = Scratch::new("proofs-registers");
     let (edn, proof) = (scratch.path("stale.edn"), scratch.path("proof.json"));
     std::fs::write(&edn, STALE).unwrap();
-    let words = ["check", "--checker", "rw-register", "--infer", "sequential-keys"];
-    let model = ["--model", "strict-serializable", "--certificate", &proof, &edn];
+    let words = [
+        "check",
+        "--checker",
+        "rw-register",
+        "--infer",
+        "sequential-keys",
+    ];
+    let model = [
+        "--model",
+        "strict-serializable",
+        "--certificate",
+        &proof,
+        &edn,
+    ];
     run(1, &[&words[..], &model].concat());
     let told = stdout(&run(0, &["check", "--verify", &proof, &edn]));
     assert!(told.contains("holds: not strict-serializable"), "{told}");
     let text = std::fs::read_to_string(&proof).unwrap();
     let mut document: Json = serde_json::from_str(&text).unwrap();
-    assert_eq!(document["assumptions"][0], "sequential-keys", "{document:#}");
+    assert_eq!(
+        document["assumptions"][0], "sequential-keys",
+        "{document:#}"
+    );
     document["assumptions"] = Json::Array(Vec::new());
     std::fs::write(&proof, document.to_string()).unwrap();
     let told = stdout(&run(1, &["check", "--verify", &proof, &edn]));
     assert!(told.contains("takes sequential-keys for granted"), "{told}");
     // Without the assumption it takes an order of versions that nobody wrote down to know; the order tells.
-    let words = ["check", "--checker", "rw-register", "--model", "serializable"];
+    let words = [
+        "check",
+        "--checker",
+        "rw-register",
+        "--model",
+        "serializable",
+    ];
     run(0, &[&words[..], &["--certificate", &proof, &edn]].concat());
     let told = stdout(&run(0, &["check", "--verify", &proof, &edn]));
     assert!(told.contains("4 transactions in order"), "{told}");
     // Nothing is found, and yet there is no order in real time.
-    let words = ["check", "--checker", "rw-register", "--certificate", &proof, &edn];
+    let words = [
+        "check",
+        "--checker",
+        "rw-register",
+        "--certificate",
+        &proof,
+        &edn,
+    ];
     let told = stderr(&run(254, &words));
     assert!(told.contains("found nothing, and yet no order"), "{told}");
     let words = ["check", "--checker", "rw-register", "--model", "PL-2.99"];
-    let told = stderr(&run(254, &[&words[..], &["--certificate", &proof, &edn]].concat()));
-    assert!(told.contains("no order of transactions proves repeatable-read"), "{told}");
+    let told = stderr(&run(
+        254,
+        &[&words[..], &["--certificate", &proof, &edn]].concat(),
+    ));
+    assert!(
+        told.contains("no order of transactions proves repeatable-read"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -51,14 +85,30 @@ fn real_time_proves_nothing_where_there_is_none() {
     let scratch = Scratch::new("proofs-timeless");
     let (plume, proof) = (scratch.path("a.txt"), scratch.path("proof.json"));
     std::fs::write(&plume, "w(1,1,0,0)\nr(1,1,1,1)\n").unwrap();
-    let words = ["check", "--format", "plume", "--certificate", &proof, &plume];
+    let words = [
+        "check",
+        "--format",
+        "plume",
+        "--certificate",
+        &proof,
+        &plume,
+    ];
     run(0, &words);
-    run(0, &["check", "--format", "plume", "--verify", &proof, &plume]);
+    run(
+        0,
+        &["check", "--format", "plume", "--verify", &proof, &plume],
+    );
     let text = std::fs::read_to_string(&proof).unwrap();
     let text = text.replace("strong-session-serializable", "strict-serializable");
     std::fs::write(&proof, text).unwrap();
-    let told = stderr(&run(254, &["check", "--format", "plume", "--verify", &proof, &plume]));
-    assert!(told.contains(&proof) && told.contains("rests on real time"), "{told}");
+    let told = stderr(&run(
+        254,
+        &["check", "--format", "plume", "--verify", &proof, &plume],
+    ));
+    assert!(
+        told.contains(&proof) && told.contains("rests on real time"),
+        "{told}"
+    );
 }
 
 #[test]
