@@ -31,9 +31,9 @@ impl Proofs {
 
 /// Judges like another checker; when that can prove its verdicts, the proof is kept, and replayed by the independent verifier.
 ///
-/// What came of it stands in the verdict's details: `certificate` is `{"file", "holds"}`, or `{"left_out": reason}`. A certificate
-/// that does not hold makes the verdict unknown: it is a bug of ours, in the checker or in the verifier. Judging takes about
-/// twice as long, so it is for histories of tests; past [`Proven::OPERATIONS_MAX`] nothing is proven.
+/// What came of it stands in the verdict's details: `certificate` is `{"file", "holds"}`, or `{"left_out": reason}`. A
+/// certificate that does not hold makes the verdict unknown: it is a bug of ours, in the checker or in the verifier.
+/// Judging takes about twice as long, so it is for histories of tests; past [`Proven::OPERATIONS_MAX`] nothing is proven.
 pub struct Proven {
     checker: Box<dyn Checker>,
     proofs: Arc<Proofs>,

@@ -111,13 +111,22 @@ fn is_excused(history: &History, certificate: &Certificate, what: &str) -> bool 
     }
 }
 
-#[test]
-fn verdicts_about_registers_come_with_certificates_that_hold() {
-    let levels: Vec<_> = Level::all().collect();
-    let (mut proven, mut rules) = (BTreeMap::new(), BTreeMap::new());
-    let mut refused: BTreeMap<&str, u32> = BTreeMap::new();
-    let (mut unproven, mut wrong) = (0, Vec::new());
-    for seed in 0..histories(12_000) {
+/// What came of many histories.
+#[derive(Default)]
+struct Farm {
+    /// By level and verdict.
+    proven: BTreeMap<(Level, bool), u32>,
+    /// By rule: steps of versions that took it.
+    rules: BTreeMap<String, u32>,
+    /// By what was done: certificates that were refused for it.
+    refused: BTreeMap<&'static str, u32>,
+    /// Invalid verdicts without a certificate.
+    unproven: u32,
+    wrong: Vec<String>,
+}
+
+impl Farm {
+    fn judge(&mut self, seed: u64, levels: &[Level]) {
         let mut rng = Rng::from_seed(seed ^ 0x9f00);
         let store = STORES[seed as usize % STORES.len()];
         let length = 2 + rng.below(6);
@@ -126,7 +135,7 @@ fn verdicts_about_registers_come_with_certificates_that_hold() {
             history = disturbed(&history, &mut rng);
         }
         let inference = any_inference(&mut rng);
-        let level = *rng.pick(&levels);
+        let level = *rng.pick(levels);
         let mut checker = RwRegister::new(level).with_inference(inference);
         if rng.chance(0.2) {
             checker = checker.with_order(any_order(&history, &mut rng));
@@ -134,47 +143,67 @@ fn verdicts_about_registers_come_with_certificates_that_hold() {
         let (verdict, certificate) = Checker::certify(&checker, &history).unwrap();
         assert_eq!(verdict.valid, checker.check(&history).valid, "seed {seed}");
         let Some(certificate) = certificate else {
-            assert!(
-                !verdict.details["unproven"].is_null(),
-                "seed {seed} {verdict:?}"
-            );
-            unproven += u32::from(verdict.valid == Validity::Invalid);
-            continue;
+            let is_said = !verdict.details["unproven"].is_null();
+            assert!(is_said, "seed {seed} {verdict:?}");
+            self.unproven += u32::from(verdict.valid == Validity::Invalid);
+            return;
         };
+        assert_eq!(certificate.is_valid(), verdict.valid == Validity::Valid);
+        let read = Certificate::from_text(certificate.to_json().to_string().as_bytes());
+        assert_eq!(read.as_ref(), Ok(&certificate));
         let context = format!(
             "seed {seed} {store:?} {level:?} {inference:?}\n{}\n{:#}",
             printed(&history),
             certificate.to_json()
         );
-        assert_eq!(certificate.is_valid(), verdict.valid == Validity::Valid);
-        let read = Certificate::from_text(certificate.to_json().to_string().as_bytes());
-        assert_eq!(read.as_ref(), Ok(&certificate));
         if let Err(reason) = verify(&history, &certificate) {
-            wrong.push(format!("{reason}: {context}"));
-            continue;
+            self.wrong.push(format!("{reason}: {context}"));
+            return;
         }
-        *proven.entry((level, certificate.is_valid())).or_insert(0) += 1;
-        if let Proof::Findings(findings) = &mut certificate.clone().proof {
-            let steps = findings.iter_mut().flat_map(reasons);
-            for step in steps.flat_map(|versions| &versions.steps) {
-                let is_chained = !(step.above.is_empty() && step.below.is_empty());
-                let chained = is_chained.then_some("rmw-keys");
-                for rule in [step.rule.as_str()].into_iter().chain(chained) {
-                    *rules.entry(rule.to_owned()).or_insert(0) += 1;
-                }
-            }
-        }
+        let is_valid = certificate.is_valid();
+        *self.proven.entry((level, is_valid)).or_default() += 1;
+        self.count_rules(&certificate);
         let (other, what) = tampered(&certificate, &mut rng);
         if !is_excused(&history, &certificate, what) {
-            *refused.entry(what).or_default() += 1;
+            *self.refused.entry(what).or_default() += 1;
             if verify(&history, &other).is_ok() {
-                wrong.push(format!("{what} {context}"));
+                self.wrong.push(format!("{what} {context}"));
             }
         }
     }
-    let told = wrong.iter().take(4).map(String::as_str).collect::<Vec<_>>();
+
+    fn count_rules(&mut self, certificate: &Certificate) {
+        let Proof::Findings(findings) = &mut certificate.clone().proof else {
+            return;
+        };
+        let steps = findings.iter_mut().flat_map(reasons);
+        for step in steps.flat_map(|versions| &versions.steps) {
+            let is_chained = !(step.above.is_empty() && step.below.is_empty());
+            let chained = is_chained.then_some("rmw-keys");
+            for rule in [step.rule.as_str()].into_iter().chain(chained) {
+                *self.rules.entry(rule.to_owned()).or_default() += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn verdicts_about_registers_come_with_certificates_that_hold() {
+    let levels: Vec<_> = Level::all().collect();
+    let mut farm = Farm::default();
+    for seed in 0..histories(12_000) {
+        farm.judge(seed, &levels);
+    }
+    let Farm {
+        proven,
+        rules,
+        refused,
+        unproven,
+        wrong,
+    } = farm;
+    let told: Vec<_> = wrong.iter().take(4).map(String::as_str).collect();
     assert!(
-        wrong.is_empty(),
+        told.is_empty(),
         "{} wrong:\n{}",
         wrong.len(),
         told.join("\n")
@@ -185,10 +214,8 @@ fn verdicts_about_registers_come_with_certificates_that_hold() {
         Level::SnapshotIsolation,
         Level::StrictSerializable,
     ] {
-        assert!(
-            count(level, true) > 20 && count(level, false) > 20,
-            "{proven:?}"
-        );
+        let is_seen = count(level, true) > 20 && count(level, false) > 20;
+        assert!(is_seen, "{proven:?}");
     }
     assert_eq!(rules.len(), 6, "{rules:?}");
     let kinds = [
@@ -202,15 +229,10 @@ fn verdicts_about_registers_come_with_certificates_that_hold() {
         "rule",
         "steps",
     ];
-    assert!(
-        kinds.iter().all(|kind| refused.get(kind) > Some(&5)),
-        "{refused:?}"
-    );
-    let all: i32 = proven.values().sum();
-    assert!(
-        i64::from(unproven) * 100 < i64::from(all),
-        "{unproven} of {all}"
-    );
+    let is_refused = |kind: &&str| refused.get(*kind) > Some(&5);
+    assert!(kinds.iter().all(is_refused), "{refused:?}");
+    let all: u32 = proven.values().sum();
+    assert!(unproven * 100 < all, "{unproven} of {all}");
 }
 
 /// Bytes that are no certificate, or another one, are refused without a panic, whatever they say.
