@@ -218,7 +218,27 @@ row_11() {
     decided snapshot-isolation "B 4000 $keys keys" 4000 $keys lost-update "VeriStrong's" "" "$runs"
     decided snapshot-isolation "B 16000 $keys keys" 16000 $keys lost-update "VeriStrong's" "" 3
   done
+  # shellcheck disable=SC2046
+  ordered "B 16000 10 keys, snapshot-isolation" b-ordered 3 $(b 16000 10)
+  # shellcheck disable=SC2046
+  ordered "B 100000 10 keys, snapshot-isolation" b-ordered-long 1 $(b 100000 10)
 }
+# ordered WHAT NAME COUNT OPTIONS...: a history whose database said in which order it committed, judged without and with that.
+ordered() {
+  local what=$1 name=$2 count=$3 seconds memory status
+  shift 3
+  make "$name.sea" "$@" --timestamps
+  # The index of each completion, and its commit stamp as one number.
+  if [ ! -e "$folder/$name.json" ]; then
+    "$program" show --edn "$folder/$name.sea" |
+      sed -n 's/.*:index \([0-9]*\).*:commit-stamp \[\([0-9]*\) \([0-9]*\)\].*/"\1": \2\3,/p' |
+      sed '1s/^/{/; $s/,$/}/' >"$folder/$name.json"
+  fi
+  line "$what" "$name.sea" "" "" "$count" --checker isolation --model snapshot-isolation
+  line "$what, the database's order told" "$name.sea" "" "" "$count" --checker isolation --model snapshot-isolation \
+    --transaction-order "$folder/$name.json"
+}
+
 row_12() {
   decided serializable "R 32000" 32000 10000 G2-item "0.15 s, 30 MB" "VeriStrong 58.1 s, 2.0 GB; adya (wfr) 1.81 s, 288 MB" "$runs" \
     --read-before-write
