@@ -12,7 +12,7 @@ farm() {
   shift 2
   # Built before it is timed.
   cargo test --quiet "$@" --no-run 2>/dev/null || true
-  said=$({ time SEATRIAL_HISTORIES=$histories nice cargo test --quiet "$@" -- --test-threads 1; } 2>&1) || { echo "$said"; exit 1; }
+  said=$({ time SEATRIAL_HISTORIES=$histories cargo test --quiet "$@" -- --test-threads 1; } 2>&1) || { echo "$said"; exit 1; }
   echo "| $name | $histories | $(tail -1 <<<"$said") | $(grep '^test result' <<<"$said" | grep -v ' 0 passed' | cut -d';' -f1 | tail -1) |"
 }
 

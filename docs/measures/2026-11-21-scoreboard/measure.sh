@@ -5,7 +5,7 @@
 #
 # A row that was measured is kept in FOLDER/rows and printed again, unless it is named: so it can be stopped and goes on.
 # SEATRIAL=BINARY measures that one instead of building. ADYA=no leaves the other checker out, which else is installed into FOLDER.
-# RUNS is how often each small history is judged (5); LIMIT the seconds that the verifier and the other checker may take (300).
+# RUNS is how often each small history is judged (5); LIMIT the seconds that one judgement may take, its verification, or the other checker (300).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:?usage: measure.sh FOLDER [ROW...]}
@@ -81,7 +81,7 @@ line() {
     *.dbcop) format=(--format dbcop) ;;
     *.timekiller) format=(--format timekiller) ;;
   esac
-  read -r seconds memory status < <(median "$count" "$program" check --quiet "${format[@]}" "$@" "$folder/$name")
+  read -r seconds memory status < <(median "$count" timeout "$limit" "$program" check --quiet "${format[@]}" "$@" "$folder/$name")
   echo "| $row | $what | $(word "$status") | $seconds | $(megabytes "$memory") | $target | $peer | $(proven "$name" "${format[@]}" "$@") |" >>"$out"
 }
 
@@ -220,8 +220,6 @@ row_11() {
   done
   # shellcheck disable=SC2046
   ordered "B 16000 10 keys, snapshot-isolation" b-ordered 3 $(b 16000 10)
-  # shellcheck disable=SC2046
-  ordered "B 100000 10 keys, snapshot-isolation" b-ordered-long 1 $(b 100000 10)
 }
 # ordered WHAT NAME COUNT OPTIONS...: a history whose database said in which order it committed, judged without and with that.
 ordered() {
