@@ -30,7 +30,7 @@ pub use encode::{CHUNK_BYTES_MAX, OPERATION_BYTES_MAX, Unstorable};
 pub(crate) use encode::{Encoder, measure};
 pub use layout::{OPERATIONS_MAX, mop as mop_tag};
 pub use operation::OpView;
-pub(crate) use parts::{Head, Part};
+pub(crate) use parts::{Head, Part, PartKey};
 pub use rows::Ops;
 pub use summary::{ChunkSummary, Place};
 pub use tape::{Tape, Token};

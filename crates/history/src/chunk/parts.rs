@@ -16,13 +16,24 @@ pub(crate) struct Head {
     pub(crate) f: Symbol,
 }
 
-/// A micro-operation on an integer key.
+/// The key of a micro-operation.
+#[derive(Clone, Copy)]
+pub(crate) enum PartKey<'a> {
+    Integer(i64),
+    Name(&'a Key),
+}
+
+/// A micro-operation.
 pub(crate) enum Part<'a> {
     /// One that reads no list.
-    Plain { tag: u8, key: i64, argument: i64 },
+    Plain {
+        tag: u8,
+        key: PartKey<'a>,
+        argument: i64,
+    },
     /// A read of a list.
     List {
-        key: i64,
+        key: PartKey<'a>,
         elements: &'a [i64],
         /// A memory of whoever knows longer and longer lists of the key, of which each is a prefix of the next, and hands over
         /// the first elements of one: 0 at first, and when another list was begun.
@@ -42,15 +53,13 @@ impl Encoder {
         self.operands.push(parts.len() as i64);
         for part in parts {
             let (tag, key, argument) = match part {
-                Part::Plain { tag, key, argument } => {
-                    (tag, self.names.key(&Key::Int(key)), argument)
-                }
+                Part::Plain { tag, key, argument } => (tag, self.part_key(key), argument),
                 Part::List {
                     key,
                     elements,
                     bond,
                 } => {
-                    let key = self.names.key(&Key::Int(key));
+                    let key = self.part_key(key);
                     let seen = match bond {
                         Some(bond) => self.names.lists.see_bound(key, elements, bond),
                         None => self.names.lists.see(key, elements),
@@ -72,6 +81,13 @@ impl Encoder {
         self.put_row(template, process, head.index, head.time, pair);
         self.keys.push(0);
         self.counts[head.kind as usize] += 1;
+    }
+
+    fn part_key(&mut self, key: PartKey<'_>) -> u32 {
+        match key {
+            PartKey::Integer(number) => self.names.key(&Key::Int(number)),
+            PartKey::Name(key) => self.names.key(key),
+        }
     }
 
     /// Adds what every operation has.

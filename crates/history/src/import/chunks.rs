@@ -8,7 +8,7 @@ use std::io::Read;
 
 /// The operations of a file of any format, chunk by chunk, in constant memory and without a file of their own.
 ///
-/// It owns the reader and one [`Assembly`]. Transactions on integer keys that are written as usual go from the text into
+/// It owns the reader and one [`Assembly`]. Transactions that are written as usual go from the text into
 /// columns without becoming operations; everything else is read as [`Operations`] does.
 pub struct TextChunks<R> {
     operations: Operations<R>,

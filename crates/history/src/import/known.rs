@@ -60,9 +60,13 @@ impl Default for KnownLists {
 impl KnownLists {
     /// Forgets everything when there is much. Numbers that were given before name nothing then.
     pub(super) fn make_room(&mut self) {
-        if self.count < LISTS_MAX && self.bytes < BYTES_MAX {
-            return;
+        if self.count >= LISTS_MAX || self.bytes >= BYTES_MAX {
+            self.forget();
         }
+    }
+
+    /// Forgets everything.
+    pub(super) fn forget(&mut self) {
         if self.bytes >= BYTES_MAX {
             self.lists.clear();
         }

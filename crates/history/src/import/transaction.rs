@@ -1,7 +1,8 @@
-//! Operations of clients on integer keys, read as they are usually written.
+//! Transactions of clients, read as they are usually written.
 
 use super::known::KnownLists;
-use crate::chunk::{self, OPERATION_BYTES_MAX, Part, mop_tag};
+use crate::chunk::{self, OPERATION_BYTES_MAX, Part, PartKey, mop_tag};
+use crate::hash::FixedMap;
 use crate::{Extra, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
 
 /// How a text is written.
@@ -16,7 +17,7 @@ pub(super) enum Dialect {
 /// One operation of a client that is a transaction, as it was read. Used again for the next.
 ///
 /// It reads an operation in one go from bytes to columns, if that is written as nearly all are: the members `index`, `time`,
-/// `type`, `process`, `f` (`txn`) and `value`, in any order, integers for keys and elements, at most one blank where there
+/// `type`, `process`, `f` (`txn`) and `value`, in any order, integers for elements, at most one blank where there
 /// may be any. Whatever is written otherwise is for the general reader, which also says what is wrong with it; what is read
 /// here is read there just so.
 pub(super) struct Row {
@@ -29,17 +30,42 @@ pub(super) struct Row {
     integers: Vec<i64>,
     /// Elements of all lists that it read.
     elements: usize,
+    names: Names,
+    /// Lists of keys that are integers.
     known: KnownLists,
+    /// Of those that are names, by their numbers.
+    known_of_names: KnownLists,
+}
+
+/// Keys that are names, numbered.
+#[derive(Default)]
+struct Names {
+    keys: Vec<Key>,
+    /// By how they are written.
+    by_text: FixedMap<Box<[u8]>, u32>,
+}
+
+/// Names that are known at a time.
+const NAMES_MAX: usize = 1_024;
+/// Longest name, in bytes.
+const NAME_LENGTH_MAX: usize = 64;
+
+/// A key in a row.
+#[derive(Clone, Copy)]
+enum RowKey {
+    Integer(i64),
+    /// A number of [`Names`].
+    Name(u32),
 }
 
 /// What a micro-operation takes in a chunk at most, without elements that it read.
-const MOP_BYTES: usize = 64;
+const MOP_BYTES: usize = 64 + 2 * NAME_LENGTH_MAX;
 
 /// A micro-operation.
 #[derive(Clone, Copy)]
 struct Written {
     tag: u8,
-    key: i64,
+    key: RowKey,
     /// Of a list that was read, its length.
     argument: i64,
     list: List,
@@ -78,7 +104,9 @@ impl Default for Row {
             mops: Vec::new(),
             integers: Vec::new(),
             elements: 0,
+            names: Names::default(),
             known: KnownLists::default(),
+            known_of_names: KnownLists::default(),
         }
     }
 }
@@ -88,6 +116,11 @@ impl Row {
     /// not all of it is there.
     pub(super) fn read(&mut self, text: &[u8], at: usize, dialect: Dialect) -> Option<usize> {
         self.known.make_room();
+        self.known_of_names.make_room();
+        if self.names.keys.len() >= NAMES_MAX {
+            self.names = Names::default();
+            self.known_of_names.forget();
+        }
         let mut cursor = Cursor { text, at };
         match dialect {
             Dialect::Json => cursor.operation::<false>(self)?,
@@ -117,27 +150,42 @@ impl Row {
         self.mops.iter().map(|mop| match mop.list {
             List::None => Part::Plain {
                 tag: mop.tag,
-                key: mop.key,
+                key: self.key(mop),
                 argument: mop.argument,
             },
             List::Known(number) => Part::List {
-                key: mop.key,
+                key: self.key(mop),
                 elements: self.elements(mop),
-                bond: Some(&self.known.get(number).bond),
+                bond: Some(&self.known_of(mop.key).get(number).bond),
             },
             List::Own(_) => Part::List {
-                key: mop.key,
+                key: self.key(mop),
                 elements: self.elements(mop),
                 bond: None,
             },
         })
     }
 
+    fn key(&self, mop: &Written) -> PartKey<'_> {
+        match mop.key {
+            RowKey::Integer(number) => PartKey::Integer(number),
+            RowKey::Name(number) => PartKey::Name(&self.names.keys[number as usize]),
+        }
+    }
+
+    /// The lists of keys of this kind.
+    fn known_of(&self, key: RowKey) -> &KnownLists {
+        match key {
+            RowKey::Integer(_) => &self.known,
+            RowKey::Name(_) => &self.known_of_names,
+        }
+    }
+
     fn elements(&self, mop: &Written) -> &[i64] {
         let length = mop.argument as usize;
         match mop.list {
             List::None => &[],
-            List::Known(number) => &self.known.get(number).integers[..length],
+            List::Known(number) => &self.known_of(mop.key).get(number).integers[..length],
             List::Own(start) => &self.integers[start..start + length],
         }
     }
@@ -145,7 +193,10 @@ impl Row {
     /// It as an operation with this index.
     pub(super) fn op(&self, index: u64, f: Symbol) -> Op {
         let mops = self.mops.iter().map(|mop| {
-            let key = Key::Int(mop.key);
+            let key = match self.key(mop) {
+                PartKey::Integer(number) => Key::Int(number),
+                PartKey::Name(key) => key.clone(),
+            };
             let observed = match mop.tag {
                 mop_tag::APPEND => {
                     let element = mop.argument;
@@ -170,6 +221,19 @@ impl Row {
             value: Value::Txn(mops.collect()),
             extra: Extra::NONE,
         }
+    }
+}
+
+impl Names {
+    /// The number of the key that is written so.
+    fn number(&mut self, written: &[u8], key: impl FnOnce() -> Option<Key>) -> Option<RowKey> {
+        if let Some(&number) = self.by_text.get(written) {
+            return Some(RowKey::Name(number));
+        }
+        let number = self.keys.len() as u32;
+        self.keys.push(key()?);
+        self.by_text.insert(written.into(), number);
+        Some(RowKey::Name(number))
     }
 }
 
@@ -345,7 +409,7 @@ impl Cursor<'_> {
             }
         };
         self.separator::<EDN>()?;
-        let key = self.integer()?;
+        let key = self.key::<EDN>(row)?;
         self.separator::<EDN>()?;
         let (mut argument, mut list) = (0, List::None);
         match self.byte() {
@@ -371,8 +435,48 @@ impl Cursor<'_> {
         })
     }
 
+    /// A key: an integer, a text without escapes, or a keyword of EDN.
+    #[inline]
+    fn key<const EDN: bool>(&mut self, row: &mut Row) -> Option<RowKey> {
+        match self.byte() {
+            b'"' => self.text_key(row),
+            b':' if EDN => self.keyword_key(row),
+            _ => Some(RowKey::Integer(self.integer()?)),
+        }
+    }
+
+    fn text_key(&mut self, row: &mut Row) -> Option<RowKey> {
+        let rest = &self.text[self.at + 1..];
+        let rest = &rest[..rest.len().min(NAME_LENGTH_MAX + 1)];
+        let length = rest
+            .iter()
+            .position(|&byte| byte == b'"' || byte == b'\\')?;
+        let name = str::from_utf8(&rest[..length]).ok()?;
+        if rest[length] != b'"' {
+            return None;
+        }
+        let written = &self.text[self.at..=self.at + length];
+        self.at += length + 2;
+        row.names.number(written, || Some(Key::Text(name.into())))
+    }
+
+    fn keyword_key(&mut self, row: &mut Row) -> Option<RowKey> {
+        let rest = &self.text[self.at + 1..];
+        let inside = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let length = rest.iter().take_while(inside).count();
+        let is_whole = matches!(rest.get(length), Some(b' ' | b','));
+        if length == 0 || length > NAME_LENGTH_MAX || !is_whole {
+            return None;
+        }
+        let name = str::from_utf8(&rest[..length]).ok()?;
+        let written = &self.text[self.at..=self.at + length];
+        self.at += length + 1;
+        let key = || Symbol::intern(name).map(Key::Word);
+        row.names.number(written, key)
+    }
+
     /// A list that was read of this key: its length, and where it is.
-    fn list<const EDN: bool>(&mut self, key: i64, row: &mut Row) -> Option<(i64, List)> {
+    fn list<const EDN: bool>(&mut self, key: RowKey, row: &mut Row) -> Option<(i64, List)> {
         self.at += 1;
         let start = row.integers.len();
         if self.byte() == b']' {
@@ -380,8 +484,12 @@ impl Cursor<'_> {
             return Some((0, List::Own(start)));
         }
         let rest = &self.text[self.at..];
-        let number = row.known.number(key);
-        let known = row.known.list(number, rest, integer, separated::<EDN>);
+        let (lists, key) = match key {
+            RowKey::Integer(key) => (&mut row.known, key),
+            RowKey::Name(number) => (&mut row.known_of_names, i64::from(number)),
+        };
+        let number = lists.number(key);
+        let known = lists.list(number, rest, integer, separated::<EDN>);
         if let Some((count, length)) = known {
             self.at += length + 1;
             return Some((count as i64, List::Known(number)));

@@ -77,9 +77,16 @@ fn number(rng: &mut Rng) -> String {
 fn mop(style: Style, lists: &mut [Vec<String>], rng: &mut Rng) -> String {
     let key = rng.index(lists.len());
     let list = &mut lists[key];
-    let name = match rng.below(60) {
+    let name = match rng.below(90) {
         0 => style.word("k"),
         1 => number(rng),
+        2 => {
+            let names: [&str; 5] = ["k\\", "k.x/y", "\u{e9}", "", ":k"];
+            style.word(names[rng.index(names.len())])
+        }
+        3 => format!("{:?}", ["a\nb", "t"][rng.index(2)]),
+        // Of every two keys one is a name.
+        _ if key % 2 == 1 => style.word(&format!("k{key}")),
         _ => (key * 256).to_string(),
     };
     let (f, value) = match rng.below(8) {
@@ -279,6 +286,17 @@ fn what_is_usual_is_read_the_quick_way() {
         let edn = format!("{{:type :{kind}, :process 0, :f :txn, :value []}}");
         assert!(read(&json).is_some() && read(&json) == read(&edn), "{kind}");
     }
+    for (json, edn) in [
+        (r#""x""#, r#""x""#),
+        ("\"\u{e9} \"", "\"\u{e9} \""),
+        ("-7", "-7"),
+    ] {
+        let json = format!(r#"{{"type":"ok","process":0,"f":"txn","value":[["r",{json},[1]]]}}"#);
+        let edn = format!("{{:type :ok, :process 0, :f :txn, :value [[:r {edn} [1]]]}}");
+        assert!(read(&json).is_some() && read(&json) == read(&edn), "{json}");
+    }
+    let named = "{:type :ok, :process 0, :f :txn, :value [[:append :x-1 2]]}";
+    assert!(read(named).unwrap().contains("[:append :x-1 2]"));
     for unusual in [
         r#"{"type":"ok","process":0,"f":"txn","value":null}"#,
         r#"{"type":"ok","process":0,"f":"cas","value":[]}"#,
@@ -289,6 +307,7 @@ fn what_is_usual_is_read_the_quick_way() {
         r#"{"type":"ok","process":0,"f":"txn","value":[["append",1,1234567890123456789]]}"#,
         r#"{"type":"ok","process":0,"f":"txn","value":[["r",1,[1,"2"]]]}"#,
         r#"{"type":"ok","process":0,"f":"txn","value":[["append",1,null]]}"#,
+        r#"{"type":"ok","process":0,"f":"txn","value":[["append","\n",1]]}"#,
         r"{:type :okay, :process 0, :f :txn, :value []}",
         r"{:type :ok, :process 0, :f :txn, :value [[:append 1 1N]]}",
     ] {
