@@ -144,9 +144,7 @@ beside() {
   [ -e "$folder/$name.edn" ] || "$program" export --quiet --out "$folder/$name.edn" "$folder/$name.sea"
   read -r seconds memory status < <(timed timeout "$limit" "$folder/adya/bin/adya" "$@" "$folder/$name.edn")
   echo "| $row | $what: adya 0.1.0, EDN | $(word "$status") | $seconds | $(megabytes "$memory") | | same minutes | |" >>"$out"
-  shift
-  local ours=(--checker "$checker")
-  read -r seconds memory status < <(timed "$program" check --quiet "${ours[@]}" "${inferred[@]}" "$folder/$name.edn")
+  read -r seconds memory status < <(timed "$program" check --quiet --checker "$checker" "${inferred[@]}" "$folder/$name.edn")
   echo "| $row | $what: Seatrial, the same EDN | $(word "$status") | $seconds | $(megabytes "$memory") | | | |" >>"$out"
 }
 
@@ -169,7 +167,7 @@ row_4() {
 row_5() {
   list 1e5 100000 "0.2 s, 40 MB" "adya 2.80 s, 580 MB; Elle 7 to 17 s, 3.8 GB" "$runs"
   checker=list-append inferred=()
-  beside "L 1e5" l-1e5 check --workload list-append --consistency-models strict-serializable
+  beside "L 1e5" l-1e5 check --model list-append --consistency-models strict-serializable
 }
 row_6() {
   list 1e6 1000000 "0.6 s, 200 MB" "adya > 5.5 GB" "$runs"
@@ -182,7 +180,7 @@ row_8() {
   both "B 32,000, rw-register, nothing inferred" B-32000.sea G-single "0.1 s" "adya 0.87 s, 217 MB; Elle 3.9 to 9.5 s" "$runs" \
     "--checker rw-register" $(b 32000 10000)
   checker=rw-register inferred=()
-  beside "B 32,000" B-32000 check --workload rw-register --consistency-models strict-serializable
+  beside "B 32,000" B-32000 check --model rw-register --consistency-models strict-serializable
 }
 row_9() {
   local peer=("adya 0.87 s; Elle 9 to 14 s, 4 GB" "adya > 120 s; Elle > 500 s" "no answer at 8,000")
@@ -193,7 +191,7 @@ row_9() {
     place=$((place + 1))
   done
   checker=rw-register inferred=(--infer linearizable-keys)
-  beside "B 1,000, linearizable keys" B-1000 check --workload rw-register --linearizable-keys --consistency-models strict-serializable
+  beside "B 1,000, linearizable keys" B-1000 check --model rw-register --linearizable-keys --consistency-models strict-serializable
 }
 row_10() {
   decided serializable "B 4000" 4000 10000 G2-item "0.02 s" "VeriStrong 0.98 s" "$runs"
@@ -242,7 +240,7 @@ row_12() {
     --read-before-write
   decided snapshot-isolation "R 32000" 32000 10000 lost-update "0.15 s, 30 MB" "VeriStrong > 150 s" "$runs" --read-before-write
   checker=rw-register inferred=(--infer wfr-keys)
-  beside "R 32,000" R-32000 check --workload rw-register --wfr-keys --consistency-models serializable
+  beside "R 32,000" R-32000 check --model rw-register --wfr-keys --consistency-models serializable
 }
 row_13() {
   echo "| 13 | published histories (PolySI figure 7, VeriStrong figures 10 to 12, chengRW-16000) | | | | VeriStrong 64.4 s, 2.1 GB (the last) | | no registry has them: see README.md |" >>"$out"
