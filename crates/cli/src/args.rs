@@ -151,6 +151,10 @@ pub(crate) struct TestArguments {
     /// Seconds after which a client gives an operation up [default: 2, or as the plan says].
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<f64>,
+    /// Judge while the test runs, and end it at the first violation that nothing can take back. For list-append, register,
+    /// cas-register and mutex.
+    #[arg(long)]
+    pub(crate) stop_on_violation: bool,
 }
 
 /// `seatrial sim`.

@@ -2,7 +2,7 @@
 
 use crate::run::record;
 use crate::{
-    BoxFuture, Client, ClientError, Clients, NoNodes, RunError, RunFolder, Seat, Stop, Test,
+    BoxFuture, Client, ClientError, Clients, NoNodes, RunError, RunFolder, Seat, Stop, Test, Watch,
     plain_results,
 };
 use seatrial_generator::{Generator, function, mix, operation};
@@ -83,6 +83,7 @@ pub fn bench_interpreter(
         timeout: Duration::from_secs(5),
         generator: both.limit(invocations).clients().boxed(),
         checkers: Vec::new(),
+        watch: Watch::default(),
         seed,
         stop: Stop::new(),
         results: Box::new(plain_results),

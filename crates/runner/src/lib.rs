@@ -17,6 +17,7 @@ mod recorder;
 mod run;
 mod stop;
 mod test;
+mod watch;
 mod worker;
 
 pub use bench::{BenchFigures, bench_interpreter};
@@ -33,3 +34,4 @@ pub use run::run;
 pub use seatrial_host::ClockOrder;
 pub use stop::{Stop, Urgency};
 pub use test::{Crash, Evidence, MakeResults, Outcome, RunError, Test, plain_results};
+pub use watch::{Sighting, Watch};

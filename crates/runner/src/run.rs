@@ -6,6 +6,7 @@ use crate::progress::{Board, Phase, Ticker};
 use crate::recorder::{Recorder, in_words};
 use crate::stop::Urgency;
 use crate::test::{Crash, Evidence, Outcome, RunError, Test};
+use crate::watch::{Sighting, Watcher};
 use crate::worker::Worker;
 use crate::{Effect, Ended, Mesh, NodeError, Nodes, Observer, Seat, Stop, time_name};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -162,6 +163,7 @@ impl<'a> Run<'a> {
         })?;
         let workers = self.open_clients()?;
         let began = Instant::now();
+        let watcher = self.watch(&path, began)?;
         let crew = self.crew(workers, began);
         self.board.begin(began);
         self.board.set_phase(Phase::Running);
@@ -170,6 +172,8 @@ impl<'a> Run<'a> {
         self.board.set_phase(Phase::Ending);
         let (aftermath, deaths) = self.end(nemesis, tasks, drive.ended, drive.deaths);
         drive.recorder.finish().map_err(write_error)?;
+        let watched = watcher.filter(|_| drive.ended != Ended::Aborted);
+        let watched = watched.map(Watcher::finish).unwrap_or_default();
         if let Some(failure) = drive.failure {
             return Err(RunError::Generator(failure));
         }
@@ -185,17 +189,37 @@ impl<'a> Run<'a> {
             history_path: self.test.folder.history(),
             attributes,
             history: History::default(),
-            verdicts: Vec::new(),
+            verdicts: watched.verdicts,
             results: Json::Null,
             counts: self.board.counts(),
             load,
             checked_in: Duration::ZERO,
             faults: aftermath.records,
             crashes: crashes.collect(),
+            sighting: watched.sighting,
             warnings: aftermath.warnings,
         };
+        let sighting = outcome.sighting.iter().map(Sighting::sentence);
+        outcome.warnings.extend(sighting);
+        if let Some(error) = watched.error {
+            let text = format!("nobody could judge while the test ran: {error}");
+            outcome.warnings.push(text);
+        }
         outcome.warnings.extend(outcome.crashes.iter().map(warning));
         Ok(outcome)
+    }
+
+    /// Those who judge while the test runs, if there are any.
+    fn watch(&mut self, path: &Path, began: Instant) -> Result<Option<Watcher>, RunError> {
+        let watch = std::mem::take(&mut self.test.watch);
+        if watch.judges.is_empty() {
+            return Ok(None);
+        }
+        let watcher = Watcher::start(path.to_owned(), watch, self.test.stop.clone(), began);
+        watcher.map(Some).map_err(|error| RunError::Bench {
+            what: "a thread for those who judge",
+            error,
+        })
     }
 
     /// Starts all nodes at once; gives up when told to stop.
@@ -387,8 +411,17 @@ impl<'a> Run<'a> {
         outcome.history = history.map_err(|error| read_error(in_words(&error)))?;
         let began = Instant::now();
         let checkers = self.test.checkers.iter();
+        // Those who have seen all of it need not look again. What proves a verdict would take that.
+        let mut known = std::mem::take(&mut outcome.verdicts);
+        for verdict in &mut known {
+            verdict.details["certificate"] = json!({"left_out": "judged while the test ran"});
+        }
         let verdicts: Vec<Verdict> = checkers
-            .map(|checker| check_safe(checker.as_ref(), &outcome.history))
+            .map(|checker| {
+                let mut known = known.extract_if(.., |one| one.checker == checker.name());
+                let verdict = known.next();
+                verdict.unwrap_or_else(|| check_safe(checker.as_ref(), &outcome.history))
+            })
             .collect();
         outcome.verdicts = verdicts;
         outcome.checked_in = began.elapsed();
@@ -398,6 +431,7 @@ impl<'a> Run<'a> {
             verdicts: &outcome.verdicts,
             warnings: &outcome.warnings,
             checked_in: outcome.checked_in,
+            sighting: outcome.sighting.as_ref(),
         });
         self.keep(&outcome.results)
     }

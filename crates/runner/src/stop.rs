@@ -33,6 +33,13 @@ impl Stop {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise);
     }
 
+    /// Asks for the first time, unless somebody has; whether it was the first.
+    pub fn request_first(&self) -> bool {
+        let (none, drain) = (0, 1);
+        let order = Ordering::Relaxed;
+        self.0.compare_exchange(none, drain, order, order).is_ok()
+    }
+
     /// What was asked for so far.
     pub fn urgency(&self) -> Urgency {
         match self.0.load(Ordering::Relaxed) {
@@ -52,7 +59,9 @@ mod tests {
         let stop = Stop::new();
         let same = stop.clone();
         assert_eq!(stop.urgency(), Urgency::None);
-        same.request();
+        assert!(same.request_first());
+        assert_eq!(stop.urgency(), Urgency::Drain);
+        assert!(!stop.request_first());
         assert_eq!(stop.urgency(), Urgency::Drain);
         for _ in 0..300 {
             same.request();

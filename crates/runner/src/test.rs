@@ -1,6 +1,8 @@
 //! What a test is made of, and what comes of it.
 
-use crate::{Clients, Counts, Ended, FaultRecord, NodeError, Nodes, RunFolder, Stop};
+use crate::{
+    Clients, Counts, Ended, FaultRecord, NodeError, Nodes, RunFolder, Sighting, Stop, Watch,
+};
 use seatrial_checker::{Checker, Validity, Verdict};
 use seatrial_generator::{Failure, Generator};
 use seatrial_history::History;
@@ -32,6 +34,8 @@ pub struct Test {
     pub generator: Box<dyn Generator>,
     /// Who judges.
     pub checkers: Vec<Box<dyn Checker>>,
+    /// Who judges already while the test runs.
+    pub watch: Watch,
     /// Fixes what the runner draws by itself (the bits that rot).
     pub seed: u64,
     /// Ends the test early.
@@ -55,9 +59,11 @@ pub struct Evidence<'a> {
     pub warnings: &'a [String],
     /// How long the checkers took.
     pub checked_in: Duration,
+    /// The first violation that was seen while the test ran.
+    pub sighting: Option<&'a Sighting>,
 }
 
-/// Results without any dressing: `valid`, `operations`, `checkers`, `warnings`, `seconds`.
+/// Results without any dressing: `valid`, `operations`, `checkers`, `warnings`, `seconds`, `seen_early`.
 pub fn plain_results(evidence: &Evidence<'_>) -> Json {
     let verdicts = evidence.verdicts.iter();
     let checkers: Map<String, Json> = verdicts
@@ -69,6 +75,7 @@ pub fn plain_results(evidence: &Evidence<'_>) -> Json {
         "checkers": checkers,
         "warnings": evidence.warnings,
         "seconds": evidence.checked_in.as_secs_f64(),
+        "seen_early": evidence.sighting.map(Sighting::json),
     })
 }
 
@@ -99,6 +106,8 @@ pub struct Outcome {
     pub faults: Vec<FaultRecord>,
     /// Nodes that ended although nobody told them to.
     pub crashes: Vec<Crash>,
+    /// The first violation that was seen while the test ran; `None` when there was none, or nobody watched.
+    pub sighting: Option<Sighting>,
     /// What a reader of the verdict should know: faults that never bit, nodes that ended by themselves, …
     pub warnings: Vec<String>,
 }

@@ -17,5 +17,7 @@ mod processes;
 mod roles;
 #[path = "all/run.rs"]
 mod run;
+#[path = "all/watch.rs"]
+mod watch;
 #[path = "all/workload.rs"]
 mod workload;

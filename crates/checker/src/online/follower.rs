@@ -24,8 +24,8 @@ pub struct Follower {
     buffer: ChunkBuffer,
 }
 
-/// Operations handed on at most before the caller is asked again: so many take some tenths of a second.
-const STEP_LENGTH: u64 = 1 << 20;
+/// Operations handed on at most before the caller is asked again: so many take some hundredths of a second.
+const STEP_LENGTH: u64 = 1 << 17;
 
 impl Follower {
     /// Follows the test file at `path` from its beginning.
@@ -61,7 +61,7 @@ impl Follower {
         }
     }
 
-    /// Hands on what was written since, up to a million operations; whether there was anything.
+    /// Hands on what was written since, up to 131,072 operations; whether there was anything.
     pub fn advance(&mut self) -> Result<bool, OpenError> {
         if self.position >= self.file.len() {
             self.file.refresh()?;

@@ -8,8 +8,9 @@ use crate::plan::PlanFile;
 use crate::progress::Screen;
 use crate::suite::kv;
 use crate::suite::kv::real::{KvClients, KvSystem};
-use anyhow::{Context as _, Result, bail, ensure};
-use seatrial_checker::{Certificate, Proofs, Proven};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use seatrial_checker::online::Judge;
+use seatrial_checker::{Certificate, Checker, Proofs, Proven};
 use seatrial_generator::plan::{Limits, Surroundings};
 use seatrial_generator::{
     CourseOptions, FaultOptions, FaultPackage, Generator, course, fault_package,
@@ -19,7 +20,7 @@ use seatrial_machine::{FaultKind, NodeId, Rng};
 use seatrial_report::{Report, html, results_json, text};
 use seatrial_runner::{
     self as runner, Ended, NodeLimits, Observer, Outcome, Phase, ProcessNodes, Progress, RunFolder,
-    Stop, Test, Urgency,
+    Stop, Test, Urgency, Watch,
 };
 use serde_json::{Map, Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -65,7 +66,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Exit> {
     let history = test.folder.history();
     let judging = Arc::new(AtomicBool::new(false));
     listen_for_interrupts(stop, Arc::clone(&judging), history)?;
-    let outcome = runner::run(test, Arc::new(Watch { observer, judging }))?;
+    let outcome = runner::run(test, Arc::new(Listening { observer, judging }))?;
     plan.conclude(&outcome, &proofs.take())
 }
 
@@ -229,6 +230,7 @@ impl Plan {
             Some(file) => file.checkers(model)?,
             None => kv::checkers(&self.workload, model)?,
         };
+        let watch = self.watch(&checkers)?;
         let folder = match &self.arguments.run.out {
             Some(path) => RunFolder::open(path)?,
             None => RunFolder::fresh(Path::new("runs"), "kv", self.seed)?,
@@ -257,6 +259,7 @@ impl Plan {
             timeout: timeout * 3,
             generator,
             checkers,
+            watch,
             seed: self.seed,
             stop: Stop::new(),
             results: Box::new(|evidence| {
@@ -266,9 +269,48 @@ impl Plan {
                 for warning in evidence.warnings {
                     report = report.warn(warning.clone());
                 }
-                results_json(&report)
+                let mut results = results_json(&report);
+                if let Some(sighting) = evidence.sighting {
+                    results["seen_early"] = sighting.json();
+                }
+                results
             }),
         })
+    }
+
+    /// The promise that was asked for, or that of the plan.
+    fn model(&self) -> Option<&str> {
+        let asked = self.arguments.run.model.as_deref();
+        match &self.file {
+            Some(file) => file.model(asked),
+            None => asked,
+        }
+    }
+
+    /// Those of these who can judge while the test runs, if a violation is to end it.
+    fn watch(&self, checkers: &[Box<dyn Checker>]) -> Result<Watch> {
+        let planned = self.file.as_ref().map(|file| file.plan.options());
+        let planned = planned.and_then(|options| options.stop_on_violation.as_ref());
+        let stops = self.arguments.stop_on_violation || planned.is_some_and(|it| it.value);
+        if !stops {
+            return Ok(Watch::default());
+        }
+        let judges = checkers.iter();
+        let judges = judges.filter_map(|one| Judge::by_name(one.name(), self.model()));
+        let judges: Vec<_> = judges.collect();
+        if judges.is_empty() {
+            let names: Vec<_> = checkers.iter().map(|one| one.name()).collect();
+            let reason = format!(
+                "to end a test at the first violation somebody must judge while it runs; of {} nobody can (list-append, \
+                 register, cas-register and mutex can)",
+                names.join(", ")
+            );
+            return Err(match (&self.file, planned) {
+                (Some(file), Some(planned)) => file.error(planned.problem(reason)),
+                _ => anyhow!(reason),
+            });
+        }
+        Ok(Watch { judges, stops })
     }
 
     fn attributes(&self) -> Map<String, Json> {
@@ -294,10 +336,7 @@ impl Plan {
                 "concurrency": self.concurrency,
                 "timeout": self.timeout.as_secs_f64(),
                 "ops": self.ops(),
-                "model": match &self.file {
-                    Some(file) => file.model(arguments.run.model.as_deref()),
-                    None => arguments.run.model.as_deref(),
-                },
+                "model": self.model(),
                 "workload": arguments.run.workload_options.json(),
             },
             "version": env!("CARGO_PKG_VERSION"),
@@ -400,12 +439,12 @@ fn clock_word() -> String {
 }
 
 /// Notes when the history is complete and is being judged.
-struct Watch {
+struct Listening {
     observer: Arc<dyn Observer>,
     judging: Arc<AtomicBool>,
 }
 
-impl Observer for Watch {
+impl Observer for Listening {
     fn progress(&self, progress: &Progress) {
         let judging = progress.phase == Phase::Checking;
         self.judging.store(judging, Ordering::Relaxed);

@@ -220,3 +220,47 @@ fn what_cannot_be_followed_says_so() {
     let answer = run(0, &["check", "--follow", &sea]);
     assert!(stdout(&answer).contains('✓'), "{}", stderr(&answer));
 }
+
+#[test]
+fn planted_bugs_end_a_real_test_early() {
+    let scratch = Scratch::new("stop-on-violation");
+    for (workload, bug) in [
+        ("list-append", "stale-read"),
+        ("list-append", "lost-append"),
+        ("list-append", "dirty-abort"),
+        ("cas-register", "stale-read"),
+    ] {
+        let out = scratch.path(&format!("{workload}-{bug}"));
+        // Far longer than any test may take: it ends because of what was seen.
+        let words = [
+            "test",
+            "kv",
+            "--time",
+            "36000",
+            "--stop-on-violation",
+            "--json",
+        ];
+        let planted = ["--workload", workload, "--bug", bug, "--out", &out];
+        let results = json(&run(1, &[&words[..], &planted].concat()));
+        assert_eq!(results["valid"], false, "{workload} {bug}");
+        let seen = &results["seen_early"];
+        assert_eq!(seen["stopped"], true, "{workload} {bug}: {results:#}");
+        assert_eq!(seen["checker"], workload);
+        // In the end it may go by another name, because more is known of what it is a part of.
+        assert!(!results["findings"].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn nobody_ends_a_test_whom_nobody_watches() {
+    let words = ["test", "kv", "--stop-on-violation", "--workload", "set"];
+    error(&words, &["of stats, set-full nobody can"]);
+    let scratch = Scratch::new("stop-on-violation-plan");
+    let plan = scratch.path("plan.toml");
+    let text = "f = 'read'\nvalue = { nil = true }\nrepeat = 5\n[test]\nstop_on_violation = true\ncheckers = ['set']\n";
+    fs::write(&plan, text).unwrap();
+    error(
+        &["test", "kv", "--plan", &plan],
+        &["plan.toml:5:", "test.stop_on_violation", "nobody can"],
+    );
+}

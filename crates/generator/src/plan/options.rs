@@ -54,6 +54,8 @@ pub struct PlanOptions {
     pub model: Option<Located<String>>,
     /// Who judges.
     pub checkers: Option<Vec<Located<String>>>,
+    /// Does the first violation end the test?
+    pub stop_on_violation: Option<Located<bool>>,
 }
 
 impl PlanOptions {
@@ -83,6 +85,9 @@ impl PlanOptions {
                     return Err(field.wrong("a list of at least one name"));
                 }
                 items.iter().map(text).collect()
+            })?,
+            stop_on_violation: fields.read("stop_on_violation", |field| {
+                Ok(Located::new(field.flag()?, field.entry.at, &field.path))
             })?,
         };
         fields.finish()?;

@@ -9,8 +9,8 @@ use seatrial_history::{History, Op, OpType, Process, TestFile, Value};
 use seatrial_machine::{Fault, Link, NodeId, Rng};
 use seatrial_runner::{
     BoxFuture, Client, ClientError, Clients, Effect, Ended, FolderError, NoNodes, NodeError,
-    NodeLimits, Outcome, Phase, Progress, RunError, RunFolder, Seat, Stop, Test, plain_results,
-    run,
+    NodeLimits, Outcome, Phase, Progress, RunError, RunFolder, Seat, Stop, Test, Watch,
+    plain_results, run,
 };
 use serde_json::Map;
 use std::collections::BTreeMap;
@@ -113,7 +113,7 @@ impl Checker for Length {
     }
 }
 
-fn reads_and_writes() -> Box<dyn Generator> {
+pub(crate) fn reads_and_writes() -> Box<dyn Generator> {
     let rng = Rng::from_seed(3);
     let mut values = rng.fork("values");
     let write = function(move || {
@@ -136,6 +136,7 @@ pub(crate) fn test(folder: &Path, generator: Box<dyn Generator>) -> Test {
         timeout: Duration::from_millis(300),
         generator,
         checkers: vec![Box::new(Length)],
+        watch: Watch::default(),
         seed: 7,
         stop: Stop::new(),
         results: Box::new(plain_results),

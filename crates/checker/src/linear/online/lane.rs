@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Configurations of one object at one completion, at most.
-pub(super) const CONFIGURATIONS_MAX: usize = 1 << 16;
+pub(super) const CONFIGURATIONS_MAX: usize = 1 << 13;
 /// Operations under way on one object at a time, and those of unknown outcome that may or may not have been needed, at most.
 const BITS_MAX: u32 = 64;
 

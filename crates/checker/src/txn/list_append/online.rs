@@ -9,6 +9,7 @@ use super::stage::Stage;
 use super::table::Writer;
 use super::{ListAppend, Refusal, Table, reopened};
 use crate::online::{Progress, Recall};
+use crate::txn::anomaly::GARBAGE_READ;
 use crate::txn::findings::FINDINGS_MAX;
 use crate::{Anomaly, Finding, Verdict};
 use seatrial_history::{Chunk, Chunks, Fold as _, FoldError, Folder};
@@ -106,6 +107,8 @@ impl OnlineLists {
             }
         }
         self.counts = suspects.counts;
+        // Who appended it may be under way.
+        self.counts.remove(GARBAGE_READ);
         let has_found = !found.is_empty();
         self.seen = has_found.then(|| (Stage::new(&lists, transactions, named), found));
         lists.table.forget_orders();

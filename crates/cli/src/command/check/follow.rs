@@ -6,8 +6,8 @@ use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::times::Promise;
 use anyhow::{Context as _, Result, bail};
-use seatrial_checker::Validity;
 use seatrial_checker::online::{Follower, Judge, Progress};
+use seatrial_checker::{Validity, Verdict};
 use seatrial_history::TestFile;
 use seatrial_report::{Counts, thousands};
 use serde_json::Value as Json;
@@ -58,7 +58,7 @@ pub(super) fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Js
         warned_from: HELD_WARNED,
     };
     let end = following.follow(&interrupt)?;
-    let follower = following.follower;
+    let mut follower = following.follower;
     let total = follower.counts();
     let total = Counts {
         ok: total.ok,
@@ -68,7 +68,17 @@ pub(super) fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Js
     let file = Arc::new(TestFile::open(path)?);
     let summary = counted(&file, total)?;
     let position = follower.position();
-    let mut verdicts = follower.finish(arguments.threads())?;
+    let waits = follower.progress().into_iter();
+    let waits: Vec<_> = waits.filter(|(_, one)| one.note.is_some()).collect();
+    let mut verdicts = if end == End::Interrupted && !waits.is_empty() {
+        // Whoever ends it does not want to wait for that.
+        let unknown = waits.into_iter().map(|(name, progress)| {
+            Verdict::valid(name).unknown(progress.note.unwrap_or_default())
+        });
+        unknown.collect()
+    } else {
+        follower.finish(arguments.threads())?
+    };
     if end != End::Sealed {
         let reason = unfinished(end, position);
         for verdict in &mut verdicts {

@@ -21,6 +21,7 @@ rate = 500.5
 timeout = '1s'
 model = 'linearizable'
 checkers = ['stats']
+stop_on_violation = true
 [[phases]]
 mix = [{ weight = 7, f = 'w', key = { zipf = 9 }, value = { counter = 'x' }, repeat = true },
   { f = 'r', key = 'k', value = { int = [0, 5] }, fields = { a = 1 }, process = 1, at = '1ms', repeat = 4 }]

@@ -53,7 +53,7 @@ fn its_messages_are_said() {
 
 #[test]
 fn it_explains_every_word() {
-    const OTHERS: [&str; 48] = [
+    const OTHERS: [&str; 49] = [
         "weight",
         "threads",
         "default",
@@ -99,6 +99,7 @@ fn it_explains_every_word() {
         "timeout",
         "checkers",
         "model",
+        "stop_on_violation",
         "name",
         "description",
         "test",
