@@ -272,7 +272,8 @@ fn kernel(verdict: &Verdict) -> String {
 fn registers_are_judged_as_afterwards() {
     let models = [Model::Register, Model::CasRegister, Model::Mutex];
     let (mut invalid, mut valid, mut early) = (0, 0, 0);
-    for seed in 0..histories(1_500) {
+    // The last one hides a write behind one of unknown outcome that leaves what was there.
+    for seed in (0..histories(1_500)).chain([56_011]) {
         let mut rng = Rng::from_seed(seed ^ 0x4e9);
         let model = models[seed as usize % 3];
         let history = Arc::new(register_history(model, &mut rng));

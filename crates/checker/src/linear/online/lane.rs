@@ -379,7 +379,10 @@ impl Lane {
                     fresh.push(from);
                 }
                 let is_blind = matches!(unknown.action, Action::Write(_));
-                let is_new = unknown.action.step(state).is_some_and(|next| next != state);
+                // One that leaves what is there already may still hide others.
+                let hides = is_blind && self.writes & !done & !hidden != 0;
+                let next = unknown.action.step(state);
+                let is_new = next.is_some_and(|next| next != state || hides);
                 if is_new && !(is_blind && trial.bare) {
                     chosen.entry(unknown.action).or_insert(call);
                 }
