@@ -26,7 +26,16 @@ pub fn compose(checkers: &[Box<dyn Checker>], history: &History) -> Judgement {
 
 /// The checker's verdict, or an unknown one that says how it panicked.
 pub fn check_safe(checker: &dyn Checker, history: &History) -> Verdict {
-    catch_unwind(AssertUnwindSafe(|| checker.check(history))).unwrap_or_else(|panic| {
+    conclude_safe(checker, None, history)
+}
+
+/// The same, with the verdict that was reached while the history was written, if there is one ([`Checker::conclude`]).
+pub fn conclude_safe(checker: &dyn Checker, known: Option<Verdict>, history: &History) -> Verdict {
+    let judge = || match known {
+        Some(known) => checker.conclude(known, history),
+        None => checker.check(history),
+    };
+    catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<&str>()
             .copied()

@@ -18,7 +18,7 @@ mod verify;
 pub use certificate::{
     Certificate, CertificateError, Edge, Evidence, Proof, VersionStep, Versions,
 };
-pub use compose::{Judgement, check_safe, compose};
+pub use compose::{Judgement, check_safe, compose, conclude_safe};
 pub use data::{
     Agreement, Bank, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull,
     TotalQueue, UniqueIds, Visibility,

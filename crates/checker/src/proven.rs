@@ -52,6 +52,19 @@ impl Proven {
         proven.collect()
     }
 
+    fn can_prove(&self) -> bool {
+        self.checker.certify(&History::default()).is_some()
+    }
+
+    /// A verdict on too long a history.
+    fn unproven(&self, mut verdict: Verdict) -> Verdict {
+        if self.can_prove() {
+            let reason = format!("more than {} operations", Proven::OPERATIONS_MAX);
+            verdict.details["certificate"] = json!({"left_out": reason});
+        }
+        verdict
+    }
+
     /// Was a certificate refused that this verdict rests on?
     pub fn is_refuted(verdict: &Verdict) -> bool {
         verdict.details["certificate"]["holds"] == false
@@ -64,19 +77,12 @@ impl Checker for Proven {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        let bound = Proven::OPERATIONS_MAX;
-        let certified = (history.len() <= bound).then(|| self.checker.certify(history));
+        let is_short = history.len() <= Proven::OPERATIONS_MAX;
+        let certified = is_short.then(|| self.checker.certify(history));
         let (mut verdict, certificate) = match certified {
             Some(Some(certified)) => certified,
             Some(None) => return self.checker.check(history),
-            None => {
-                let mut verdict = self.checker.check(history);
-                if self.checker.certify(&History::default()).is_some() {
-                    let reason = format!("more than {bound} operations");
-                    verdict.details["certificate"] = json!({"left_out": reason});
-                }
-                return verdict;
-            }
+            None => return self.unproven(self.checker.check(history)),
         };
         let Some(certificate) = certificate else {
             let unproven = verdict.details["unproven"].as_str();
@@ -97,6 +103,16 @@ impl Checker for Proven {
                 );
                 verdict.unknown(reason)
             }
+        }
+    }
+    /// Judges once more, for the proof.
+    fn conclude(&self, known: Verdict, history: &History) -> Verdict {
+        if history.len() > Proven::OPERATIONS_MAX {
+            self.unproven(known)
+        } else if self.can_prove() {
+            self.check(history)
+        } else {
+            known
         }
     }
 }

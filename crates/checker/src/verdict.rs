@@ -170,4 +170,10 @@ pub trait Checker: Send + Sync {
     fn certify(&self, _history: &History) -> Option<(Verdict, Option<Certificate>)> {
         None
     }
+
+    /// The verdict, when `known` was reached while the history was written: as it is, unless this checker makes more of it now
+    /// that all of the history is at hand.
+    fn conclude(&self, known: Verdict, _history: &History) -> Verdict {
+        known
+    }
 }

@@ -10,7 +10,7 @@ use crate::watch::{Sighting, Watcher};
 use crate::worker::Worker;
 use crate::{Effect, Ended, Mesh, NodeError, Nodes, Observer, Seat, Stop, time_name};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use seatrial_checker::{Verdict, check_safe};
+use seatrial_checker::{Verdict, conclude_safe};
 use seatrial_generator::{
     Generator, Interpreter, InterpreterOptions, THREADS_MAX, Thread, sequence,
 };
@@ -411,16 +411,12 @@ impl<'a> Run<'a> {
         outcome.history = history.map_err(|error| read_error(in_words(&error)))?;
         let began = Instant::now();
         let checkers = self.test.checkers.iter();
-        // Those who have seen all of it need not look again. What proves a verdict would take that.
+        // Those who have seen all of it need not look again.
         let mut known = std::mem::take(&mut outcome.verdicts);
-        for verdict in &mut known {
-            verdict.details["certificate"] = json!({"left_out": "judged while the test ran"});
-        }
         let verdicts: Vec<Verdict> = checkers
             .map(|checker| {
                 let mut known = known.extract_if(.., |one| one.checker == checker.name());
-                let verdict = known.next();
-                verdict.unwrap_or_else(|| check_safe(checker.as_ref(), &outcome.history))
+                conclude_safe(checker.as_ref(), known.next(), &outcome.history)
             })
             .collect();
         outcome.verdicts = verdicts;
