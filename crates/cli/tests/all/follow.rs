@@ -198,6 +198,20 @@ fn following_ends_when_a_person_wants_or_the_writer_is_gone() {
 }
 
 #[test]
+fn a_long_search_in_the_end_is_interrupted() {
+    let scratch = Scratch::new("follow-search");
+    let sea = scratch.path("busy.sea");
+    // Half of a hundred clients compare and set one key: too much for the judge, and for hours of search.
+    let words = ["generate", "register", "--ops", "40000", "-q", "-o"];
+    run(0, &[&words[..], &[&sea]].concat());
+    let mut follower = Follower::begin(&[&sea]);
+    follower.says("it will be judged as a whole in the end");
+    follower.interrupt();
+    let answer = stdout(&follower.end(2));
+    assert!(answer.contains("judged as a whole"), "{answer}");
+}
+
+#[test]
 fn what_cannot_be_followed_says_so() {
     let scratch = Scratch::new("follow-not");
     let (sea, text) = (scratch.path("a.sea"), scratch.path("a.edn"));

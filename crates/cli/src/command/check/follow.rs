@@ -58,7 +58,7 @@ pub(super) fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Js
         warned_from: HELD_WARNED,
     };
     let end = following.follow(&interrupt)?;
-    let mut follower = following.follower;
+    let follower = following.follower;
     let total = follower.counts();
     let total = Counts {
         ok: total.ok,
@@ -68,16 +68,9 @@ pub(super) fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Js
     let file = Arc::new(TestFile::open(path)?);
     let summary = counted(&file, total)?;
     let position = follower.position();
-    let waits = follower.progress().into_iter();
-    let waits: Vec<_> = waits.filter(|(_, one)| one.note.is_some()).collect();
-    let mut verdicts = if end == End::Interrupted && !waits.is_empty() {
-        // Whoever ends it does not want to wait for that.
-        let unknown = waits.into_iter().map(|(name, progress)| {
-            Verdict::valid(name).unknown(progress.note.unwrap_or_default())
-        });
-        unknown.collect()
-    } else {
-        follower.finish(arguments.threads())?
+    let mut verdicts = match end {
+        End::Interrupted => finish_now(follower, arguments.threads())?,
+        _ => finish(follower, arguments.threads(), &interrupt)?,
     };
     if end != End::Sealed {
         let reason = unfinished(end, position);
@@ -89,6 +82,44 @@ pub(super) fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Js
         }
     }
     conclude(path, &file, verdicts, (summary, began), arguments)
+}
+
+/// What the judges say in the end. Some look at all of it once more, which may take long: whoever interrupts that gets what is
+/// known by then.
+fn finish(mut follower: Follower, threads: usize, interrupt: &Interrupt) -> Result<Vec<Verdict>> {
+    let progress = follower.progress();
+    let judging = std::thread::spawn(move || follower.finish(threads));
+    while !judging.is_finished() {
+        if interrupt.told() {
+            let unknown = progress.into_iter().map(|(name, progress)| {
+                let reason = progress.note.unwrap_or_default();
+                Verdict::valid(name).unknown(format!("interrupted in the end; {reason}"))
+            });
+            return Ok(unknown.collect());
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    // A panic is a bug of ours, wherever it happened.
+    let verdicts = judging
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    Ok(verdicts?)
+}
+
+/// The same for somebody who does not want to wait for a second look.
+fn finish_now(mut follower: Follower, threads: usize) -> Result<Vec<Verdict>> {
+    let progress = follower.progress();
+    let waits: Vec<_> = progress
+        .into_iter()
+        .filter_map(|(name, one)| Some((name, one.note?)))
+        .collect();
+    if waits.is_empty() {
+        return Ok(follower.finish(threads)?);
+    }
+    let unknown = waits
+        .into_iter()
+        .map(|(name, note)| Verdict::valid(name).unknown(note));
+    Ok(unknown.collect())
 }
 
 /// Why a history that has not ended proves nothing.
