@@ -12,8 +12,9 @@ pub(crate) use recall::Fetch;
 pub use recall::Recall;
 
 use crate::linear::OnlineObjects;
+use crate::txn::findings::Findings;
 use crate::txn::{Level, ListAppend, OnlineLists, Windows};
-use crate::{Anomaly, Finding, Verdict, linear};
+use crate::{Anomaly, Finding, Validity, Verdict, linear};
 use seatrial_history::{Chunk, Chunks, FoldError, Folder};
 use std::collections::BTreeMap;
 
@@ -34,6 +35,8 @@ use std::collections::BTreeMap;
 pub struct Judge {
     kind: Kind,
     operations: u64,
+    /// What was handed out: all of it counted, the first of each kind kept.
+    told: Findings,
 }
 
 enum Kind {
@@ -80,6 +83,7 @@ impl Judge {
         Judge {
             kind,
             operations: 0,
+            told: Findings::default(),
         }
     }
 
@@ -120,10 +124,34 @@ impl Judge {
 
     /// The definite violations that were not told before, in words. Some of each kind are told; all are counted.
     pub fn tell<R: Recall>(&mut self, recall: &R) -> Result<Vec<Finding>, R::Error> {
-        match &mut self.kind {
-            Kind::Lists(lists) => lists.tell(recall),
-            Kind::Objects(objects) => objects.tell(recall),
+        let found = match &mut self.kind {
+            Kind::Lists(lists) => lists.tell(recall)?,
+            Kind::Objects(objects) => objects.tell(recall)?,
+        };
+        for finding in &found {
+            self.told.add(finding.anomaly, || finding.clone());
         }
+        Ok(found)
+    }
+
+    /// The verdict of somebody who cannot wait for [`Judge::finish`]: invalid with what was told, if that was anything; else
+    /// unknown.
+    pub fn so_far(&mut self) -> Verdict {
+        let mut verdict = Verdict::valid(self.name());
+        (verdict.anomalies, verdict.findings) = self.told.clone().into_parts();
+        match &self.kind {
+            Kind::Lists(lists) => lists.rule_out(&mut verdict),
+            Kind::Objects(objects) => objects.rule_out(&mut verdict),
+        }
+        let note = self.progress().note;
+        let reason = note.unwrap_or_else(|| "what comes in the end is missing".to_owned());
+        let reason = format!("judged up to operation {}; {reason}", self.operations);
+        if verdict.anomalies.is_empty() {
+            return verdict.unknown(reason);
+        }
+        verdict.valid = Validity::Invalid;
+        verdict.details = serde_json::json!({"interrupted": reason});
+        verdict
     }
 
     /// How far it is.

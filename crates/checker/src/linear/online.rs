@@ -319,6 +319,14 @@ impl OnlineObjects {
         }
     }
 
+    /// Names the model, and what the anomalies of this verdict say about it.
+    pub(crate) fn rule_out(&self, verdict: &mut Verdict) {
+        verdict.model = Some("linearizable".into());
+        if !verdict.anomalies.is_empty() {
+            verdict.not = vec!["linearizable"];
+        }
+    }
+
     /// The verdict on the whole history.
     pub(crate) fn finish<C: Chunks + 'static>(
         mut self,
@@ -339,7 +347,7 @@ impl OnlineObjects {
             self.count(&object);
         }
         let mut verdict = Verdict::valid(self.model.name());
-        verdict.model = Some("linearizable".into());
+        self.rule_out(&mut verdict);
         if let Some(reason) = self.refused.take() {
             return Ok(verdict.unknown(reason));
         }
@@ -380,7 +388,7 @@ impl OnlineObjects {
         if self.keys_failed > 0 {
             verdict.valid = Validity::Invalid;
             verdict.anomalies.insert(NONLINEARIZABLE, self.keys_failed);
-            verdict.not = vec!["linearizable"];
+            self.rule_out(verdict);
         }
     }
 }

@@ -122,6 +122,11 @@ impl Follower {
             .collect()
     }
 
+    /// The verdicts on what was told so far ([`Judge::so_far`]).
+    pub fn so_far(&mut self) -> Vec<Verdict> {
+        self.judges.iter_mut().map(Judge::so_far).collect()
+    }
+
     /// The verdicts on all that was handed on, which should be all that there is.
     pub fn finish(self, threads: usize) -> Result<Vec<Verdict>, FoldError<OpenError>> {
         let folder = Folder::new(Arc::new(self.file), threads);

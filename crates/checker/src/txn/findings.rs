@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub(crate) const FINDINGS_MAX: usize = 8;
 
 /// Counts of anomalies, and the first findings of each.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Findings {
     counts: BTreeMap<Anomaly, u64>,
     kept: BTreeMap<Anomaly, Vec<Finding>>,

@@ -87,15 +87,33 @@ fn transactions_are_judged_as_afterwards() {
         let found = watched(&mut judge, &history, 12, &mut rng);
         reopened += u32::from(judge.progress().note.is_some());
         cut += u64::from(judge.progress().windows > 1);
+        let so_far = judge.so_far();
         let verdict = finished(judge, &history);
         let whole = ListAppend::new(level).with_windows(Windows::WHOLE);
         let whole = whole.check(&history);
         let context = || format!("seed {seed} {store:?} {level:?}\n{}", printed(&history));
         assert_eq!(essence(&verdict), essence(&whole), "{}", context());
-        // What was told on the way is not taken back.
+        // What was told on the way is not taken back, and who cannot wait for the end has it.
+        assert_eq!(so_far.findings.is_empty(), found.is_empty());
         if let Some(first) = found.first() {
             early += 1;
             assert_eq!(whole.valid, Validity::Invalid, "{first:?}\n{}", context());
+            assert_eq!(so_far.valid, Validity::Invalid, "{}", context());
+            assert!(
+                found
+                    .iter()
+                    .all(|one| so_far.anomalies.contains_key(one.anomaly))
+            );
+            assert!(so_far.findings.iter().all(|one| found.contains(one)));
+            let mut out = so_far.not.iter();
+            let is_out = |name: &&str| whole.not.contains(name) || whole.also_not.contains(name);
+            assert!(!so_far.not.is_empty() && out.all(is_out), "{}", context());
+        } else {
+            assert!(
+                matches!(so_far.valid, Validity::Unknown(_)),
+                "{}",
+                context()
+            );
         }
         match whole.valid {
             Validity::Invalid => invalid += 1,

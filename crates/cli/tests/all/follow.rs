@@ -2,7 +2,7 @@
 
 use super::{Scratch, command, error, json, run, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
-use seatrial_history::{HistoryWriter, Key, Mop, Observed, Op, OpType, Process, Value};
+use seatrial_history::{HistoryWriter, Key, Mop, Observed, Op, OpType, Process, TestFile, Value};
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -209,6 +209,38 @@ fn a_long_search_in_the_end_is_interrupted() {
     follower.interrupt();
     let answer = stdout(&follower.end(2));
     assert!(answer.contains("judged as a whole"), "{answer}");
+}
+
+#[test]
+fn what_was_told_stands_when_the_search_in_the_end_is_interrupted() {
+    let scratch = Scratch::new("follow-told");
+    let (sea, busy) = (scratch.path("told.sea"), scratch.path("busy.sea"));
+    let words = ["generate", "register", "--ops", "40000", "-q", "-o"];
+    run(0, &[&words[..], &[&busy]].concat());
+    let under = |key: i64, op: &Op| {
+        let key = Key::Int(key);
+        let value = Value::Keyed(key, op.value.clone().into());
+        Op {
+            value,
+            ..op.clone()
+        }
+    };
+    let mut writer = Writer::create(&sea, "register");
+    let read = Op::invoke(Process::Client(1_000), "read", Value::Nil);
+    let seen = read.complete(OpType::Ok, Value::Int(1));
+    for op in [read, seen] {
+        writer.push(under(1, &op));
+    }
+    for op in &TestFile::open(busy.as_ref()).unwrap().history().unwrap() {
+        writer.push(under(2, op));
+    }
+    writer.writer.seal().unwrap();
+    let mut follower = Follower::begin(&[&sea]);
+    follower.says("(cas-register):");
+    follower.says("it will be judged as a whole in the end");
+    follower.interrupt();
+    let answer = stdout(&follower.end(1));
+    assert!(answer.contains("nonlinearizable"), "{answer}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::{ListAppend, Refusal, Table, reopened};
 use crate::online::{Progress, Recall};
 use crate::txn::anomaly::GARBAGE_READ;
 use crate::txn::findings::FINDINGS_MAX;
+use crate::txn::level::boundary;
 use crate::{Anomaly, Finding, Verdict};
 use seatrial_history::{Chunk, Chunks, Fold as _, FoldError, Folder};
 use std::collections::{BTreeMap, BTreeSet};
@@ -177,6 +178,14 @@ impl OnlineLists {
             anomalies,
             note,
         }
+    }
+
+    /// Names the model, and what the anomalies of this verdict say about the models.
+    pub(crate) fn rule_out(&self, verdict: &mut Verdict) {
+        let boundary = boundary(verdict.anomalies.keys().copied());
+        verdict.model = Some(self.gather.judge.level.name().to_owned());
+        verdict.not = boundary.not;
+        verdict.also_not = boundary.also_not;
     }
 
     /// The verdict on the whole history, which is gone through again when something is to be told, or when a key came back

@@ -68,10 +68,7 @@ pub(super) fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Js
     let file = Arc::new(TestFile::open(path)?);
     let summary = counted(&file, total)?;
     let position = follower.position();
-    let mut verdicts = match end {
-        End::Interrupted => finish_now(follower, arguments.threads())?,
-        _ => finish(follower, arguments.threads(), &interrupt)?,
-    };
+    let mut verdicts = finish(follower, end, arguments.threads(), &interrupt)?;
     if end != End::Sealed {
         let reason = unfinished(end, position);
         for verdict in &mut verdicts {
@@ -84,18 +81,28 @@ pub(super) fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Js
     conclude(path, &file, verdicts, (summary, began), arguments)
 }
 
-/// What the judges say in the end. Some look at all of it once more, which may take long: whoever interrupts that gets what is
-/// known by then.
-fn finish(mut follower: Follower, threads: usize, interrupt: &Interrupt) -> Result<Vec<Verdict>> {
-    let progress = follower.progress();
+/// What the judges say in the end. Some look at all of it once more, which may take long: whoever interrupts that, or
+/// has interrupted before, gets what is known by then.
+fn finish(
+    mut follower: Follower,
+    end: End,
+    threads: usize,
+    interrupt: &Interrupt,
+) -> Result<Vec<Verdict>> {
+    let so_far = follower.so_far();
+    if end == End::Interrupted {
+        let progress = follower.progress();
+        let looks_again = progress.iter().any(|(_, one)| one.note.is_some());
+        return if looks_again {
+            Ok(so_far)
+        } else {
+            Ok(follower.finish(threads)?)
+        };
+    }
     let judging = std::thread::spawn(move || follower.finish(threads));
     while !judging.is_finished() {
         if interrupt.told() {
-            let unknown = progress.into_iter().map(|(name, progress)| {
-                let reason = progress.note.unwrap_or_default();
-                Verdict::valid(name).unknown(format!("interrupted in the end; {reason}"))
-            });
-            return Ok(unknown.collect());
+            return Ok(so_far);
         }
         std::thread::sleep(POLL_INTERVAL);
     }
@@ -104,22 +111,6 @@ fn finish(mut follower: Follower, threads: usize, interrupt: &Interrupt) -> Resu
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     Ok(verdicts?)
-}
-
-/// The same for somebody who does not want to wait for a second look.
-fn finish_now(mut follower: Follower, threads: usize) -> Result<Vec<Verdict>> {
-    let progress = follower.progress();
-    let waits: Vec<_> = progress
-        .into_iter()
-        .filter_map(|(name, one)| Some((name, one.note?)))
-        .collect();
-    if waits.is_empty() {
-        return Ok(follower.finish(threads)?);
-    }
-    let unknown = waits
-        .into_iter()
-        .map(|(name, note)| Verdict::valid(name).unknown(note));
-    Ok(unknown.collect())
 }
 
 /// Why a history that has not ended proves nothing.
