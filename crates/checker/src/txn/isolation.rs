@@ -315,10 +315,7 @@ impl Checker for Isolation {
     }
 
     fn certify(&self, history: &History) -> Option<(Verdict, Option<Certificate>)> {
-        Some(match Columns::of(history) {
-            Ok(columns) => self.certify_columns(&columns),
-            Err(refusal) => (self.judge_gathered(Err(refusal)), None),
-        })
+        Some(self.certify_gathered(Columns::of(history)))
     }
 }
 

@@ -18,7 +18,7 @@ use super::isolation::{Isolation, Model};
 use super::kept::Only;
 use super::level::Level;
 use super::linked::cycles;
-use super::registers::{Columns, NONE};
+use super::registers::{Columns, NONE, Refusal};
 use super::rows::{Rows, TooManyEdges};
 use super::search::Found;
 use super::{Bound, cyclic, explain};
@@ -93,10 +93,15 @@ impl RwRegister {
         &self,
         folder: &Folder<C>,
     ) -> Result<Verdict, FoldError<C::Error>> {
-        Ok(match Columns::gather(folder)? {
+        Ok(self.judge_gathered(Columns::gather(folder)?))
+    }
+
+    /// Judges columns, or says why there are none.
+    pub fn judge_gathered(&self, columns: Result<Columns, Refusal>) -> Verdict {
+        match columns {
             Ok(columns) => self.judge_columns(&columns),
             Err(refusal) => self.unknown(refusal.to_string()),
-        })
+        }
     }
 
     /// The same with what proves it: findings with the operations that justify each step, or an order of transactions
@@ -106,10 +111,18 @@ impl RwRegister {
         &self,
         folder: &Folder<C>,
     ) -> Result<(Verdict, Option<Certificate>), FoldError<C::Error>> {
-        Ok(match Columns::gather(folder)? {
+        Ok(self.certify_gathered(Columns::gather(folder)?))
+    }
+
+    /// The same for columns; without a proof when there are none.
+    pub fn certify_gathered(
+        &self,
+        columns: Result<Columns, Refusal>,
+    ) -> (Verdict, Option<Certificate>) {
+        match columns {
             Ok(columns) => self.certify_columns(&columns),
             Err(refusal) => (self.unknown(refusal.to_string()), None),
-        })
+        }
     }
 
     /// The same for transactions in columns.
@@ -399,17 +412,11 @@ impl Checker for RwRegister {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        match Columns::of(history) {
-            Ok(columns) => self.judge_columns(&columns),
-            Err(refusal) => self.unknown(refusal.to_string()),
-        }
+        self.judge_gathered(Columns::of(history))
     }
 
     fn certify(&self, history: &History) -> Option<(Verdict, Option<Certificate>)> {
-        Some(match Columns::of(history) {
-            Ok(columns) => self.certify_columns(&columns),
-            Err(refusal) => (self.unknown(refusal.to_string()), None),
-        })
+        Some(self.certify_gathered(Columns::of(history)))
     }
 }
 

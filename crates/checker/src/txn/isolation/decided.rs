@@ -5,7 +5,7 @@ use super::{Isolation, Model};
 use crate::certificate::{Certificate, Evidence, Proof};
 use crate::txn::decision::{Answer, Effort, Follows, Promise, Witness, decide};
 use crate::txn::findings::{FINDINGS_MAX, Findings};
-use crate::txn::registers::{Columns, NONE};
+use crate::txn::registers::{Columns, NONE, Refusal};
 use crate::{Validity, Verdict};
 use seatrial_history::{Chunks, FoldError, Folder, OpType};
 use serde_json::json;
@@ -46,10 +46,18 @@ impl Isolation {
         &self,
         folder: &Folder<C>,
     ) -> Result<(Verdict, Option<Certificate>), FoldError<C::Error>> {
-        Ok(match Columns::gather(folder)? {
+        Ok(self.certify_gathered(Columns::gather(folder)?))
+    }
+
+    /// The same of columns; without a proof when there are none.
+    pub fn certify_gathered(
+        &self,
+        columns: Result<Columns, Refusal>,
+    ) -> (Verdict, Option<Certificate>) {
+        match columns {
             Ok(columns) => self.certify_columns(&columns),
             Err(refusal) => (self.judge_gathered(Err(refusal)), None),
-        })
+        }
     }
 
     /// The same of transactions in columns.

@@ -11,12 +11,12 @@ use super::{Dependencies, ListAppend};
 use crate::Anomaly;
 use crate::txn::anomaly::{Cyclic, Variant};
 use crate::txn::components::Arcs as _;
-use crate::txn::cyclic;
 use crate::txn::findings::{FINDINGS_MAX, Tally};
 use crate::txn::level::Level;
 use crate::txn::linked::inside;
 use crate::txn::rows::{Rows, TooManyEdges};
 use crate::txn::search::{Found, SKETCHES_MAX, Sketch};
+use crate::txn::{Bound, cyclic};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Judges the parts of a history one after another, and keeps what was found.
@@ -73,20 +73,50 @@ pub(super) struct Judged {
     pub(super) leaving: Vec<bool>,
 }
 
-/// The orders that cycles are looked for in, and as many of them as are needed to see whether there are any.
-fn orders(wanted: &BTreeSet<Cyclic>, lists: &Lists) -> (Orders, Orders) {
-    let wants = |variant| wanted.iter().any(|cyclic| cyclic.variant == variant);
-    let all = Orders {
-        process: wants(Variant::Process),
-        realtime: wants(Variant::Realtime),
-    };
-    // What a process did before ended before, if it is known when it began.
-    let is_told = !lists.table.invocations.contains(&NONE);
-    let orders = Orders {
-        process: all.process && !(all.realtime && is_told),
-        ..all
-    };
-    (all, orders)
+/// The graph of the transactions of some lists, as far as it is needed to see what is on cycles.
+struct Graph<'a> {
+    lists: &'a Lists,
+    wanted: BTreeSet<Cyclic>,
+    /// The orders that cycles are looked for in.
+    all: Orders,
+    rows: Rows,
+}
+
+impl Graph<'_> {
+    fn new(lists: &Lists, level: Level) -> Result<Graph<'_>, TooManyEdges> {
+        let wanted = cyclic(level);
+        let wants = |variant| wanted.iter().any(|cyclic| cyclic.variant == variant);
+        let all = Orders {
+            process: wants(Variant::Process),
+            realtime: wants(Variant::Realtime),
+        };
+        // What a process did before ended before, if it is known when it began.
+        let is_told = !lists.table.invocations.contains(&NONE);
+        let orders = Orders {
+            process: all.process && !(all.realtime && is_told),
+            ..all
+        };
+        let rows = Rows::new(lists.table.len(), &Dependencies { lists, orders })?;
+        Ok(Graph {
+            lists,
+            wanted,
+            all,
+            rows,
+        })
+    }
+
+    /// The cycles inside of these components, of which the suspects are told; what else is to be said of them.
+    fn cycles(self, components: &[Vec<u32>], bound: Bound, suspects: &mut Suspects) -> Found {
+        let (lists, orders, nodes) = (self.lists, self.all, self.rows.len());
+        drop(self.rows);
+        let dependencies = Dependencies { lists, orders };
+        let count = lists.table.len();
+        let mut found = inside(count, nodes, &dependencies, components, &self.wanted, bound);
+        for (kind, cycle) in found.cycles.drain(..) {
+            suspects.add(kind.name(), || Suspect::Cycle(cycle));
+        }
+        found
+    }
 }
 
 impl Record {
@@ -156,10 +186,9 @@ impl Record {
         suspects: &mut Suspects,
     ) -> Result<Vec<bool>, TooManyEdges> {
         let level = self.judge.level;
-        let wanted = cyclic(level);
-        let (all, orders) = orders(&wanted, lists);
         let count = lists.table.len();
-        let rows = Rows::new(count, &Dependencies { lists, orders })?;
+        let graph = Graph::new(lists, level)?;
+        let rows = &graph.rows;
         let peeled = rows.peel();
         let mut components = rows.components(&peeled, count as u32);
         let order = if self.order.is_some() && proof::is_serial(level) {
@@ -180,20 +209,13 @@ impl Record {
         };
         let is_gone = |node: u32| !stays.get(node as usize).copied().unwrap_or(false);
         components.retain(|members| is_gone(members[0]));
-        let nodes = rows.len();
         self.edges += if is_last {
             rows.edge_count()
         } else {
-            let nodes = (0..nodes as u32).filter(|&node| is_gone(node));
+            let nodes = (0..rows.len() as u32).filter(|&node| is_gone(node));
             nodes.map(|node| rows.degree(node)).sum()
         };
-        drop(rows);
-        let dependencies = Dependencies { lists, orders: all };
-        let bound = self.judge.bound;
-        let found = inside(count, nodes, &dependencies, &components, &wanted, bound);
-        for (kind, cycle) in found.cycles {
-            suspects.add(kind.name(), || Suspect::Cycle(cycle));
-        }
+        let found = graph.cycles(&components, self.judge.bound, suspects);
         self.found.components += found.components;
         self.found.largest = self.found.largest.max(found.largest);
         self.found.complete &= found.complete;
@@ -212,19 +234,10 @@ impl Record {
             .map(|list| !list.is_closed)
             .collect();
         lists.tell(&open, &mut suspects);
-        let wanted = cyclic(self.judge.level);
-        let (all, orders) = orders(&wanted, lists);
-        let count = lists.table.len();
-        let rows = Rows::new(count, &Dependencies { lists, orders })?;
-        let components = rows.components(&rows.peel(), count as u32);
-        let nodes = rows.len();
-        drop(rows);
-        let dependencies = Dependencies { lists, orders: all };
-        let bound = self.judge.bound;
-        let found = inside(count, nodes, &dependencies, &components, &wanted, bound);
-        for (kind, cycle) in found.cycles {
-            suspects.add(kind.name(), || Suspect::Cycle(cycle));
-        }
+        let graph = Graph::new(lists, self.judge.level)?;
+        let rows = &graph.rows;
+        let components = rows.components(&rows.peel(), lists.table.len() as u32);
+        graph.cycles(&components, self.judge.bound, &mut suspects);
         Ok(suspects)
     }
 

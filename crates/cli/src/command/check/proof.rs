@@ -134,18 +134,10 @@ impl Prover {
 
     /// The same of a text, chunk by chunk.
     fn certify_text(&self, text: &Text) -> Result<(Verdict, Option<Certificate>)> {
-        let columns = match self {
-            Prover::Lists(checker) => return checker.certify_rounds(text, true),
-            _ => Columns::of_rounds(text)?,
-        };
-        let columns = match columns {
-            Ok(columns) => columns,
-            Err(refusal) => bail!("nothing is proven: {refusal}"),
-        };
         Ok(match self {
-            Prover::Inferred(checker) => checker.certify_columns(&columns),
-            Prover::Registers(checker) => checker.certify_columns(&columns),
-            Prover::Lists(_) => bail!("lists are no registers"),
+            Prover::Lists(checker) => checker.certify_rounds(text, true)?,
+            Prover::Registers(checker) => checker.certify_gathered(Columns::of_rounds(text)?),
+            Prover::Inferred(checker) => checker.certify_gathered(Columns::of_rounds(text)?),
         })
     }
 }
