@@ -141,7 +141,7 @@ impl Judge {
         (verdict.anomalies, verdict.findings) = self.told.clone().into_parts();
         match &self.kind {
             Kind::Lists(lists) => lists.rule_out(&mut verdict),
-            Kind::Objects(objects) => objects.rule_out(&mut verdict),
+            Kind::Objects(_) => OnlineObjects::rule_out(&mut verdict),
         }
         let note = self.progress().note;
         let reason = note.unwrap_or_else(|| "what comes in the end is missing".to_owned());

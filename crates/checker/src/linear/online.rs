@@ -320,7 +320,7 @@ impl OnlineObjects {
     }
 
     /// Names the model, and what the anomalies of this verdict say about it.
-    pub(crate) fn rule_out(&self, verdict: &mut Verdict) {
+    pub(crate) fn rule_out(verdict: &mut Verdict) {
         verdict.model = Some("linearizable".into());
         if !verdict.anomalies.is_empty() {
             verdict.not = vec!["linearizable"];
@@ -347,7 +347,7 @@ impl OnlineObjects {
             self.count(&object);
         }
         let mut verdict = Verdict::valid(self.model.name());
-        self.rule_out(&mut verdict);
+        OnlineObjects::rule_out(&mut verdict);
         if let Some(reason) = self.refused.take() {
             return Ok(verdict.unknown(reason));
         }
@@ -388,7 +388,7 @@ impl OnlineObjects {
         if self.keys_failed > 0 {
             verdict.valid = Validity::Invalid;
             verdict.anomalies.insert(NONLINEARIZABLE, self.keys_failed);
-            self.rule_out(verdict);
+            OnlineObjects::rule_out(verdict);
         }
     }
 }

@@ -105,9 +105,10 @@ fn transactions_are_judged_as_afterwards() {
                     .all(|one| so_far.anomalies.contains_key(one.anomaly))
             );
             assert!(so_far.findings.iter().all(|one| found.contains(one)));
-            let mut out = so_far.not.iter();
-            let is_out = |name: &&str| whole.not.contains(name) || whole.also_not.contains(name);
-            assert!(!so_far.not.is_empty() && out.all(is_out), "{}", context());
+            assert_eq!(so_far.not, [level.name()]);
+            let out = |name: &&str| whole.not.contains(name) || whole.also_not.contains(name);
+            let mut all = so_far.not.iter().chain(&so_far.also_not);
+            assert!(all.all(out), "{}", context());
         } else {
             assert!(
                 matches!(so_far.valid, Validity::Unknown(_)),

@@ -4,6 +4,7 @@ mod columns;
 mod counted;
 mod follow;
 mod proof;
+mod prover;
 mod registers;
 mod rounds;
 mod stream;

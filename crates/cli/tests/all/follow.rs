@@ -217,22 +217,14 @@ fn what_was_told_stands_when_the_search_in_the_end_is_interrupted() {
     let (sea, busy) = (scratch.path("told.sea"), scratch.path("busy.sea"));
     let words = ["generate", "register", "--ops", "40000", "-q", "-o"];
     run(0, &[&words[..], &[&busy]].concat());
-    let under = |key: i64, op: &Op| {
-        let key = Key::Int(key);
-        let value = Value::Keyed(key, op.value.clone().into());
-        Op {
-            value,
-            ..op.clone()
-        }
-    };
     let mut writer = Writer::create(&sea, "register");
-    let read = Op::invoke(Process::Client(1_000), "read", Value::Nil);
-    let seen = read.complete(OpType::Ok, Value::Int(1));
-    for op in [read, seen] {
-        writer.push(under(1, &op));
-    }
+    // A key that nobody else names.
+    let value = |value| Value::Keyed(Key::Int(-1), Value::into(value));
+    let read = Op::invoke(Process::Client(1_000), "read", value(Value::Nil));
+    writer.push(read.clone());
+    writer.push(read.complete(OpType::Ok, value(Value::Int(1))));
     for op in &TestFile::open(busy.as_ref()).unwrap().history().unwrap() {
-        writer.push(under(2, op));
+        writer.push(op.clone());
     }
     writer.writer.seal().unwrap();
     let mut follower = Follower::begin(&[&sea]);

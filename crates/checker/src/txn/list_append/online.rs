@@ -11,7 +11,7 @@ use super::{ListAppend, Refusal, Table, reopened};
 use crate::online::{Progress, Recall};
 use crate::txn::anomaly::GARBAGE_READ;
 use crate::txn::findings::FINDINGS_MAX;
-use crate::txn::level::boundary;
+use crate::txn::level::Level;
 use crate::{Anomaly, Finding, Verdict};
 use seatrial_history::{Chunk, Chunks, Fold as _, FoldError, Folder};
 use std::collections::{BTreeMap, BTreeSet};
@@ -180,12 +180,16 @@ impl OnlineLists {
         }
     }
 
-    /// Names the model, and what the anomalies of this verdict say about the models.
+    /// Names the model, which the anomalies of this verdict rule out, if there are any. Weaker models they may not rule out in
+    /// the end: when a read contradicts the order of versions that a cycle rests on, that is the violation instead.
     pub(crate) fn rule_out(&self, verdict: &mut Verdict) {
-        let boundary = boundary(verdict.anomalies.keys().copied());
-        verdict.model = Some(self.gather.judge.level.name().to_owned());
-        verdict.not = boundary.not;
-        verdict.also_not = boundary.also_not;
+        let level = self.gather.judge.level;
+        verdict.model = Some(level.name().to_owned());
+        if !verdict.anomalies.is_empty() {
+            let stronger = Level::all().filter(|&other| other != level && other.implies(level));
+            verdict.not = vec![level.name()];
+            verdict.also_not = stronger.map(Level::name).collect();
+        }
     }
 
     /// The verdict on the whole history, which is gone through again when something is to be told, or when a key came back

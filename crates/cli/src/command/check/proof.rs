@@ -1,7 +1,8 @@
 //! Proofs of verdicts: written by the checker, replayed by somebody else.
 
+use super::prover::Prover;
 use super::rounds::Text;
-use super::{registers, word, workload_of};
+use super::word;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::save;
@@ -9,11 +10,9 @@ use crate::load::{is_test_file, load};
 use crate::output::say;
 use crate::times::{Promise, is_timeless};
 use anyhow::{Context as _, Result, bail, ensure};
-use seatrial_checker::txn::isolation::{Isolation, Model};
-use seatrial_checker::txn::registers::Columns;
-use seatrial_checker::txn::{Level, ListAppend, Rounds as _, RwRegister};
+use seatrial_checker::txn::Rounds as _;
 use seatrial_checker::{Certificate, Proof, Verdict, Verifier};
-use seatrial_history::{Chunks, Folder, History, TestFile};
+use seatrial_history::{Folder, History, TestFile};
 use serde_json::{Value as Json, json};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -50,96 +49,14 @@ pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Re
     Ok((Exit::from(&verdict.valid), document))
 }
 
-/// A checker that proves its verdicts.
-enum Prover {
-    Lists(ListAppend),
-    Registers(Isolation),
-    Inferred(RwRegister),
-}
-
-impl Prover {
-    /// The one that was asked for, else the one that is usual for a history of these attributes that looks so, by the model
-    /// that was asked for or the one that is usual.
-    fn new(
-        arguments: &CheckArguments,
-        attributes: &Json,
-        look: impl FnOnce() -> Result<History>,
-    ) -> Result<Prover> {
-        let promise = Promise::of(arguments.model.as_deref(), attributes);
-        promise.ensure_as_asked()?;
-        let model = promise.model();
-        let unknown = |name: &str| format!("there is no model {name}");
-        let infers = !arguments.infer.is_empty() || arguments.transaction_order.is_some();
-        let name = match (
-            arguments.checker.as_deref(),
-            attributes["workload"].as_str(),
-        ) {
-            (Some([name]), _) => name.clone(),
-            (None, Some(workload)) => workload.to_owned(),
-            (None, None) => match workload_of(&look()?) {
-                Some("rw-register") if is_timeless(attributes) && !infers => {
-                    Isolation::NAME.to_owned()
-                }
-                name => name.unwrap_or_default().to_owned(),
-            },
-            _ => String::new(),
-        };
-        ensure!(
-            arguments.infer.is_empty() || name == "rw-register",
-            "--infer is for the checker rw-register"
-        );
-        ensure!(
-            arguments.transaction_order.is_none() || name != "list-append",
-            "--transaction-order is for the checkers rw-register and isolation"
-        );
-        match name.as_str() {
-            Isolation::NAME => {
-                let model = match model {
-                    None => Model::default(),
-                    Some(name) => Model::by_name(name).with_context(|| unknown(name))?,
-                };
-                let checker = registers::ordered(Isolation::new(model), arguments)?;
-                Ok(Prover::Registers(checker))
-            }
-            "rw-register" => {
-                let checker = registers::checker(attributes, model, arguments)?;
-                Ok(Prover::Inferred(checker))
-            }
-            "list-append" => {
-                let level = match model {
-                    None => Level::default(),
-                    Some(name) => Level::by_name(name).with_context(|| unknown(name))?,
-                };
-                Ok(Prover::Lists(ListAppend::new(level)))
-            }
-            _ => bail!(
-                "only list-append, rw-register and isolation prove their verdicts, one at a time"
-            ),
-        }
-    }
-
-    fn certify<C: Chunks + 'static>(
-        &self,
-        folder: &Folder<C>,
-    ) -> Result<(Verdict, Option<Certificate>)>
-    where
-        C::Error: Send + Sync,
-    {
-        Ok(match self {
-            Prover::Lists(checker) => checker.certify(folder)?,
-            Prover::Registers(checker) => checker.certify(folder)?,
-            Prover::Inferred(checker) => checker.certify(folder)?,
-        })
-    }
-
-    /// The same of a text, chunk by chunk.
-    fn certify_text(&self, text: &Text) -> Result<(Verdict, Option<Certificate>)> {
-        Ok(match self {
-            Prover::Lists(checker) => checker.certify_rounds(text, true)?,
-            Prover::Registers(checker) => checker.certify_gathered(Columns::of_rounds(text)?),
-            Prover::Inferred(checker) => checker.certify_gathered(Columns::of_rounds(text)?),
-        })
-    }
+/// The checker that is to prove its verdict: only of what was asked for.
+fn prover(
+    arguments: &CheckArguments,
+    attributes: &Json,
+    look: impl FnOnce() -> Result<History>,
+) -> Result<Prover> {
+    Promise::of(arguments.model.as_deref(), attributes).ensure_as_asked()?;
+    Prover::new(arguments, attributes, look)
 }
 
 fn judge(path: &Path, arguments: &CheckArguments) -> Result<(Verdict, Option<Certificate>)> {
@@ -147,16 +64,16 @@ fn judge(path: &Path, arguments: &CheckArguments) -> Result<(Verdict, Option<Cer
     if matches!(arguments.format.as_str(), "auto" | "sea") && is_test_file(path) {
         let file = Arc::new(TestFile::open(path)?);
         let attributes = file.attributes()?;
-        let prover = Prover::new(arguments, &attributes, || Ok(file.history()?))?;
+        let prover = prover(arguments, &attributes, || Ok(file.history()?))?;
         return prover.certify(&Folder::new(file, threads));
     }
     if let Some(text) = Text::of(path, arguments)? {
-        let prover = Prover::new(arguments, &text.attributes()?, || text.sample())?;
+        let prover = prover(arguments, &text.attributes()?, || text.sample())?;
         return prover.certify_text(&text);
     }
     let loaded = load(path, &arguments.format, arguments.options())?;
     let history = Arc::new(loaded.history);
-    let prover = Prover::new(arguments, &loaded.attributes, || {
+    let prover = prover(arguments, &loaded.attributes, || {
         Ok(History::from_ops(history.ops().to_vec()))
     })?;
     prover.certify(&Folder::new(history, threads))

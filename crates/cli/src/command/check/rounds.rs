@@ -1,6 +1,7 @@
-//! Judging transactions on lists in a text, which is read from its beginning as often as need be.
+//! Judging transactions in a text, which is read from its beginning as often as need be.
 
 use super::counted::Counted;
+use super::prover::Prover;
 use super::stream::named;
 use super::workload_of;
 use crate::args::CheckArguments;
@@ -9,13 +10,15 @@ use crate::judge::write_findings;
 use crate::source::{Reading, Source};
 use crate::times::Promise;
 use anyhow::{Context as _, Result, bail};
-use seatrial_checker::txn::{Level, ListAppend, Rounds};
-use seatrial_history::import::Options;
-use seatrial_history::{Chunk, History, Op};
+use seatrial_checker::by_name;
+use seatrial_checker::txn::Rounds;
+use seatrial_checker::txn::isolation::Isolation;
+use seatrial_history::import::{Format, Options};
+use seatrial_history::{Chunk, History, Op, OpType};
 use seatrial_report::Report;
 use serde_json::Value as Json;
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -25,8 +28,11 @@ use std::time::Instant;
 const CHUNK_LENGTH: usize = 16_384;
 /// Operations from which it is told what a text is about.
 const SAMPLE_LENGTH: usize = 2_048;
-/// Texts from so many bytes on are judged in constant memory without being asked.
+/// Texts from so many bytes on are judged chunk by chunk without being asked.
 const LENGTH_MIN: u64 = 32 << 20;
+
+/// Checkers of transactions that need no history in memory.
+const CHECKERS: [&str; 3] = ["list-append", "rw-register", Isolation::NAME];
 
 /// The operations of a text in chunks.
 pub(super) struct Text {
@@ -86,42 +92,22 @@ impl Text {
         Source::open(&self.path, self.reading, self.options)?.attributes()
     }
 
-    /// The operations of these indices with the other halves of them, as a history of their own. The text is read once to find
-    /// those, and once more for the operations.
+    /// The operations of these indices with the other halves of them, as a history of their own, for which the text is read once
+    /// more. What is open at the end of a chunk is carried along.
     fn taking_part(&self, named: &BTreeSet<u64>) -> Result<History> {
-        // By position: what is shown, and of which of it the completion is not known yet.
-        let (mut shown, mut begun) = (BTreeSet::new(), BTreeSet::new());
-        let mut ops = Vec::new();
-        if named.is_empty() {
-            return Ok(History::from_ops(ops));
+        let mut shown = Shown {
+            named,
+            ops: BTreeMap::new(),
+            open: BTreeMap::new(),
+            awaited: BTreeSet::new(),
+        };
+        if !named.is_empty() {
+            self.round(&mut |chunk| {
+                shown.take(chunk);
+                ControlFlow::Continue(())
+            })?;
         }
-        self.each_place(|chunk, place, position| {
-            if named.contains(&chunk.index(place)) {
-                shown.insert(position);
-                match chunk.invocation(place) {
-                    Some(invocation) => shown.insert(invocation),
-                    None => begun.insert(position),
-                };
-            }
-        })?;
-        self.each_place(|chunk, place, position| {
-            let invocation = chunk.invocation(place);
-            let is_end = invocation.is_some_and(|invocation| begun.contains(&invocation));
-            if is_end || shown.contains(&position) {
-                ops.push(chunk.op(place));
-            }
-        })?;
-        Ok(History::from_ops(ops))
-    }
-
-    /// Tells each operation by its chunk, its place in that and its position.
-    fn each_place(&self, mut tell: impl FnMut(&Chunk, usize, u64)) -> Result<()> {
-        self.round(&mut |chunk| {
-            for place in 0..chunk.len() {
-                tell(chunk, place, chunk.first_position() + place as u64);
-            }
-            ControlFlow::Continue(())
-        })
+        Ok(History::from_ops(shown.ops.into_values().collect()))
     }
 
     /// Seconds between the first and the last operation.
@@ -161,6 +147,53 @@ impl Rounds for Text {
     }
 }
 
+/// What is shown of a history, as its chunks come by.
+struct Shown<'a> {
+    /// Indices of what is wanted.
+    named: &'a BTreeSet<u64>,
+    /// What is wanted, and the other halves of it, by position.
+    ops: BTreeMap<u64, Op>,
+    /// Invocations of earlier chunks without a completion so far.
+    open: BTreeMap<u64, Op>,
+    /// Positions of invocations that are wanted, whose completions are not known yet.
+    awaited: BTreeSet<u64>,
+}
+
+impl Shown<'_> {
+    fn take(&mut self, chunk: &Chunk) {
+        let first = chunk.first_position();
+        let mut is_open = vec![false; chunk.len()];
+        let kinds = chunk.kinds().iter().zip(chunk.process_ids());
+        for (place, (&kind, &process)) in kinds.enumerate() {
+            let is_client = chunk.processes()[process as usize].is_client();
+            is_open[place] = kind == OpType::Invoke && is_client;
+            let position = first + place as u64;
+            let invocation = chunk.invocation(place);
+            let at = invocation.and_then(|begun| begun.checked_sub(first));
+            if let Some(at) = at {
+                is_open[at as usize] = false;
+            }
+            // What was open before.
+            let carried = invocation.and_then(|begun| self.open.remove(&begun));
+            let is_awaited = invocation.is_some_and(|begun| self.awaited.remove(&begun));
+            if !is_awaited && !self.named.contains(&chunk.index(place)) {
+                continue;
+            }
+            match invocation {
+                Some(begun) => {
+                    let op = carried.or_else(|| Some(chunk.op(at? as usize)));
+                    self.ops.extend(op.map(|op| (begun, op)));
+                }
+                None => _ = self.awaited.insert(position),
+            }
+            self.ops.insert(position, chunk.op(place));
+        }
+        for (place, _) in is_open.iter().enumerate().filter(|(_, is_open)| **is_open) {
+            self.open.insert(first + place as u64, chunk.op(place));
+        }
+    }
+}
+
 /// The first and the last time that is known in a chunk.
 fn known_times(chunk: &Chunk) -> Option<(i64, i64)> {
     let header = chunk.header();
@@ -171,27 +204,31 @@ fn known_times(chunk: &Chunk) -> Option<(i64, i64)> {
     Some((known().min()?, known().max()?))
 }
 
-/// The text at `path`, if it is judged in constant memory: because transactions on lists were asked for, or because it is
-/// long and full of them.
+/// The text at `path`, if its transactions are judged chunk by chunk: because that was asked for, or because it is long and full
+/// of them.
 pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<Text>> {
-    let needs_all = arguments.salvage
-        || arguments.record
-        || arguments.report.is_some()
-        || !arguments.infer.is_empty()
-        || arguments.transaction_order.is_some();
-    let names = arguments.checker.as_deref();
-    let is_asked = names.is_some_and(|names| names == ["list-append"]);
-    let model = arguments.model.as_deref();
-    let is_known = model.is_none_or(|model| Level::by_name(model).is_some());
-    if needs_all || !is_known || (names.is_some() && !is_asked) {
+    let needs_all = arguments.salvage || arguments.record || arguments.report.is_some();
+    let asked = match arguments.checker.as_deref() {
+        None => None,
+        Some([name]) if CHECKERS.contains(&name.as_str()) => Some(name.as_str()),
+        Some(_) => return Ok(None),
+    };
+    if needs_all {
         return Ok(None);
     }
     let Some(text) = Text::of(path, arguments)? else {
         return Ok(None);
     };
-    let is_wanted =
-        is_asked || text.is_large() && workload_of(&text.sample()?) == Some("list-append");
-    Ok(is_wanted.then_some(text))
+    let attributes = text.attributes()?;
+    let name = match asked {
+        Some(name) => Some(name),
+        // There are other checkers for a database's timestamps.
+        None if attributes["format"] == Format::TimeKiller.name() || !text.is_large() => None,
+        None => workload_of(&text.sample()?),
+    };
+    let promise = Promise::of(arguments.model.as_deref(), &attributes);
+    let is_known = |name: &str| CHECKERS.contains(&name) && by_name(name, promise.model()).is_ok();
+    Ok(name.is_some_and(is_known).then_some(text))
 }
 
 /// Judges the text at `path` and shows the verdict unless it goes into a document.
@@ -199,9 +236,9 @@ pub(super) fn check(path: &Path, text: &Text, arguments: &CheckArguments) -> Res
     let began = Instant::now();
     let attributes = text.attributes()?;
     let promise = Promise::of(arguments.model.as_deref(), &attributes);
-    let level = promise.model().and_then(Level::by_name).unwrap_or_default();
-    let (verdict, _) = ListAppend::new(level).certify_rounds(text, false)?;
-    let mut verdicts = [verdict];
+    let prover = Prover::new(arguments, &attributes, || text.sample());
+    let prover = prover.with_context(|| path.display().to_string())?;
+    let mut verdicts = [prover.judge_text(text)?];
     promise.weaken(&mut verdicts);
     if let Some(folder) = &arguments.findings {
         let parts = text.taking_part(&named(&verdicts))?;

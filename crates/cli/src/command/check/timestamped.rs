@@ -1,6 +1,6 @@
 //! Judging a file of transactions with the database's timestamps without making operations of them.
 
-use super::show_one;
+use super::counted::Counted;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::source::Reading;
@@ -8,7 +8,6 @@ use anyhow::{Context as _, Result};
 use seatrial_checker::txn::{Promise, Timestamped, Timestamps};
 use seatrial_history::import::Format;
 use seatrial_history::import::registers::TransactionReader;
-use seatrial_report::{Counts, Report, Summary, results_json};
 use serde_json::{Value as Json, json};
 use std::fs::File;
 use std::path::Path;
@@ -45,19 +44,16 @@ pub(super) fn check(
     let mut reader = TransactionReader::open(&name, file, Format::TimeKiller, arguments.options());
     let mut gathered = Timestamped::default();
     while reader.advance(&mut gathered)? {}
-    let verdicts = [Timestamps::new(promise).judge(&gathered)];
-    let attributes = json!({"name": name, "format": Format::TimeKiller.name()});
-    let summary = Summary {
-        total: Counts {
-            ok: gathered.len() as u64,
-            ..Counts::default()
-        },
-        ..Summary::default()
+    let mut verdict = Timestamps::new(promise).judge(&gathered);
+    // Such files tell of nothing else.
+    verdict.details["ok"] = gathered.len().into();
+    let counted = Counted {
+        path,
+        attributes: &json!({"name": name, "format": Format::TimeKiller.name()}),
+        verdict,
+        warning: None,
+        seconds: 0.0,
+        began,
     };
-    let report = Report::counted(&attributes, summary, &verdicts).checked_in(began.elapsed());
-    let mut document = results_json(&report);
-    document["file"] = json!(name);
-    show_one(path, &report, &document, arguments);
-    let [verdict] = verdicts;
-    Ok((Exit::from(&verdict.valid), document))
+    Ok(counted.conclude(arguments))
 }
