@@ -5,6 +5,7 @@ use seatrial_history::{Chunk, ChunkBuffer, Chunks, History};
 use table::Table;
 
 mod clock;
+mod groups;
 mod lists;
 mod models;
 mod registers;
@@ -19,7 +20,7 @@ pub fn verify(history: &History, certificate: &Certificate) -> Result<(), String
 
 /// A history as the verifier of certificates sees it: read once, chunk by chunk, into columns of its own.
 ///
-/// About 40 bytes a transaction and 16 a micro-operation. It reads no times and knows nothing of inference: what it takes for
+/// 32 bytes a transaction and 16 a micro-operation. It reads no times and knows nothing of inference: what it takes for
 /// granted is what a certificate names.
 #[derive(Default)]
 pub struct Verifier {

@@ -1,17 +1,19 @@
 //! Replays certificates of transactions on registers, whose values are written once.
 
-use super::clock::Clock;
-use super::table::{Event, NONE, State, Table, Transaction, Writer, Written};
+use super::groups::{Writer, Written};
+use super::table::{Event, NONE, State, Table, Transaction};
 use crate::certificate::{Certificate, Evidence, Proof};
 use commits::{Commits, is_weak};
 use faults::Faults;
-use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 mod commits;
 mod committed;
 mod core;
 mod faults;
+mod orders;
 mod versions;
+mod visible;
 
 /// Does the proof hold of these transactions on registers, for the model of this name?
 pub(super) fn verify(table: &Table, certificate: &Certificate) -> Result<(), String> {
@@ -23,19 +25,21 @@ pub(super) fn verify(table: &Table, certificate: &Certificate) -> Result<(), Str
         }
         _ => {}
     }
-    let facts = Facts::new(table)?;
     if let Proof::Commits(places) = proof
         && is_weak(model)
     {
+        let facts = Facts::new(table)?;
         return Commits::new(&facts).replay(model, &facts.at_all(places)?);
     }
     let (axiom, follows) = promise(model)?;
     match proof {
-        Proof::Core(places) => core::core(&facts, axiom, follows, places),
-        Proof::Serial(order) => replay(&facts, "serializable", follows, order),
-        Proof::Snapshots(order) if axiom != "serializable" => replay(&facts, axiom, follows, order),
+        Proof::Core(places) => core::core(&Facts::new(table)?, axiom, follows, places),
+        Proof::Serial(order) => orders::replay(table, "serializable", follows, order),
+        Proof::Snapshots(order) if axiom != "serializable" => {
+            orders::replay(table, axiom, follows, order)
+        }
         Proof::Visible(order) if axiom == "parallel-snapshot-isolation" => {
-            visible(&facts, follows, order)
+            visible::visible(&Facts::new(table)?, follows, order)
         }
         _ => Err(format!("this says nothing about {model}")),
     }
@@ -58,11 +62,11 @@ fn lookup(table: &Table, certificate: &Certificate, findings: &[Evidence]) -> Re
 /// What the name of a model asks for: how transactions see each other, and what their order follows.
 fn promise(model: &str) -> Result<(&str, &'static str), String> {
     let (axiom, follows) = match model {
-        "strict-serializable" => ("serializable", "time"),
-        "strong-snapshot-isolation" => ("snapshot-isolation", "time"),
+        "strict-serializable" => ("serializable", "realtime"),
+        "strong-snapshot-isolation" => ("snapshot-isolation", "realtime"),
         other => match other.strip_prefix("strong-session-") {
-            Some(axiom) => (axiom, "sessions"),
-            None => (other, "nothing"),
+            Some(axiom) => (axiom, "process"),
+            None => (other, ""),
         },
     };
     let known = [
@@ -186,21 +190,11 @@ impl<'a> Facts<'a> {
             reads: Vec::new(),
             writes: Vec::new(),
         };
-        for (_, _, events) in table.each() {
-            for event in events {
-                if let Some(State(Some(value))) = event.read()
-                    && let Some(writer) = writer(table, &written, event.key, value)
-                    && is_sound(writer.transaction)
-                {
-                    facts.took_place[writer.transaction as usize] = true;
-                }
-            }
-        }
+        // By key: who wrote it last so far, and what.
+        let mut own = vec![(NONE, 0); table.key_count()];
         for number in 0..table.all.len() as u32 {
             facts.note_start();
-            if facts.took_place[number as usize] {
-                facts.add(number, &written)?;
-            }
+            facts.add(number, &written, &mut own)?;
         }
         facts.note_start();
         Ok(facts)
@@ -211,45 +205,59 @@ impl<'a> Facts<'a> {
         self.starts.push(start);
     }
 
-    /// The facts about one that took place.
-    fn add(&mut self, number: u32, written: &Written) -> Result<(), String> {
+    /// The facts about one transaction. Who is read from took place.
+    fn add(
+        &mut self,
+        number: u32,
+        written: &Written,
+        own: &mut [(u32, i64)],
+    ) -> Result<(), String> {
         let table = self.table;
         let one = &table.all[number as usize];
-        let mut own: BTreeMap<u32, i64> = BTreeMap::new();
+        let first_write = self.writes.len();
         for event in table.events(number) {
             let key = event.key;
+            let (last, known) = own[key as usize];
             if let Some(value) = event.written() {
-                own.insert(key, value);
+                own[key as usize] = (number, value);
+                if last != number {
+                    self.writes.push(key);
+                }
             }
-            let Some(State(value)) = event.read().filter(|_| one.is_ok()) else {
+            let Some(State(value)) = event.read() else {
                 continue;
             };
-            if let Some(&known) = own.get(&key) {
+            if last == number {
                 if value != Some(known) {
                     return Err(format!("op {} contradicts itself", one.index));
                 }
                 continue;
             }
-            let source = match value {
+            let writer = value.map(|value| writer(table, written, key, value));
+            let source = match writer {
                 None => NONE,
-                Some(value) => match writer(table, written, key, value) {
-                    Some(writer)
-                        if writer.is_last && self.took_place[writer.transaction as usize] =>
-                    {
-                        writer.transaction
-                    }
-                    _ => return Err(format!("op {} reads what was not committed", one.index)),
-                },
+                Some(Some(writer))
+                    if writer.is_last && !table.all[writer.transaction as usize].is_fail() =>
+                {
+                    self.took_place[writer.transaction as usize] = true;
+                    writer.transaction
+                }
+                Some(_) => return Err(format!("op {} reads what was not committed", one.index)),
             };
             self.reads.push(Read { key, source });
         }
-        self.writes.extend(own.into_keys());
+        self.writes[first_write..].sort_unstable();
         Ok(())
     }
 
     fn reads(&self, number: u32) -> &[Read] {
+        &self.reads[self.reads_range(number)]
+    }
+
+    /// Where its reads are among those of all.
+    fn reads_range(&self, number: u32) -> Range<usize> {
         let [start, end] = [number, number + 1].map(|at| self.starts[at as usize].0 as usize);
-        &self.reads[start..end]
+        start..end
     }
 
     fn writes(&self, number: u32) -> &[u32] {
@@ -274,12 +282,12 @@ impl<'a> Facts<'a> {
 
     /// The transactions at these places.
     fn at_all(&self, places: &[u64]) -> Result<Vec<u32>, String> {
-        let found = places.iter().map(|&place| {
-            let found = self.table.at(place);
-            let found = found.filter(|&number| self.took_place[number as usize]);
-            found.ok_or_else(|| format!("at {place} is no transaction that took place"))
-        });
-        found.collect()
+        let order = self.table.at_all(places)?;
+        let mut all = order.iter();
+        match all.find(|&&number| !self.took_place[number as usize]) {
+            Some(&other) => Err(format!("op {} took no place", self.index(other))),
+            None => Ok(order),
+        }
     }
 
     /// By transaction its place in the order, in which all must be, once.
@@ -302,126 +310,4 @@ impl<'a> Facts<'a> {
             Err("not all transactions are in the order".into())
         }
     }
-
-    fn clock(&self, follows: &str) -> Clock {
-        Clock::new(
-            self.table,
-            match follows {
-                "time" => "realtime",
-                "sessions" => "process",
-                _ => "",
-            },
-        )
-    }
-}
-
-/// Carries transactions out in this order: all at once when each is there once, else snapshot and commit.
-fn replay(facts: &Facts<'_>, axiom: &str, follows: &str, places: &[u64]) -> Result<(), String> {
-    let table = facts.table;
-    let is_serial = axiom == "serializable";
-    let is_first_committer =
-        axiom == "snapshot-isolation" || axiom == "parallel-snapshot-isolation";
-    // By key: who left behind its version.
-    let mut state = vec![NONE; table.key_count()];
-    // By transaction: was it carried out?
-    let mut done = vec![false; table.all.len()];
-    let mut count = 0;
-    // What those saw of the keys that they write, that took their snapshot.
-    let mut open: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    let mut clock = facts.clock(follows);
-    for number in facts.at_all(places)? {
-        let (one, name) = (&table.all[number as usize], facts.index(number));
-        let version = |key: &u32| state[*key as usize];
-        let before: Vec<u32> = facts.writes(number).iter().map(version).collect();
-        let snapshot = open.remove(&number);
-        if snapshot.is_none() {
-            if done[number as usize] {
-                return Err(format!("op {name} takes place again"));
-            }
-            let reads = facts.reads(number).iter();
-            if let Some(read) = reads.clone().find(|read| version(&read.key) != read.source) {
-                let key = table.name(read.key);
-                return Err(format!("op {name} reads another version of key {key}"));
-            }
-            clock.begin(one);
-            if !is_serial {
-                open.insert(number, before);
-                continue;
-            }
-        } else if is_first_committer && snapshot.is_some_and(|seen| seen != before) {
-            return Err(format!("op {name} overwrites what it cannot see"));
-        }
-        clock.end(one)?;
-        done[number as usize] = true;
-        count += 1;
-        for &key in facts.writes(number) {
-            state[key as usize] = number;
-        }
-    }
-    facts.ensure_all(count)
-}
-
-/// Looks whether a transaction sees an overwrite of what it read, when versions are in this order.
-fn visible(facts: &Facts<'_>, follows: &str, places: &[u64]) -> Result<(), String> {
-    let table = facts.table;
-    let order = facts.at_all(places)?;
-    let places = facts.places(&order)?;
-    let mut clock = facts.clock(follows);
-    // By key: the last version so far. By session: the last transaction so far.
-    let mut last = vec![NONE; table.key_count()];
-    let mut sessions = vec![NONE; table.session_count()];
-    // By place: whom it sees directly. By read: who overwrote what was read, if that comes before.
-    let mut sources: Vec<Vec<u32>> = Vec::with_capacity(order.len());
-    let mut next: BTreeMap<(u32, u32), u32> = BTreeMap::new();
-    for &number in &order {
-        let one = &table.all[number as usize];
-        clock.end(one)?;
-        clock.begin(one);
-        let reads = facts.reads(number).iter().map(|read| read.source);
-        let mut seen: Vec<u32> = reads.collect();
-        if follows == "sessions" {
-            seen.push(sessions[one.session as usize]);
-            if one.is_ok() {
-                sessions[one.session as usize] = number;
-            }
-        }
-        for &key in facts.writes(number) {
-            let before = std::mem::replace(&mut last[key as usize], number);
-            next.insert((key, before), number);
-            seen.push(before);
-        }
-        seen.retain(|&other| other != NONE);
-        let place = places[number as usize];
-        if seen.iter().any(|&other| places[other as usize] >= place) {
-            let name = facts.index(number);
-            return Err(format!("op {name} comes before what it must see"));
-        }
-        sources.push(seen);
-    }
-    for &number in &order {
-        for read in facts.reads(number) {
-            let overwrite = next.get(&(read.key, read.source)).copied();
-            if let Some(other) = overwrite.filter(|&other| other != number)
-                && sees(&sources, &places, number, other)
-            {
-                let (name, key) = (facts.index(number), table.name(read.key));
-                return Err(format!("op {name} sees a later version of key {key}"));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Does `reader` see `other`, in any number of steps? Nothing before `other` leads there.
-fn sees(sources: &[Vec<u32>], places: &[u32], reader: u32, other: u32) -> bool {
-    let target = places[other as usize];
-    let mut reached = BTreeSet::from([places[reader as usize]]);
-    while let Some(place) = reached.pop_last() {
-        if place <= target {
-            return place == target;
-        }
-        let further = sources[place as usize].iter();
-        reached.extend(further.map(|&one| places[one as usize]));
-    }
-    false
 }

@@ -2,7 +2,7 @@
 
 use seatrial_history::chunk::{MopView, ValueView};
 use seatrial_history::{Chunk, Key, OpType, Process};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// No position, no transaction, no version.
 pub(super) const NONE: u32 = u32::MAX;
@@ -51,28 +51,29 @@ impl Transaction {
     }
 }
 
-/// What a micro-operation did.
+/// What a micro-operation did, and what its value is then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Did {
-    /// Appended this element.
-    Append(i64),
-    /// Wrote this value.
-    Write(i64),
+enum Kind {
+    /// Appended an element.
+    Append,
+    /// Wrote a value.
+    Write,
     /// Read nothing: an empty list, an unborn register.
     ReadNothing,
-    /// Read this value.
-    ReadValue(i64),
+    /// Read a value.
+    ReadValue,
     /// Read so many elements of [`Table::longest`].
-    ReadPrefix(u32),
-    /// Read the list of this number that is no such prefix.
-    ReadOther(u32),
+    ReadPrefix,
+    /// Read the list of a number that is no such prefix.
+    ReadOther,
 }
 
 /// One micro-operation. Of a transaction that did not succeed only what it may have written is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
+    value: i64,
     pub(super) key: u32,
-    pub(super) did: Did,
+    kind: Kind,
 }
 
 /// What a register holds: nothing at first.
@@ -82,34 +83,65 @@ pub(super) struct State(pub(super) Option<i64>);
 impl Event {
     /// What it appended.
     pub(super) fn appended(&self) -> Option<i64> {
-        match self.did {
-            Did::Append(element) => Some(element),
-            _ => None,
-        }
+        (self.kind == Kind::Append).then_some(self.value)
     }
 
     /// What it wrote to a register.
     pub(super) fn written(&self) -> Option<i64> {
-        match self.did {
-            Did::Write(value) => Some(value),
-            _ => None,
-        }
+        (self.kind == Kind::Write).then_some(self.value)
     }
 
     /// What it read of a register.
     pub(super) fn read(&self) -> Option<State> {
-        match self.did {
-            Did::ReadNothing => Some(State(None)),
-            Did::ReadValue(value) => Some(State(Some(value))),
+        match self.kind {
+            Kind::ReadNothing => Some(State(None)),
+            Kind::ReadValue => Some(State(Some(self.value))),
             _ => None,
         }
+    }
+}
+
+/// Numbers from 0 on for names, in the order in which they come.
+#[derive(Default)]
+struct Numbers {
+    /// Of small integers; [`NONE`]: not seen yet.
+    low: Vec<u32>,
+    others: BTreeMap<Key, u32>,
+    count: u32,
+}
+
+/// Integers below are found without a search.
+const LOW: usize = 1 << 24;
+
+impl Numbers {
+    /// The number of a name, and is it new?
+    fn of(&mut self, name: &Key) -> (u32, bool) {
+        let integer = match name {
+            Key::Int(integer) => usize::try_from(*integer).ok(),
+            _ => None,
+        };
+        let known = match integer.filter(|&integer| integer < LOW) {
+            Some(integer) => {
+                if self.low.len() <= integer {
+                    self.low.resize(integer + 1, NONE);
+                }
+                &mut self.low[integer]
+            }
+            None => self.others.entry(name.clone()).or_insert(NONE),
+        };
+        let is_new = *known == NONE;
+        if is_new {
+            *known = self.count;
+            self.count += 1;
+        }
+        (*known, is_new)
     }
 }
 
 /// All transactions of clients, in the order of their places.
 ///
 /// A read of a list is kept as its length as long as it is a prefix of the longest list that was read of the key so far.
-/// About 40 bytes a transaction and 16 a micro-operation, whatever was read; a read that contradicts others is kept as it is.
+/// 32 bytes a transaction and 16 a micro-operation, whatever was read; a read that contradicts others is kept as it is.
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) all: Vec<Transaction>,
@@ -119,10 +151,10 @@ pub(super) struct Table {
     lists: Vec<Vec<i64>>,
     /// Lists that contradict those.
     others: Vec<Box<[i64]>>,
-    numbers: BTreeMap<Key, u32>,
-    sessions: BTreeMap<u64, u32>,
-    /// By position of an invocation: transactions without a completion so far.
-    open: BTreeMap<u64, Open>,
+    numbers: Numbers,
+    sessions: Numbers,
+    /// By session: its last transaction, while that has no completion.
+    open: Vec<Open>,
     /// Does anybody touch a list, or a register?
     pub(super) is_of_lists: bool,
     is_of_registers: bool,
@@ -130,10 +162,15 @@ pub(super) struct Table {
     refusal: Option<String>,
 }
 
-/// A transaction without a completion so far: what it may write, or that it is none.
+/// A transaction without a completion so far.
+#[derive(Default)]
 struct Open {
-    number: u32,
-    writes: Option<Vec<Event>>,
+    /// Its number, and the position of its invocation; `None`: there is none.
+    begun: Option<(u32, u64)>,
+    /// Is it one?
+    is_transaction: bool,
+    /// What it may write. The memory is used again.
+    writes: Vec<Event>,
 }
 
 impl Table {
@@ -158,8 +195,8 @@ impl Table {
 
     /// The history has no more chunks.
     pub(super) fn end(&mut self) -> Result<(), String> {
-        for (position, open) in std::mem::take(&mut self.open) {
-            self.close(open, OpType::Info, None, position);
+        for session in 0..self.open.len() {
+            self.give_up(session);
         }
         if self.is_of_lists && self.is_of_registers {
             self.refuse("the history has both lists and registers".into());
@@ -176,37 +213,57 @@ impl Table {
 
     fn operation(&mut self, chunk: &Chunk, place: usize, client: u64, names: &mut Names) {
         let position = chunk.first_position() + place as u64;
-        let kind = chunk.kinds()[place];
+        let (kind, index) = (chunk.kinds()[place], chunk.index(place));
+        let session = self.session(client);
         if kind == OpType::Invoke {
-            let number = self.begin(chunk.index(place), client, position, true);
-            let writes = self.events_of(chunk, place, names, false);
-            self.open.insert(position, Open { number, writes });
+            self.give_up(session);
+            let number = self.begin(index, session, position, true);
+            let mut writes = std::mem::take(&mut self.open[session].writes);
+            writes.clear();
+            let is_transaction = self.tell_events(chunk, place, names, false, &mut writes);
+            self.open[session] = Open {
+                begun: Some((number, position)),
+                is_transaction,
+                writes,
+            };
             return;
         }
-        let open = match chunk.invocation(place) {
-            Some(invocation) => self.open.remove(&invocation),
-            None if kind == OpType::Ok => {
-                let number = self.begin(chunk.index(place), client, position, false);
-                let writes = None;
-                Some(Open { number, writes })
-            }
-            None => None,
+        let number = match (chunk.invocation(place), self.open[session].begun) {
+            (Some(invocation), Some((number, begun))) if invocation == begun => number,
+            (Some(_), _) => return self.refuse(format!("op {index} completes what never began")),
+            (None, _) if kind == OpType::Ok => self.begin(index, session, position, false),
+            (None, _) => return,
         };
-        let Some(mut open) = open else { return };
-        if kind == OpType::Ok {
-            open.writes = self.events_of(chunk, place, names, true);
+        let one = &mut self.all[number as usize];
+        one.index = index;
+        one.ended = position as u32;
+        if kind != OpType::Ok {
+            return self.close(session, kind);
         }
-        self.close(open, kind, Some(position), chunk.index(place));
+        let start = self.events.len();
+        let mut events = std::mem::take(&mut self.events);
+        let is_transaction = self.tell_events(chunk, place, names, true, &mut events);
+        self.events = events;
+        self.note(number, kind, start, is_transaction);
+        if chunk.invocation(place).is_some() {
+            self.open[session].begun = None;
+        }
     }
 
-    fn begin(&mut self, index: u64, client: u64, position: u64, is_invoked: bool) -> u32 {
-        let sessions = self.sessions.len() as u32;
-        let session = *self.sessions.entry(client).or_insert(sessions);
+    fn session(&mut self, client: u64) -> usize {
+        let (session, is_new) = self.sessions.of(&Key::Int(client.cast_signed()));
+        if is_new {
+            self.open.push(Open::default());
+        }
+        session as usize
+    }
+
+    fn begin(&mut self, index: u64, session: usize, position: u64, is_invoked: bool) -> u32 {
         self.all.push(Transaction {
             index,
             place: position as u32,
             ended: NONE,
-            session,
+            session: session as u32,
             start: 0,
             length: 0,
             outcome: OpType::Info,
@@ -215,69 +272,75 @@ impl Table {
         self.all.len() as u32 - 1
     }
 
-    /// Notes how a transaction ended; `index` is that of its completion, if it has one.
-    fn close(&mut self, open: Open, outcome: OpType, ended: Option<u64>, index: u64) {
-        let start = self.events.len();
-        let one = &mut self.all[open.number as usize];
-        if ended.is_some() {
-            one.index = index;
-        }
-        let Some(writes) = open.writes else {
-            let reason = format!("op {} is no transaction", one.index);
-            return self.refuse(reason);
+    /// What is open in a session, if anything, has no completion.
+    fn give_up(&mut self, session: usize) {
+        self.close(session, OpType::Info);
+    }
+
+    /// What is open in a session, if anything, ended without success: what it may have written is known.
+    fn close(&mut self, session: usize, outcome: OpType) {
+        let open = &mut self.open[session];
+        let Some((number, _)) = open.begun.take() else {
+            return;
         };
-        one.ended = ended.map_or(NONE, |position| position as u32);
+        let (start, is_transaction) = (self.events.len(), open.is_transaction);
+        self.events.append(&mut open.writes);
+        self.note(number, outcome, start, is_transaction);
+    }
+
+    /// Notes how a transaction ended, whose events begin at `start`.
+    fn note(&mut self, number: u32, outcome: OpType, start: usize, is_transaction: bool) {
+        let one = &mut self.all[number as usize];
         one.outcome = outcome;
         one.start = start as u32;
-        one.length = writes.len() as u32;
-        self.events.extend(writes);
+        one.length = (self.events.len() - start) as u32;
+        let index = one.index;
+        if !is_transaction {
+            self.refuse(format!("op {index} is no transaction"));
+        }
         if self.events.len() >= NONE as usize {
             self.refuse("the history has more than 2^32 micro-operations".into());
         }
     }
 
-    /// What the operation at `place` did: writes, and reads as well if they are known. `None`: it is no transaction.
-    fn events_of(
+    /// What the operation at `place` did: writes, and reads as well if they are known. `false`: it is no transaction.
+    fn tell_events(
         &mut self,
         chunk: &Chunk,
         place: usize,
         names: &mut Names,
         reads: bool,
-    ) -> Option<Vec<Event>> {
+        events: &mut Vec<Event>,
+    ) -> bool {
         let ValueView::Txn(mops) = chunk.value(place) else {
-            return None;
+            return false;
         };
-        let mut events = Vec::with_capacity(mops.len());
         for mop in mops.iter() {
-            let id = mop.key();
-            let did = match mop {
-                MopView::Append { element, .. } => {
-                    self.is_of_lists = true;
-                    Did::Append(element)
-                }
-                MopView::Write { value, .. } => {
-                    self.is_of_registers = true;
-                    Did::Write(value)
-                }
+            let (kind, value) = match mop {
+                MopView::Append { element, .. } => (Kind::Append, element),
+                MopView::Write { value, .. } => (Kind::Write, value),
                 _ if !reads => continue,
-                MopView::ReadNil { .. } => Did::ReadNothing,
-                MopView::ReadRegister { value, .. } => {
-                    self.is_of_registers = true;
-                    Did::ReadValue(value)
-                }
+                MopView::ReadNil { .. } => (Kind::ReadNothing, 0),
+                MopView::ReadRegister { value, .. } => (Kind::ReadValue, value),
                 MopView::ReadList {
-                    elements, shared, ..
+                    key,
+                    elements,
+                    shared,
                 } => {
-                    self.is_of_lists = true;
-                    let key = self.key(chunk, id, names);
-                    let agreed = &mut names.agreed[id as usize];
-                    self.list_read(key, elements, shared.then_some(agreed))
+                    let number = self.key(chunk, key, names);
+                    let agreed = &mut names.agreed[key as usize];
+                    self.list_read(number, elements, shared.then_some(agreed))
                 }
             };
-            let key = self.key(chunk, id, names);
-            events.push(Event { key, did });
+            match kind {
+                Kind::Append | Kind::ReadPrefix | Kind::ReadOther => self.is_of_lists = true,
+                Kind::Write | Kind::ReadValue => self.is_of_registers = true,
+                Kind::ReadNothing => {}
+            }
+            let key = self.key(chunk, mop.key(), names);
+            events.push(Event { value, key, kind });
         }
-        Some(events)
+        true
     }
 
     /// The number of a key.
@@ -285,9 +348,9 @@ impl Table {
         let known = &mut names.keys[id as usize];
         if *known == NONE {
             let key = chunk.key(id);
-            let next = self.names.len() as u32;
-            *known = *self.numbers.entry(key.clone()).or_insert(next);
-            if *known == next {
+            let (number, is_new) = self.numbers.of(key);
+            *known = number;
+            if is_new {
                 self.names.push(key.clone());
                 self.lists.push(Vec::new());
             }
@@ -297,21 +360,21 @@ impl Table {
 
     /// A read of a list. `agreed`: the elements of the chunk's list, of which this is a prefix, that are known to be those of the
     /// longest one.
-    fn list_read(&mut self, key: u32, elements: &[i64], agreed: Option<&mut u32>) -> Did {
+    fn list_read(&mut self, key: u32, elements: &[i64], agreed: Option<&mut u32>) -> (Kind, i64) {
         let longest = &mut self.lists[key as usize];
         let from = agreed.as_ref().map_or(0, |agreed| **agreed as usize);
         if elements.len() > from {
             let common = elements.len().min(longest.len());
             if common < from || elements[from..common] != longest[from..common] {
                 self.others.push(elements.into());
-                return Did::ReadOther(self.others.len() as u32 - 1);
+                return (Kind::ReadOther, self.others.len() as i64 - 1);
             }
             longest.extend_from_slice(&elements[common..]);
             if let Some(agreed) = agreed {
                 *agreed = elements.len() as u32;
             }
         }
-        Did::ReadPrefix(elements.len() as u32)
+        (Kind::ReadPrefix, elements.len() as i64)
     }
 
     /// What a transaction did.
@@ -333,20 +396,18 @@ impl Table {
 
     /// What a read saw of a list; `None` if it is no read.
     pub(super) fn seen(&self, event: &Event) -> Option<&[i64]> {
-        match event.did {
-            Did::ReadPrefix(length) => Some(&self.longest(event.key)[..length as usize]),
-            Did::ReadOther(number) => Some(&self.others[number as usize]),
-            Did::ReadNothing | Did::ReadValue(_) => Some(&[]),
-            Did::Append(_) | Did::Write(_) => None,
+        match event.kind {
+            Kind::ReadPrefix => Some(&self.longest(event.key)[..event.value as usize]),
+            Kind::ReadOther => self.other(event),
+            Kind::ReadNothing | Kind::ReadValue => Some(&[]),
+            Kind::Append | Kind::Write => None,
         }
     }
 
     /// What a read saw, if that contradicts the longest list.
     pub(super) fn other(&self, event: &Event) -> Option<&[i64]> {
-        match event.did {
-            Did::ReadOther(number) => Some(&self.others[number as usize]),
-            _ => None,
-        }
+        let is_other = event.kind == Kind::ReadOther;
+        is_other.then(|| &*self.others[event.value as usize])
     }
 
     pub(super) fn key_count(&self) -> usize {
@@ -354,7 +415,7 @@ impl Table {
     }
 
     pub(super) fn session_count(&self) -> usize {
-        self.sessions.len()
+        self.sessions.count as usize
     }
 
     /// A key's name.
@@ -362,19 +423,18 @@ impl Table {
         &self.names[key as usize]
     }
 
-    /// The transaction at a place of a certificate.
-    pub(super) fn at(&self, place: u64) -> Option<u32> {
-        let found = self
-            .all
-            .binary_search_by_key(&place, |one| u64::from(one.place));
-        found.ok().map(|number| number as u32)
-    }
-
-    /// The transactions at these places.
+    /// The transactions at these places of a certificate.
     pub(super) fn at_all(&self, places: &[u64]) -> Result<Vec<u32>, String> {
+        let end = self.all.last().map_or(0, |last| last.place as usize + 1);
+        // By place: the transaction.
+        let mut numbers = vec![NONE; end];
+        for (number, one) in self.all.iter().enumerate() {
+            numbers[one.place as usize] = number as u32;
+        }
         let found = places.iter().map(|&place| {
-            let found = self.at(place);
-            found.ok_or_else(|| format!("no transaction begins at {place}"))
+            let number = usize::try_from(place).ok().and_then(|at| numbers.get(at));
+            let number = number.copied().filter(|&number| number != NONE);
+            number.ok_or_else(|| format!("no transaction begins at {place}"))
         });
         found.collect()
     }
@@ -398,77 +458,4 @@ struct Names {
     keys: Vec<u32>,
     /// By id: so many elements of the chunk's list are known to be in the longest one.
     agreed: Vec<u32>,
-}
-
-/// What was written, so that it is found by key and value.
-pub(super) struct Written {
-    /// Sorted by key, value and writer.
-    all: Vec<Write>,
-}
-
-/// A write; the writer's number is doubled, and one more if it wrote the key again afterwards.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Write {
-    key: u32,
-    writer: u32,
-    value: i64,
-}
-
-/// Who wrote a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Writer {
-    pub(super) transaction: u32,
-    /// Was this the last that it wrote to the key?
-    pub(super) is_last: bool,
-}
-
-impl Write {
-    fn writer(self) -> Writer {
-        Writer {
-            transaction: self.writer / 2,
-            is_last: self.writer & 1 == 0,
-        }
-    }
-}
-
-impl Written {
-    /// What these transactions append or write.
-    pub(super) fn new(table: &Table, whose: impl Fn(u32) -> bool) -> Written {
-        let mut all = Vec::new();
-        let mut keys = BTreeSet::new();
-        for (number, _, events) in table.each().filter(|(number, ..)| whose(*number)) {
-            keys.clear();
-            for event in events.iter().rev() {
-                if let Some(value) = event.appended().or(event.written()) {
-                    let key = event.key;
-                    let writer = 2 * number + u32::from(!keys.insert(key));
-                    all.push(Write { key, writer, value });
-                }
-            }
-        }
-        all.sort_unstable_by_key(|one| (one.key, one.value, one.writer));
-        Written { all }
-    }
-
-    /// Who wrote a value to a key.
-    pub(super) fn of(&self, key: u32, value: i64) -> impl Iterator<Item = Writer> {
-        let start = self
-            .all
-            .partition_point(|one| (one.key, one.value) < (key, value));
-        let rest = self.all[start..].iter();
-        let same = rest.take_while(move |one| (one.key, one.value) == (key, value));
-        same.map(|one| one.writer())
-    }
-
-    /// A value that two of these wrote to a key, if there is any: key, value.
-    pub(super) fn twice(&self, counts: impl Fn(u32) -> bool) -> Option<(u32, i64)> {
-        let mut groups = self
-            .all
-            .chunk_by(|a, b| (a.key, a.value) == (b.key, b.value));
-        let found = groups.find(|group| {
-            let writers = group.iter().map(|one| one.writer().transaction);
-            writers.filter(|&one| counts(one)).count() > 1
-        })?;
-        Some((found[0].key, found[0].value))
-    }
 }

@@ -2,8 +2,8 @@
 
 use crate::certificate::Proof;
 use crate::verify::clock::Clock;
-use crate::verify::table::{Event, NONE, Table, Transaction, Writer, Written};
-use std::collections::BTreeMap;
+use crate::verify::groups::{Writer, Written};
+use crate::verify::table::{Event, NONE, Table, Transaction};
 
 /// The models that each kind of order proves, and which order besides it must respect.
 const MODELS: [(&str, &str, &str); 10] = [
@@ -59,9 +59,12 @@ pub(in crate::verify) fn replay(table: &Table, model: &str, proof: &Proof) -> Re
 /// What a list is at the moment.
 #[derive(Clone, Default)]
 struct List {
-    elements: Vec<i64>,
-    /// So many of them are those of the longest list that was read.
+    /// So many elements are those of the longest list that was read,
     agreed: usize,
+    /// and these follow.
+    rest: Vec<i64>,
+    /// Where in the order of snapshots and commits it was last appended to.
+    place: u32,
 }
 
 /// All lists at the moment.
@@ -78,54 +81,54 @@ impl State<'_> {
         }
     }
 
-    /// Do its reads see this state, and then what it appended itself?
-    fn reads(&self, number: u32) -> Result<(), String> {
-        let one = &self.table.all[number as usize];
-        if !one.is_ok() {
-            return Ok(());
-        }
-        let mut own: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
+    /// Carries a transaction out. Do its reads see the lists as they are, with what it appended itself?
+    fn carry_out(&mut self, number: u32) -> Result<(), String> {
         for event in self.table.events(number) {
             if let Some(element) = event.appended() {
-                own.entry(event.key).or_default().push(element);
-            } else if let Some(elements) = self.table.seen(event) {
-                let own = own.get(&event.key).map_or(&[][..], Vec::as_slice);
-                if !self.is_seen(event, elements, own) {
-                    let name = self.table.name(event.key);
-                    return Err(format!(
-                        "op {} does not see key {name} as it was then",
-                        one.index
-                    ));
-                }
+                self.append(event.key, element);
+            } else if !self.is_seen(event) {
+                let index = self.table.all[number as usize].index;
+                let name = self.table.name(event.key);
+                return Err(format!("op {index} does not see key {name} as it was then"));
             }
         }
         Ok(())
     }
 
-    fn is_seen(&self, event: &Event, elements: &[i64], own: &[i64]) -> bool {
-        let List {
-            elements: list,
-            agreed,
-        } = &self.lists[event.key as usize];
-        if elements.len() != list.len() + own.len() || !elements.ends_with(own) {
-            return false;
-        }
-        // What is a prefix of the longest list needs no second look at each element.
-        match self.table.other(event) {
-            None => *agreed == list.len(),
-            Some(elements) => elements.starts_with(list),
+    fn append(&mut self, key: u32, element: i64) {
+        let list = &mut self.lists[key as usize];
+        let next = self.table.longest(key).get(list.agreed);
+        if list.rest.is_empty() && next == Some(&element) {
+            list.agreed += 1;
+        } else {
+            list.rest.push(element);
         }
     }
 
-    fn write(&mut self, number: u32) {
+    /// Takes back what a transaction appended, the last that was carried out.
+    fn take_back(&mut self, number: u32) {
         for event in self.table.events(number) {
-            if let Some(element) = event.appended() {
+            if event.appended().is_some() {
                 let list = &mut self.lists[event.key as usize];
-                let next = self.table.longest(event.key).get(list.agreed);
-                if list.agreed == list.elements.len() && next == Some(&element) {
-                    list.agreed += 1;
+                if list.rest.pop().is_none() {
+                    list.agreed -= 1;
                 }
-                list.elements.push(element);
+            }
+        }
+    }
+
+    /// Is a list what this read saw?
+    fn is_seen(&self, read: &Event) -> bool {
+        let List { agreed, rest, .. } = &self.lists[read.key as usize];
+        // What is a prefix of the longest list needs no second look at each element.
+        match self.table.other(read) {
+            None => {
+                let length = self.table.seen(read).map(<[i64]>::len);
+                length == Some(*agreed) && rest.is_empty()
+            }
+            Some(elements) => {
+                let known = &self.table.longest(read.key)[..*agreed];
+                elements.strip_prefix(known) == Some(&rest[..])
             }
         }
     }
@@ -137,8 +140,7 @@ fn serial(table: &Table, order: &[u32], mut clock: Clock) -> Result<(), String> 
         let one = &table.all[number as usize];
         clock.end(one)?;
         clock.begin(one);
-        state.reads(number)?;
-        state.write(number);
+        state.carry_out(number)?;
     }
     Ok(())
 }
@@ -175,32 +177,32 @@ impl Observed {
 fn snapshots(table: &Table, order: &[u32], mut clock: Clock) -> Result<(), String> {
     let observed = Observed::new(table);
     let mut state = State::new(table);
-    // How long lists were when those began that are open.
-    let mut open: BTreeMap<u32, Vec<(u32, usize)>> = BTreeMap::new();
-    for &number in order {
+    // By transaction: where it took its snapshot.
+    let mut begun = vec![NONE; table.all.len()];
+    for (&number, place) in order.iter().zip(0..) {
         let one = &table.all[number as usize];
-        let appends = table.events(number).iter().filter(|event| {
-            let element = event.appended();
-            element.is_some_and(|element| observed.has(event.key, element))
-        });
-        let lengths = appends.map(|append| {
-            let list = &state.lists[append.key as usize];
-            (append.key, list.elements.len())
-        });
-        let lengths: Vec<_> = lengths.collect();
-        match open.remove(&number) {
-            None => {
-                clock.begin(one);
-                state.reads(number)?;
-                open.insert(number, lengths);
-            }
-            Some(before) if before == lengths => {
-                clock.end(one)?;
-                state.write(number);
-            }
-            Some(_) => {
+        let begun = &mut begun[number as usize];
+        if *begun == NONE {
+            *begun = place;
+            clock.begin(one);
+            state.carry_out(number)?;
+            state.take_back(number);
+            continue;
+        }
+        for event in table.events(number) {
+            if let Some(element) = event.appended()
+                && state.lists[event.key as usize].place > *begun
+                && observed.has(event.key, element)
+            {
                 let index = one.index;
                 return Err(format!("op {index} was not the first to commit an append"));
+            }
+        }
+        clock.end(one)?;
+        for event in table.events(number) {
+            if let Some(element) = event.appended() {
+                state.append(event.key, element);
+                state.lists[event.key as usize].place = place;
             }
         }
     }

@@ -31,8 +31,6 @@ pub(super) struct Commits<'a> {
     line_count: usize,
     /// The one before it in its line.
     before: Vec<u32>,
-    /// Those that read from it, each so often, and the one behind it in its line.
-    uses: Vec<u32>,
 }
 
 impl<'a> Commits<'a> {
@@ -52,19 +50,11 @@ impl<'a> Commits<'a> {
             lines: vec![NONE; count],
             line_count: table.session_count(),
             before: vec![NONE; count],
-            uses: vec![0; count],
         };
         let mut ends = vec![NONE; table.session_count()];
         for number in facts.all() {
             let one = &table.all[number as usize];
             let session = one.session as usize;
-            for read in facts
-                .reads(number)
-                .iter()
-                .filter(|read| read.source != NONE)
-            {
-                commits.uses[read.source as usize] += 1;
-            }
             if !one.is_ok() && last[session] != NONE && last[session] > number {
                 commits.lines[number as usize] = commits.line_count as u32;
                 commits.line_count += 1;
@@ -73,9 +63,6 @@ impl<'a> Commits<'a> {
             commits.lines[number as usize] = one.session;
             let before = std::mem::replace(&mut ends[session], number);
             commits.before[number as usize] = before;
-            if before != NONE {
-                commits.uses[before as usize] += 1;
-            }
         }
         commits
     }
@@ -98,26 +85,51 @@ impl<'a> Commits<'a> {
         std::iter::successors(self.before(number), |&one| self.before(one))
     }
 
+    /// Whom it follows: those it reads from, and the one before it in its line.
+    fn earlier(&self, number: u32) -> impl Iterator<Item = u32> + Clone {
+        self.sources(number).chain(self.before(number))
+    }
+
     /// Is everything in order when transactions are committed in this one?
     pub(super) fn replay(&self, model: &str, order: &[u32]) -> Result<(), String> {
         let places = self.facts.places(order)?;
-        let name = |number: u32| self.facts.index(number);
-        for number in self.facts.all() {
-            let mut earlier = self.sources(number).chain(self.before(number));
-            let place = |number: u32| places[number as usize];
-            if let Some(other) = earlier.find(|&other| place(other) >= place(number)) {
-                let (one, other) = (name(number), name(other));
-                return Err(format!(
-                    "op {one} comes before op {other}, which it follows"
-                ));
-            }
+        let stale = self.stale(order, &places)?;
+        if !stale.contains(&true) {
+            return Ok(());
         }
         let replay = Replay {
             commits: self,
             order,
             places: &places,
+            stale: &stale,
         };
         replay.replay(model)
+    }
+
+    /// Which reads are not of the last version that was committed before their transaction? Whatever a transaction has seen was
+    /// committed before it, if each comes behind those that it follows; so the others miss nothing at any model.
+    fn stale(&self, order: &[u32], places: &[u32]) -> Result<Vec<bool>, String> {
+        let facts = self.facts;
+        let mut stale = vec![false; facts.reads.len()];
+        // By key: who committed last.
+        let mut last = vec![NONE; facts.table.key_count()];
+        for (&number, place) in order.iter().zip(0..) {
+            let mut earlier = self.earlier(number);
+            if let Some(other) = earlier.find(|&other| places[other as usize] >= place) {
+                let (one, other) = (facts.index(number), facts.index(other));
+                return Err(format!(
+                    "op {one} comes before op {other}, which it follows"
+                ));
+            }
+            let stale = &mut stale[facts.reads_range(number)];
+            for (read, stale) in facts.reads(number).iter().zip(stale) {
+                *stale = last[read.key as usize] != read.source;
+            }
+            for &key in facts.writes(number) {
+                last[key as usize] = number;
+            }
+        }
+        Ok(stale)
     }
 
     /// Does the one stand before the other in a line?
@@ -157,7 +169,7 @@ impl<'a> Commits<'a> {
         let mut reached = vec![false; self.lines.len()];
         let mut waiting = vec![other];
         while let Some(at) = waiting.pop() {
-            for earlier in self.sources(at).chain(self.before(at)) {
+            for earlier in self.earlier(at) {
                 if earlier == one {
                     return true;
                 }

@@ -2,8 +2,8 @@
 
 use super::writer;
 use crate::verify::clock::Clock;
-use crate::verify::table::{NONE, State, Table, Written};
-use std::collections::BTreeSet;
+use crate::verify::groups::Written;
+use crate::verify::table::{NONE, State, Table};
 
 /// What the models that such an order proves ask for: that what is read is committed, and which order besides.
 const MODELS: [(&str, bool, &str); 6] = [
@@ -48,17 +48,15 @@ pub(super) fn replay(table: &Table, model: &str, order: &[u64]) -> Result<(), St
         return Err(format!("{value} is written to key {name} more than once"));
     }
     for (number, one, events) in table.each().filter(|(_, one, _)| one.is_ok()) {
-        let mut own: BTreeSet<(u32, i64)> = BTreeSet::new();
-        for event in events {
-            own.extend(event.written().map(|value| (event.key, value)));
+        for (at, event) in events.iter().enumerate() {
             let Some(State(Some(value))) = event.read() else {
                 continue;
             };
-            if own.contains(&(event.key, value)) {
-                continue;
-            }
-            let found = writer(table, &written, event.key, value);
-            let holds = found.is_some_and(|found| {
+            let holds = writer(table, &written, event.key, value).is_some_and(|found| {
+                if found.transaction == number {
+                    let mut before = events[..at].iter().rev().filter(|it| it.key == event.key);
+                    return !is_committed || before.any(|it| it.written() == Some(value));
+                }
                 let is_before = places[found.transaction as usize] < places[number as usize];
                 !is_committed || is_before && found.is_last
             });

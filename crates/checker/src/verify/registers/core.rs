@@ -202,6 +202,6 @@ fn link(reach: &mut [u128], from: usize, to: usize) {
 /// Must `one` have committed before `other` begins?
 fn follows(table: &Table, relation: &str, one: u32, other: u32) -> bool {
     let (one, other) = (&table.all[one as usize], &table.all[other as usize]);
-    relation != "nothing" && one.is_run_before(other)
-        || relation == "time" && one.is_over_before(other)
+    !relation.is_empty() && one.is_run_before(other)
+        || relation == "realtime" && one.is_over_before(other)
 }

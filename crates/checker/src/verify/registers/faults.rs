@@ -4,8 +4,9 @@ use super::versions::{Rules, key_of};
 use super::{One, is_weak, writer};
 use crate::certificate::{Certificate, Edge, Evidence};
 use crate::verify::cycle;
+use crate::verify::groups::Written;
 use crate::verify::models::is_committed;
-use crate::verify::table::{State, Table, Written};
+use crate::verify::table::{State, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The transactions that findings name.
