@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
+#[path = "all/cores.rs"]
+mod cores;
 #[path = "all/corpus.rs"]
 mod corpus;
 #[path = "all/decision.rs"]

@@ -99,9 +99,9 @@ struct Met {
     is_write: bool,
 }
 
-impl One<'_> {
+impl<'a> One<'a> {
     /// What it read of which key.
-    fn reads(self) -> impl Iterator<Item = (u32, State)> {
+    fn reads(self) -> impl Iterator<Item = (u32, State)> + use<'a> {
         let events = self.events.iter();
         events.filter_map(|event| Some((event.key, event.read()?)))
     }
@@ -119,15 +119,31 @@ impl One<'_> {
         self.writes(key, value) == Some(true)
     }
 
-    /// How it first met a version of a key: read it, or left it behind.
-    fn meets(self, key: u32, value: Option<i64>) -> Option<Met> {
+    /// How it met a version of a key, each time: read it, or left it behind.
+    fn meetings(
+        self,
+        key: u32,
+        value: Option<i64>,
+    ) -> impl DoubleEndedIterator<Item = Met> + use<'a> {
         let is_left = self.leaves(key, value);
-        let mut events = self.events.iter().enumerate();
-        events.find_map(|(at, event)| {
+        let events = self.events.iter().enumerate();
+        events.filter_map(move |(at, event)| {
             let is_write = is_left && event.written().is_some() && event.written() == value;
             let is_read = event.read() == Some(State(value));
             (event.key == key && (is_write || is_read)).then_some(Met { at, is_write })
         })
+    }
+
+    /// How it first met a version of a key.
+    fn meets(self, key: u32, value: Option<i64>) -> Option<Met> {
+        self.meetings(key, value).next()
+    }
+
+    /// Did it meet one version, and then (perhaps again) another?
+    fn meets_in_turn(self, key: u32, (one, other): (Option<i64>, Option<i64>)) -> bool {
+        let later = self.meetings(key, other).next_back();
+        let earlier = self.meets(key, one);
+        earlier.zip(later).is_some_and(|(a, b)| a.at < b.at)
     }
 
     /// What it left behind, if it read this version, which is another, before.

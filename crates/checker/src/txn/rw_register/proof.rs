@@ -4,7 +4,7 @@ use super::inference::{Source, Sources};
 use super::orders::{Contradiction, Orders};
 use super::reasons::{Ends, Meeting};
 use crate::txn::graph::{RW, WW};
-use crate::txn::registers::NONE;
+use crate::txn::registers::{Event, NONE};
 use crate::txn::search::Cycle;
 use crate::{Anomaly, Edge, Evidence, Finding, VersionStep, Versions};
 use std::collections::BTreeMap;
@@ -187,17 +187,15 @@ impl Orders<'_> {
     }
 
     /// What a source says by two meetings. `None` where a transaction contradicts itself, and met the versions the other way
-    /// round.
+    /// round only.
     fn met_step(&self, source: Source, (one, other): (Meeting, Meeting)) -> Option<VersionStep> {
         let events = self.touches.columns.events(one.transaction);
-        let place = |meeting: Meeting| {
-            let mut events = events.iter();
-            events.position(|event| {
-                let is_met = !event.is_write() || event.is_final_write();
-                is_met && event.version() == meeting.version
-            })
+        let is_met = |event: &Event, meeting: Meeting| {
+            (!event.is_write() || event.is_final_write()) && event.version() == meeting.version
         };
-        if one.transaction == other.transaction && place(one) >= place(other) {
+        let first = events.iter().position(|event| is_met(event, one));
+        let last = events.iter().rposition(|event| is_met(event, other));
+        if one.transaction == other.transaction && first >= last {
             return None;
         }
         let mut operations = self.indices_of([one.transaction, other.transaction]);

@@ -4,12 +4,14 @@ use super::{Facts, Read};
 use crate::verify::table::{NONE, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Transactions of a core that are tried, and cases that are told apart.
-const CORE_MAX: usize = 60;
-const CASES_MAX: u32 = 200_000;
+/// Transactions of a core that are tried.
+const CORE_MAX: usize = 4_096;
+/// Words that are looked at, about a second's work, and words that are kept at a time.
+const STEPS_MAX: u64 = 2_000_000_000;
+const KEPT_MAX: usize = 1 << 25;
 
-/// Is there no way to put the versions of these transactions in order? Tries both orders of any two versions, and what follows
-/// from each by cycles.
+/// Is there no way to put the versions of these transactions in order? Takes what follows from the order of any two versions
+/// of a key; where both orders are possible, tries both.
 pub(super) fn core(
     facts: &Facts<'_>,
     axiom: &str,
@@ -23,179 +25,274 @@ pub(super) fn core(
         ));
     }
     let members: Vec<u32> = members.into_iter().collect();
-    let mut trial = Trial::new(facts, axiom, relation, &members);
-    let reach = trial.reach.clone();
-    match trial.is_impossible(&reach, &[]) {
+    let mut trial = Trial::new(facts, axiom, &members);
+    let reach = trial.reach(facts, relation, &members);
+    match trial.is_impossible(reach) {
         Some(true) => Ok(()),
         Some(false) => Err("there is an order that explains these transactions".into()),
-        None => Err(format!("not settled after {CASES_MAX} cases")),
+        None => Err(format!("not settled after {STEPS_MAX} steps")),
     }
 }
 
-/// Two versions of a key in order, by places among the members: the writers, and who read the first.
-struct Pair {
-    first: Option<usize>,
-    second: usize,
+/// What comes before what. Event 2 m: member m takes its snapshot; 2 m + 1: it commits.
+#[derive(Clone)]
+struct Reach {
+    /// Words of a row.
+    width: usize,
+    /// By event: a row of bits, one for each event that comes later.
+    rows: Vec<u64>,
+}
+
+impl Reach {
+    fn new(events: usize) -> Reach {
+        let width = events.div_ceil(64);
+        Reach {
+            width,
+            rows: vec![0; events * width],
+        }
+    }
+
+    /// Does the one come before the other?
+    fn has(&self, from: usize, to: usize) -> bool {
+        self.rows[from * self.width + to / 64] >> (to % 64) & 1 == 1
+    }
+
+    /// The same, or are they one?
+    fn leads(&self, from: usize, to: usize) -> bool {
+        from == to || self.has(from, to)
+    }
+
+    /// Puts the one before the other, with what follows. The words that were looked at.
+    fn link(&mut self, from: usize, to: usize) -> u64 {
+        if self.has(from, to) {
+            return 1;
+        }
+        let mut later = self.rows[to * self.width..(to + 1) * self.width].to_vec();
+        later[to / 64] |= 1 << (to % 64);
+        let events = self.rows.len() / self.width;
+        let mut steps = events;
+        for event in 0..events {
+            if self.leads(event, from) {
+                let row = &mut self.rows[event * self.width..(event + 1) * self.width];
+                row.iter_mut()
+                    .zip(&later)
+                    .for_each(|(one, more)| *one |= more);
+                steps += self.width;
+            }
+        }
+        steps as u64
+    }
+}
+
+/// A version of a key: the member that wrote it (none: the initial state), and those that read it.
+struct Version {
+    writer: Option<usize>,
     readers: Vec<usize>,
 }
 
-/// What is tried. Events of member m: m takes its snapshot (2 m) and commits (2 m + 1).
+/// What is tried: two versions of a key by their numbers, the earlier one first.
+type Pair = (usize, usize);
+
+/// One way of putting versions in order, as far as that was settled.
+#[derive(Clone)]
+struct Case {
+    reach: Reach,
+    /// Pairs of which one order holds, nobody knows which.
+    open: Vec<Pair>,
+    chosen: Vec<Pair>,
+}
+
 struct Trial<'a> {
     axiom: &'a str,
-    /// By event: events that come later.
-    reach: Vec<u128>,
-    /// Pairs of versions of which one order holds: the two orders of each.
-    open: Vec<[Pair; 2]>,
-    /// Initial states, which come first.
+    versions: Vec<Version>,
+    /// Pairs whose order is known: initial states come first.
     first: Vec<Pair>,
-    cases: u32,
+    open: Vec<Pair>,
+    steps: u64,
 }
 
 impl<'a> Trial<'a> {
-    fn new(facts: &Facts<'_>, axiom: &'a str, relation: &str, members: &[u32]) -> Trial<'a> {
+    fn new(facts: &Facts<'_>, axiom: &'a str, members: &[u32]) -> Trial<'a> {
         let mut trial = Trial {
             axiom,
-            reach: vec![0; 2 * members.len()],
-            open: Vec::new(),
+            versions: Vec::new(),
             first: Vec::new(),
-            cases: 0,
+            open: Vec::new(),
+            steps: 0,
         };
+        let mut readers: BTreeMap<Read, Vec<usize>> = BTreeMap::new();
         let mut writers: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-        for (m, &number) in members.iter().enumerate() {
-            trial.link(2 * m, 2 * m + 1);
-            for (other, &earlier) in members.iter().enumerate() {
-                let reads = facts
-                    .reads(number)
-                    .iter()
-                    .any(|read| read.source == earlier);
-                if reads || other != m && follows(facts.table, relation, earlier, number) {
-                    trial.link(2 * other + 1, 2 * m);
-                }
+        for (member, &number) in members.iter().enumerate() {
+            for &read in facts.reads(number) {
+                readers.entry(read).or_default().push(member);
             }
             for &key in facts.writes(number) {
-                writers.entry(key).or_default().push(m);
+                writers.entry(key).or_default().push(member);
             }
         }
-        let readers = |key: u32, version: Option<usize>| -> Vec<usize> {
-            let source = version.map_or(NONE, |m| members[m]);
-            let read = Read { key, source };
-            let is_reader = |&m: &usize| facts.reads(members[m]).contains(&read);
-            (0..members.len()).filter(is_reader).collect()
-        };
         for (key, writers) in writers {
-            let pair = |first: Option<usize>, second: usize| Pair {
-                first,
-                second,
-                readers: readers(key, first),
-            };
-            for (at, &one) in writers.iter().enumerate() {
-                trial.first.push(pair(None, one));
-                for &other in &writers[at + 1..] {
-                    trial
-                        .open
-                        .push([pair(Some(one), other), pair(Some(other), one)]);
-                }
+            let start = trial.versions.len();
+            for writer in std::iter::once(None).chain(writers.into_iter().map(Some)) {
+                let source = writer.map_or(NONE, |member| members[member]);
+                let readers = readers.remove(&Read { key, source }).unwrap_or_default();
+                trial.versions.push(Version { writer, readers });
+            }
+            for one in start + 1..trial.versions.len() {
+                trial.first.push((start, one));
+                let others = start + 1..one;
+                trial.open.extend(others.map(|other| (other, one)));
             }
         }
         trial
     }
 
-    fn link(&mut self, from: usize, to: usize) {
-        link(&mut self.reach, from, to);
+    /// What reads, sessions, time and initial states say of these members.
+    fn reach(&mut self, facts: &Facts<'_>, relation: &str, members: &[u32]) -> Reach {
+        let mut reach = Reach::new(2 * members.len());
+        let place = |number: u32| members.binary_search(&number).ok();
+        // The last ones first: as a rule little is known of what comes before them, so that little follows.
+        for (member, &number) in members.iter().enumerate().rev() {
+            self.steps += reach.link(2 * member, 2 * member + 1);
+            let sources = facts.reads(number).iter();
+            let sources = sources.filter_map(|read| place(read.source));
+            let others = (0..members.len()).rev();
+            let others = others.filter(|&other| {
+                other != member && follows(facts.table, relation, members[other], number)
+            });
+            for other in sources.chain(others) {
+                self.steps += reach.link(2 * other + 1, 2 * member);
+            }
+        }
+        let first = self.first.iter().flat_map(|&pair| self.edges(pair));
+        let steps: u64 = first.map(|(from, to)| reach.link(from, to)).sum();
+        self.steps += steps;
+        reach
     }
 
-    /// Is nothing possible with these orders of pairs (numbers, and which)?
-    fn is_impossible(&mut self, reach: &[u128], chosen: &[(usize, usize)]) -> Option<bool> {
-        self.cases += 1;
-        if self.cases > CASES_MAX {
-            return None;
-        }
-        let mut reach = reach.to_vec();
-        let mut chosen = chosen.to_vec();
-        loop {
-            if self.contradicts(&mut reach, &chosen, None) {
-                return Some(true);
+    /// Who reads the earlier version and does not write the later one: reader, writer.
+    fn missed(&self, (earlier, later): Pair) -> impl Iterator<Item = (usize, usize)> {
+        let writer = self.versions[later].writer;
+        let readers = self.versions[earlier].readers.iter().copied();
+        readers.filter_map(move |reader| Some((reader, writer.filter(|&it| it != reader)?)))
+    }
+
+    /// What the order of two versions says of events.
+    fn edges(&self, (earlier, later): Pair) -> impl Iterator<Item = (usize, usize)> {
+        let one = self.versions[earlier].writer;
+        let other = self.versions[later].writer;
+        let is_prefix = self.axiom == "prefix";
+        let overwrite = one.zip(other).map(|(one, other)| {
+            let to = 2 * other + usize::from(is_prefix);
+            (2 * one + 1, to)
+        });
+        let is_serial = self.axiom == "serializable";
+        let is_parallel = self.axiom == "parallel-snapshot-isolation";
+        let missed = self.missed((earlier, later));
+        let missed = missed.filter(move |_| !is_parallel);
+        let missed = missed.map(move |(reader, writer)| {
+            if is_serial {
+                (2 * reader + 1, 2 * writer)
+            } else {
+                (2 * reader, 2 * writer + 1)
             }
-            let decided: BTreeSet<usize> = chosen.iter().map(|choice| choice.0).collect();
-            let open: Vec<usize> = (0..self.open.len())
-                .filter(|pair| !decided.contains(pair))
-                .collect();
-            let forced = open.iter().find_map(|&pair| {
-                let fails =
-                    |which| self.contradicts(&mut reach.clone(), &chosen, Some((pair, which)));
-                match (fails(0), fails(1)) {
-                    (true, _) => Some((pair, 1)),
-                    (_, true) => Some((pair, 0)),
-                    _ => None,
-                }
-            });
-            if let Some(choice) = forced {
-                chosen.push(choice);
+        });
+        overwrite.into_iter().chain(missed)
+    }
+
+    /// Is nothing possible? `None`: that takes too long to say.
+    fn is_impossible(&mut self, reach: Reach) -> Option<bool> {
+        let mut cases = vec![Case {
+            reach,
+            open: std::mem::take(&mut self.open),
+            chosen: self.first.clone(),
+        }];
+        while let Some(mut case) = cases.pop() {
+            if self.is_settled(&mut case)? {
                 continue;
             }
-            let Some(&pair) = open.first() else {
+            let Some((one, other)) = case.open.pop() else {
                 return Some(false);
             };
-            for which in [0, 1] {
-                let mut chosen = chosen.clone();
-                chosen.push((pair, which));
-                match self.is_impossible(&reach, &chosen) {
-                    Some(true) => {}
-                    other => return other,
-                }
+            let kept = (cases.len() + 2) * (case.reach.rows.len() + 4 * case.open.len());
+            if kept > KEPT_MAX {
+                return None;
             }
+            let mut twin = case.clone();
+            self.steps += kept as u64 / (cases.len() as u64 + 2);
+            self.choose(&mut case, (one, other));
+            self.choose(&mut twin, (other, one));
+            cases.extend([case, twin]);
+        }
+        Some(true)
+    }
+
+    /// Takes the orders of pairs of which the other is not possible, until there are no more. Is nothing possible then?
+    fn is_settled(&mut self, case: &mut Case) -> Option<bool> {
+        if self.is_broken(case, None) {
             return Some(true);
         }
-    }
-
-    /// Puts the chosen orders in, and one more. Is there a cycle, or an overwrite that a reader sees?
-    fn contradicts(
-        &self,
-        reach: &mut [u128],
-        chosen: &[(usize, usize)],
-        more: Option<(usize, usize)>,
-    ) -> bool {
-        let chosen = chosen.iter().copied().chain(more);
-        let chosen: Vec<&Pair> = chosen
-            .map(|(pair, which)| &self.open[pair][which])
-            .chain(&self.first)
-            .collect();
-        let is_parallel = self.axiom == "parallel-snapshot-isolation";
-        for pair in &chosen {
-            if let Some(first) = pair.first {
-                let to = if self.axiom == "prefix" {
-                    2 * pair.second + 1
-                } else {
-                    2 * pair.second
+        loop {
+            let mut is_new = false;
+            for (one, other) in std::mem::take(&mut case.open) {
+                if self.steps > STEPS_MAX {
+                    return None;
+                }
+                let fails =
+                    [(one, other), (other, one)].map(|pair| self.is_broken(case, Some(pair)));
+                let chosen = match fails {
+                    [true, true] => return Some(true),
+                    [true, false] => (other, one),
+                    [false, true] => (one, other),
+                    [false, false] => {
+                        case.open.push((one, other));
+                        continue;
+                    }
                 };
-                link(reach, 2 * first + 1, to);
+                self.choose(case, chosen);
+                is_new = true;
             }
-            let others = pair.readers.iter().filter(|&&reader| reader != pair.second);
-            for &reader in others.filter(|_| !is_parallel) {
-                let (from, to) = match self.axiom {
-                    "serializable" => (2 * reader + 1, 2 * pair.second),
-                    _ => (2 * reader, 2 * pair.second + 1),
-                };
-                link(reach, from, to);
+            if !is_new {
+                return Some(false);
             }
         }
-        let reaches = |from: usize, to: usize| reach[from] >> to & 1 == 1;
-        let sees = |pair: &Pair| {
-            let mut others = pair.readers.iter().filter(|&&reader| reader != pair.second);
-            others.any(|&reader| reaches(2 * pair.second + 1, 2 * reader))
-        };
-        (0..reach.len()).any(|event| reaches(event, event))
-            || is_parallel && chosen.into_iter().any(sees)
     }
-}
 
-/// One more edge; what reaches what follows.
-fn link(reach: &mut [u128], from: usize, to: usize) {
-    let later = reach[to] | 1 << to;
-    for (event, after) in reach.iter_mut().enumerate() {
-        if event == from || *after >> from & 1 == 1 {
-            *after |= later;
+    fn choose(&mut self, case: &mut Case, pair: Pair) {
+        let edges = self.edges(pair);
+        let steps: u64 = edges.map(|(from, to)| case.reach.link(from, to)).sum();
+        self.steps += steps;
+        case.chosen.push(pair);
+    }
+
+    /// Is there a cycle, or does a reader see an overwrite, with this pair in order too? The edges of a pair all lead to the
+    /// writer of the later version, so that a cycle over several of them is one over one of them as well.
+    fn is_broken(&mut self, case: &Case, more: Option<Pair>) -> bool {
+        let reach = &case.reach;
+        let edges: Vec<(usize, usize)> =
+            more.into_iter().flat_map(|pair| self.edges(pair)).collect();
+        self.steps += edges.len() as u64 + 1;
+        if edges.iter().any(|&(from, to)| reach.leads(to, from)) {
+            return true;
         }
+        if more.is_none() {
+            let events = reach.rows.len() / reach.width.max(1);
+            if (0..events).any(|event| reach.has(event, event)) {
+                return true;
+            }
+        }
+        if self.axiom != "parallel-snapshot-isolation" {
+            return false;
+        }
+        self.steps += case.chosen.len() as u64;
+        let mut chosen = case.chosen.iter().copied().chain(more);
+        chosen.any(|pair| {
+            self.missed(pair).any(|(reader, writer)| {
+                let (from, to) = (2 * writer + 1, 2 * reader);
+                let mut edges = edges.iter();
+                reach.has(from, to)
+                    || edges.any(|edge| reach.leads(from, edge.0) && reach.leads(edge.1, to))
+            })
+        })
     }
 }
 

@@ -161,10 +161,7 @@ impl<'a> Rules<'a> {
         match (rule, met) {
             // Within a transaction.
             ("wfr-keys", [one]) => one.updates(key, x).is_some_and(|it| Some(it) == y),
-            ("sequential-keys" | "transaction-order", [one]) => {
-                let (first, last) = (one.meets(key, x), one.meets(key, y));
-                first.zip(last).is_some_and(|(a, b)| a.at < b.at)
-            }
+            ("sequential-keys" | "transaction-order", [one]) => one.meets_in_turn(key, (x, y)),
             (_, [one, other]) => {
                 let is_met = one.meets(key, x).is_some() && other.meets(key, y).is_some();
                 let is_before = match rule {

@@ -1,0 +1,174 @@
+//! Certificates that name many transactions of which there is no order.
+
+use seatrial_checker::txn::isolation::{Isolation, Model};
+use seatrial_checker::{Certificate, Proof, Validity, verify};
+use seatrial_history::{Folder, History, Key, Mop, Observed, Op, OpType, Process, Value};
+use std::sync::Arc;
+
+/// Transactions of a client each, which read and write registers.
+#[derive(Default)]
+struct Puzzle {
+    transactions: Vec<Vec<Mop>>,
+    keys: i64,
+}
+
+impl Puzzle {
+    fn key(&mut self) -> i64 {
+        self.keys += 1;
+        self.keys
+    }
+
+    fn add(&mut self) -> usize {
+        self.transactions.push(Vec::new());
+        self.transactions.len() - 1
+    }
+
+    fn writer(&mut self, key: i64, value: i64) -> usize {
+        let number = self.add();
+        let key = Key::Int(key);
+        self.transactions[number].push(Mop::Write { key, value });
+        number
+    }
+
+    fn read(&mut self, number: usize, key: i64, value: i64) {
+        self.transactions[number].push(Mop::Read {
+            key: Key::Int(key),
+            observed: Observed::Register(value),
+        });
+    }
+
+    /// `to` reads what `from` wrote, over so many others.
+    fn lead(&mut self, from: usize, to: usize, length: usize) {
+        let mut at = from;
+        for step in 0..=length {
+            let next = if step == length { to } else { self.add() };
+            let key = self.key();
+            let write = Mop::Write {
+                key: Key::Int(key),
+                value: 1,
+            };
+            self.transactions[at].push(write);
+            self.read(next, key, 1);
+            at = next;
+        }
+    }
+
+    /// All of them at the same time.
+    fn history(&self) -> Arc<History> {
+        let unread = |mop: &Mop| match mop {
+            Mop::Read { key, .. } => Mop::Read {
+                key: key.clone(),
+                observed: Observed::Nil,
+            },
+            write => write.clone(),
+        };
+        let begun = |(client, mops): (usize, &Vec<Mop>)| {
+            let value = Value::Txn(mops.iter().map(unread).collect());
+            Op::invoke(Process::Client(client as u64), "txn", value)
+        };
+        let all = || self.transactions.iter().enumerate();
+        let begun: Vec<Op> = all().map(begun).collect();
+        let ended = all().zip(&begun).map(|((_, mops), op)| {
+            let value = Value::Txn(mops.iter().cloned().collect());
+            op.complete(OpType::Ok, value)
+        });
+        let ended: Vec<Op> = ended.collect();
+        Arc::new(History::from_unindexed([begun, ended].concat()))
+    }
+}
+
+/// Each reads from the one before, and the first from the last.
+fn circle(length: usize) -> Puzzle {
+    let mut puzzle = Puzzle::default();
+    let first = puzzle.add();
+    puzzle.lead(first, first, length - 1);
+    puzzle
+}
+
+/// Two versions of each of two keys. Neither order of any two is impossible by itself, and no two orders go together.
+fn riddle(length: usize) -> Puzzle {
+    let mut puzzle = Puzzle::default();
+    let keys = [puzzle.key(), puzzle.key()];
+    let writers = keys.map(|key| [1, 2].map(|value| puzzle.writer(key, value)));
+    for one in [0, 1] {
+        for other in [0, 1] {
+            let versions = [[1, 2][one], [1, 2][other]];
+            // If the version `one` of the first key and the version `other` of the second are the earlier ones, who reads them
+            // comes before the writers of the later ones.
+            let readers = [0, 1].map(|at: usize| {
+                let reader = puzzle.add();
+                puzzle.read(reader, keys[at], versions[at]);
+                reader
+            });
+            let later = [writers[0][1 - one], writers[1][1 - other]];
+            puzzle.lead(later[0], readers[1], length);
+            puzzle.lead(later[1], readers[0], length);
+        }
+    }
+    puzzle
+}
+
+fn judged(history: &Arc<History>, model: Model) -> Certificate {
+    let folder = Folder::new(history.clone(), 1);
+    let (verdict, certificate) = Isolation::new(model).certify(&folder).unwrap();
+    assert_eq!(verdict.valid, Validity::Invalid, "{verdict:#?}");
+    certificate.unwrap()
+}
+
+/// The certificate holds; without any one of these members it does not.
+fn ensure_least(
+    history: &History,
+    certificate: &Certificate,
+    left_out: impl Iterator<Item = usize>,
+) {
+    assert_eq!(verify(history, certificate), Ok(()));
+    for at in left_out {
+        let mut other = certificate.clone();
+        let Proof::Core(core) = &mut other.proof else {
+            panic!("{certificate:?}");
+        };
+        core.remove(at);
+        let answer = verify(history, &other);
+        assert!(answer.is_err(), "{at} is not needed");
+    }
+}
+
+#[test]
+fn circles_of_many_transactions_are_replayed() {
+    for (length, model) in [
+        (61, Model::Serializable),
+        (200, Model::Prefix),
+        (300, Model::ParallelSnapshotIsolation),
+        (700, Model::SnapshotIsolation),
+    ] {
+        let history = circle(length).history();
+        let certificate = judged(&history, model);
+        let Proof::Core(core) = &certificate.proof else {
+            panic!("{certificate:?}");
+        };
+        assert_eq!(core.len(), length);
+        ensure_least(&history, &certificate, (0..length).step_by(length / 20));
+    }
+    let history = circle(4_097).history();
+    let all = Proof::Core((0..4_097).collect());
+    let answer = verify(&history, &Certificate::new("serializable", all));
+    assert!(answer.unwrap_err().contains("more than 4096"));
+}
+
+#[test]
+fn cores_in_which_both_orders_must_be_tried_are_replayed() {
+    for length in [0, 3, 20] {
+        let history = riddle(length).history();
+        let count = history.len() / 2;
+        assert_eq!(count, 12 + 8 * length);
+        let all = Proof::Core((0..count as u64).collect());
+        let told = Certificate::new("serializable", all);
+        ensure_least(&history, &told, (0..count).step_by(1 + length / 5));
+        let found = judged(&history, Model::Serializable);
+        assert_eq!(found.proof, told.proof);
+        // A long fork: those in parallel may see versions in different orders.
+        let model = "parallel-snapshot-isolation".into();
+        let answer = verify(&history, &Certificate { model, ..told });
+        assert!(answer.unwrap_err().contains("there is an order"));
+    }
+}
