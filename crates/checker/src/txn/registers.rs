@@ -28,6 +28,7 @@ mod builder;
 mod columns;
 mod faults;
 mod gather;
+mod runs;
 mod table;
 mod words;
 

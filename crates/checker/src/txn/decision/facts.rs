@@ -10,7 +10,9 @@ use seatrial_history::OpType;
 /// left behind of each key. What happens inside a transaction has been judged before.
 ///
 /// Transactions are numbered in the order of their invocations, versions densely over all keys; versions below the number
-/// of keys are the keys' initial states. At most one read and one write of a key by a transaction.
+/// of keys are the keys' initial states, then come those of each key in the order of their writers: whoever goes through
+/// the versions of one key after the other finds them side by side. At most one read and one write of a key by a
+/// transaction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     /// Number of keys.
@@ -42,43 +44,25 @@ impl Facts {
         let count = columns.len() as u32;
         let happened = (0..count).filter(|&number| columns.happened(number));
         let names: Vec<u32> = happened.collect();
-        let versions = columns.version_count() as u32;
         let mut facts = Facts {
             keys: columns.key_count() as u32,
-            version_keys: (0..versions)
-                .map(|version| columns.key_of(version))
-                .collect(),
-            writers: vec![NONE; versions as usize],
             ..Facts::default()
         };
-        for (number, &name) in names.iter().enumerate() {
+        for &name in &names {
             facts.sessions.push(columns.sessions()[name as usize]);
             facts.times.push((columns.begun(name), columns.ended(name)));
             facts.ranks.extend(ranks.get(name as usize));
             let outcome = columns.outcomes()[name as usize];
             facts.completed.push(outcome == OpType::Ok);
-            for write in columns
-                .events(name)
-                .iter()
-                .filter(|event| event.is_final_write())
-            {
-                facts.writers[write.version() as usize] = number as u32;
-                facts.writes.push(write.version());
-            }
-            facts.writes.end();
         }
+        let numbers = facts.take_writes(columns, &names);
         let mut seen: Vec<u32> = Vec::new();
         for &name in &names {
             seen.clear();
-            for read in columns
-                .events(name)
-                .iter()
-                .filter(|event| event.is_external_read())
-            {
-                let version = read.version();
-                let writer = columns.writer(version);
-                let is_sound = columns.is_initial(version)
-                    || facts.writers[version as usize] != NONE && writer != name;
+            let events = columns.events(name).iter();
+            for read in events.filter(|event| event.is_external_read()) {
+                let version = numbers[read.version() as usize];
+                let is_sound = version != NONE && columns.writer(read.version()) != name;
                 if is_sound && !seen.contains(&version) {
                     seen.push(version);
                     facts.reads.push(version);
@@ -87,6 +71,43 @@ impl Facts {
             facts.reads.end();
         }
         (facts, names)
+    }
+
+    /// Numbers what these transactions left behind, and tells by the columns' number of a version what it is here; [`NONE`]
+    /// of a version that nobody left behind.
+    fn take_writes(&mut self, columns: &Columns, names: &[u32]) -> Vec<u32> {
+        let written = |name: u32| {
+            let events = columns.events(name).iter();
+            events.filter(|event| event.is_final_write())
+        };
+        // By key: where its next version goes.
+        let mut next = vec![0; self.keys as usize + 1];
+        for &name in names {
+            written(name).for_each(|write| next[write.key() as usize + 1] += 1);
+        }
+        next[0] = self.keys;
+        for key in 1..next.len() {
+            next[key] += next[key - 1];
+        }
+        let versions = next[self.keys as usize] as usize;
+        self.version_keys = (0..self.keys).collect();
+        self.version_keys.resize(versions, 0);
+        self.writers = vec![NONE; versions];
+        let mut numbers: Vec<u32> = (0..self.keys).collect();
+        numbers.resize(columns.version_count(), NONE);
+        for (number, &name) in names.iter().enumerate() {
+            for write in written(name) {
+                let next = &mut next[write.key() as usize];
+                let version = *next;
+                *next += 1;
+                self.version_keys[version as usize] = write.key();
+                self.writers[version as usize] = number as u32;
+                numbers[write.version() as usize] = version;
+                self.writes.push(version);
+            }
+            self.writes.end();
+        }
+        numbers
     }
 
     /// Number of transactions.

@@ -203,7 +203,7 @@ fn witness(known: &Known<'_>, mut order: Vec<u32>) -> Witness {
 /// Looks whether an order of blocks agrees with all that is known; all nodes in an order that says so. It holds whatever it was
 /// guessed from, if there is no cycle. Else the components of what is known and guessed, in topological order.
 fn verify(known: &Known<'_>, heads: &Lists) -> Result<Vec<u32>, Lists> {
-    let graph = Lists::forward(known.nodes() as usize, &Guessed { known, heads });
+    let graph = Lists::forward(known.nodes() as usize, &Guessed::new(known, heads));
     if let Some(order) = topological(&graph) {
         return Ok(order);
     }
@@ -264,11 +264,14 @@ fn search(known: &Known<'_>, miss: Miss, steps_max: u64, effort: &mut Effort) ->
     } = miss;
     let forward = Lists::forward(known.nodes() as usize, known);
     let mut order = Vec::with_capacity(known.nodes() as usize);
+    let mut doubtful = Vec::new();
     for row in 0..components.rows() {
         match components.of(row) {
             &[node] => order.push(node),
             members => {
                 let members = members.to_vec();
+                let numbers = members.iter().filter_map(|&node| known.transaction(node));
+                doubtful.extend(numbers);
                 if let Err(cycle) = inside(known, &forward, &windows, members, &mut order) {
                     return Decision::Fails(cycle);
                 }
@@ -276,7 +279,7 @@ fn search(known: &Known<'_>, miss: Miss, steps_max: u64, effort: &mut Effort) ->
         }
     }
     drop((components, windows));
-    let mut search = Search::new(known, &order, forward, heads);
+    let mut search = Search::new(known, &order, forward, heads, doubtful);
     let answer = search.run(steps_max.saturating_sub(effort.steps));
     effort.steps += search.steps();
     effort.pairs += search.pairs() as u64;

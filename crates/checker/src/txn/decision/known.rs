@@ -2,7 +2,7 @@
 
 use super::blocks::Blocks;
 use super::facts::Facts;
-use super::lists::Relation;
+use super::lists::{Lists, Relation};
 use super::promise::{Axiom, Follows, Promise};
 use crate::txn::transactions::NONE;
 
@@ -16,7 +16,8 @@ pub(super) struct Known<'a> {
     pub(super) facts: &'a Facts,
     pub(super) blocks: &'a Blocks,
     pub(super) promise: Promise,
-    /// By version: the node that comes after all its readers; [`NONE`] when there is none.
+    /// By version that is the last of its block: the node that comes after all its readers, the snapshot of the only one if
+    /// it is one; [`NONE`] when there is no reader, or it does not matter when they read.
     exits: Vec<u32>,
     /// Transactions in the order of their completions, those that have one.
     ended: Vec<u32>,
@@ -33,10 +34,16 @@ impl<'a> Known<'a> {
         if promise.axiom != Axiom::Parallel {
             exits = vec![NONE; facts.versions()];
             for (version, exit) in exits.iter_mut().enumerate() {
-                let is_tail = blocks.next[version] == NONE;
-                if is_tail && blocks.readers.of(version as u32).len() > 1 {
-                    *exit = nodes;
-                    nodes += 1;
+                if blocks.next[version] != NONE {
+                    continue;
+                }
+                match blocks.readers.of(version as u32) {
+                    [] => {}
+                    &[reader] => *exit = reader * stride,
+                    _ => {
+                        *exit = nodes;
+                        nodes += 1;
+                    }
                 }
             }
         }
@@ -78,51 +85,60 @@ impl<'a> Known<'a> {
     }
 
     /// The event in which a transaction reads.
+    #[inline]
     pub(super) fn snapshot(&self, number: u32) -> u32 {
         number * self.promise.axiom.events()
     }
 
     /// The event in which it writes.
+    #[inline]
     pub(super) fn commit(&self, number: u32) -> u32 {
         (number + 1) * self.promise.axiom.events() - 1
     }
 
     /// The event in which a version is written.
+    #[inline]
     pub(super) fn written(&self, version: u32) -> u32 {
         self.commit(self.facts.writers[version as usize])
     }
 
-    /// The node after which nobody reads the version any more, which is the last of its block.
-    fn exit(&self, version: u32) -> Option<u32> {
-        match self.blocks.readers.of(version) {
-            [] => None,
-            &[reader] => Some(self.snapshot(reader)),
-            _ => Some(self.exits[version as usize]),
-        }
+    /// The node after which nobody reads the version any more, which is the last of its block; [`NONE`] if that does not
+    /// matter.
+    #[inline]
+    fn exit(&self, version: u32) -> u32 {
+        self.exits.get(version as usize).copied().unwrap_or(NONE)
+    }
+
+    /// The node after which nobody reads the version any more, if that is none of an event.
+    #[inline]
+    fn gate(&self, version: u32) -> Option<u32> {
+        Some(self.exit(version)).filter(|&exit| exit != NONE && exit >= self.events())
     }
 
     /// The edges that say that the block which ends with `tail` comes before the one that begins with `head`.
     pub(super) fn before(&self, tail: u32, head: u32) -> [Option<(u32, u32)>; 2] {
-        let written = (!self.facts.is_initial(tail)).then(|| self.written(tail));
-        let exit = match self.promise.axiom {
-            Axiom::Parallel => None,
-            _ => self.exit(tail),
-        };
+        let exit = self.exit(tail);
+        let read = (exit != NONE).then(|| (exit, self.written(head)));
+        [self.overwrites(tail, head), read]
+    }
+
+    /// The edge that says so of those who wrote the two, unless readers between them do.
+    #[inline]
+    fn overwrites(&self, tail: u32, head: u32) -> Option<(u32, u32)> {
+        if self.facts.is_initial(tail) {
+            return None;
+        }
         let next = self.facts.writers[head as usize];
-        let commit = self.commit(next);
         match self.promise.axiom {
-            Axiom::Snapshot => [
-                written.map(|from| (from, self.snapshot(next))),
-                exit.map(|from| (from, commit)),
-            ],
+            Axiom::Snapshot => Some((self.written(tail), self.snapshot(next))),
             // Whoever reads a version comes after it.
-            _ => [exit.or(written).map(|from| (from, commit)), None],
+            _ => (self.exit(tail) == NONE).then(|| (self.written(tail), self.commit(next))),
         }
     }
 
     /// Tells all edges that need no order of blocks.
     pub(super) fn tell_data(&self, take: &mut impl FnMut(u32, u32)) {
-        let (facts, blocks) = (self.facts, self.blocks);
+        let facts = self.facts;
         let is_double = self.promise.axiom.events() == 2;
         let mut last = vec![NONE; facts.session_count()];
         for number in 0..facts.len() {
@@ -142,24 +158,26 @@ impl<'a> Known<'a> {
                 if facts.writers[version as usize] != NONE {
                     take(self.written(version), self.snapshot(number));
                 }
+                self.tell_overwritten(number, version, take);
             }
         }
+    }
+
+    /// Tells that a transaction which read a version comes before the next one, where that is known, or before the node that
+    /// stands for all of its readers.
+    #[inline]
+    fn tell_overwritten(&self, reader: u32, version: u32, take: &mut impl FnMut(u32, u32)) {
         if self.promise.axiom == Axiom::Parallel {
             return;
         }
-        for version in 0..facts.versions() as u32 {
-            let next = blocks.next[version as usize];
-            if next != NONE {
-                let writer = facts.writers[next as usize];
-                let others = blocks.readers.of(version).iter();
-                for &reader in others.filter(|&&reader| reader != writer) {
-                    take(self.snapshot(reader), self.commit(writer));
-                }
-            } else if self.exits[version as usize] != NONE {
-                for &reader in blocks.readers.of(version) {
-                    take(self.snapshot(reader), self.exits[version as usize]);
-                }
+        let next = self.blocks.next[version as usize];
+        if next != NONE {
+            let writer = self.facts.writers[next as usize];
+            if writer != reader {
+                take(self.snapshot(reader), self.commit(writer));
             }
+        } else if let Some(gate) = self.gate(version) {
+            take(self.snapshot(reader), gate);
         }
     }
 
@@ -217,24 +235,57 @@ impl Relation for Known<'_> {
 
 /// What is known together with an order of the blocks of each key.
 pub(super) struct Guessed<'a> {
-    pub(super) known: &'a Known<'a>,
-    /// By key: the first versions of its blocks in order, without the one of the initial state.
-    pub(super) heads: &'a super::lists::Lists,
+    known: &'a Known<'a>,
+    /// By version that is the last of its block: the first of the next block; [`NONE`] when there is none.
+    next: Vec<u32>,
+}
+
+impl<'a> Guessed<'a> {
+    /// `heads` are by key the first versions of its blocks in order, without the one of the initial state.
+    pub(super) fn new(known: &'a Known<'a>, heads: &Lists) -> Guessed<'a> {
+        let mut next = vec![NONE; known.facts.versions()];
+        for key in 0..known.facts.keys {
+            let mut tail = known.blocks.tail(key);
+            for &head in heads.of(key) {
+                next[tail as usize] = head;
+                tail = known.blocks.tail(head);
+            }
+        }
+        Guessed { known, next }
+    }
+
+    /// The head of the block that follows the one which ends with this version.
+    #[inline]
+    fn next(&self, tail: u32) -> Option<u32> {
+        Some(self.next[tail as usize]).filter(|&head| head != NONE)
+    }
 }
 
 impl Relation for Guessed<'_> {
+    /// Transaction by transaction, so that most edges of a node are told one after the other.
     fn tell(&self, take: &mut impl FnMut(u32, u32)) {
-        let known = self.known;
+        let (known, facts) = (self.known, self.known.facts);
         known.tell_data(take);
         known.tell_time(take);
-        for key in 0..known.facts.keys {
-            let mut before = key;
-            for &head in self.heads.of(key) {
-                let edges = known.before(known.blocks.tail(before), head);
-                for (from, to) in edges.into_iter().flatten() {
+        for number in 0..facts.len() {
+            for &version in facts.writes.of(number) {
+                let edge = self.next(version);
+                let edge = edge.and_then(|head| known.overwrites(version, head));
+                if let Some((from, to)) = edge {
                     take(from, to);
                 }
-                before = head;
+            }
+            for &version in facts.reads.of(number) {
+                if known.exit(version) == known.snapshot(number)
+                    && let Some(head) = self.next(version)
+                {
+                    take(known.snapshot(number), known.written(head));
+                }
+            }
+        }
+        for version in 0..facts.versions() as u32 {
+            if let Some((gate, head)) = known.gate(version).zip(self.next(version)) {
+                take(gate, known.written(head));
             }
         }
     }

@@ -56,16 +56,18 @@ enum Next {
 }
 
 impl<'a> Search<'a> {
-    /// A search that begins with this order of all nodes, which agrees with what is known.
+    /// A search that begins with this order of all nodes, which agrees with what is known, and with this order of heads. Where
+    /// the two do not agree, one of these transactions wrote the second of two blocks.
     pub(super) fn new(
         known: &'a Known<'a>,
         order: &[u32],
         forward: Lists,
         heads: Lists,
+        doubtful: Vec<u32>,
     ) -> Search<'a> {
         let backward = forward.inverted(order.len());
-        let keys = known.facts.keys;
-        Search {
+        let keys = known.facts.keys as usize;
+        let mut search = Search {
             known,
             topology: Topology::new(forward, backward, order),
             clauses: Clauses::default(),
@@ -73,11 +75,15 @@ impl<'a> Search<'a> {
             numbers: Map::default(),
             edges: Vec::new(),
             heads,
-            dirty: (0..keys).collect(),
-            is_dirty: vec![true; keys as usize],
+            dirty: Vec::new(),
+            is_dirty: vec![false; keys],
             pending: VecDeque::new(),
             steps: 0,
+        };
+        for number in doubtful {
+            search.mark(known.facts.writes.of(number));
         }
+        search
     }
 
     /// Steps taken so far: edges and literals looked at.
@@ -198,11 +204,17 @@ impl<'a> Search<'a> {
             .iter()
             .filter_map(|&node| self.known.transaction(node))
         {
-            for &version in facts.reads.of(number).iter().chain(facts.writes.of(number)) {
-                let key = facts.version_keys[version as usize];
-                if !std::mem::replace(&mut self.is_dirty[key as usize], true) {
-                    self.dirty.push(key);
-                }
+            self.mark(facts.reads.of(number));
+            self.mark(facts.writes.of(number));
+        }
+    }
+
+    /// The keys of these versions are to be looked at.
+    fn mark(&mut self, versions: &[u32]) {
+        for &version in versions {
+            let key = self.known.facts.version_keys[version as usize];
+            if !std::mem::replace(&mut self.is_dirty[key as usize], true) {
+                self.dirty.push(key);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Numbers for pairs of key and value.
 
 use super::NONE;
+use super::runs::Runs;
 
 /// A version while columns are made.
 #[derive(Clone, Copy, Debug)]
@@ -69,13 +70,15 @@ const SLOTS_MIN: usize = 1 << 10;
 
 /// From (key, value) to a version's number.
 ///
-/// Values that count up over all keys are found in pages by value, those that count up for each key in a hash table with
-/// open addressing, whose slots are eight bytes, half of them hash, so that as a rule one slot and one version are looked
-/// at; neighbouring values of a key stand side by side. Not for hostile values: an adversary could slow it down, as he
-/// could with any large history.
+/// Values that count up over all keys are found in pages by value, those that count up for each key in runs by key, all
+/// others in a hash table with open addressing, whose slots are eight bytes, half of them hash, so that as a rule one slot
+/// and one version are looked at; neighbouring values of a key stand side by side. Not for hostile values: an adversary
+/// could slow it down, as he could with any large history.
 pub(super) struct Table {
     /// The first version of each value.
     pages: Pages,
+    /// Other versions of small values.
+    runs: Runs,
     /// Half of the hash and the number of the other versions.
     slots: Vec<(u32, u32)>,
     /// Slots that are taken.
@@ -87,6 +90,7 @@ impl Default for Table {
     fn default() -> Table {
         Table {
             pages: Pages::default(),
+            runs: Runs::default(),
             slots: vec![(0, EMPTY); SLOTS_MIN],
             taken: 0,
             versions: Vec::new(),
@@ -124,20 +128,25 @@ impl Table {
         }
         let version = |number: u32| self.versions.get(number as usize);
         let mask = self.slots.len() - 1;
+        let mut sum = 0;
         for (number, (key, value)) in scratch.iter_mut().zip(pairs) {
             // Looked at for most; only one that is not the first of its value is looked for on.
             let is_other = version(*number).is_some_and(|version| version.key != key);
-            let at = if is_other {
-                hash(key, value) as usize & mask
-            } else {
-                0
-            };
-            *number = self.slots[at].1;
+            if is_other {
+                // A number in a run needs no comparison with its version.
+                *number = match self.runs.known(key, value) {
+                    Some(number) => {
+                        sum ^= number;
+                        NONE
+                    }
+                    None => self.slots[hash(key, value) as usize & mask].1,
+                };
+            }
         }
         let keys = scratch
             .iter()
             .map(|&number| version(number).map_or(0, |it| it.key));
-        std::hint::black_box(keys.fold(0, |sum, key| sum ^ key));
+        std::hint::black_box(keys.fold(sum, |sum, key| sum ^ key));
     }
 
     /// The number of this version, a new one if need be.
@@ -153,7 +162,22 @@ impl Table {
                 return *slot;
             }
         }
-        self.other(key, value)
+        let Some(place) = self.runs.place(key, value, next as usize) else {
+            return self
+                .find(key, value)
+                .unwrap_or_else(|slot| self.insert(slot, key, value));
+        };
+        let number = self.runs.number(place);
+        if *number == NONE {
+            if place.is_shared
+                && let Ok(known) = self.find(key, value)
+            {
+                return known;
+            }
+            *self.runs.number(place) = next;
+            return self.push(key, value);
+        }
+        *number
     }
 
     fn push(&mut self, key: u32, value: i64) -> u32 {
@@ -162,26 +186,30 @@ impl Table {
         self.versions.len() as u32 - 1
     }
 
-    /// The number of a version that is not the first of its value, or has no page.
-    fn other(&mut self, key: u32, value: i64) -> u32 {
+    /// The number of a version that has neither page nor place, or the slot for it.
+    fn find(&self, key: u32, value: i64) -> Result<u32, usize> {
         let hash = hash(key, value);
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         loop {
             let (other, number) = self.slots[at];
             if number == EMPTY {
-                break;
+                return Err(at);
             }
             if other == tag(hash) {
                 let version = &self.versions[number as usize];
                 if version.value == value && version.key == key {
-                    return number;
+                    return Ok(number);
                 }
             }
             at = (at + 1) & mask;
         }
+    }
+
+    /// A number for a new version, kept in this empty slot.
+    fn insert(&mut self, slot: usize, key: u32, value: i64) -> u32 {
         let number = self.push(key, value);
-        self.slots[at] = (tag(hash), number);
+        self.slots[slot] = (tag(hash(key, value)), number);
         self.taken += 1;
         if self.taken * 10 > self.slots.len() * 7 {
             self.grow();
