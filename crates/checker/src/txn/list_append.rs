@@ -12,6 +12,7 @@ mod proof;
 mod reads;
 mod record;
 mod renaming;
+mod replay;
 mod scene;
 mod stage;
 mod table;

@@ -235,6 +235,8 @@ struct Pass<'a> {
     open: Vec<u32>,
     /// Transactions completed so far, for `own`.
     checked: u32,
+    /// Are there micro-operations on registers in the chunk?
+    has_others: bool,
     gathering: &'a mut Gathering,
 }
 
@@ -274,11 +276,17 @@ impl Names {
     }
 
     /// The list of this key id; `None` when it is closed.
+    #[inline]
     fn open(&mut self, key: u32, chunk: &Chunk, table: &mut Table) -> Option<u32> {
-        let at = self.lists[key as usize];
-        if at != NONE {
-            return Some(at);
+        match self.lists[key as usize] {
+            NONE => self.begin(key, chunk, table),
+            at => Some(at),
         }
+    }
+
+    /// The same when nothing was done to it in the chunk.
+    #[cold]
+    fn begin(&mut self, key: u32, chunk: &Chunk, table: &mut Table) -> Option<u32> {
         let name = chunk.key(key);
         if table.number(name).is_some() || table.closed.contains(name) {
             return None;
@@ -290,6 +298,7 @@ impl Names {
     }
 
     /// The list of this key id, of which somebody knows what he read or appended.
+    #[inline]
     fn list(&mut self, key: u32, chunk: &Chunk, table: &mut Table) -> u32 {
         self.open(key, chunk, table).unwrap_or_else(|| {
             let name = chunk.key(key);
@@ -317,6 +326,11 @@ impl<'a> Pass<'a> {
             known,
             open: vec![NONE; chunk.len()],
             checked: 0,
+            // All are looked at, many at once.
+            has_others: chunk
+                .mop_tags()
+                .iter()
+                .fold(false, |any, &tag| any | is_other(tag)),
             chunk,
             gathering,
         }
@@ -412,16 +426,18 @@ impl<'a> Pass<'a> {
     /// Where the micro-operations of the operation at `place` are.
     fn transaction(&self, place: usize) -> Result<(usize, usize), (u64, String)> {
         let chunk = self.chunk;
-        let index = chunk.index(place);
         let Some((start, end)) = mops(chunk, place) else {
+            let index = chunk.index(place);
             return Err((index, "its value is not a transaction".into()));
         };
-        let is_other = |&tag: &u8| tag == mop_tag::WRITE || tag == mop_tag::READ_REGISTER;
         let tags = &chunk.mop_tags()[start..end];
-        if let Some(other) = tags.iter().position(is_other) {
+        if self.has_others
+            && let Some(other) = tags.iter().position(|&tag| is_other(tag))
+        {
             let op = chunk.op(place);
             let mop = op.value.as_txn().and_then(|mops| mops.get(other));
             let mop = mop.map(ToString::to_string).unwrap_or_default();
+            let index = chunk.index(place);
             let reason = format!("{mop} is neither an append to a list nor a read of one");
             return Err((index, reason));
         }
@@ -487,6 +503,11 @@ impl<'a> Pass<'a> {
             }
         }
     }
+}
+
+/// Is it a micro-operation on a register?
+fn is_other(tag: u8) -> bool {
+    tag == mop_tag::WRITE || tag == mop_tag::READ_REGISTER
 }
 
 fn note(is_found: bool, contradicting: &mut Contradicting, number: u32) {

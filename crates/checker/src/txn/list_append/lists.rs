@@ -58,14 +58,23 @@ impl Lists {
     /// Unknown transactions with an effect that was seen took place.
     fn add_unknown(&mut self) {
         let outcomes = &self.table.outcomes;
-        for list in &self.table.lists {
-            for writer in list.writers().filter(|writer| writer.is_seen()) {
-                if let Some(number) = writer.number()
-                    && outcomes[number as usize] == outcome::INFO
-                {
-                    self.happened[number as usize] = true;
-                }
+        let happened = &mut self.happened;
+        let mut add = |writer: Writer| {
+            if let Some(number) = writer.number()
+                && outcomes[number as usize] == outcome::INFO
+            {
+                happened[number as usize] = true;
             }
+        };
+        self.versions.iter().copied().for_each(&mut add);
+        for list in self
+            .table
+            .lists
+            .iter()
+            .filter(|list| list.conflict.is_some())
+        {
+            let seen = list.writers().filter(|writer| writer.is_seen());
+            seen.for_each(&mut add);
         }
     }
 
@@ -102,11 +111,10 @@ impl Lists {
             }
             let first = unseen.len();
             let open = list.writers().filter(|writer| !writer.is_seen());
-            let open = open.map(|writer| self.committed(writer));
-            unseen.extend(
-                open.filter(|&number| number != NONE)
-                    .map(|number| (at as u32, number)),
-            );
+            open.for_each(|writer| match self.committed(writer) {
+                NONE => {}
+                number => unseen.push((at as u32, number)),
+            });
             unseen[first..].sort_unstable();
         }
         unseen.dedup();
@@ -135,6 +143,22 @@ impl Lists {
     pub(super) fn versions(&self, at: u32) -> &[Writer] {
         let list = &self.table.lists[at as usize];
         &self.versions[list.first..list.first + list.agreed as usize]
+    }
+
+    /// How many agreed versions there are.
+    pub(super) fn version_count(&self) -> usize {
+        self.versions.len()
+    }
+
+    /// Are all versions of a list those of transactions that took place, and none of these gone?
+    pub(super) fn is_committed(&self, at: u32) -> bool {
+        let is_gone = |first: &Writer| first.is_gone();
+        !self.gaps.contains_key(&at) && !self.versions(at).iter().any(is_gone)
+    }
+
+    /// Is this version one after which its transaction appended more?
+    pub(super) fn is_intermediate(&self, version: usize) -> bool {
+        self.versions[version].is_intermediate()
     }
 
     /// Is a read's place in the order of versions known?
@@ -195,17 +219,19 @@ impl Lists {
     /// that are not over.
     pub(super) fn unsettled(&self, closing: &[bool]) -> Vec<bool> {
         let table = &self.table;
-        let is_settled = |at: usize| table.lists[at].is_closed || closing[at];
+        let settled = table.lists.iter().zip(closing);
+        let settled: Vec<_> = settled
+            .map(|(list, &closing)| list.is_closed || closing)
+            .collect();
         let completions = table.completions.iter();
         let mut unsettled: Vec<_> = completions.map(|&position| position == NONE).collect();
         for (reader, (at, _)) in table.each_read() {
-            unsettled[reader as usize] |= !is_settled(at as usize);
+            unsettled[reader as usize] |= !settled[at as usize];
         }
         for (at, list) in table.lists.iter().enumerate() {
-            if !is_settled(at) {
-                for number in list.writers().filter_map(Writer::number) {
-                    unsettled[number as usize] = true;
-                }
+            if !settled[at] {
+                let numbers = list.writers().filter_map(Writer::number);
+                numbers.for_each(|number| unsettled[number as usize] = true);
             }
         }
         unsettled

@@ -116,6 +116,16 @@ impl Suspects {
     }
 }
 
+/// What must be looked at of the reads of a list.
+enum Look {
+    /// Nothing.
+    Away,
+    /// As its reads agree and its versions were committed: the last element of each. Where its versions begin.
+    Last(usize),
+    /// Everything; positions that are tainted.
+    All(Vec<u32>),
+}
+
 impl Lists {
     /// Adds all anomalies that need no cycle, as far as they are those of these lists or of transactions by themselves.
     pub(super) fn tell(&self, asked: &[bool], suspects: &mut Suspects) {
@@ -151,6 +161,9 @@ impl Lists {
                     readers: [one, other],
                     agreed: list.agreed,
                 });
+            }
+            if self.is_committed(at) {
+                continue;
             }
             let versions = self.versions(at);
             if versions.iter().any(|writer| writer.number().is_none()) {
@@ -189,46 +202,58 @@ impl Lists {
 
     /// Adds anomalies of reads.
     fn tell_reads(&self, asked: &[bool], suspects: &mut Suspects) {
-        let tainted = asked.iter().zip(0..).map(|(&is_asked, at)| {
-            if is_asked {
-                self.tainted(at)
+        let looks = asked.iter().zip(0..).map(|(&is_asked, at)| {
+            let list = &self.table.lists[at as usize];
+            if !is_asked {
+                Look::Away
+            } else if list.conflict.is_none() && self.is_committed(at) {
+                Look::Last(list.first)
             } else {
-                Vec::new()
+                Look::All(self.tainted(at))
             }
         });
-        let tainted: Vec<_> = tainted.collect();
+        let looks: Vec<_> = looks.collect();
         for (reader, read) in self.table.each_read() {
             let (at, length) = read;
-            if !asked[at as usize] {
-                continue;
-            }
-            let agreed = self.table.lists[at as usize].agreed;
-            let is_regular = self.is_regular(read);
-            let tainted = &tainted[at as usize];
-            if is_regular && tainted.is_empty() {
-                // An element that was there before may be one as well.
-                let last = length.checked_sub(1);
-                let last = last.map(|last| self.versions(at)[last as usize]);
-                if last.is_some_and(|last| last.is_intermediate() || last == Writer::NOBODY) {
-                    self.tell_intermediate(reader, read, suspects);
+            match &looks[at as usize] {
+                Look::Away => {}
+                Look::Last(first) => {
+                    if length > 0 && self.is_intermediate(first + length as usize - 1) {
+                        self.tell_intermediate(reader, read, suspects);
+                    }
                 }
-                continue;
+                Look::All(tainted) => self.tell_read(reader, read, tainted, suspects),
             }
-            let elements = self.table.elements(read);
-            for &position in tainted
-                .iter()
-                .take_while(|&&one| one < elements.len() as u32)
-            {
-                self.tell_tainted(reader, at, elements[position as usize], suspects);
-            }
-            for &element in elements.iter().skip(agreed as usize) {
-                self.tell_tainted(reader, at, element, suspects);
-            }
-            if elements.len() > agreed as usize {
-                tell_duplicates((at, reader), elements, agreed, suspects);
-            }
-            self.tell_intermediate(reader, read, suspects);
         }
+    }
+
+    /// Adds anomalies of a read of a list with these tainted positions.
+    fn tell_read(&self, reader: u32, read: (u32, u32), tainted: &[u32], suspects: &mut Suspects) {
+        let (at, length) = read;
+        let agreed = self.table.lists[at as usize].agreed;
+        if self.is_regular(read) && tainted.is_empty() {
+            // An element that was there before may be one as well.
+            let last = length.checked_sub(1);
+            let last = last.map(|last| self.versions(at)[last as usize]);
+            if last.is_some_and(|last| last.is_intermediate() || last == Writer::NOBODY) {
+                self.tell_intermediate(reader, read, suspects);
+            }
+            return;
+        }
+        let elements = self.table.elements(read);
+        for &position in tainted
+            .iter()
+            .take_while(|&&one| one < elements.len() as u32)
+        {
+            self.tell_tainted(reader, at, elements[position as usize], suspects);
+        }
+        for &element in elements.iter().skip(agreed as usize) {
+            self.tell_tainted(reader, at, element, suspects);
+        }
+        if elements.len() > agreed as usize {
+            tell_duplicates((at, reader), elements, agreed, suspects);
+        }
+        self.tell_intermediate(reader, read, suspects);
     }
 
     /// Agreed positions of a list whose element was aborted or never appended.
@@ -296,8 +321,24 @@ impl Lists {
             let list = update.list as usize;
             asked[list] && update.length <= self.table.lists[list].agreed
         };
-        let updates = self.table.updates.iter();
-        let mut updates: Vec<_> = updates.filter(regular).copied().collect();
+        // Few are many of one version. Those of all its versions are told apart by a bit each, so that only these few are
+        // sorted; two lists may share the bit of the last version of one.
+        let updates = self.table.updates.iter().filter(regular);
+        let version =
+            |update: &Update| self.table.lists[update.list as usize].first + update.length as usize;
+        let count = self.version_count() + 1;
+        let (mut seen, mut twice) = (vec![false; count], BTreeSet::new());
+        for update in updates.clone() {
+            let version = version(update);
+            if std::mem::replace(&mut seen[version], true) {
+                twice.insert(version);
+            }
+        }
+        if twice.is_empty() {
+            return;
+        }
+        let updates = updates.filter(|update| twice.contains(&version(update)));
+        let mut updates: Vec<_> = updates.copied().collect();
         updates.sort_unstable();
         for group in updates.chunk_by(|a, b| (a.list, a.length) == (b.list, b.length)) {
             if group.len() > 1 {

@@ -5,6 +5,7 @@ use super::edges::Orders;
 use super::lists::Lists;
 use super::proof;
 use super::reads::{Suspect, Suspects};
+use super::replay::{Replayed, replay};
 use super::stage::Stage;
 use super::table::{NONE, Table, outcome};
 use super::{Dependencies, ListAppend};
@@ -85,15 +86,9 @@ struct Graph<'a> {
 impl Graph<'_> {
     fn new(lists: &Lists, level: Level) -> Result<Graph<'_>, TooManyEdges> {
         let wanted = cyclic(level);
-        let wants = |variant| wanted.iter().any(|cyclic| cyclic.variant == variant);
-        let all = Orders {
-            process: wants(Variant::Process),
-            realtime: wants(Variant::Realtime),
-        };
-        // What a process did before ended before, if it is known when it began.
-        let is_told = !lists.table.invocations.contains(&NONE);
+        let all = orders(&wanted);
         let orders = Orders {
-            process: all.process && !(all.realtime && is_told),
+            process: all.process && !(all.realtime && is_told(all, lists)),
             ..all
         };
         let rows = Rows::new(lists.table.len(), &Dependencies { lists, orders })?;
@@ -117,6 +112,21 @@ impl Graph<'_> {
         }
         found
     }
+}
+
+/// The orders that these cycles are looked for in.
+fn orders(wanted: &BTreeSet<Cyclic>) -> Orders {
+    let wants = |variant| wanted.iter().any(|cyclic| cyclic.variant == variant);
+    Orders {
+        process: wants(Variant::Process),
+        realtime: wants(Variant::Realtime),
+    }
+}
+
+/// Does real time tell the order of each process, if that matters? What one did before ended before, if it is known when it
+/// began.
+fn is_told(all: Orders, lists: &Lists) -> bool {
+    !all.process || !lists.table.invocations.contains(&NONE)
 }
 
 impl Record {
@@ -177,6 +187,14 @@ impl Record {
         })
     }
 
+    /// An order of all that took place, if there is one that keeps real time; then no graph need be made. A level without
+    /// real time lets more go by its graph, so it is only asked here when nothing stays.
+    fn replayed(&self, lists: &Lists, unsettled: &[bool], is_last: bool) -> Option<Replayed> {
+        let all = orders(&cyclic(self.judge.level));
+        let applies = (is_last || all.realtime) && is_told(all, lists);
+        applies.then(|| replay(lists, unsettled, self.order.is_some()))?
+    }
+
     /// Adds all cycles among what is gone, which is the answer.
     fn cycles(
         &mut self,
@@ -187,6 +205,17 @@ impl Record {
     ) -> Result<Vec<bool>, TooManyEdges> {
         let level = self.judge.level;
         let count = lists.table.len();
+        let unsettled = if is_last {
+            Vec::new()
+        } else {
+            lists.unsettled(closing)
+        };
+        if let Some(replayed) = self.replayed(lists, &unsettled, is_last) {
+            let Replayed { order, gone, edges } = replayed;
+            self.edges += edges;
+            self.extend_order(lists, closing, order, |number| gone[number as usize]);
+            return Ok(gone);
+        }
         let graph = Graph::new(lists, level)?;
         let rows = &graph.rows;
         let peeled = rows.peel();
@@ -200,7 +229,6 @@ impl Record {
         let stays = if is_last {
             Vec::new()
         } else {
-            let unsettled = lists.unsettled(closing);
             let from = unsettled
                 .iter()
                 .zip(0..)
@@ -234,6 +262,9 @@ impl Record {
             .map(|list| !list.is_closed)
             .collect();
         lists.tell(&open, &mut suspects);
+        if self.replayed(lists, &[], true).is_some() {
+            return Ok(suspects);
+        }
         let graph = Graph::new(lists, self.judge.level)?;
         let rows = &graph.rows;
         let components = rows.components(&rows.peel(), lists.table.len() as u32);

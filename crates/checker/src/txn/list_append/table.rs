@@ -150,7 +150,27 @@ impl List {
     }
 
     /// Notes who appended `element`; who did before, if anybody.
+    #[inline]
     fn insert(&mut self, element: i64, number: u32) -> Option<u32> {
+        // As a rule elements come one after another, nearly.
+        if self.far.is_none()
+            && let Some(place) = self.place(element)
+        {
+            if place > 0 && place == self.near.len() {
+                self.near.push(Writer::new(number));
+                return None;
+            }
+            if let Some(writer) = self.near.get_mut(place)
+                && *writer == Writer::NOBODY
+            {
+                *writer = Writer::new(number);
+                return None;
+            }
+        }
+        self.insert_anywhere(element, number)
+    }
+
+    fn insert_anywhere(&mut self, element: i64, number: u32) -> Option<u32> {
         if let Some(before) = self.writer(element) {
             return before.number();
         }
