@@ -512,7 +512,7 @@ const DIGITS_MAX: usize = 18;
 
 /// The integer at `at`, and where it ends. Whether something else goes on there is seen by who reads on.
 #[inline]
-fn integer(text: &[u8], at: usize) -> Option<(i64, usize)> {
+pub(super) fn integer(text: &[u8], at: usize) -> Option<(i64, usize)> {
     let rest = text.get(at..)?;
     let is_negative = rest.first() == Some(&b'-');
     let rest = &rest[usize::from(is_negative)..];

@@ -11,6 +11,7 @@ use super::draft::Kind;
 use super::line::{Line, LineFault};
 use super::{Fault, Initial, TransactionSink};
 use crate::import::Place;
+use crate::import::transaction::integer;
 use std::io::Read;
 
 /// The value of a register that nobody wrote.
@@ -24,18 +25,59 @@ const PLAIN_LENGTH_MAX: usize = 96;
 
 /// Reads such a text: a quick look at a line as programs write it, and a slow one at all others, which knows what is
 /// wrong with it.
+///
+/// Lines of one transaction mostly follow each other: the end of a line is compared with that of the one before, and read only
+/// when they differ.
 pub(super) struct Plume {
     assembly: Assembly,
     initial: Initial,
+    end: LineEnd,
 }
 
 /// What a line says.
 struct Operation {
+    access: Access,
+    session: u64,
+    transaction: i64,
+}
+
+/// What one does in its transaction.
+#[derive(Clone, Copy)]
+struct Access {
     writes: bool,
     key: i64,
     value: i64,
-    session: u64,
-    transaction: i64,
+}
+
+/// The end of the line before, from the comma in front of the session to the newline, when it is one of at most 16 bytes.
+#[derive(Default)]
+struct LineEnd {
+    bytes: u128,
+    /// The bits that count.
+    mask: u128,
+    /// 0: there is none.
+    length: usize,
+}
+
+impl LineEnd {
+    /// Keeps the end of a line; none that is long.
+    fn keep(&mut self, end: &[u8]) {
+        let mut bytes = [0; 16];
+        *self = LineEnd::default();
+        if let Some(start) = bytes.get_mut(..end.len()) {
+            start.copy_from_slice(end);
+            self.bytes = u128::from_le_bytes(bytes);
+            self.mask = u128::MAX >> (128 - 8 * end.len());
+            self.length = end.len();
+        }
+    }
+
+    /// Does what is kept stand at the start of `rest`?
+    #[inline]
+    fn is_at(&self, rest: &[u8]) -> bool {
+        let same = |bytes: &[u8; 16]| (u128::from_le_bytes(*bytes) ^ self.bytes) & self.mask == 0;
+        self.length > 0 && rest.first_chunk().is_some_and(same)
+    }
 }
 
 impl Plume {
@@ -44,6 +86,7 @@ impl Plume {
         Plume {
             assembly: Assembly::new(),
             initial: Initial { value },
+            end: LineEnd::default(),
         }
     }
 
@@ -55,6 +98,7 @@ impl Plume {
         place: &mut Place,
     ) -> Result<bool, Fault> {
         while !self.assembly.is_ready() {
+            let line = input.line;
             let window = input.at_least(PLAIN_LENGTH_MAX);
             if window.is_empty() {
                 input.finish()?;
@@ -63,27 +107,53 @@ impl Plume {
                 }
                 break;
             }
-            if let Some((operation, length)) = plain(window) {
-                let line = input.line;
-                self.take(&operation, line)
-                    .map_err(|problem| input.fault(0, problem))?;
-                input.consume(length);
-                input.line += 1;
-            } else {
-                self.careful(input)?;
+            match self.quick(window, line) {
+                Ok(Some(length)) => {
+                    input.consume(length);
+                    input.line += 1;
+                }
+                Ok(None) => self.careful(input)?,
+                Err(problem) => return Err(input.fault(0, problem)),
             }
         }
         *place = self.assembly.hand_over(sink)?;
         Ok(true)
     }
 
+    /// Takes the line that `text` begins with, if it is as programs write it; its length with the newline.
     #[inline]
+    fn quick(&mut self, text: &[u8], line: u64) -> Result<Option<usize>, String> {
+        let Some((access, at)) = access(text) else {
+            return Ok(None);
+        };
+        let rest = &text[at..];
+        if self.end.is_at(rest) {
+            self.add(access)?;
+            return Ok(Some(at + self.end.length));
+        }
+        let Some((session, transaction, length)) = owner(rest) else {
+            return Ok(None);
+        };
+        self.end.keep(&rest[..length]);
+        let operation = Operation {
+            access,
+            session,
+            transaction,
+        };
+        self.take(&operation, line)?;
+        Ok(Some(at + length))
+    }
+
     fn take(&mut self, operation: &Operation, line: u64) -> Result<(), String> {
-        let &Operation {
-            writes, key, value, ..
-        } = operation;
         let id = (operation.transaction != ABORTED).then_some(operation.transaction);
         self.assembly.turn_to(operation.session, id, line)?;
+        self.add(operation.access)
+    }
+
+    /// Adds to the transaction of the line before.
+    #[inline]
+    fn add(&mut self, access: Access) -> Result<(), String> {
+        let Access { writes, key, value } = access;
         let kind = match (writes, self.initial.seen(value)) {
             (false, Some(_)) => Kind::Read,
             (false, None) => Kind::ReadInitial,
@@ -107,6 +177,7 @@ impl Plume {
         let text = &input.rest()[..length];
         let operation = operation(text).map_err(|(at, problem)| input.fault(at, problem))?;
         if let Some(operation) = operation {
+            self.end = LineEnd::default();
             self.take(&operation, line)
                 .map_err(|problem| input.fault(0, problem))?;
         }
@@ -124,49 +195,32 @@ pub(super) fn is_plume(text: &[u8]) -> bool {
         .is_some_and(|first| first.is_ok())
 }
 
-/// A number of at most 18 digits, and where what follows it begins.
+/// What a line without blanks says that is done, and where its session's comma is expected; `None` for whoever looks closer.
 #[inline]
-fn number(text: &[u8], at: usize) -> Option<(i64, usize)> {
-    let negative = *text.get(at)? == b'-';
-    let start = at + usize::from(negative);
-    let mut number: i64 = 0;
-    let mut end = start;
-    while let Some(byte) = text.get(end) {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            break;
-        }
-        number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
-        end += 1;
-    }
-    let plain = (1..=18).contains(&(end - start));
-    plain.then_some((if negative { -number } else { number }, end))
-}
-
-/// A line without blanks and its length with the newline; `None` for whoever looks closer.
-#[inline]
-fn plain(text: &[u8]) -> Option<(Operation, usize)> {
+fn access(text: &[u8]) -> Option<(Access, usize)> {
     let writes = match text {
         [b'r', b'(', ..] => false,
         [b'w', b'(', ..] => true,
         _ => return None,
     };
-    let comma = |at: usize| (text.get(at) == Some(&b',')).then_some(at + 1);
-    let (key, at) = number(text, 2)?;
-    let (value, at) = number(text, comma(at)?)?;
-    let (session, at) = number(text, comma(at)?)?;
-    let (transaction, at) = number(text, comma(at)?)?;
-    if text.get(at..at + 2) != Some(b")\n") {
-        return None;
-    }
-    let operation = Operation {
-        writes,
-        key,
-        value,
-        session: u64::try_from(session).ok()?,
-        transaction,
-    };
-    Some((operation, at + 2))
+    let (key, at) = integer(text, 2)?;
+    let (value, at) = integer(text, comma(text, at)?)?;
+    Some((Access { writes, key, value }, at))
+}
+
+/// Session and transaction from the comma in front of them, and the length up to the newline and with it.
+#[inline]
+fn owner(text: &[u8]) -> Option<(u64, i64, usize)> {
+    let (session, at) = integer(text, comma(text, 0)?)?;
+    let (transaction, at) = integer(text, comma(text, at)?)?;
+    let session = u64::try_from(session).ok()?;
+    (text.get(at..at + 2) == Some(b")\n")).then_some((session, transaction, at + 2))
+}
+
+/// Where what follows a comma begins.
+#[inline]
+fn comma(text: &[u8], at: usize) -> Option<usize> {
+    (text.get(at) == Some(&b',')).then_some(at + 1)
 }
 
 /// What a line says; `None` of a blank one.
@@ -200,9 +254,7 @@ fn operation(text: &[u8]) -> Result<Option<Operation>, LineFault> {
         return line.fault("the end of the line");
     }
     Ok(Some(Operation {
-        writes,
-        key,
-        value,
+        access: Access { writes, key, value },
         session,
         transaction,
     }))
