@@ -127,7 +127,7 @@ pub struct Chunk {
 
 /// What is made from columns when somebody asks for it.
 #[derive(Clone, Debug, Default)]
-struct Wide {
+pub(crate) struct Wide {
     /// Empty when each index is one more than the one before.
     indices: Lazy<u64>,
     times: Lazy<i64>,

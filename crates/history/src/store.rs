@@ -38,6 +38,7 @@ pub use document::Analysis;
 pub use file::{OpenError, Tail};
 pub use memory::SystemMemory;
 pub use pack::{Packed, repack};
+pub(crate) use reader::Scratch;
 pub use reader::{ChunkBuffer, TestFile};
 pub use salvage::{Missing, SALVAGED, Salvaged, salvage_to};
 pub use scan::Damaged;

@@ -28,6 +28,16 @@ impl<T> Lazy<T> {
         }
     }
 
+    /// Takes over the memory of others, for values that nobody asked for yet.
+    pub(super) fn take_memory(&self, others: Lazy<T>) {
+        let more = others.spare.into_inner();
+        let more = more.unwrap_or_else(PoisonError::into_inner);
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.capacity() < more.capacity() {
+            *spare = more;
+        }
+    }
+
     /// The values; `fill` appends them to an empty vector when nobody asked before.
     pub(super) fn get(&self, fill: impl FnOnce(&mut Vec<T>)) -> &[T] {
         self.values.get_or_init(|| {

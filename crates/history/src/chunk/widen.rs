@@ -27,6 +27,36 @@ impl Wide {
     }
 }
 
+/// Memory for columns is handed from one chunk to the next: of many that are held, few are looked at at a time.
+impl Chunk {
+    /// Takes over memory for columns that nobody asked for yet.
+    pub(crate) fn take_memory(&self, memory: Wide) {
+        let wide = &self.wide;
+        wide.indices.take_memory(memory.indices);
+        wide.times.take_memory(memory.times);
+        wide.kinds.take_memory(memory.kinds);
+        wide.process_ids.take_memory(memory.process_ids);
+        wide.template_ids.take_memory(memory.template_ids);
+        wide.pairs.take_memory(memory.pairs);
+        wide.keys.take_memory(memory.keys);
+        wide.operands.take_memory(memory.operands);
+        wide.operand_starts.take_memory(memory.operand_starts);
+        wide.mop_starts.take_memory(memory.mop_starts);
+        wide.mop_tags.take_memory(memory.mop_tags);
+        wide.mop_keys.take_memory(memory.mop_keys);
+        wide.mop_arguments.take_memory(memory.mop_arguments);
+        wide.pool.take_memory(memory.pool);
+        wide.extra_starts.take_memory(memory.extra_starts);
+        wide.extras.take_memory(memory.extras);
+    }
+
+    /// Forgets the columns that were made; their memory.
+    pub(crate) fn give_memory(&mut self) -> Wide {
+        self.wide.reset();
+        std::mem::take(&mut self.wide)
+    }
+}
+
 /// Each accessor here widens its column when it is called first, for all operations of the chunk; later calls cost nothing.
 impl Chunk {
     /// A column as it stands in the bytes.

@@ -434,6 +434,8 @@ impl<C: Chunks + 'static> Shared<C> {
         let number = work.claim.chunk;
         match self.obtain(number, work.resident, &mut effects) {
             Ok(chunk) => {
+                let wide = self.lock().resident.wide();
+                chunk.buffer.chunk.take_memory(wide);
                 for share in work.claim.shares {
                     self.reduce(share, number, &chunk, &mut effects);
                 }
@@ -467,6 +469,7 @@ impl<C: Chunks + 'static> Shared<C> {
             let read = self.chunks.read_chunk(number, &mut buffer);
             read.map(|chunk| chunk.is_some())
         });
+        let scratch = std::mem::take(&mut buffer.scratch);
         let result = match read {
             Ok(Ok(is_there)) => Ok(Arc::new(Decoded { buffer, is_there })),
             Ok(Err(error)) => Err(Cause::Damage {
@@ -478,6 +481,7 @@ impl<C: Chunks + 'static> Shared<C> {
         self.change(effects, |state| {
             state.matrix.decoded(number);
             state.statistics.chunks_decoded += 1;
+            state.resident.put_scratch(scratch);
             if let Ok(chunk) = &result
                 && state.is_wanted(number)
             {

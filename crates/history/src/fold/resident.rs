@@ -1,6 +1,7 @@
 //! Decoded chunks that several workers share.
 
-use crate::store::ChunkBuffer;
+use crate::chunk::Wide;
+use crate::store::{ChunkBuffer, Scratch};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -18,6 +19,10 @@ pub(super) struct Resident {
     /// Oldest first.
     ring: VecDeque<(u64, Arc<Decoded>)>,
     free: Vec<ChunkBuffer>,
+    /// For what is only needed while a chunk is read.
+    scratches: Vec<Scratch>,
+    /// For columns of chunks that are looked at.
+    wide: Vec<Wide>,
     length_max: usize,
     free_max: usize,
 }
@@ -28,6 +33,8 @@ impl Resident {
         Resident {
             ring: VecDeque::new(),
             free: Vec::new(),
+            scratches: Vec::new(),
+            wide: Vec::new(),
             length_max: 4 * threads + 16,
             free_max: threads,
         }
@@ -80,14 +87,30 @@ impl Resident {
     }
 
     /// Memory that nobody uses.
-    pub(super) fn recycle(&mut self, buffer: ChunkBuffer) {
+    pub(super) fn recycle(&mut self, mut buffer: ChunkBuffer) {
+        let wide = buffer.chunk.give_memory();
+        if self.wide.len() < self.free_max {
+            self.wide.push(wide);
+        }
         if self.free.len() < self.free_max {
             self.free.push(buffer);
         }
     }
 
-    /// Memory for a chunk.
+    /// Memory for a chunk that is about to be read.
     pub(super) fn memory(&mut self) -> ChunkBuffer {
-        self.free.pop().unwrap_or_default()
+        let mut buffer = self.free.pop().unwrap_or_default();
+        buffer.scratch = self.scratches.pop().unwrap_or_default();
+        buffer
+    }
+
+    /// Memory that is not needed any more as a chunk was read.
+    pub(super) fn put_scratch(&mut self, scratch: Scratch) {
+        self.scratches.push(scratch);
+    }
+
+    /// Memory for the columns of a chunk that is about to be looked at.
+    pub(super) fn wide(&mut self) -> Wide {
+        self.wide.pop().unwrap_or_default()
     }
 }

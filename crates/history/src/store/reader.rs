@@ -50,10 +50,16 @@ const HISTORY_ELEMENTS_MAX: u64 = 1 << 30;
 /// Memory for reading chunk after chunk: kept from one to the next, about 2 MB.
 #[derive(Debug, Default)]
 pub struct ChunkBuffer {
-    stored: Vec<u8>,
-    payload: Vec<u8>,
+    pub(crate) scratch: Scratch,
     pub(crate) chunk: Chunk,
     nodes: Nodes,
+}
+
+/// Memory that is used only while a chunk is read.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    stored: Vec<u8>,
+    payload: Vec<u8>,
 }
 
 impl ChunkBuffer {
@@ -79,13 +85,14 @@ impl Blocks<'_> {
             last: entry.indices.1,
             reason,
         };
-        let header = read_stored(self.disk, entry.offset, &mut buffer.stored).map_err(wrong)?;
+        let Scratch { stored, payload } = &mut buffer.scratch;
+        let header = read_stored(self.disk, entry.offset, stored).map_err(wrong)?;
         if !matches!(header.kind, CHUNK | JOURNAL) {
             return Err(wrong("there is no chunk".into()));
         }
-        expand_taking(&header, &mut buffer.stored, &mut buffer.payload).map_err(wrong)?;
+        expand_taking(&header, stored, payload).map_err(wrong)?;
         let chunk = &mut buffer.chunk;
-        let read = chunk.read_owned(&mut buffer.payload);
+        let read = chunk.read_owned(payload);
         read.map_err(|error| wrong(error.to_string()))?;
         let is_the_one = chunk.len() as u64 == entry.operations
             && chunk.first_position() == position
