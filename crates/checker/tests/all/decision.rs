@@ -1,6 +1,7 @@
 //! Models that are searched for, on histories of simulated stores: what a store promises is found to hold, and every verdict is
 //! proven to a verifier that shares no code with the checker.
 
+use crate::transactions::{histories, printed};
 use seatrial_checker::txn::Bound;
 use seatrial_checker::txn::isolation::{Isolation, Model};
 use seatrial_checker::{Certificate, Proof, Validity, Verdict, verify};
@@ -222,15 +223,16 @@ fn is_promised(store: Store, model: Model) -> bool {
     }
 }
 
-fn printed(history: &History) -> String {
-    history.iter().map(|op| op.to_string() + "\n").collect()
-}
-
-fn histories(usual: u64) -> u64 {
-    let wanted = std::env::var("SEATRIAL_HISTORIES").ok();
-    wanted
-        .and_then(|wanted| wanted.parse().ok())
-        .unwrap_or(usual)
+/// Up to `transactions_max` transactions, and `transactions_min` at least, on one of the stores.
+fn any_shape(seed: u64, transactions_min: usize, transactions_max: usize, rng: &mut Rng) -> Shape {
+    Shape {
+        store: STORES[seed as usize % 4],
+        kind: *rng.pick(&[Kind::Blind, Kind::Updates, Kind::Mixed]),
+        transactions: transactions_min + rng.index(transactions_max - transactions_min),
+        clients: 2 + rng.below(18),
+        keys: *rng.pick(&[3, 10, 30, 100]),
+        events_max: 1 + rng.below(8),
+    }
 }
 
 #[test]
@@ -238,14 +240,7 @@ fn what_a_store_promises_holds_and_every_verdict_is_proven() {
     let (mut valid, mut invalid) = ([0_u32; 10], [0_u32; 10]);
     for seed in 0..histories(160) {
         let mut rng = Rng::from_seed(seed);
-        let shape = Shape {
-            store: STORES[seed as usize % 4],
-            kind: *rng.pick(&[Kind::Blind, Kind::Updates, Kind::Mixed]),
-            transactions: 30 + rng.index(270),
-            clients: 2 + rng.below(18),
-            keys: *rng.pick(&[3, 10, 30, 100]),
-            events_max: 1 + rng.below(8),
-        };
+        let shape = any_shape(seed, 30, 300, &mut rng);
         let history = Arc::new(simulated(&shape, &mut rng));
         let mut holds = Vec::new();
         for (number, model) in Model::SEARCHED.into_iter().enumerate() {
@@ -308,14 +303,7 @@ fn an_order_from_outside_changes_no_verdict() {
     let (mut valid, mut invalid) = (0, 0);
     for seed in 0..histories(100) {
         let mut rng = Rng::from_seed(seed ^ 0x0d3);
-        let shape = Shape {
-            store: STORES[seed as usize % 4],
-            kind: *rng.pick(&[Kind::Blind, Kind::Updates, Kind::Mixed]),
-            transactions: 20 + rng.index(180),
-            clients: 2 + rng.below(18),
-            keys: *rng.pick(&[3, 10, 30, 100]),
-            events_max: 1 + rng.below(8),
-        };
+        let shape = any_shape(seed, 20, 200, &mut rng);
         let history = Arc::new(simulated(&shape, &mut rng));
         let model = *rng.pick(&Model::SEARCHED);
         let (alone, _) = judged(&history, model);

@@ -1,5 +1,6 @@
 //! Axiomatic levels against brute force: every order of commits is tried, and the axioms are checked literally.
 
+use crate::transactions::histories;
 use seatrial_checker::Validity;
 use seatrial_checker::txn::isolation::{Isolation, Model};
 use seatrial_checker::txn::registers::{Builder, Columns};
@@ -387,14 +388,6 @@ fn is_witness(it: &Relations, forced: &[Vec<bool>], order: &[usize]) -> bool {
         && known.all(|(one, two)| is_before(one, two))
 }
 
-/// How many random histories a test tries: so many, or what `SEATRIAL_HISTORIES` says.
-fn histories(usual: u64) -> u64 {
-    let wanted = std::env::var("SEATRIAL_HISTORIES").ok();
-    wanted
-        .and_then(|wanted| wanted.parse().ok())
-        .unwrap_or(usual)
-}
-
 /// Compares all models on one history; which of them hold.
 fn compare(all: &[Simple], columns: &Columns, numbers: &[usize], context: &str) -> Vec<Model> {
     let it = relations(all);
@@ -435,6 +428,17 @@ fn compare(all: &[Simple], columns: &Columns, numbers: &[usize], context: &str) 
     valid
 }
 
+/// Few transactions on few keys.
+fn small_shape(transactions_max: usize, rng: &mut Rng) -> Shape {
+    Shape {
+        transactions: 2 + rng.index(transactions_max - 1),
+        sessions: 1 + rng.below(4),
+        keys: 1 + rng.below(3),
+        events_max: 2 + rng.below(3),
+        wild: *rng.pick(&[0.0, 0.3, 0.6]),
+    }
+}
+
 #[test]
 fn agrees_with_all_orders_of_commits_on_small_histories() {
     // Per model: valid, invalid, and invalid although all weaker ones are valid.
@@ -442,13 +446,7 @@ fn agrees_with_all_orders_of_commits_on_small_histories() {
     let count = histories(4_000);
     for seed in 0..count {
         let mut rng = Rng::from_seed(seed);
-        let shape = Shape {
-            transactions: 2 + rng.index(7),
-            sessions: 1 + rng.below(4),
-            keys: 1 + rng.below(3),
-            events_max: 2 + rng.below(3),
-            wild: *rng.pick(&[0.0, 0.3, 0.6]),
-        };
+        let shape = small_shape(8, &mut rng);
         let all = random(&mut rng, &shape);
         let (columns, numbers) = columns(&all, &mut rng);
         let valid = compare(&all, &columns, &numbers, &format!("seed {seed}"));
@@ -545,13 +543,7 @@ fn certificates_of_weak_models_hold() {
     let mut seen = [[0; 2]; Model::POLYNOMIAL.len()];
     for seed in 0..histories(4_000) / 5 {
         let mut rng = Rng::from_seed(seed ^ 0xce27);
-        let shape = Shape {
-            transactions: 2 + rng.index(9),
-            sessions: 1 + rng.below(4),
-            keys: 1 + rng.below(3),
-            events_max: 2 + rng.below(3),
-            wild: *rng.pick(&[0.0, 0.3, 0.6]),
-        };
+        let shape = small_shape(10, &mut rng);
         let all = random(&mut rng, &shape);
         let (_, numbers) = columns(&all, &mut rng);
         let history = Arc::new(history(&all, &numbers));

@@ -1,7 +1,7 @@
 //! Judging as the chunks come against judging afterwards.
 
 use crate::transactions::{STORES, histories, printed, rotating_history};
-use crate::windows::essence;
+use crate::windows::{any_case, essence};
 use seatrial_checker::linear::{Linearizable, Model};
 use seatrial_checker::online::{Follower, Judge};
 use seatrial_checker::txn::{Level, ListAppend, Windows};
@@ -64,19 +64,11 @@ fn finished(judge: Judge, history: &Arc<History>) -> Verdict {
 
 #[test]
 fn transactions_are_judged_as_afterwards() {
-    let levels: Vec<_> = Level::all().collect();
     let (mut invalid, mut valid, mut early, mut reopened, mut cut) = (0, 0, 0, 0, 0);
     for seed in 0..histories(500) {
         let mut rng = Rng::from_seed(seed ^ 0x0e11);
-        let store = STORES[seed as usize % STORES.len()];
-        let rotation = 2 + rng.index(8);
-        let length = 10 + rng.below(60);
-        let history = Arc::new(rotating_history(store, length, rotation, &mut rng));
-        let level = if rng.chance(0.4) {
-            Level::StrictSerializable
-        } else {
-            *rng.pick(&levels)
-        };
+        let (store, history, level) = any_case(seed, &mut rng);
+        let history = Arc::new(history);
         let windows = Windows {
             transactions_min: 1 + rng.index(8),
             idle_chunks: 1 + rng.index(4) as u32,

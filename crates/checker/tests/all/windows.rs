@@ -1,6 +1,6 @@
 //! Judging piece by piece against judging at once.
 
-use crate::transactions::{STORES, histories, printed, rotating_history};
+use crate::transactions::{STORES, Store, histories, printed, rotating_history};
 use seatrial_checker::txn::{Level, ListAppend, Rounds, Windows};
 use seatrial_checker::{Certificate, Validity, Verdict, verify};
 use seatrial_history::chunk::{Assembly, Unstorable};
@@ -69,23 +69,29 @@ pub(crate) fn essence(verdict: &Verdict) -> String {
     )
 }
 
+/// The history of a random store whose keys come and go, and a level to judge it by.
+pub(crate) fn any_case(seed: u64, rng: &mut Rng) -> (Store, History, Level) {
+    let store = STORES[seed as usize % STORES.len()];
+    let rotation = 2 + rng.index(8);
+    let length = 10 + rng.below(60);
+    let history = rotating_history(store, length, rotation, rng);
+    let level = if rng.chance(0.4) {
+        Level::StrictSerializable
+    } else {
+        let levels: Vec<_> = Level::all().collect();
+        *rng.pick(&levels)
+    };
+    (store, history, level)
+}
+
 #[test]
 fn cuts_change_nothing() {
-    let levels: Vec<_> = Level::all().collect();
     // Cut and not refused: valid, invalid; refused; proven by order.
     let (mut judged, mut refused, mut proven) = ([0, 0], 0, 0);
     let (mut parts, mut forgotten) = (0, 0);
     for seed in 0..histories(1_500) {
         let mut rng = Rng::from_seed(seed ^ 0x77d0);
-        let store = STORES[seed as usize % STORES.len()];
-        let rotation = 2 + rng.index(8);
-        let length = 10 + rng.below(60);
-        let history = rotating_history(store, length, rotation, &mut rng);
-        let level = if rng.chance(0.4) {
-            Level::StrictSerializable
-        } else {
-            *rng.pick(&levels)
-        };
+        let (store, history, level) = any_case(seed, &mut rng);
         let windows = Windows {
             transactions_min: 1 + rng.index(8),
             idle_chunks: 1 + rng.index(4) as u32,
