@@ -152,6 +152,9 @@ impl Certificate {
         })
     }
 
+    /// Transactions of the largest core that is written, and replayed.
+    pub const CORE_MAX: usize = 4_096;
+
     /// One without assumptions.
     pub fn new(model: &str, proof: Proof) -> Certificate {
         Certificate {

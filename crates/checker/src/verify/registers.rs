@@ -193,9 +193,8 @@ fn writer(table: &Table, written: &Written, key: u32, value: i64) -> Option<Writ
 
 impl<'a> Facts<'a> {
     fn new(table: &'a Table) -> Result<Facts<'a>, String> {
-        let written = Written::new(table, |_| true);
-        let is_sound = |number: u32| !table.all[number as usize].is_fail();
-        if let Some((key, value)) = written.twice(is_sound) {
+        let written = Written::new(table, |number| !table.all[number as usize].is_fail());
+        if let Some((key, value)) = written.twice(|_| true) {
             let name = table.name(key);
             return Err(format!("{value} is written to key {name} more than once"));
         }
@@ -249,12 +248,9 @@ impl<'a> Facts<'a> {
                 }
                 continue;
             }
-            let writer = value.map(|value| writer(table, written, key, value));
-            let source = match writer {
+            let source = match value.map(|value| written.of(key, value).next()) {
                 None => NONE,
-                Some(Some(writer))
-                    if writer.is_last && !table.all[writer.transaction as usize].is_fail() =>
-                {
+                Some(Some(writer)) if writer.is_last => {
                     self.took_place[writer.transaction as usize] = true;
                     writer.transaction
                 }

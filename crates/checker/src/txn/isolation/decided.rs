@@ -75,7 +75,16 @@ impl Isolation {
             };
             return (verdict, Some(Certificate::new(model, proof)));
         };
-        let (verdict, reason) = self.decided(columns, promise);
+        let (mut verdict, reason) = self.decided(columns, promise);
+        if let Some(Reason::Core(core)) = &reason
+            && core.len() > Certificate::CORE_MAX
+        {
+            let (count, most) = (core.len(), Certificate::CORE_MAX);
+            let unproven =
+                format!("{count} transactions have no order, and no more than {most} are replayed");
+            verdict.details["unproven"] = unproven.into();
+            return (verdict, None);
+        }
         let proof = reason.map(|reason| match reason {
             Reason::Order(Witness::Serial(order)) => Proof::Serial(places(&order)),
             Reason::Order(Witness::Snapshots(order)) => Proof::Snapshots(places(&order)),

@@ -1,11 +1,10 @@
 //! Transactions on registers of which there is no order.
 
 use super::{Facts, Read};
+use crate::certificate::Certificate;
 use crate::verify::table::{NONE, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Transactions of a core that are tried.
-const CORE_MAX: usize = 4_096;
 /// Words that are looked at, about a second's work, and words that are kept at a time.
 const STEPS_MAX: u64 = 2_000_000_000;
 const KEPT_MAX: usize = 1 << 25;
@@ -19,10 +18,9 @@ pub(super) fn core(
     places: &[u64],
 ) -> Result<(), String> {
     let members: BTreeSet<u32> = facts.at_all(places)?.into_iter().collect();
-    if members.len() > CORE_MAX {
-        return Err(format!(
-            "more than {CORE_MAX} transactions are not replayed"
-        ));
+    if members.len() > Certificate::CORE_MAX {
+        let most = Certificate::CORE_MAX;
+        return Err(format!("more than {most} transactions are not replayed"));
     }
     let members: Vec<u32> = members.into_iter().collect();
     let mut trial = Trial::new(facts, axiom, &members);
