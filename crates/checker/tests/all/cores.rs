@@ -1,8 +1,10 @@
 //! Certificates that name many transactions of which there is no order.
 
 use seatrial_checker::txn::isolation::{Isolation, Model};
-use seatrial_checker::{Certificate, Proof, Validity, verify};
-use seatrial_history::{Folder, History, Key, Mop, Observed, Op, OpType, Process, Value};
+use seatrial_checker::{Certificate, Proof, Validity, Verifier, verify};
+use seatrial_history::{
+    ChunkBuffer, Chunks, Folder, History, Key, Mop, Observed, Op, OpType, Process, Value,
+};
 use std::sync::Arc;
 
 /// Transactions of a client each, which read and write registers.
@@ -171,4 +173,65 @@ fn cores_in_which_both_orders_must_be_tried_are_replayed() {
         let answer = verify(&history, &Certificate { model, ..told });
         assert!(answer.unwrap_err().contains("there is an order"));
     }
+}
+
+/// A transaction of a client by itself.
+fn alone(client: u64, mops: &[Mop]) -> [Op; 2] {
+    let value = Value::Txn(mops.iter().cloned().collect());
+    let begun = Op::invoke(Process::Client(client), "txn", value.clone());
+    [begun.clone(), begun.complete(OpType::Ok, value)]
+}
+
+#[test]
+fn keys_and_clients_of_any_name_are_told_apart() {
+    let integers = [-1, 0, 1, (1 << 24) - 1, 1 << 24, 1 << 40, i64::MAX];
+    let mut keys: Vec<Key> = integers.into_iter().map(Key::Int).collect();
+    keys.push(Key::Word("x".into()));
+    keys.push(Key::Text("x".into()));
+    let clients = [0, 1, (1 << 24) - 1, 1 << 24, 1 << 40, u64::MAX];
+    let mut ops = Vec::new();
+    for (value, key) in (1_i64..).zip(&keys) {
+        let (key, client) = (key.clone(), clients[value as usize % clients.len()]);
+        ops.extend(alone(client, &[Mop::Write { key, value }]));
+    }
+    for (value, key) in (1_i64..).zip(&keys) {
+        let read = |value| Mop::Read {
+            key: key.clone(),
+            observed: Observed::Register(value),
+        };
+        ops.extend(alone(value.cast_unsigned(), &[read(value)]));
+    }
+    let history = History::from_unindexed(ops);
+    let count = 2 * keys.len() as u64;
+    let order: Vec<u64> = (0..count).map(|number| 2 * number).collect();
+    let serial = |order| Certificate::new("strict-serializable", Proof::Serial(order));
+    assert_eq!(verify(&history, &serial(order.clone())), Ok(()));
+    // Whoever reads a key before it was written, or leaves a write out, is told so.
+    for (at, key) in keys.iter().enumerate() {
+        let mut other = order.clone();
+        other.remove(at);
+        let told = verify(&history, &serial(other)).unwrap_err();
+        assert!(told.contains(&format!("of key {key}")), "{told}");
+    }
+}
+
+#[test]
+fn a_history_without_its_beginning_is_refused() {
+    let key = Key::Int(1);
+    let all = (0..16_384).map(|client| {
+        alone(
+            client,
+            &[Mop::Append {
+                key: key.clone(),
+                element: 1,
+            }],
+        )
+    });
+    let (begun, ended): (Vec<Op>, Vec<Op>) = all.map(|[begun, ended]| (begun, ended)).unzip();
+    let history = History::from_unindexed([begun, ended].concat());
+    let mut buffer = ChunkBuffer::default();
+    let mut verifier = Verifier::default();
+    verifier.take(history.read_chunk(1, &mut buffer).unwrap().unwrap());
+    let told = verifier.verify(&Certificate::new("serializable", Proof::Serial(vec![])));
+    assert!(told.unwrap_err().contains("completes what never began"));
 }
