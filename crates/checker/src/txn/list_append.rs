@@ -44,10 +44,11 @@ use table::{Refusal, Table};
 /// next version), *wr* (read what was written) and *rw* (overwrote what was read), and, as the level demands, the
 /// order of each process and real time. A cycle contradicts the level.
 ///
-/// One pass over the chunks verifies that reads are prefixes of one another and keeps their lengths; the graph is
-/// looked at once as a whole, without the kinds of its edges, and everything else happens inside components. About 130
-/// bytes a transaction, of those that are known at a time: see [`Windows`]. Only what is found is read a second time, to be
-/// told.
+/// One pass over the chunks verifies that reads are prefixes of one another and keeps their lengths. Then transactions are
+/// put in an order that keeps all this and real time; where there is one, there is no cycle, and no graph is made. Else
+/// the graph is looked at once as a whole, without the kinds of its edges, and everything else happens inside components.
+/// About 130 bytes a transaction, of those that are known at a time: see [`Windows`]. Only what is found is read a second
+/// time, to be told.
 ///
 /// Its downside: appends that no read orders among themselves are not ordered, so an anomaly that only they would
 /// show stays unseen.
