@@ -111,7 +111,7 @@ const UNSETTLED_MANY: u64 = if cfg!(test) { 6 } else { 100 };
 
 /// The witness of a stronger promise, which as a rule is kept if this one is, and leaves the search far less to choose from:
 /// with real time besides (the order of sessions, where there are no times), and serializability instead of snapshot
-/// isolation.
+/// isolation. Where there are two to try, each gets little effort before either gets much.
 fn of_stronger(known: &Known<'_>, steps_max: u64, effort: &mut Effort) -> Option<Witness> {
     let Promise { axiom, follows } = known.promise;
     let is_timed = known.facts.times.iter().any(|time| time.1 != NONE);
@@ -120,28 +120,36 @@ fn of_stronger(known: &Known<'_>, steps_max: u64, effort: &mut Effort) -> Option
     } else {
         Follows::Sessions
     });
-    let serially = (Axiom::Serializable, steps_max / 64);
-    let attempts = match axiom {
-        Axiom::Parallel => &[][..],
-        Axiom::Snapshot => &[serially, (axiom, steps_max / 8)],
-        _ => &[(axiom, steps_max / 8)],
+    let (axioms, shares) = match axiom {
+        Axiom::Parallel => return None,
+        Axiom::Snapshot => (vec![Axiom::Serializable, axiom], &[64, 8][..]),
+        _ => (vec![axiom], &[8][..]),
     };
-    attempts.iter().find_map(|&(axiom, steps_max)| {
-        let promise = Promise { axiom, follows };
-        if promise == known.promise {
-            return None;
+    let promises = axioms.into_iter().map(|axiom| Promise { axiom, follows });
+    let mut open: Vec<Promise> = promises.filter(|&it| it != known.promise).collect();
+    for share in shares {
+        let mut witness = None;
+        open.retain(|&promise| {
+            if witness.is_some() {
+                return false;
+            }
+            let stronger = Known::new(known.facts, known.blocks, promise);
+            let mut more = Effort::default();
+            let decision = settle(&stronger, steps_max / share, &mut more);
+            effort.steps += more.steps;
+            effort.pairs += more.pairs;
+            effort.clauses += more.clauses;
+            if let Decision::Holds(found) = decision {
+                witness = Some(found.of(known.promise.axiom));
+                return false;
+            }
+            matches!(decision, Decision::Open)
+        });
+        if witness.is_some() {
+            return witness;
         }
-        let stronger = Known::new(known.facts, known.blocks, promise);
-        let mut more = Effort::default();
-        let decision = settle(&stronger, steps_max, &mut more);
-        effort.steps += more.steps;
-        effort.pairs += more.pairs;
-        effort.clauses += more.clauses;
-        match decision {
-            Decision::Holds(witness) => Some(witness.of(known.promise.axiom)),
-            _ => None,
-        }
-    })
+    }
+    None
 }
 
 /// Guesses, and searches from the best guess when none is right.
