@@ -402,7 +402,14 @@ impl Twin {
             }
             for (behind, (other, later)) in mine.iter().enumerate() {
                 let theirs = later.versions();
-                let pair = (own.last().unwrap().clone(), theirs[0].clone());
+                // What a transaction read, then read otherwise, and wrote only after both.
+                let is_unwritten = one == other && met.write.is_some() && met.write == later.write;
+                let last = if is_unwritten {
+                    own.first()
+                } else {
+                    own.last()
+                };
+                let pair = (last.unwrap().clone(), theirs[0].clone());
                 let (a, b) = (&self.all[*one], &self.all[*other]);
                 if at < behind && a.process == b.process && a.kind == OpType::Ok {
                     session.insert(pair.clone());

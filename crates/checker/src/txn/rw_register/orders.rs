@@ -420,7 +420,7 @@ impl<'a> Teller<'a> {
         let touches = self.touches;
         let columns = touches.columns;
         self.last.resize(columns.session_count(), (0, NONE));
-        for touch in touches.of_key(key) {
+        for touch in touches.in_turn(key) {
             let session = columns.sessions()[touch.transaction as usize] as usize;
             let (of, last) = self.last[session];
             if of == key + 1 {
@@ -442,10 +442,9 @@ impl<'a> Teller<'a> {
     fn follow_order(&mut self, key: u32) {
         let numbers = self.numbers;
         let number = |transaction: u32| numbers.get(transaction as usize).copied();
-        let touches = self.touches.of_key(key).iter();
-        let known = touches.filter_map(|touch| {
+        let known = self.touches.in_turn(key).filter_map(|touch| {
             let number = number(touch.transaction).filter(|&number| number != NONE);
-            Some((number?, *touch))
+            Some((number?, touch))
         });
         let mut known: Vec<_> = known.collect();
         known.sort_by_key(|&(number, _)| number);

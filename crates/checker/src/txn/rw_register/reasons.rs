@@ -67,7 +67,7 @@ struct Span {
     begun: Option<(u32, Meeting)>,
 }
 
-fn meetings(touch: &Touch) -> impl Iterator<Item = Meeting> {
+fn meetings(touch: Touch) -> impl Iterator<Item = Meeting> {
     let transaction = touch.transaction;
     let both = [(touch.read, false), (touch.write, true)];
     let both = both.into_iter().filter(|&(version, _)| version != NONE);
@@ -318,13 +318,13 @@ impl Orders<'_> {
         let touch = touches.find(|touch| {
             touch.read != NONE && ends.is_from(touch.read) && ends.is_to(touch.write)
         })?;
-        let mut both = meetings(touch);
+        let mut both = meetings(*touch);
         Some((both.next()?, both.next()?))
     }
 
     fn by_session(&self, ends: &Ends<'_>) -> Option<(Meeting, Meeting)> {
         let columns = self.touches.columns;
-        let touches = self.touches_of(ends);
+        let touches = self.touches.in_turn(columns.key_of(ends.from));
         let mut last: BTreeMap<u32, Meeting> = BTreeMap::new();
         for touch in touches {
             let session = columns.sessions()[touch.transaction as usize];
@@ -345,8 +345,8 @@ impl Orders<'_> {
     }
 
     fn by_order(&self, ends: &Ends<'_>) -> Option<(Meeting, Meeting)> {
-        let touches = self.touches_of(ends);
-        let number = |touch: &&Touch| self.numbers.get(touch.transaction as usize).copied();
+        let touches = self.touches.in_turn(self.touches.columns.key_of(ends.from));
+        let number = |touch: &Touch| self.numbers.get(touch.transaction as usize).copied();
         let known = touches.filter(|touch| number(touch).is_some_and(|number| number != NONE));
         let mut known: Vec<_> = known.collect();
         known.sort_by_key(number);
@@ -361,7 +361,7 @@ impl Orders<'_> {
         let columns = self.touches.columns;
         let mut spans: BTreeMap<u32, Span> = BTreeMap::new();
         for touch in self.touches_of(ends) {
-            for meeting in meetings(touch) {
+            for meeting in meetings(*touch) {
                 let span = spans.entry(ends.group(meeting.version)).or_insert(Span {
                     ended: None,
                     begun: None,

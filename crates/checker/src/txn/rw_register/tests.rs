@@ -198,3 +198,27 @@ fn what_cannot_be_judged_is_unknown() {
         "op 1: [:append 1 1] is neither a write of a register nor a read of one"
     );
 }
+
+/// A transaction that contradicts itself meets the versions in the order of its reads and writes.
+#[test]
+fn reads_before_a_write_do_not_come_after_it() {
+    let text = "{:process 0 :type :invoke :f :txn :value [[:w 1 4]]}
+         {:process 0 :type :ok :f :txn :value [[:w 1 4]]}
+         {:process 1 :type :invoke :f :txn :value [[:r 1 nil] [:r 1 nil] [:w 1 1]]}
+         {:process 1 :type :ok :f :txn :value [[:r 1 4] [:r 1 nil] [:w 1 1]]}";
+    let history = import::read("a.edn", text.as_bytes(), Format::Edn, Options::default());
+    let inference = Inference::by_names(["sequential-keys"]).unwrap();
+    let checker = RwRegister::new(Level::StrictSerializable).with_inference(inference);
+    let verdict = checker.check(&history.unwrap());
+    let told: Vec<&str> = verdict
+        .findings
+        .iter()
+        .filter(|finding| finding.anomaly == crate::txn::anomaly::CYCLIC_VERSIONS_PROCESS)
+        .map(|finding| finding.summary.as_str())
+        .collect();
+    expect![[r#"
+        The versions of key 1 have no order by initial-state, wfr-keys, sequential-keys:
+          - 4 comes before nil, because op 3 read 4 and then read nil.
+          - However, nil comes before 4, because nil is the initial state: a contradiction!"#]]
+    .assert_eq(&told.join("\n"));
+}

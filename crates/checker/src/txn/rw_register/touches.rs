@@ -198,6 +198,21 @@ impl<'a> Touches<'a> {
         &self.all[self.starts[key] as usize..self.starts[key + 1] as usize]
     }
 
+    /// The same, as their transactions met the versions one after the other: of several touches of one transaction before its
+    /// write, only the last has that.
+    pub(super) fn in_turn(&self, key: u32) -> impl Iterator<Item = Touch> {
+        let all = self.of_key(key);
+        all.iter().enumerate().map(|(at, touch)| {
+            let is_told_later =
+                |next: &Touch| next.transaction == touch.transaction && next.write == touch.write;
+            let write = match all.get(at + 1) {
+                Some(next) if is_told_later(next) => NONE,
+                _ => touch.write,
+            };
+            Touch { write, ..*touch }
+        })
+    }
+
     /// Who read a version, in order and without repetition.
     pub(super) fn readers(&self, version: u32) -> &[u32] {
         let version = version as usize;
