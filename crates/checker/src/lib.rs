@@ -28,4 +28,4 @@ pub use registry::{NAMES, UnknownName, by_name, for_workload, rw_register};
 pub use stats::{Counts, Stats, counts};
 pub use stream::Streaming;
 pub use verdict::{Anomaly, Checker, Component, Dependency, Finding, Step, Validity, Verdict};
-pub use verify::{Verifier, verify};
+pub use verify::{Unproven, Verifier, verify};

@@ -1,8 +1,8 @@
 //! Verdicts that are proven on the spot.
 
-use crate::{Certificate, Checker, Verdict, verify};
+use crate::{Certificate, Checker, Unproven, Verdict, verify};
 use seatrial_history::History;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Certificates by the name of the file that they belong in.
@@ -32,7 +32,8 @@ impl Proofs {
 /// Judges like another checker; when that can prove its verdicts, the proof is kept, and replayed by the independent verifier.
 ///
 /// What came of it stands in the verdict's details: `certificate` is `{"file", "holds"}`, or `{"left_out": reason}`. A
-/// certificate that does not hold makes the verdict unknown: it is a bug of ours, in the checker or in the verifier.
+/// certificate that does not hold makes the verdict unknown: it is a bug of ours, in the checker or in the verifier. Of one
+/// that the verifier gave up on nobody knows whether it holds, so `holds` is null.
 /// Judging takes about twice as long, so it is for histories of tests; past [`Proven::OPERATIONS_MAX`] nothing is proven.
 pub struct Proven {
     checker: Box<dyn Checker>,
@@ -93,10 +94,16 @@ impl Checker for Proven {
         let answer = verify(history, &certificate);
         let file = self.proofs.add(self.checker.name(), certificate);
         verdict.details["certificate"] = json!({"file": file, "holds": answer.is_ok()});
+        let told = &mut verdict.details["certificate"];
         match answer {
             Ok(()) => verdict,
-            Err(reason) => {
-                verdict.details["certificate"]["reason"] = reason.clone().into();
+            Err(unsettled @ Unproven::Unsettled { .. }) => {
+                told["holds"] = Json::Null;
+                told["reason"] = unsettled.to_string().into();
+                verdict
+            }
+            Err(Unproven::Refuted(reason)) => {
+                told["reason"] = reason.clone().into();
                 let reason = format!(
                     "the certificate of this verdict ({:?}) does not hold, which is a bug of seatrial: {reason}",
                     verdict.valid

@@ -11,9 +11,32 @@ mod models;
 mod registers;
 mod table;
 
-/// Does this certificate prove what it says about this history of transactions on lists or registers? The error says in one
-/// line what is wrong with it. See [`Verifier::verify`].
-pub fn verify(history: &History, certificate: &Certificate) -> Result<(), String> {
+/// Steps that a core may take, some words of memory each: about a second's work.
+const STEPS_MAX: u64 = 2_000_000_000;
+
+/// Why a certificate is not accepted, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unproven {
+    /// It does not prove what it says.
+    #[error("{0}")]
+    Refuted(String),
+    /// Nobody knows whether it does: the verifier gave up.
+    #[error("not settled after {steps} steps")]
+    Unsettled {
+        /// The verifier's bound.
+        steps: u64,
+    },
+}
+
+impl From<String> for Unproven {
+    fn from(reason: String) -> Unproven {
+        Unproven::Refuted(reason)
+    }
+}
+
+/// Does this certificate prove what it says about this history of transactions on lists or registers? See
+/// [`Verifier::verify`].
+pub fn verify(history: &History, certificate: &Certificate) -> Result<(), Unproven> {
     let verifier = Verifier::read(history).map_err(|error| error.to_string())?;
     verifier.verify(certificate)
 }
@@ -22,9 +45,18 @@ pub fn verify(history: &History, certificate: &Certificate) -> Result<(), String
 ///
 /// 32 bytes a transaction and 16 a micro-operation. It reads no times and knows nothing of inference: what it takes for
 /// granted is what a certificate names.
-#[derive(Default)]
 pub struct Verifier {
     table: Table,
+    steps_max: u64,
+}
+
+impl Default for Verifier {
+    fn default() -> Verifier {
+        Verifier {
+            table: Table::default(),
+            steps_max: STEPS_MAX,
+        }
+    }
 }
 
 impl Verifier {
@@ -40,38 +72,42 @@ impl Verifier {
         Ok(verifier)
     }
 
+    /// The same, giving up on a core after so many steps (words of memory looked at).
+    pub fn with_bound(self, steps_max: u64) -> Verifier {
+        Verifier { steps_max, ..self }
+    }
+
     /// The next chunk of the history.
     pub fn take(&mut self, chunk: &Chunk) {
         self.table.take(chunk);
     }
 
-    /// Does this certificate prove what it says about the history that was read? The error says in one line what is wrong with
-    /// it.
+    /// Does this certificate prove what it says about the history that was read?
     ///
     /// Orders are replayed: each transaction must see what it saw, and nothing may be before what it follows in real time or
     /// in its process where the model asks for that. Findings are looked up: each edge of a cycle must be there to be
     /// seen in the operations, the kinds of edges must be those of the anomaly, and the model must forbid it. What a
     /// certificate of a valid history leaves open is what the history leaves open: where an append stands that nobody
     /// read.
-    pub fn verify(mut self, certificate: &Certificate) -> Result<(), String> {
+    pub fn verify(mut self, certificate: &Certificate) -> Result<(), Unproven> {
         self.table.end()?;
         let table = &self.table;
         let model = certificate.model.as_str();
         if let Proof::Findings(findings) = &certificate.proof {
             if findings.is_empty() {
-                return Err("it has no findings".into());
+                return Err("it has no findings".to_owned().into());
             }
             let other = findings
                 .iter()
                 .find(|finding| !models::forbids(model, &finding.anomaly));
             if let Some(Evidence { anomaly, .. }) = other {
-                return Err(format!("{model} does not forbid {anomaly}"));
+                return Err(format!("{model} does not forbid {anomaly}").into());
             }
         }
         match &certificate.proof {
-            _ if !table.is_of_lists => registers::verify(table, certificate),
-            Proof::Findings(findings) => lists::findings(table, findings),
-            proof => lists::orders::replay(table, model, proof),
+            _ if !table.is_of_lists => registers::verify(table, certificate, self.steps_max),
+            Proof::Findings(findings) => Ok(lists::findings(table, findings)?),
+            proof => Ok(lists::orders::replay(table, model, proof)?),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Replays certificates of transactions on registers, whose values are written once.
 
+use super::Unproven;
 use super::groups::{Writer, Written};
 use super::table::{Event, NONE, State, Table, Transaction};
 use crate::certificate::{Certificate, Evidence, Proof};
@@ -15,8 +16,21 @@ mod orders;
 mod versions;
 mod visible;
 
-/// Does the proof hold of these transactions on registers, for the model of this name?
-pub(super) fn verify(table: &Table, certificate: &Certificate) -> Result<(), String> {
+/// Does the proof hold of these transactions on registers, for the model of its name? A core may take so many steps.
+pub(super) fn verify(
+    table: &Table,
+    certificate: &Certificate,
+    steps_max: u64,
+) -> Result<(), Unproven> {
+    if let Proof::Core(places) = &certificate.proof {
+        let (axiom, follows) = promise(&certificate.model)?;
+        return core::core(&Facts::new(table)?, (axiom, follows), places, steps_max);
+    }
+    Ok(replay(table, certificate)?)
+}
+
+/// Do the operations show that the proof, which is no core, holds?
+fn replay(table: &Table, certificate: &Certificate) -> Result<(), String> {
     let (model, proof) = (certificate.model.as_str(), &certificate.proof);
     match proof {
         Proof::Findings(findings) => return lookup(table, certificate, findings),
@@ -33,7 +47,6 @@ pub(super) fn verify(table: &Table, certificate: &Certificate) -> Result<(), Str
     }
     let (axiom, follows) = promise(model)?;
     match proof {
-        Proof::Core(places) => core::core(&Facts::new(table)?, axiom, follows, places),
         Proof::Serial(order) => orders::replay(table, "serializable", follows, order),
         Proof::Snapshots(order) if axiom != "serializable" => {
             orders::replay(table, axiom, follows, order)

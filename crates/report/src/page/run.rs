@@ -193,11 +193,11 @@ fn proof(certificate: &Json) -> Option<String> {
         return Some(format!("Not proven: {reason}."));
     }
     let file = certificate["file"].as_str()?;
-    Some(if certificate["holds"] == true {
-        format!("Proven: {file} holds, says the independent verifier.")
-    } else {
-        let reason = certificate["reason"].as_str().unwrap_or_default();
-        format!("{file} does not hold, which is a bug of seatrial: {reason}.")
+    let reason = certificate["reason"].as_str().unwrap_or_default();
+    Some(match certificate["holds"].as_bool() {
+        Some(true) => format!("Proven: {file} holds, says the independent verifier."),
+        Some(false) => format!("{file} does not hold, which is a bug of seatrial: {reason}."),
+        None => format!("Not proven: the independent verifier gave up on {file}: {reason}."),
     })
 }
 

@@ -2,33 +2,36 @@
 
 use super::{Facts, Read};
 use crate::certificate::Certificate;
+use crate::verify::Unproven;
 use crate::verify::table::{NONE, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Words that are looked at, about a second's work, and words that are kept at a time.
-const STEPS_MAX: u64 = 2_000_000_000;
+/// Words that are kept at a time.
 const KEPT_MAX: usize = 1 << 25;
 
-/// Is there no way to put the versions of these transactions in order? Takes what follows from the order of any two versions
-/// of a key; where both orders are possible, tries both.
+/// Is there no way to put the versions of these transactions in order, as this axiom and this relation want it? Takes what
+/// follows from the order of any two versions of a key; where both orders are possible, tries both, for so many steps.
 pub(super) fn core(
     facts: &Facts<'_>,
-    axiom: &str,
-    relation: &str,
+    (axiom, relation): (&str, &str),
     places: &[u64],
-) -> Result<(), String> {
+    steps_max: u64,
+) -> Result<(), Unproven> {
     let members: BTreeSet<u32> = facts.at_all(places)?.into_iter().collect();
     if members.len() > Certificate::CORE_MAX {
         let most = Certificate::CORE_MAX;
-        return Err(format!("more than {most} transactions are not replayed"));
+        return Err(format!("more than {most} transactions are not replayed").into());
     }
     let members: Vec<u32> = members.into_iter().collect();
-    let mut trial = Trial::new(facts, axiom, &members);
+    let mut trial = Trial::new(facts, axiom, &members, steps_max);
     let reach = trial.reach(facts, relation, &members);
     match trial.is_impossible(reach) {
         Some(true) => Ok(()),
-        Some(false) => Err("there is an order that explains these transactions".into()),
-        None => Err(format!("not settled after {STEPS_MAX} steps")),
+        Some(false) => {
+            let reason = "there is an order that explains these transactions";
+            Err(reason.to_owned().into())
+        }
+        None => Err(Unproven::Unsettled { steps: steps_max }),
     }
 }
 
@@ -107,16 +110,18 @@ struct Trial<'a> {
     first: Vec<Pair>,
     open: Vec<Pair>,
     steps: u64,
+    steps_max: u64,
 }
 
 impl<'a> Trial<'a> {
-    fn new(facts: &Facts<'_>, axiom: &'a str, members: &[u32]) -> Trial<'a> {
+    fn new(facts: &Facts<'_>, axiom: &'a str, members: &[u32], steps_max: u64) -> Trial<'a> {
         let mut trial = Trial {
             axiom,
             versions: Vec::new(),
             first: Vec::new(),
             open: Vec::new(),
             steps: 0,
+            steps_max,
         };
         let mut readers: BTreeMap<Read, Vec<usize>> = BTreeMap::new();
         let mut writers: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -232,7 +237,7 @@ impl<'a> Trial<'a> {
         loop {
             let mut is_new = false;
             for (one, other) in std::mem::take(&mut case.open) {
-                if self.steps > STEPS_MAX {
+                if self.steps > self.steps_max {
                     return None;
                 }
                 let fails =

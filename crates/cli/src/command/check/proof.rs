@@ -11,7 +11,7 @@ use crate::output::say;
 use crate::times::{Promise, is_timeless};
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_checker::txn::Rounds as _;
-use seatrial_checker::{Certificate, Proof, Verdict, Verifier};
+use seatrial_checker::{Certificate, Proof, Unproven, Verdict, Verifier};
 use seatrial_history::{Folder, History, TestFile};
 use serde_json::{Value as Json, json};
 use std::ops::ControlFlow;
@@ -120,19 +120,23 @@ pub(super) fn verify(
         "valid": proof.is_valid(),
         "model": proof.model,
         "certificate": name(),
-        "holds": verified.is_ok(),
-        "reason": verified.as_ref().err(),
+        "holds": match verified {
+            Err(Unproven::Unsettled { .. }) => None,
+            _ => Some(verified.is_ok()),
+        },
+        "reason": verified.as_ref().err().map(ToString::to_string),
     });
     if !arguments.output.json {
         match &verified {
             Ok(()) => say!("{}: holds: {}", name(), described(&proof)),
-            Err(reason) => say!("{}: does not hold: {reason}", name()),
+            Err(unsettled @ Unproven::Unsettled { .. }) => say!("{}: {unsettled}", name()),
+            Err(Unproven::Refuted(reason)) => say!("{}: does not hold: {reason}", name()),
         }
     }
-    let exit = if verified.is_ok() {
-        Exit::Valid
-    } else {
-        Exit::Invalid
+    let exit = match verified {
+        Ok(()) => Exit::Valid,
+        Err(Unproven::Unsettled { .. }) => Exit::Unknown,
+        Err(Unproven::Refuted(_)) => Exit::Invalid,
     };
     Ok((exit, document))
 }
