@@ -112,6 +112,7 @@ impl Checker for Proven {
             }
         }
     }
+
     /// Judges once more, for the proof.
     fn conclude(&self, known: Verdict, history: &History) -> Verdict {
         if history.len() > Proven::OPERATIONS_MAX {

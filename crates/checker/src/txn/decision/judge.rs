@@ -128,26 +128,21 @@ fn of_stronger(known: &Known<'_>, steps_max: u64, effort: &mut Effort) -> Option
     let promises = axioms.into_iter().map(|axiom| Promise { axiom, follows });
     let mut open: Vec<Promise> = promises.filter(|&it| it != known.promise).collect();
     for share in shares {
-        let mut witness = None;
-        open.retain(|&promise| {
-            if witness.is_some() {
-                return false;
-            }
+        let mut undecided = Vec::new();
+        for promise in open {
             let stronger = Known::new(known.facts, known.blocks, promise);
             let mut more = Effort::default();
             let decision = settle(&stronger, steps_max / share, &mut more);
             effort.steps += more.steps;
             effort.pairs += more.pairs;
             effort.clauses += more.clauses;
-            if let Decision::Holds(found) = decision {
-                witness = Some(found.of(known.promise.axiom));
-                return false;
+            match decision {
+                Decision::Holds(witness) => return Some(witness.of(known.promise.axiom)),
+                Decision::Open => undecided.push(promise),
+                Decision::Fails(_) => {}
             }
-            matches!(decision, Decision::Open)
-        });
-        if witness.is_some() {
-            return witness;
         }
+        open = undecided;
     }
     None
 }
