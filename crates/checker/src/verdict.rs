@@ -113,6 +113,14 @@ pub struct Verdict {
     /// Why it is unknown, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What establishes a valid verdict on transactions: a witness (`serial order`, `snapshot order`, `commit order`,
+    /// `visibility order`) or the name of a complete method. A checker of transactions never answers valid without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<&'static str>,
+    /// Questions that the check left open, in words. No anomaly and open questions: the validity is unknown, unless the
+    /// caller asks for Jepsen's meaning ([`Verdict::accept_undecided`]).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub undecided: Vec<String>,
     /// The model that was asked for: `linearizable`, `strict-serializable`, …; `None` when the checker has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -138,6 +146,8 @@ impl Verdict {
             checker,
             valid: Validity::Valid,
             reason: None,
+            proof: None,
+            undecided: Vec::new(),
             model: None,
             anomalies: BTreeMap::new(),
             not: Vec::new(),
@@ -155,6 +165,28 @@ impl Verdict {
         self.reason = Some(reason.clone());
         self.valid = Validity::Unknown(reason);
         self
+    }
+
+    /// The same, but no anomaly was found and these questions were not decided: the validity is unknown.
+    ///
+    /// # Panics
+    /// Without any question: then the verdict is valid and needs a proof.
+    #[must_use]
+    pub fn no_anomaly_found(mut self, undecided: Vec<String>) -> Verdict {
+        assert!(!undecided.is_empty(), "an open question has words");
+        assert!(self.anomalies.is_empty(), "an anomaly was found");
+        let reason = format!("no anomaly found; not decided: {}", undecided.join("; "));
+        self.undecided = undecided;
+        self.proof = None;
+        self.unknown(reason)
+    }
+
+    /// Jepsen's meaning of valid: no anomaly was found, whatever was left undecided. Other unknown verdicts stay.
+    pub fn accept_undecided(&mut self) {
+        if matches!(self.valid, Validity::Unknown(_)) && !self.undecided.is_empty() {
+            self.valid = Validity::Valid;
+            self.reason = None;
+        }
     }
 }
 
