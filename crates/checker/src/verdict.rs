@@ -140,6 +140,19 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Proof: transactions one after another, in an order that explains every read.
+    pub const SERIAL_ORDER: &'static str = "serial order";
+    /// Proof: an order of snapshots and commits that explains every read.
+    pub const SNAPSHOT_ORDER: &'static str = "snapshot order";
+    /// Proof: an order of commits, with reads only of what was committed before.
+    pub const COMMIT_ORDER: &'static str = "commit order";
+    /// Proof: an order in which transactions become visible.
+    pub const VISIBILITY_ORDER: &'static str = "visibility order";
+    /// Proof: the order of all versions is known and the whole dependency graph was searched (Adya's definition).
+    pub const COMPLETE_GRAPH: &'static str = "complete dependency graph";
+    /// Proof: every read was replayed at the database's own timestamps.
+    pub const TIMESTAMP_REPLAY: &'static str = "replay at the database's timestamps";
+
     /// A valid verdict without findings.
     pub fn valid(checker: &'static str) -> Verdict {
         Verdict {

@@ -68,8 +68,13 @@ pub(super) struct Summary<'a> {
     pub(super) keys: usize,
     pub(super) edges: usize,
     pub(super) found: &'a Found,
-    /// What the history does not tell, for people.
+    /// What establishes that the level holds, if anything does: a witness order or a complete method, by the names of
+    /// [`Verdict::proof`]. Without it, a verdict without anomalies is unknown.
+    pub(super) proof: Option<&'static str>,
+    /// Questions that the history leaves open, in words.
     pub(super) undecided: Vec<String>,
+    /// Is a level that no anomaly contradicts established, too? Only such levels are listed under `holds`.
+    pub(super) is_established: &'a dyn Fn(Level) -> bool,
 }
 
 /// Counts of transactions.
@@ -80,7 +85,8 @@ pub(super) struct Tally {
     pub(super) fail: usize,
 }
 
-/// The verdict: invalid when an anomaly was found that the level forbids.
+/// The verdict: invalid when an anomaly was found that the level forbids, valid when the level is proven, and otherwise
+/// unknown: no anomaly was found, and some questions were not decided.
 pub(super) fn verdict(findings: Findings, summary: &Summary<'_>) -> Verdict {
     let forbidden = summary.level.forbidden();
     let Findings { counts, mut kept } = findings;
@@ -119,19 +125,33 @@ pub(super) fn verdict(findings: Findings, summary: &Summary<'_>) -> Verdict {
         "search_complete": summary.found.complete,
         "findings_max": FINDINGS_MAX,
         "tolerated": tolerated,
-        "undecided": summary.undecided,
     });
     // What was not looked for cannot be said to hold.
     if summary.level == Level::StrictSerializable && summary.found.complete {
-        verdict.details["holds"] = boundary.holds.into();
+        let holds = boundary.holds.into_iter();
+        let holds = holds.filter(|&level| (summary.is_established)(level));
+        verdict.details["holds"] = holds.map(Level::name).collect();
     }
     if !verdict.anomalies.is_empty() {
         verdict.valid = Validity::Invalid;
-    } else if !summary.found.complete {
+        verdict.undecided.clone_from(&summary.undecided);
+        return verdict;
+    }
+    if summary.proof.is_some() {
+        verdict.proof = summary.proof;
+        return verdict;
+    }
+    if !summary.found.complete {
         let size = summary.found.largest;
         return verdict.unknown(format!(
             "the search for cycles among {size} transactions was stopped before one was found"
         ));
     }
-    verdict
+    let mut undecided = summary.undecided.clone();
+    if undecided.is_empty() {
+        let level = summary.level.name();
+        undecided.push(format!("whether an order of transactions proves {level}"));
+    }
+    verdict.details["holds"] = serde_json::json!([]);
+    verdict.no_anomaly_found(undecided)
 }

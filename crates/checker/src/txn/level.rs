@@ -306,7 +306,7 @@ impl Level {
     }
 
     /// Do the anomalies that it forbids, and that are looked for, make up the whole of this level?
-    fn is_told(self) -> bool {
+    pub(super) fn is_told(self) -> bool {
         !matches!(
             self,
             Level::MonotonicView
@@ -350,7 +350,7 @@ pub(super) struct Boundary {
     /// All stronger ones.
     pub(super) also_not: Vec<&'static str>,
     /// The strongest levels that nothing contradicts, of those that anomalies can tell apart.
-    pub(super) holds: Vec<&'static str>,
+    pub(super) holds: Vec<Level>,
 }
 
 /// Which levels the presence of these anomalies rules out.
@@ -374,7 +374,7 @@ pub(super) fn boundary(anomalies: impl IntoIterator<Item = Anomaly>) -> Boundary
     Boundary {
         not: names(not),
         also_not: names(also_not),
-        holds: names(holds.collect()),
+        holds: holds.collect(),
     }
 }
 
@@ -460,14 +460,14 @@ mod tests {
                 "strict-serializable"
             ]
         );
-        assert_eq!(write_skew.holds, ["strong-snapshot-isolation"]);
-        assert_eq!(boundary([]).holds, ["strict-serializable"]);
+        assert_eq!(write_skew.holds, [Level::StrongSnapshotIsolation]);
+        assert_eq!(boundary([]).holds, [Level::StrictSerializable]);
         assert!(boundary(["G0"]).holds.is_empty());
         // A long fork is what snapshot isolation has and parallel snapshot isolation has not.
         let fork = boundary(["G-nonadjacent"]);
         assert_eq!(
             fork.holds,
-            ["parallel-snapshot-isolation", "strong-read-committed"]
+            [Level::ParallelSnapshotIsolation, Level::StrongReadCommitted]
         );
         assert!(fork.also_not.contains(&"serializable"));
     }

@@ -184,6 +184,7 @@ impl ListAppend {
         }
         drop(lists);
         let (findings, components) = told(passes, &mut record)?;
+        let undecided = record.open_questions();
         let summary = Summary {
             checker: self.name(),
             level: self.level,
@@ -191,7 +192,12 @@ impl ListAppend {
             keys: record.keys,
             edges: record.edges,
             found: &record.found,
-            undecided: record.open_questions(),
+            proof: record.proof.or_else(|| {
+                let is_known = undecided.is_empty() && self.level.is_told();
+                (is_known && record.found.complete).then_some(Verdict::COMPLETE_GRAPH)
+            }),
+            is_established: &|_| undecided.is_empty(),
+            undecided: undecided.clone(),
         };
         let mut verdict = Verdict {
             components,

@@ -260,20 +260,22 @@ impl RwRegister {
         for (kind, cycle) in &found.cycles {
             findings.add(kind.name(), || orders.cycle(kind.name(), cycle));
         }
+        let undecided = undecided(&orders);
         let summary = Summary {
             checker: self.name(),
             level: self.level,
-            tally: Tally {
-                transactions: columns.len(),
-                ok: columns.count(OpType::Ok),
-                fail: columns.count(OpType::Fail),
-            },
+            tally: tally(columns),
             keys: columns.key_count(),
             edges,
             found: &found,
-            undecided: undecided(&orders),
+            proof: None,
+            is_established: &|_| undecided.is_empty(),
+            undecided: undecided.clone(),
         };
         let mut verdict = verdict(findings, &summary);
+        // Until the exact decision stands here as well.
+        verdict.accept_undecided();
+        verdict.undecided.clone_from(&undecided);
         let sketches = found.sketches.iter();
         let components =
             sketches.map(|sketch| explain::component(|number| columns.index(number), sketch));
@@ -362,6 +364,15 @@ fn evidence(verdict: &Verdict, orders: &Orders<'_>, found: &Found) -> Vec<Eviden
         *number += 1;
     }
     evidence
+}
+
+/// How many transactions there are, by outcome.
+fn tally(columns: &Columns) -> Tally {
+    Tally {
+        transactions: columns.len(),
+        ok: columns.count(OpType::Ok),
+        fail: columns.count(OpType::Fail),
+    }
 }
 
 /// Transactions that ended for certain, in the order in which they did.

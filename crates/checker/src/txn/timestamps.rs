@@ -114,6 +114,7 @@ impl Timestamps {
             "order": "timestamps",
         });
         if counts.is_empty() {
+            verdict.proof = Some(Verdict::TIMESTAMP_REPLAY);
             return verdict;
         }
         verdict.valid = Validity::Invalid;

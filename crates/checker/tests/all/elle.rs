@@ -342,7 +342,7 @@ fn a_given_order_is_used_and_not_trusted() {
     let honest = RwRegister::default().with_order([(1, 0), (3, 1), (5, 2)]);
     let verdict = honest.check(&history(lines));
     assert_eq!(verdict.valid, Validity::Valid);
-    assert_eq!(verdict.details["undecided"].as_array().unwrap().len(), 0);
+    assert_eq!(verdict.undecided.len(), 0);
     let wrong = RwRegister::default().with_order([(1, 1), (3, 0), (5, 2)]);
     let verdict = wrong.check(&history(lines));
     assert_eq!(verdict.anomalies["cyclic-versions-order"], 1);

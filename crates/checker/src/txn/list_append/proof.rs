@@ -110,6 +110,19 @@ pub(super) fn order(level: Level, lists: &Lists) -> Option<Vec<u32>> {
     peeled.is_all(&rows).then_some(peeled.order)
 }
 
+/// What proves a level for lists whose dependency graph has cycles, if an order of another kind than the serial one does.
+pub(super) fn of_cyclic(level: Level, lists: &Lists) -> Option<&'static str> {
+    if is_serial(level) {
+        return None;
+    }
+    let kind = if events(level) == 2 {
+        Verdict::SNAPSHOT_ORDER
+    } else {
+        Verdict::COMMIT_ORDER
+    };
+    order(level, lists).map(|_| kind)
+}
+
 /// The certificate of this verdict; `None` for an unknown verdict, and for a valid one of a level that no simple order
 /// proves.
 pub(super) fn certificate(level: Level, record: Record, verdict: &Verdict) -> Option<Certificate> {

@@ -9,7 +9,6 @@ use super::replay::{Replayed, replay};
 use super::stage::Stage;
 use super::table::{NONE, Table, outcome};
 use super::{Dependencies, ListAppend};
-use crate::Anomaly;
 use crate::txn::anomaly::{Cyclic, Variant};
 use crate::txn::components::Arcs as _;
 use crate::txn::findings::{FINDINGS_MAX, Tally};
@@ -18,6 +17,7 @@ use crate::txn::linked::inside;
 use crate::txn::rows::{Rows, TooManyEdges};
 use crate::txn::search::{Found, SKETCHES_MAX, Sketch};
 use crate::txn::{Bound, cyclic};
+use crate::{Anomaly, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Judges the parts of a history one after another, and keeps what was found.
@@ -50,6 +50,8 @@ pub(super) struct Record {
     pub(super) windows: usize,
     /// Most transactions of one.
     pub(super) largest_window: usize,
+    /// What proves the level so far; `None` once a part had cycles that the level allows and no order of another kind.
+    pub(super) proof: Option<&'static str>,
     /// The positions of the transactions that were let go, in an order that proves the level; `None` when nobody asked for
     /// it, or when there is none.
     pub(super) order: Option<Vec<u32>>,
@@ -150,6 +152,7 @@ impl Record {
             found: Found::nothing(),
             windows: 0,
             largest_window: 0,
+            proof: Some(Verdict::SERIAL_ORDER),
             order: proven.then(Vec::new),
         }
     }
@@ -220,6 +223,9 @@ impl Record {
         let rows = &graph.rows;
         let peeled = rows.peel();
         let mut components = rows.components(&peeled, count as u32);
+        if !components.is_empty() {
+            self.proof = proof::of_cyclic(level, lists);
+        }
         let order = if self.order.is_some() && proof::is_serial(level) {
             peeled.order
         } else {
