@@ -387,7 +387,7 @@ snapshot-isolation, strong-session-snapshot-isolation, strong-snapshot-isolation
 strong-session-serializable, strict-serializable; of register and set: eventual, sequential, linearizable.\n\
 Anomalies: G0, G1a, G1b, G1c, G-single, G-nonadjacent, G2-item, G-single-process, lost-update, internal, \
 future-read, garbage-read, incompatible-order, duplicate-elements, dirty-update, stale-read, lost-write.\n\
-Example: seatrial generate list-append --ops 1000000 --isolation snapshot-isolation -o si.sea, then \
+Example: seatrial generate list-append --events 1000000 --isolation snapshot-isolation -o si.sea, then \
 seatrial check si.sea --model serializable"
 )]
 #[expect(
@@ -397,9 +397,9 @@ seatrial check si.sea --model serializable"
 pub(crate) struct GenerateArguments {
     /// What the clients do: list-append, rw-register, register, set, queue.
     pub(crate) workload: String,
-    /// How many operations, invocations and completions together.
-    #[arg(long, value_name = "N")]
-    pub(crate) ops: u64,
+    /// How many events: invocations and completions together. (An older name of this option: --ops.)
+    #[arg(long, value_name = "N", alias = "ops")]
+    pub(crate) events: u64,
     /// How the database isolates its clients [default: the strongest level].
     #[arg(long, value_name = "NAME")]
     pub(crate) isolation: Option<String>,

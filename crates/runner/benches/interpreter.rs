@@ -22,11 +22,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     )?;
     std::fs::remove_dir_all(&path)?;
     println!(
-        "{workers} workers: {} operations in {:.3} s: {:.0} operations/s, {:.1} bytes each",
+        "{workers} workers: {} operations in {:.3} s: {:.0} operations/s, {:.1} bytes an event",
         figures.operations,
         figures.elapsed.as_secs_f64(),
         figures.operations_per_second(),
-        figures.file_length as f64 / figures.operations as f64,
+        figures.file_length as f64 / figures.events as f64,
     );
     Ok(())
 }

@@ -16,8 +16,10 @@ use std::time::Duration;
 /// What a measurement of the interpreter found.
 #[derive(Clone, Copy, Debug)]
 pub struct BenchFigures {
-    /// Operations in the history: an invocation and its completion are two.
+    /// Operations: what clients were asked for, an invocation and its completion together.
     pub operations: u64,
+    /// Events in the history: invocations and completions.
+    pub events: u64,
     /// From the first invocation to the last completion.
     pub elapsed: Duration,
     /// Length of the sealed test file in bytes.
@@ -25,7 +27,7 @@ pub struct BenchFigures {
 }
 
 impl BenchFigures {
-    /// Operations in the history per second.
+    /// Operations per second.
     pub fn operations_per_second(&self) -> f64 {
         self.operations as f64 / self.elapsed.as_secs_f64()
     }
@@ -90,7 +92,8 @@ pub fn bench_interpreter(
     })?;
     let metadata = fs::metadata(&outcome.history_path);
     Ok(BenchFigures {
-        operations: outcome.counts.invoked + outcome.counts.completed(),
+        operations: outcome.counts.invoked,
+        events: outcome.counts.invoked + outcome.counts.completed(),
         elapsed: outcome.load,
         file_length: metadata.map_or(0, |metadata| metadata.len()),
     })

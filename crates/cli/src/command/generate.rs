@@ -66,7 +66,7 @@ fn bar(arguments: &GenerateArguments, operations: u64) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(operations);
-    let template = " {bar:24.cyan/blue} {human_pos} of {human_len} operations, {eta} left";
+    let template = " {bar:24.cyan/blue} {human_pos} of {human_len} events, {eta} left";
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("━━─"));
     }
@@ -83,7 +83,7 @@ fn rehearse(options: &Options) -> Result<()> {
     while let Some((anomaly, _)) = missing(&database) {
         if database.by_ref().take(BATCH_LENGTH).count() == 0 {
             bail!(
-                "{} operations with an anomaly rate of {} have no {}: ask for more of either",
+                "{} events with an anomaly rate of {} have no {}: ask for more of either",
                 options.operations,
                 options.anomaly_rate,
                 anomaly.name()
@@ -100,7 +100,7 @@ fn options(arguments: &GenerateArguments) -> Result<Options> {
         let wanted = &arguments.workload;
         format!("there is no workload {wanted:?}; there are {known}")
     })?;
-    let mut options = Options::new(workload, arguments.ops);
+    let mut options = Options::new(workload, arguments.events);
     options.seed = arguments.seed;
     if let Some(name) = &arguments.isolation {
         let isolation = Isolation::by_name(name).with_context(|| {
@@ -149,7 +149,10 @@ fn options(arguments: &GenerateArguments) -> Result<Options> {
     options.keys = arguments.keys;
     options.fail = arguments.fail;
     options.info = arguments.info;
-    ensure!(options.operations > 0, "--ops 0: a history of nothing");
+    ensure!(
+        options.operations > 0,
+        "--events 0: a history without events"
+    );
     options.check()?;
     Ok(options)
 }
@@ -176,7 +179,7 @@ fn attributes(options: &Options) -> Json {
         "isolation": options.store().name(),
         "anomaly_rate": options.anomaly_rate,
         "anomaly_at": options.anomaly_at,
-        "operations": options.operations,
+        "events": options.operations,
         "concurrency": options.concurrency,
         "keys": options.keys,
         "distribution": options.distribution.to_string(),
@@ -395,12 +398,13 @@ struct Written<'a> {
 }
 
 impl Written<'_> {
-    fn operations(&self) -> u64 {
+    /// Invocations and completions.
+    fn events(&self) -> u64 {
         self.counts.iter().sum()
     }
 
     fn rate(&self) -> f64 {
-        self.operations() as f64 / self.seconds.max(1e-9)
+        self.events() as f64 / self.seconds.max(1e-9)
     }
 
     fn json(&self) -> Json {
@@ -415,12 +419,13 @@ impl Written<'_> {
             "workload": self.options.workload.name(),
             "isolation": self.options.store().name(),
             "seed": format!("{:x}", self.options.seed),
-            "operations": self.operations(),
+            "events": self.events(),
+            "operations": invoke,
             "counts": {"invoke": invoke, "ok": ok, "fail": fail, "info": info},
             "anomalies": counts,
             "bytes": self.bytes,
             "seconds": self.seconds,
-            "operations_per_second": self.rate(),
+            "events_per_second": self.rate(),
             "truth": truth(self.options),
         })
     }
@@ -440,10 +445,10 @@ impl Written<'_> {
             (true, _) => format!("{level}, with {}", counts.join(", ")),
             (false, _) => format!("not {level}: {}", counts.join(", ")),
         };
-        let operations = self.operations();
+        let events = self.events();
         format!(
-            " {} · {level} · {} clients · seed {:x}\n {operations} operations   ok {:.1} %  fail {:.1} %  \
-             info {:.1} %\n {} bytes, {:.2} an operation   {:.2} s, {:.2} million operations/s\n \
+            " {} · {level} · {} clients · seed {:x}\n {events} events   ok {:.1} %  fail {:.1} %  \
+             info {:.1} %\n {} bytes, {:.2} an event   {:.2} s, {:.2} million events/s\n \
              truth: {truth}\n {}",
             options.workload.name(),
             options.concurrency,
@@ -452,7 +457,7 @@ impl Written<'_> {
             share(fail),
             share(info),
             self.bytes,
-            self.bytes as f64 / operations.max(1) as f64,
+            self.bytes as f64 / events.max(1) as f64,
             self.seconds,
             self.rate() / 1e6,
             self.path.display(),

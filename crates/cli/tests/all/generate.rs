@@ -580,7 +580,7 @@ fn the_verb_writes_a_file_that_tells_its_truth() {
         "--json",
     ];
     let summary = json(&generate(&path, &anomaly));
-    assert_eq!(summary["operations"], 30_001);
+    assert_eq!(summary["events"], 30_001);
     assert_eq!(summary["truth"]["valid"], false);
     assert_eq!(
         summary["bytes"].as_u64(),
@@ -605,7 +605,7 @@ fn the_verb_writes_a_file_that_tells_its_truth() {
     ));
     for part in [
         "list-append · prefix · 100 clients · seed 2a",
-        "30001 operations",
+        "30001 events",
         "truth: prefix",
     ] {
         assert!(text.contains(part), "{text}");
@@ -664,10 +664,7 @@ fn the_verb_refuses_what_cannot_be() {
         &["no isolation \"chaos\"", "strict-serializable"],
     );
     refuse(&["--anomaly", "G9"], &["no anomaly \"G9\"", "G1a"]);
-    refuse(
-        &["--anomaly", "G1a"],
-        &["100 operations", "0.001", "no G1a"],
-    );
+    refuse(&["--anomaly", "G1a"], &["100 events", "0.001", "no G1a"]);
     refuse(
         &["--distribution", "normal"],
         &["uniform, zipf, exponential"],
