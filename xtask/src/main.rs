@@ -1,17 +1,18 @@
-//! Checks of this workspace, run as `cargo xtask tidy`.
+//! Checks of this workspace: `cargo xtask tidy`, `cargo xtask truth`.
 
 mod tidy;
 
 use anyhow::{Context, bail};
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 fn main() -> anyhow::Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
-        _ => bail!("usage: cargo xtask tidy"),
+        ["truth", ..] => truth(&words[1..]),
+        _ => bail!("usage: cargo xtask tidy | truth [--help]"),
     }
 }
 
@@ -27,6 +28,24 @@ fn tidy() -> anyhow::Result<ExitCode> {
     let count = findings.len();
     println!("tidy: {count} to mend in {files} files ({milliseconds} ms)");
     Ok(ExitCode::from(u8::from(count > 0)))
+}
+
+/// Compares the checkers with brute force (`crates/truth`), in release mode: it takes minutes.
+fn truth(options: &[String]) -> anyhow::Result<ExitCode> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut run = Command::new(cargo);
+    run.current_dir(workspace()?);
+    run.args([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "seatrial-truth",
+        "--",
+    ]);
+    let status = run.args(options).status().context("cargo run")?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(ExitCode::from(code.unwrap_or(u8::MAX)))
 }
 
 /// The folder of the workspace.

@@ -1,0 +1,228 @@
+//! Verdicts and certificates of the checkers on one case, held against the brute force.
+
+use crate::case::{Case, Kind};
+use crate::oracle::{Answer, Oracle};
+use crate::shrink::shrink;
+use crate::tally::{Class, Name, Tally};
+use seatrial_checker::txn::Level;
+use seatrial_checker::txn::isolation::Model;
+use seatrial_checker::{Certificate, Checker, Unproven, Validity, Verdict, Verifier, by_name};
+use seatrial_history::History;
+
+/// A checker by its name and model, as the command line makes it.
+pub(crate) struct Judge {
+    pub(crate) name: &'static str,
+    pub(crate) model: &'static str,
+    pub(crate) checker: Box<dyn Checker>,
+}
+
+/// All checkers and models for this kind of keys.
+pub(crate) fn judges(kind: Kind) -> Vec<Judge> {
+    let levels = || Level::all().map(Level::name);
+    let names: Vec<(&str, &str)> = match kind {
+        Kind::Lists => levels().map(|model| ("list-append", model)).collect(),
+        Kind::Registers => {
+            let models = Model::all().map(|model| ("isolation", model.name()));
+            let levels = levels().map(|model| ("rw-register", model));
+            levels.chain(models).collect()
+        }
+    };
+    let judge = |(name, model)| Judge {
+        name,
+        model,
+        checker: by_name(name, Some(model)).unwrap_or_else(|error| panic!("{error}")),
+    };
+    names.into_iter().map(judge).collect()
+}
+
+/// Something that a checker or the verifier got wrong.
+#[derive(Clone, Debug)]
+pub(crate) struct Disagreement {
+    /// What kind of error, of which checker and model.
+    pub(crate) class: Name,
+    pub(crate) note: String,
+}
+
+/// What one checker said.
+pub(crate) struct Said {
+    pub(crate) verdict: Verdict,
+    pub(crate) certificate: Option<Certificate>,
+    pub(crate) holds: Option<Result<(), Unproven>>,
+}
+
+/// Runs a checker and replays its certificate.
+pub(crate) fn ask(judge: &Judge, history: &History) -> Said {
+    let (verdict, certificate) = judge
+        .checker
+        .certify(history)
+        .unwrap_or_else(|| (judge.checker.check(history), None));
+    let holds = certificate
+        .as_ref()
+        .map(|certificate| verify(history, certificate));
+    Said {
+        verdict,
+        certificate,
+        holds,
+    }
+}
+
+/// Replays a certificate; a small history is settled at once or never.
+pub(crate) fn verify(history: &History, certificate: &Certificate) -> Result<(), Unproven> {
+    let verifier = Verifier::read(history).unwrap_or_else(|error| panic!("{error}"));
+    verifier.with_bound(10_000_000).verify(certificate)
+}
+
+/// What is wrong with it.
+pub(crate) fn disagreements(judge: &Judge, said: &Said, oracle: &Oracle<'_>) -> Vec<Disagreement> {
+    let mut found = Vec::new();
+    let Judge { name, model, .. } = judge;
+    let verdict = &said.verdict;
+    let anomalies: Vec<&str> = verdict.anomalies.keys().copied().collect();
+    let anomalies = anomalies.join(" ");
+    let mut add = |what: &str, more: &str, note: String| {
+        let class = Name {
+            kind: format!("{what}{more}"),
+            judge: format!("{name} {model}"),
+        };
+        found.push(Disagreement { class, note });
+    };
+    let answer = oracle.of(model);
+    match (&verdict.valid, answer) {
+        (Validity::Valid, Answer::Broken) => {
+            add("false pass", "", format!("proof: {:?}", verdict.proof));
+        }
+        (Validity::Invalid, Answer::Kept) => {
+            let told = verdict.findings.first();
+            let told = told.map_or(String::new(), |finding| finding.summary.replace('\n', " "));
+            add("false alarm", &format!(": {anomalies}"), told);
+        }
+        _ => {}
+    }
+    if verdict.valid == Validity::Valid && verdict.proof.is_none() {
+        add("valid without a proof", "", String::new());
+    }
+    for other in verdict.not.iter().chain(&verdict.also_not) {
+        if oracle.of(other) == Answer::Kept {
+            add(
+                "`not` is kept:",
+                &format!(" {other}"),
+                format!("anomalies: {anomalies}"),
+            );
+        }
+    }
+    for other in verdict.details["holds"].as_array().into_iter().flatten() {
+        let other = other.as_str().unwrap_or_default();
+        if oracle.of(other) == Answer::Broken {
+            add("`holds` is broken:", &format!(" {other}"), String::new());
+        }
+    }
+    if let (Some(Err(error)), Some(certificate)) = (&said.holds, &said.certificate) {
+        let reason = without_digits(&error.to_string());
+        let what = if certificate.is_valid() {
+            "valid"
+        } else {
+            "invalid"
+        };
+        add(
+            "certificate refused:",
+            &format!(" {what}: {reason}"),
+            certificate.to_json().to_string(),
+        );
+    }
+    found
+}
+
+/// A message in which numbers do not count.
+pub(crate) fn without_digits(text: &str) -> String {
+    let mut other = String::new();
+    for letter in text.chars() {
+        if !letter.is_ascii_digit() {
+            other.push(letter);
+        } else if !other.ends_with('#') {
+            other.push('#');
+        }
+    }
+    other
+}
+
+/// Cases of a class that are shrunk; the others are counted.
+const SHRUNK_MAX: u64 = 3;
+
+/// Compares all checkers on one case.
+pub(crate) fn compare(judges: &[Judge], case: &Case, number: u64, tally: &mut Tally) {
+    tally.cases += 1;
+    let history = case.history();
+    let oracle = Oracle::new(case);
+    if let Some(model) = oracle.contradiction() {
+        let name = Name {
+            kind: "the brute force contradicts itself".to_owned(),
+            judge: model.to_owned(),
+        };
+        let still = |case: &Case| Oracle::new(case).contradiction() == Some(model);
+        note(tally, name, case, number, String::new(), &still);
+    }
+    for judge in judges {
+        let said = ask(judge, &history);
+        count(judge, &said, &oracle, tally);
+        for found in disagreements(judge, &said, &oracle) {
+            let still = |case: &Case| {
+                let said = ask(judge, &case.history());
+                let all = disagreements(judge, &said, &Oracle::new(case));
+                all.iter().any(|other| other.class == found.class)
+            };
+            let note_text = found.note.clone();
+            note(tally, found.class.clone(), case, number, note_text, &still);
+        }
+    }
+}
+
+/// Keeps a disagreement, shrunk when it is among the first of its class.
+pub(crate) fn note(
+    tally: &mut Tally,
+    class: Name,
+    case: &Case,
+    number: u64,
+    note: String,
+    still: &dyn Fn(&Case) -> bool,
+) {
+    let case = if tally.known(&class) < SHRUNK_MAX {
+        shrink(case, still)
+    } else {
+        case.clone()
+    };
+    let found = Class {
+        count: 1,
+        case,
+        number,
+        note,
+    };
+    tally.disagree(class, found);
+}
+
+fn count(judge: &Judge, said: &Said, oracle: &Oracle<'_>, tally: &mut Tally) {
+    let answer = oracle.of(judge.model);
+    let row = tally.row(judge.name, judge.model);
+    row.histories += 1;
+    row.open += u64::from(answer == Answer::Open);
+    match &said.verdict.valid {
+        Validity::Valid => {
+            row.valid += 1;
+            row.false_passes += u64::from(answer == Answer::Broken);
+        }
+        Validity::Invalid => {
+            row.invalid += 1;
+            row.false_alarms += u64::from(answer == Answer::Kept);
+        }
+        Validity::Unknown(_) => row.unknown += 1,
+    }
+    match &said.holds {
+        Some(Ok(())) => row.accepted += 1,
+        Some(Err(_)) => row.refused += 1,
+        None if matches!(said.verdict.valid, Validity::Unknown(_)) => {}
+        None => row.bare += 1,
+    }
+    if let Validity::Unknown(reason) = &said.verdict.valid {
+        let reason = format!("{}: {}", judge.name, without_digits(reason));
+        *tally.reasons.entry(reason).or_default() += 1;
+    }
+}

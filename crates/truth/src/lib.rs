@@ -1,0 +1,22 @@
+//! Brute force on small histories, compared with what the checkers and the verifier say of the same histories.
+//!
+//! Every model is decided here by exhaustive search, straight from its definition in the literature, on a history type of
+//! its own. No code is shared with the checkers, which are called by their public interface. `cargo xtask truth` runs it;
+//! `docs/measures` has tables.
+
+mod axioms;
+mod case;
+mod compare;
+mod forge;
+mod generate;
+mod graph;
+mod oracle;
+mod orders;
+mod run;
+mod shapes;
+mod shrink;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+pub use run::{Options, run};
