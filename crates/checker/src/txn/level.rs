@@ -4,7 +4,9 @@ use super::anomaly::{
     self, DUPLICATE_ELEMENTS, FUTURE_READ, G1A, G1B, GARBAGE_READ, INTERNAL, LOST_UPDATE,
 };
 use crate::Anomaly;
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 /// A promise about transactions: Adya's levels and their session and real-time variants, Cerone's axiomatic levels as
 /// far as they can be told by anomalies. The lattice is Elle's.
@@ -288,8 +290,14 @@ impl Level {
         }
     }
 
-    /// This level and all that it implies.
-    fn implied(self) -> BTreeSet<Level> {
+    /// This level and all that it implies; worked out once for all levels.
+    fn implied(self) -> &'static BTreeSet<Level> {
+        static IMPLIED: OnceLock<BTreeMap<Level, BTreeSet<Level>>> = OnceLock::new();
+        let all = || Level::all().map(|level| (level, level.reachable()));
+        &IMPLIED.get_or_init(|| all().collect())[&self]
+    }
+
+    fn reachable(self) -> BTreeSet<Level> {
         let mut levels = BTreeSet::new();
         let mut waiting = vec![self];
         while let Some(level) = waiting.pop() {
@@ -331,8 +339,15 @@ impl Level {
     }
 }
 
-/// An anomaly and all that it implies.
-fn consequences(anomaly: Anomaly) -> BTreeSet<Anomaly> {
+/// An anomaly and all that it implies; worked out once for all anomalies.
+fn consequences(anomaly: Anomaly) -> Cow<'static, BTreeSet<Anomaly>> {
+    static IMPLIED: OnceLock<BTreeMap<Anomaly, BTreeSet<Anomaly>>> = OnceLock::new();
+    let all = || anomaly::all().map(|anomaly| (anomaly, reachable(anomaly)));
+    let known = IMPLIED.get_or_init(|| all().collect()).get(anomaly);
+    known.map_or_else(|| Cow::Owned(reachable(anomaly)), Cow::Borrowed)
+}
+
+fn reachable(anomaly: Anomaly) -> BTreeSet<Anomaly> {
     let mut anomalies = BTreeSet::new();
     let mut waiting = vec![anomaly];
     while let Some(anomaly) = waiting.pop() {
@@ -355,7 +370,10 @@ pub(super) struct Boundary {
 
 /// Which levels the presence of these anomalies rules out.
 pub(super) fn boundary(anomalies: impl IntoIterator<Item = Anomaly>) -> Boundary {
-    let present: BTreeSet<_> = anomalies.into_iter().flat_map(consequences).collect();
+    let mut present = BTreeSet::new();
+    for anomaly in anomalies {
+        present.extend(consequences(anomaly).iter().copied());
+    }
     let direct = |level: &Level| level.row().4.iter().any(|one| present.contains(one));
     let out: Vec<_> = Level::all()
         .filter(|level| level.implied().iter().any(direct))
