@@ -2,7 +2,7 @@
 
 mod tidy;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -33,16 +33,16 @@ fn tidy() -> anyhow::Result<ExitCode> {
 /// Compares the checkers with brute force (`crates/truth`), in release mode: it takes minutes.
 fn truth(options: &[String]) -> anyhow::Result<ExitCode> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut run = Command::new(cargo);
-    run.current_dir(workspace()?);
-    run.args([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "seatrial-truth",
-        "--",
-    ]);
+    let in_workspace = |words: &str| -> anyhow::Result<Command> {
+        let mut command = Command::new(&cargo);
+        command.current_dir(workspace()?);
+        command.args(words.split_whitespace());
+        Ok(command)
+    };
+    // The program is one of the routes that histories take.
+    let built = in_workspace("build --quiet --release --bin seatrial")?.status();
+    ensure!(built.context("cargo build")?.success(), "the build failed");
+    let mut run = in_workspace("run --quiet --release --package seatrial-truth --")?;
     let status = run.args(options).status().context("cargo run")?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(ExitCode::from(code.unwrap_or(u8::MAX)))

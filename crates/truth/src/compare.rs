@@ -3,7 +3,7 @@
 use crate::case::{Case, Kind};
 use crate::oracle::{Answer, Oracle};
 use crate::shrink::shrink;
-use crate::tally::{Class, Name, Tally};
+use crate::tally::{Class, Name, Tally, size};
 use seatrial_checker::txn::Level;
 use seatrial_checker::txn::isolation::Model;
 use seatrial_checker::{Certificate, Checker, Unproven, Validity, Verdict, Verifier, by_name};
@@ -192,7 +192,8 @@ pub(crate) fn note(
     };
     let found = Class {
         count: 1,
-        case,
+        size: size(&case),
+        edn: case.edn(),
         number,
         note,
     };

@@ -7,12 +7,15 @@
 mod axioms;
 mod case;
 mod compare;
+mod data;
 mod forge;
 mod generate;
 mod graph;
 mod oracle;
 mod orders;
+mod routes;
 mod run;
+mod samples;
 mod shapes;
 mod shrink;
 mod tally;

@@ -1,9 +1,12 @@
 //! One run: cases by number on all threads, then the tables.
 
 use crate::case::Kind;
-use crate::compare::{compare, judges};
+use crate::compare::{Judge, compare, judges};
+use crate::data;
 use crate::forge::Forger;
 use crate::generate;
+use crate::routes::Routes;
+use crate::samples;
 use crate::tally::Tally;
 use anyhow::{Result, bail};
 use seatrial_machine::Rng;
@@ -17,7 +20,7 @@ use std::time::Instant;
     about = "Compare every verdict and certificate with brute force on small histories"
 )]
 pub struct Options {
-    /// Number of histories of each topic.
+    /// Number of histories of lists, of registers and of data types; other topics take a share of them.
     #[arg(long, default_value_t = 20_000)]
     pub histories: u64,
     /// Number of the first history.
@@ -26,7 +29,8 @@ pub struct Options {
     /// Seed of all histories.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Topics: lists, registers, forged-lists, forged-registers (default: all)
+    /// Topics: lists, registers, forged-lists, forged-registers, routes-lists, routes-registers, data, samples
+    /// (default: all)
     #[arg(long, value_delimiter = ',')]
     pub topic: Vec<String>,
     /// Number of threads (default: one for each core).
@@ -44,18 +48,30 @@ enum Topic {
     Verdicts(Kind),
     /// Forged certificates.
     Forged(Kind),
+    /// The same history by several routes.
+    Routes(Kind),
+    /// Data types.
+    Data,
 }
 
-const TOPICS: [(&str, Topic); 4] = [
-    ("lists", Topic::Verdicts(Kind::Lists)),
-    ("registers", Topic::Verdicts(Kind::Registers)),
-    ("forged-lists", Topic::Forged(Kind::Lists)),
-    ("forged-registers", Topic::Forged(Kind::Registers)),
+/// Names; of how many histories one is taken.
+const TOPICS: [(&str, Topic, u64); 7] = [
+    ("lists", Topic::Verdicts(Kind::Lists), 1),
+    ("registers", Topic::Verdicts(Kind::Registers), 1),
+    ("forged-lists", Topic::Forged(Kind::Lists), 10),
+    ("forged-registers", Topic::Forged(Kind::Registers), 10),
+    ("routes-lists", Topic::Routes(Kind::Lists), 20),
+    ("routes-registers", Topic::Routes(Kind::Registers), 20),
+    ("data", Topic::Data, 1),
 ];
+
+/// Files of other projects, however many histories are asked for.
+const SAMPLES: &str = "samples";
 
 /// Runs the topics and prints their tables. Is there no disagreement?
 pub fn run(options: &Options) -> Result<bool> {
-    let known: Vec<&str> = TOPICS.iter().map(|topic| topic.0).collect();
+    let names = TOPICS.iter().map(|topic| topic.0).chain([SAMPLES]);
+    let known: Vec<&str> = names.collect();
     let unknown = options
         .topic
         .iter()
@@ -65,9 +81,9 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     let is_wanted = |name| options.topic.is_empty() || options.topic.iter().any(|it| it == name);
     let mut is_clean = true;
-    for (name, topic) in TOPICS.into_iter().filter(|topic| is_wanted(topic.0)) {
+    for (name, topic, share) in TOPICS.into_iter().filter(|topic| is_wanted(topic.0)) {
         let began = Instant::now();
-        let tally = all_cases(topic, options);
+        let tally = all_cases(topic, options.histories.div_ceil(share), options)?;
         let seconds = began.elapsed().as_secs_f64();
         let (cases, seed) = (tally.cases, options.seed);
         println!("# {name}\n\n{cases} histories, seed {seed}, {seconds:.1} s\n");
@@ -78,33 +94,27 @@ pub fn run(options: &Options) -> Result<bool> {
         println!("{}", tally.disagreements());
         is_clean &= tally.classes.is_empty();
     }
+    if is_wanted(SAMPLES) {
+        is_clean &= samples::run()?;
+    }
     Ok(is_clean)
 }
 
-/// All histories of one topic, on all threads.
-fn all_cases(topic: Topic, options: &Options) -> Tally {
+/// So many histories of one topic, on all threads.
+fn all_cases(topic: Topic, histories: u64, options: &Options) -> Result<Tally> {
     let cores = std::thread::available_parallelism().map_or(1, |it| it.get());
     let threads = options.threads.unwrap_or(cores).max(1);
     let next = AtomicU64::new(options.first);
-    let end = options.first + options.histories;
-    let (Topic::Verdicts(kind) | Topic::Forged(kind)) = topic;
-    let work = || {
-        let judges = judges(kind);
-        let mut forger = Forger::new(kind);
-        let mut tally = Tally::default();
+    let end = options.first + histories;
+    let work = || -> Result<Tally> {
+        let mut worker = Worker::new(topic, options.seed)?;
         loop {
             let first = next.fetch_add(BATCH, Ordering::Relaxed);
             if first >= end {
-                return tally;
+                return Ok(worker.tally);
             }
             for number in first..end.min(first + BATCH) {
-                let case = generate::case(kind, options.seed, number);
-                if let Topic::Verdicts(_) = topic {
-                    compare(&judges, &case, number, &mut tally);
-                } else {
-                    let mut rng = Rng::from_seed(options.seed ^ number).fork("forged");
-                    forger.forge(&judges, &case, number, &mut rng, &mut tally);
-                }
+                worker.take(number)?;
             }
         }
     };
@@ -113,10 +123,63 @@ fn all_cases(topic: Topic, options: &Options) -> Tally {
         let mut all = Tally::default();
         for worker in workers {
             match worker.join() {
-                Ok(tally) => all.add(tally),
+                Ok(tally) => all.add(tally?),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        all
+        Ok(all)
     })
+}
+
+/// One thread's tools, and what it found.
+struct Worker {
+    topic: Topic,
+    seed: u64,
+    judges: Vec<Judge>,
+    forger: Option<Forger>,
+    routes: Option<Routes>,
+    tally: Tally,
+}
+
+impl Worker {
+    fn new(topic: Topic, seed: u64) -> Result<Worker> {
+        let (judges, forger, routes) = match topic {
+            Topic::Verdicts(kind) => (judges(kind), None, None),
+            Topic::Forged(kind) => (judges(kind), Some(Forger::new(kind)), None),
+            Topic::Routes(kind) => (judges(kind), None, Some(Routes::new()?)),
+            Topic::Data => (Vec::new(), None, None),
+        };
+        Ok(Worker {
+            topic,
+            seed,
+            judges,
+            forger,
+            routes,
+            tally: Tally::default(),
+        })
+    }
+
+    /// The history of this number.
+    fn take(&mut self, number: u64) -> Result<()> {
+        let Worker {
+            seed,
+            judges,
+            tally,
+            ..
+        } = self;
+        let (Topic::Verdicts(kind) | Topic::Forged(kind) | Topic::Routes(kind)) = self.topic else {
+            data::compare(*seed, number, tally);
+            return Ok(());
+        };
+        let case = generate::case(kind, *seed, number);
+        let mut rng = Rng::from_seed(*seed ^ number).fork("topic");
+        if let Some(forger) = &mut self.forger {
+            forger.forge(judges, &case, number, &mut rng, tally);
+        } else if let Some(routes) = &self.routes {
+            routes.compare(judges, &case, number, &mut rng, tally)?;
+        } else {
+            compare(judges, &case, number, tally);
+        }
+        Ok(())
+    }
 }

@@ -91,8 +91,9 @@ pub(crate) struct Name {
 #[derive(Clone, Debug)]
 pub(crate) struct Class {
     pub(crate) count: u64,
-    /// The smallest case, its number, and more to say of it.
-    pub(crate) case: Case,
+    /// How much there is to read, and the smallest case, its number, and more to say of it.
+    pub(crate) size: (usize, usize),
+    pub(crate) edn: String,
     pub(crate) number: u64,
     pub(crate) note: String,
 }
@@ -136,10 +137,9 @@ impl Tally {
             return;
         };
         known.count += class.count;
-        if size(&class.case) < size(&known.case) {
-            known.case = class.case;
-            known.number = class.number;
-            known.note = class.note;
+        let count = known.count;
+        if class.size < known.size {
+            *known = Class { count, ..class };
         }
     }
 
@@ -180,7 +180,7 @@ impl Tally {
         for (name, class) in &self.classes {
             let cases = kinds.entry(&name.kind).or_default();
             cases
-                .entry(class.case.edn())
+                .entry(class.edn.clone())
                 .or_default()
                 .push((name, class));
         }

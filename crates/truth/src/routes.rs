@@ -1,0 +1,184 @@
+//! One history by several routes: in memory, as EDN, as a test file, through the program. All must say the same.
+
+use crate::case::Case;
+use crate::compare::{Judge, ask};
+use crate::tally::{Class, Name, Tally, size};
+use anyhow::{Context as _, Result};
+use seatrial_checker::txn::isolation::{Isolation, Model};
+use seatrial_checker::txn::{Inference, Level, ListAppend};
+use seatrial_checker::{Certificate, Validity, Verdict, Verifier, rw_register};
+use seatrial_history::import::{self, Options};
+use seatrial_history::{Folder, HistoryWriter, TestFile, WriterOptions};
+use seatrial_machine::Rng;
+use serde_json::Value as Json;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+/// A thread's place for files, and the program.
+pub(crate) struct Routes {
+    folder: PathBuf,
+    program: Option<PathBuf>,
+}
+
+/// What is compared of a verdict: its validity, its anomalies, and whether its certificate was accepted.
+type Answer = (&'static str, Vec<&'static str>, Option<bool>);
+
+fn answer(verdict: &Verdict, is_accepted: Option<bool>) -> Answer {
+    let anomalies = verdict.anomalies.keys().copied().collect();
+    (name(&verdict.valid), anomalies, is_accepted)
+}
+
+fn name(valid: &Validity) -> &'static str {
+    match valid {
+        Validity::Valid => "valid",
+        Validity::Invalid => "invalid",
+        Validity::Unknown(_) => "unknown",
+    }
+}
+
+/// The program beside this one, as the build leaves it.
+pub(crate) fn program() -> Option<PathBuf> {
+    let here = std::env::current_exe().ok()?;
+    let program = here.with_file_name("seatrial");
+    program.is_file().then_some(program)
+}
+
+impl Routes {
+    pub(crate) fn new() -> Result<Routes> {
+        let thread = format!("{:?}", std::thread::current().id());
+        let thread: String = thread.chars().filter(char::is_ascii_digit).collect();
+        let name = format!("seatrial-truth-{}-{thread}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        Ok(Routes {
+            folder,
+            program: program(),
+        })
+    }
+
+    /// Takes one case by all routes, with one of the checkers.
+    pub(crate) fn compare(
+        &self,
+        judges: &[Judge],
+        case: &Case,
+        number: u64,
+        rng: &mut Rng,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        tally.cases += 1;
+        let judge = rng.pick(judges);
+        let said = ask(judge, &case.history());
+        let expected = answer(&said.verdict, said.holds.map(|holds| holds.is_ok()));
+        let mut routes = vec![
+            ("EDN", Self::by_text(judge, case)?),
+            ("test file", self.by_file(judge, case)?),
+        ];
+        // A program that starts takes a thousand times as long as its check of so small a history.
+        if rng.chance(0.05) {
+            let found = self.by_program(judge, case)?;
+            routes.extend(found.map(|valid| ("program", (valid, expected.1.clone(), expected.2))));
+        }
+        for (route, found) in routes {
+            let row = tally.row(judge.name, route);
+            row.histories += 1;
+            match found.0 {
+                "valid" => row.valid += 1,
+                "invalid" => row.invalid += 1,
+                _ => row.unknown += 1,
+            }
+            row.accepted += u64::from(found.2 == Some(true));
+            row.refused += u64::from(found.2 == Some(false));
+            if found == expected {
+                continue;
+            }
+            let class = Name {
+                kind: format!("another verdict by {route}"),
+                judge: format!("{} {}", judge.name, judge.model),
+            };
+            let found = Class {
+                count: 1,
+                size: size(case),
+                edn: case.edn(),
+                number,
+                note: format!("{found:?}, in memory {expected:?}"),
+            };
+            tally.disagree(class, found);
+        }
+        Ok(())
+    }
+
+    /// Written as EDN and read back.
+    fn by_text(judge: &Judge, case: &Case) -> Result<Answer> {
+        let text = case.edn();
+        let format = import::detect("case.edn", text.as_bytes()).context("no format")?;
+        let history = import::read("case.edn", text.as_bytes(), format, Options::default())?;
+        let said = ask(judge, &history);
+        Ok(answer(&said.verdict, said.holds.map(|holds| holds.is_ok())))
+    }
+
+    /// Written as a test file of small chunks, and checked chunk by chunk.
+    fn by_file(&self, judge: &Judge, case: &Case) -> Result<Answer> {
+        let path = self.folder.join("case.sea");
+        let _ = std::fs::remove_file(&path);
+        write(&path, case)?;
+        let file = Arc::new(TestFile::open(&path)?);
+        let folder = Folder::new(Arc::clone(&file), 1);
+        let (verdict, certificate) = certify(judge, &folder)?;
+        let accepted = match &certificate {
+            Some(certificate) => Some(Verifier::read(&*file)?.verify(certificate).is_ok()),
+            None => None,
+        };
+        Ok(answer(&verdict, accepted))
+    }
+
+    /// By the program, from EDN; nothing when it is not built.
+    fn by_program(&self, judge: &Judge, case: &Case) -> Result<Option<&'static str>> {
+        let Some(program) = &self.program else {
+            return Ok(None);
+        };
+        let path = self.folder.join("case.edn");
+        std::fs::write(&path, case.edn())?;
+        let mut check = Command::new(program);
+        check.args(["check", "--checker", judge.name, "--model", judge.model]);
+        let output = check.arg(&path).output().context("seatrial check")?;
+        Ok(Some(match output.status.code() {
+            Some(0) => "valid",
+            Some(1) => "invalid",
+            Some(2) => "unknown",
+            _ => "an error",
+        }))
+    }
+}
+
+impl Drop for Routes {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn write(path: &Path, case: &Case) -> Result<()> {
+    let options = WriterOptions {
+        chunk_length: 3,
+        ..WriterOptions::default()
+    };
+    let mut writer = HistoryWriter::create_with(path, &Json::default(), options)?;
+    for op in &case.history() {
+        writer.push(op)?;
+    }
+    writer.seal()?;
+    Ok(())
+}
+
+/// The checker by its type, which takes a history of any size.
+fn certify(judge: &Judge, folder: &Folder<TestFile>) -> Result<(Verdict, Option<Certificate>)> {
+    let level = || Level::by_name(judge.model).context("a level");
+    Ok(match judge.checker.name() {
+        "list-append" => ListAppend::new(level()?).certify(folder)?,
+        "rw-register" => rw_register(Some(judge.model), Inference::NONE)?.certify(folder)?,
+        _ => {
+            let model = Model::by_name(judge.model).context("a model")?;
+            Isolation::new(model).certify(folder)?
+        }
+    })
+}
