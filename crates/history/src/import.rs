@@ -21,6 +21,7 @@ mod operation;
 mod operations;
 mod porcupine;
 pub mod registers;
+mod sequence;
 mod stream;
 mod transaction;
 
@@ -199,6 +200,9 @@ pub fn detect(name: &str, first: &[u8]) -> Option<Format> {
         .take(100)
         .any(|line| line.contains(porcupine::MARK))
     {
+        return Some(Format::Porcupine);
+    }
+    if porcupine::is_table(&text) {
         return Some(Format::Porcupine);
     }
     let mut reader = Reader::new(&text);

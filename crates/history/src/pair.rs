@@ -45,12 +45,18 @@ impl OpenInvocations {
     /// The position of the invocation that `op` would complete, were it no invocation itself.
     pub fn running(&self, op: &Op) -> Option<u64> {
         match op.process {
-            Process::Client(number) if number < LOW_CLIENTS => {
-                self.low_clients.get(number as usize)?.checked_sub(1)
-            }
-            Process::Client(number) => self.clients.get(&number).copied(),
+            Process::Client(number) => self.running_client(number),
             Process::Named(name) => self.named.get(&(name, op.f)).copied(),
         }
+    }
+
+    /// [`OpenInvocations::running`] of a client.
+    #[inline]
+    pub(crate) fn running_client(&self, client: u64) -> Option<u64> {
+        if client < LOW_CLIENTS {
+            return self.low_clients.get(client as usize)?.checked_sub(1);
+        }
+        self.clients.get(&client).copied()
     }
 
     /// [`OpenInvocations::follow`] of an operation of a client.

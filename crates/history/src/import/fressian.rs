@@ -539,9 +539,10 @@ fn ints_or_empty(ints: Vec<i64>) -> Datum {
     }
 }
 
-/// The elements of a list.
+/// The elements of a list. Clojure's `seq` of what is empty is nil, and that is what Jepsen writes for it.
 fn elements(list: Datum) -> Option<Vec<Datum>> {
     match list {
+        Form::Nil => Some(Vec::new()),
         Form::List(forms) => Some(forms),
         Form::Ints(ints) => Some(ints.into_iter().map(Form::Int).collect()),
         _ => None,

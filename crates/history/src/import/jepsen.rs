@@ -21,7 +21,8 @@
 use super::Options;
 use super::edn::{Fault, Form};
 use super::fressian::{Datum, Fressian};
-use super::operation::{Builder, Fields, Keys};
+use super::operation::{Builder, Draft, Fields, Keys};
+use super::sequence::Sequence;
 use crate::{Op, export};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
@@ -496,6 +497,7 @@ impl<R: Read + Seek> JepsenFile<R> {
             ops: Vec::new().into_iter(),
             count: 0,
             last: None,
+            sequence: Sequence::default(),
         })
     }
 }
@@ -534,6 +536,7 @@ pub struct JepsenOperations<'a, R> {
     /// Operations so far.
     count: u64,
     last: Option<u64>,
+    sequence: Sequence,
 }
 
 impl<R: Read + Seek> JepsenOperations<'_, R> {
@@ -559,22 +562,37 @@ impl<R: Read + Seek> JepsenOperations<'_, R> {
             kind::FRESSIAN => self.vector(&mut fressian, part.first),
             other => Err(Fault::new(0, format!("a block of type {other}"))),
         };
-        let ops = ops.map_err(|fault| self.file.fault(&block, 0, &what, fault))?;
-        let mut last = self.last;
-        for op in &ops {
-            if let Some(last) = last.filter(|&last| op.index <= last) {
-                let problem = format!("operation {} comes after operation {last}", op.index);
-                return Err(self.file.damaged(block.offset, &what, problem));
-            }
-            last = Some(op.index);
+        let drafts = ops.map_err(|fault| self.file.fault(&block, 0, &what, fault))?;
+        let mut ops = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            let at = block.offset + HEADER_LENGTH + draft.at as u64;
+            let op = self.admit(draft);
+            ops.push(op.map_err(|problem| self.file.damaged(at, &what, problem))?);
         }
-        self.last = last;
         self.count += ops.len() as u64;
         Ok(ops)
     }
 
+    /// Takes an operation if it may follow those before it.
+    fn admit(&mut self, draft: Draft) -> Result<Op, String> {
+        let Draft {
+            mut op,
+            has_process,
+            ..
+        } = draft;
+        if let Some(last) = self.last.filter(|&last| op.index <= last) {
+            return Err(format!(
+                "operation {} comes after operation {last}",
+                op.index
+            ));
+        }
+        self.sequence.index(self.last.replace(op.index), op.index);
+        self.sequence.take(&mut op, has_process)?;
+        Ok(op)
+    }
+
     /// One operation after another to the end of the block.
-    fn stream(&self, fressian: &mut Fressian<'_>, first: u64) -> Result<Vec<Op>, Fault> {
+    fn stream(&self, fressian: &mut Fressian<'_>, first: u64) -> Result<Vec<Draft>, Fault> {
         let mut builder = Builder::new(self.keys);
         let mut ops = Vec::new();
         while fressian.more()? {
@@ -598,7 +616,7 @@ impl<R: Read + Seek> JepsenOperations<'_, R> {
     }
 
     /// A list of operations in one value.
-    fn vector(&self, fressian: &mut Fressian<'_>, first: u64) -> Result<Vec<Op>, Fault> {
+    fn vector(&self, fressian: &mut Fressian<'_>, first: u64) -> Result<Vec<Draft>, Fault> {
         let mut builder = Builder::new(self.keys);
         let maps = match fressian.value()? {
             Form::List(maps) => maps,
@@ -639,19 +657,23 @@ fn take_all(
         _ => return Err(Fault::new(at, "an operation (a map) is expected")),
     };
     for (name, value) in pairs {
-        let Some(name) = name.name() else {
-            return Err(Fault::new(at, "an operation's fields are keywords"));
-        };
-        take(builder, fields, name, value, at)?;
+        if let Some(name) = name.name() {
+            take(builder, fields, name, value, at)?;
+        } else {
+            let name = name.into_value().to_string();
+            take(builder, fields, &name, value, at)?;
+        }
     }
     Ok(())
 }
 
 /// The operation of these fields; without an index it has that of its place.
-fn finish(builder: &Builder, fields: Fields<'_>, place: u64, at: usize) -> Result<Op, Fault> {
-    let draft = builder.finish(fields, at)?;
-    let index = if draft.indexed { draft.op.index } else { place };
-    Ok(Op { index, ..draft.op })
+fn finish(builder: &Builder, fields: Fields<'_>, place: u64, at: usize) -> Result<Draft, Fault> {
+    let mut draft = builder.finish(fields, at)?;
+    if !draft.indexed {
+        draft.op.index = place;
+    }
+    Ok(draft)
 }
 
 impl<R: Read + Seek> Iterator for JepsenOperations<'_, R> {
@@ -666,7 +688,10 @@ impl<R: Read + Seek> Iterator for JepsenOperations<'_, R> {
             self.next += 1;
             match self.chunk(part) {
                 Ok(ops) => self.ops = ops.into_iter(),
-                Err(error) => return Some(Err(error)),
+                Err(error) => {
+                    self.sequence.skip();
+                    return Some(Err(error));
+                }
             }
         }
     }

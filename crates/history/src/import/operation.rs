@@ -48,6 +48,8 @@ pub(super) struct Draft {
     pub(super) op: Op,
     /// Was an index written?
     pub(super) indexed: bool,
+    /// Was a process written? If not, that of the operation means nothing.
+    pub(super) has_process: bool,
     /// Where it begins, in bytes.
     pub(super) at: usize,
 }
@@ -187,7 +189,8 @@ impl Builder {
         let mut fields = Fields::default();
         while reader.more(b'}', opened)? {
             let key_at = reader.at();
-            let Form::Keyword(name) = reader.form()? else {
+            let name = reader.form()?;
+            let Some(name) = name.name() else {
                 return Err(Fault::new(key_at, "an operation's fields are keywords"));
             };
             if !reader.more(b'}', opened)? {
@@ -210,8 +213,8 @@ impl Builder {
     ) -> Result<(), String> {
         match name {
             "type" => fields.kind = Some(kind(&value)?),
-            "process" => fields.process = Some(self.process(&value)?),
-            "f" => fields.f = Some(self.function(&value)?),
+            "process" => fields.process = self.process(&value)?,
+            "f" => fields.f = self.function(&value)?,
             "value" => fields.value = Some(value),
             "key" if self.keys == Keys::Field => fields.key = Some(value),
             "index" => match value {
@@ -245,22 +248,29 @@ impl Builder {
         Ok(symbol)
     }
 
-    fn process(&mut self, form: &Form<'_>) -> Result<Process, String> {
-        match form {
+    /// The process that a form names; `None` when it names none (`nil`).
+    fn process(&mut self, form: &Form<'_>) -> Result<Option<Process>, String> {
+        let process = match form {
+            Form::Nil => return Ok(None),
             Form::Int(number) => u64::try_from(*number)
                 .map(Process::Client)
-                .map_err(|_| format!("process {number} is negative")),
-            Form::Keyword(name) | Form::Symbol(name) => self.symbol(name).map(Process::Named),
-            Form::Text(name) => self.symbol(name).map(Process::Named),
-            _ => Err(":process is neither a number nor a name".into()),
-        }
+                .map_err(|_| format!("process {number} is negative"))?,
+            Form::Keyword(name) | Form::Symbol(name) => Process::Named(self.symbol(name)?),
+            Form::Text(name) => match name.parse() {
+                Ok(number) => Process::Client(number),
+                Err(_) => Process::Named(self.symbol(name)?),
+            },
+            _ => return Err(":process is neither a number nor a name".into()),
+        };
+        Ok(Some(process))
     }
 
-    fn function(&mut self, form: &Form<'_>) -> Result<Symbol, String> {
+    /// The function that a form names; `None` when it names none (`nil`).
+    fn function(&mut self, form: &Form<'_>) -> Result<Option<Symbol>, String> {
         match form {
-            Form::Keyword(name) | Form::Symbol(name) => self.symbol(name),
-            Form::Text(name) => self.symbol(name),
-            Form::Nil => Ok(Symbol::new("nil")),
+            Form::Keyword(name) | Form::Symbol(name) => self.symbol(name).map(Some),
+            Form::Text(name) => self.symbol(name).map(Some),
+            Form::Nil => Ok(None),
             _ => Err(":f is not a name".into()),
         }
     }
@@ -269,10 +279,17 @@ impl Builder {
     pub(super) fn finish(&self, fields: Fields<'_>, at: usize) -> Result<Draft, Fault> {
         let missing = |name: &str| Fault::new(at, format!("this operation has no :{name}"));
         let kind = fields.kind.ok_or_else(|| missing("type"))?;
-        let process = fields.process.ok_or_else(|| missing("process"))?;
-        let f = fields.f.ok_or_else(|| missing("f"))?;
-        let form = fields.value.unwrap_or(Form::Nil);
+        let has_process = fields.process.is_some();
+        let process = fields.process.unwrap_or(Process::Client(0));
         let client = process.is_client();
+        let form = fields.value.unwrap_or(Form::Nil);
+        let f = match fields.f {
+            Some(f) => f,
+            None if !client => Symbol::new("nil"),
+            // Elle's own histories leave it out: they have nothing but transactions.
+            None if form == Form::Nil || transaction(&form).is_some() => Symbol::new("txn"),
+            None => return Err(missing("f")),
+        };
         let value = match fields.key {
             Some(key) => {
                 let key = key_of(&key).ok_or_else(|| Fault::new(at, ":key is not a key"))?;
@@ -292,7 +309,12 @@ impl Builder {
             extra: Extra::new(&fields.extra),
         };
         let indexed = fields.index.is_some();
-        Ok(Draft { op, indexed, at })
+        Ok(Draft {
+            op,
+            indexed,
+            has_process,
+            at,
+        })
     }
 }
 
@@ -311,13 +333,14 @@ pub(super) fn kind(form: &Form<'_>) -> Result<OpType, String> {
     }
 }
 
-/// A key, when the form can be one.
+/// A key, when the form can be one. Keys of other types (`[1 2]`, `1.5`, `true`) are known by their text.
 fn key_of(form: &Form<'_>) -> Option<Key> {
     match form {
         Form::Int(number) => Some(Key::Int(*number)),
         Form::Keyword(name) | Form::Symbol(name) => Symbol::intern(name).map(Key::Word),
         Form::Text(text) => Some(Key::Text(text.as_ref().into())),
-        _ => None,
+        Form::Nil => Some(Key::Word(Symbol::new("nil"))),
+        other => Some(Key::Text(other.clone().into_value().to_string().into())),
     }
 }
 
@@ -359,13 +382,15 @@ fn transaction(form: &Form<'_>) -> Option<Vec<Mop>> {
     }
 }
 
-/// `[:append k v]`, `[:w k v]` or `[:r k v]`.
+/// `[:append k v]`, `[:w k v]`, `[:r k v]` or `[:r k]`.
 fn micro_operation(form: &Form<'_>) -> Option<Mop> {
     let Form::List(parts) = form else {
         return None;
     };
-    let [f, key, value] = &parts[..] else {
-        return None;
+    let (f, key, value) = match &parts[..] {
+        [f, key, value] => (f, key, value),
+        [f, key] => (f, key, &Form::Nil),
+        _ => return None,
     };
     let key = key_of(key)?;
     match (f.name()?, value) {

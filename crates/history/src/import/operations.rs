@@ -154,6 +154,14 @@ impl<R: Read> Operations<R> {
         self.format
     }
 
+    /// What a reader should know about the operations so far: indices that do not rise.
+    pub fn warning(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Text(text) => text.warning(),
+            Kind::Registers(_) => None,
+        }
+    }
+
     /// Bytes that the operations so far have taken.
     pub fn bytes(&self) -> u64 {
         match &self.kind {

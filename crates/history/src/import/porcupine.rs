@@ -1,4 +1,5 @@
-//! The log of a Jepsen run as Porcupine's test data keep it: one operation per line, after the logger's name.
+//! The log of a Jepsen run as Porcupine's test data keep it: one operation per line, after the logger's name; and Jepsen's
+//! `history.txt`, which has these lines without anything before them, their fields between tabs.
 
 use super::edn::{Fault, Form, Reader};
 use super::operation::{Draft, kind, value};
@@ -7,6 +8,19 @@ use crate::{Extra, Op, Process, Symbol};
 
 /// What comes before an operation in a line of the log.
 pub(super) const MARK: &str = "jepsen.util - ";
+
+/// Does a text begin like `history.txt`: a process, a tab, a type?
+pub(super) fn is_table(text: &str) -> bool {
+    is_row(text.lines().next().unwrap_or_default())
+}
+
+fn is_row(line: &str) -> bool {
+    let mut fields = line.split('\t').map(str::trim);
+    let process = fields.next().unwrap_or_default();
+    let is_process = process.starts_with(':') || process.parse::<u64>().is_ok();
+    let kinds = [":invoke", ":ok", ":fail", ":info"];
+    is_process && fields.next().is_some_and(|kind| kinds.contains(&kind))
+}
 
 /// The next operation in log lines such as `INFO  jepsen.util - 3 :invoke :cas [1 2]`, from `at` on; lines of other
 /// loggers are passed over. A line without end counts only when the text `ended`.
@@ -21,14 +35,14 @@ pub(super) fn next(text: &str, at: usize, ended: bool) -> Result<Step, Fault> {
         };
         let end = start + (length + 1).min(rest.len());
         let line = &rest[..length];
-        if let Some(mark) = line.find(MARK) {
-            let from = mark + MARK.len();
+        let mark = line.find(MARK).map(|mark| mark + MARK.len());
+        if let Some(from) = mark.or_else(|| is_row(line).then_some(0)) {
             let op = operation(&line[from..])
                 .map_err(|fault| Fault::new(start + from + fault.at, fault.problem))?;
-            let indexed = false;
             let draft = Draft {
                 op,
-                indexed,
+                indexed: false,
+                has_process: true,
                 at: start,
             };
             return Ok(Step::Operation(draft, end));
@@ -38,7 +52,7 @@ pub(super) fn next(text: &str, at: usize, ended: bool) -> Result<Step, Fault> {
     Ok(Step::End)
 }
 
-/// An operation from `PROCESS TYPE F VALUE`.
+/// An operation from `PROCESS TYPE F VALUE`, perhaps with an error after it.
 fn operation(text: &str) -> Result<Op, Fault> {
     let mut reader = Reader::new(text);
     let process = match reader.form()? {
@@ -63,8 +77,13 @@ fn operation(text: &str) -> Result<Op, Fault> {
         None => Form::Nil,
     };
     reader.skip_blank()?;
+    let mut extra = Extra::NONE;
     if reader.peek().is_some() {
-        return Err(Fault::new(reader.at(), "something follows the value"));
+        extra = Extra::new(&[(Symbol::new("error"), reader.form()?.into_value())]);
+        reader.skip_blank()?;
+    }
+    if reader.peek().is_some() {
+        return Err(Fault::new(reader.at(), "something follows the error"));
     }
     let value = if process.is_client() {
         value(form, f)
@@ -78,7 +97,7 @@ fn operation(text: &str) -> Result<Op, Fault> {
         process,
         f,
         value,
-        extra: Extra::NONE,
+        extra,
     })
 }
 

@@ -1,5 +1,6 @@
 //! Test files that go through text and come back.
 
+use super::tests::in_turn;
 use super::{Format, Operations, Options};
 use crate::export::{Layout, TextWriter};
 use crate::{HistoryWriter, Key, Mop, Observed, Op, OpType, Process, TestFile, Value};
@@ -128,7 +129,7 @@ fn history(workload: &str, rng: &mut Rng) -> Vec<Op> {
         index += 1 + rng.below(2) * rng.below(3);
         ops.push(Op { index, ..op });
     }
-    ops
+    in_turn(ops)
 }
 
 fn written(path: &Path, ops: impl IntoIterator<Item = Op>) -> TestFile {

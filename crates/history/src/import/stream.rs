@@ -3,6 +3,7 @@
 use super::edn::Fault;
 use super::json::JsonOperations;
 use super::operation::{Draft, EdnOperations, Keys};
+use super::sequence::Sequence;
 use super::transaction::{Dialect, Row};
 use super::{DETECTION_LENGTH, Format, ImportError, Options, Place, porcupine};
 use crate::chunk::{Assembly, Unstorable};
@@ -68,6 +69,9 @@ pub(super) struct TextOperations<R> {
     count: u64,
     indexed: bool,
     previous: Option<u64>,
+    /// Where indices began not to rise; from there on operations are numbered by position.
+    unordered: Option<String>,
+    sequence: Sequence,
     /// Where in the window the operation begins that was handed out last.
     current: usize,
     row: Row,
@@ -229,7 +233,8 @@ impl<R: Read> TextOperations<R> {
             Format::Json => Parser::Json(JsonOperations::new(options.keys())),
             _ => {
                 let length = window.text.floor_char_boundary(DETECTION_LENGTH);
-                if window.text[..length].contains(porcupine::MARK) {
+                let first = &window.text[..length];
+                if first.contains(porcupine::MARK) || porcupine::is_table(first) {
                     Parser::Log
                 } else {
                     Parser::Edn(EdnOperations::new(Keys::Field))
@@ -244,6 +249,8 @@ impl<R: Read> TextOperations<R> {
             count: 0,
             indexed: false,
             previous: None,
+            unordered: None,
+            sequence: Sequence::default(),
             current: 0,
             row: Row::default(),
             is_quick: true,
@@ -260,6 +267,11 @@ impl<R: Read> TextOperations<R> {
     /// Bytes that the operations so far have taken.
     pub(super) fn bytes(&self) -> u64 {
         self.window.passed + self.window.at as u64
+    }
+
+    /// What a reader should know: indices that do not rise.
+    pub(super) fn warning(&self) -> Option<&str> {
+        self.unordered.as_deref()
     }
 
     /// An error at the operation that was handed out last, for whoever cannot take it.
@@ -316,7 +328,12 @@ impl<R: Read> TextOperations<R> {
         let blanks = text.get(self.window.at..)?.iter();
         let at = self.window.at + blanks.take_while(|&byte| between(byte)).count();
         let end = self.row.read(text, at, dialect)?;
+        let (client, kind) = (self.row.client, self.row.kind);
+        if !self.sequence.permits(client, kind) {
+            return None;
+        }
         let index = self.follow(self.row.index)?;
+        self.sequence.follow(index, client, kind);
         self.current = at;
         self.window.at = end;
         Some(index)
@@ -329,10 +346,10 @@ impl<R: Read> TextOperations<R> {
             return None;
         }
         let index = index.unwrap_or(self.count);
-        if self.previous.is_some_and(|previous| index <= previous) {
+        if self.unordered.is_some() || self.previous.is_some_and(|previous| index <= previous) {
             return None;
         }
-        self.previous = Some(index);
+        self.sequence.index(self.previous.replace(index), index);
         self.count += 1;
         Some(index)
     }
@@ -397,10 +414,13 @@ impl<R: Read> TextOperations<R> {
         error_at(&self.name, self.window.place(fault.at), fault.problem)
     }
 
-    /// Numbers an operation by position, unless it carries an index, which must rise.
+    /// Numbers an operation by position, unless it carries an index, which must rise, and follows its process.
     fn number(&mut self, draft: Draft) -> Result<Op, String> {
         let Draft {
-            mut op, indexed, ..
+            mut op,
+            indexed,
+            has_process,
+            ..
         } = draft;
         if self.count == 0 {
             self.indexed = indexed;
@@ -415,11 +435,20 @@ impl<R: Read> TextOperations<R> {
         if !self.indexed {
             op.index = self.count;
         } else if let Some(previous) = self.previous
-            && op.index <= previous
+            && (op.index <= previous || self.unordered.is_some())
         {
-            return Err(format!("index {} follows index {previous}", op.index));
+            if self.unordered.is_none() {
+                let problem = format!("index {} follows index {previous}", op.index);
+                let place = self.error(problem);
+                self.unordered = Some(format!(
+                    "{place}: from here on operations are numbered by their position"
+                ));
+            }
+            op.index = previous + 1;
         }
-        self.previous = Some(op.index);
+        self.sequence
+            .index(self.previous.replace(op.index), op.index);
+        self.sequence.take(&mut op, has_process)?;
         self.count += 1;
         Ok(op)
     }

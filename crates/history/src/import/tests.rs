@@ -89,9 +89,9 @@ fn transactions_are_recognised() {
 #[test]
 fn tuples_are_keyed_only_when_told() {
     let text = "{:process 1 :type :invoke :f :cas :value [7 [1 2]]}\
-                {:process 1 :type :invoke :f :write :value [7 3]}\
-                {:process 1 :type :invoke :f :read :value [:k nil]}\
-                {:process 1 :type :invoke :f :read :value nil}";
+                {:process 2 :type :invoke :f :write :value [7 3]}\
+                {:process 3 :type :invoke :f :read :value [:k nil]}\
+                {:process 4 :type :invoke :f :read :value nil}";
     let values = |options| {
         let history = read("a", text.as_bytes(), Format::Edn, options).unwrap();
         history
@@ -207,15 +207,14 @@ fn errors_name_the_place() {
         "{:process 0 :type :ok :f :read :value }",
         "{:process 0 :type :ok :f :read :value 1}\n  {:process 0 :type :yes :f :read}",
         "{:process 0 :type :ok :f :read :value \"abc}",
-        "{:process 0 :type :ok}",
+        "{:process 0 :type :ok :value 3}",
         "{:process -1 :type :ok :f :read}",
-        "{:process nil :type :ok :f :read}",
+        "{:process [0] :type :ok :f :read}",
         "{:process 0 :type :ok :f :read :value 12x}",
         "{:process 0 :type :ok :f :read :value \"\\q\"}",
         "{:process 0 :type :ok :f :read :value \"\\ud800\\u0041\"}",
         "[{:process 0 :type :ok :f :read}] x",
         "[{:process 0 :type :ok :f :read})",
-        "{:process 0 :type :ok :f :read :index 3} {:process 0 :type :ok :f :read :index 3}",
         "{:process 0 :type :ok :f :read :index 3} {:process 0 :type :ok :f :read}",
         "{:process 0 :type :ok :f :read :value {1}}",
         "{\"process\" 0}",
@@ -241,10 +240,9 @@ fn errors_name_the_place() {
         a.edn:1:40: half of a surrogate pair
         a.edn:1:35: something follows the history's closing bracket
         a.edn:1:33: an operation (a map) is expected
-        a.edn:1:42: index 3 follows index 3
         a.edn:1:42: this operation has no :index, those before it have one
         a.edn:1:39: this map has a key without a value
-        a.edn:1:2: an operation's fields are keywords
+        a.edn:1:1: this operation has no :type
         a.edn:1:1: an operation (a map) is expected
         a.edn:1:38: :time is not a number
     "#]]
@@ -354,6 +352,8 @@ fn damaged_text_gives_errors() {
         "[{\"process\":4,\"type\":\"ok\",\"f\":\"txn\",\"value\":[[\"append\",1,2],[\"r\",\"x\",[1,2]]]},\n \
          {\"process\":\"n\",\"type\":\"info\",\"f\":\"x\",\"value\":{\"a\":-1.5e3,\"\\u00e9\":[null]}}]",
         "INFO  jepsen.util - 3\t:invoke\t:cas\t[1 2]\nINFO  jepsen.util - :nemesis\t:info\t:start\tnil\n",
+        "[{:type :invoke, :f :read, :value [[:r 0] [:r [1 2] nil]]},\n{:type :ok, :f :read, :value [[:r 0 1] \
+         [:r [1 2] nil]]} {:type :invoke :value [[:append 1.5 1]]} {:type :ok :value [[:append 1.5 1]]}]",
         "{:process 0, :type :ok, :f :get, :key \"7\", :value \"\"}\n#jepsen.history.Op{:process 0 :f :x \
          :type :ok :time 12 :index 3 :v [##NaN 12N 3/4 ^{:a 1} (b) {:c {}}]}",
     ];
@@ -502,6 +502,110 @@ fn errors_in_json_name_the_place() {
 }
 
 /// Reads in tiny windows; the result is that of one large window.
+/// The same with invocations and completions in turn for each client, as they must be.
+pub(super) fn in_turn(mut ops: Vec<Op>) -> Vec<Op> {
+    let mut open = std::collections::BTreeSet::new();
+    for op in ops.iter_mut().filter(|op| op.process.is_client()) {
+        let is_open = open.remove(&op.process.to_string());
+        match op.kind {
+            OpType::Invoke if is_open => op.kind = OpType::Ok,
+            _ if is_open => {}
+            _ => {
+                op.kind = OpType::Invoke;
+                open.insert(op.process.to_string());
+            }
+        }
+    }
+    ops
+}
+
+/// All of it, printed, and the error that ended it.
+fn printed(text: &str, format: Format) -> String {
+    let operations = Operations::open("a", text.as_bytes(), Some(format), Options::default());
+    let lines = operations.unwrap().map(|op| match op {
+        Ok(op) => format!("{op}\n"),
+        Err(error) => format!("! {error}\n"),
+    });
+    lines.collect()
+}
+
+/// Written as in the samples of Elle and elle-cli.
+#[test]
+fn what_other_tools_leave_out() {
+    let edn = [
+        "{:index 1, :type :invoke, :process 2, :value [[ :append 4 2] [ :r :x] ]}",
+        "{:index 2, :type :ok, :process 2, :value [[ :append 4 2] [ :r :x [ ]] ]}",
+        "{:index 3, :type :invoke, :process \"0\", :f nil, :value [[:append [1 2] 5] [:r 1.5 nil]]}",
+        "{:index 4, :type :info, :process \"0\", :value nil, :exception {:via [{:type E}]}}",
+        "{:index 5, :type :info, :process :nemesis, :f nil, :value {\"n1\" 1/3}}",
+    ];
+    let mut all = printed(&edn.join("\n"), Format::Edn);
+    all += &printed(
+        "[{:type :invoke, :f :read, :value [[:r 0 nil] [:r 1 nil]]},
+          {:type :invoke, :f :read, :value [[:r 1 nil] [:r 0 nil]]},
+          {:type :ok, :f :read, :value [[:r 0 1] [:r 1 1]]},
+          {:type :ok, :f :read, :value [[:r 1 1] [:r 0 1]]}]",
+        Format::Edn,
+    );
+    all += &printed(
+        r#"[{"process":1,"type":"invoke","value":[["append",253,1],["r","x"]]},
+            {"process":1,"type":"ok","value":[["append",253,1],["r","x",[1]]]}]"#,
+        Format::Json,
+    );
+    expect![[r#"
+        {:index 1, :time -1, :type :invoke, :process 2, :f :txn, :value [[:append 4 2] [:r :x nil]]}
+        {:index 2, :time -1, :type :ok, :process 2, :f :txn, :value [[:append 4 2] [:r :x []]]}
+        {:index 3, :time -1, :type :invoke, :process 0, :f :txn, :value [[:append "[1 2]" 5] [:r "1.5" nil]]}
+        {:index 4, :time -1, :type :info, :process 0, :f :txn, :value nil, :exception {:via [{:type :E}]}}
+        {:index 5, :time -1, :type :info, :process :nemesis, :f :nil, :value {"n1" "1/3"}}
+        {:index 0, :time -1, :type :invoke, :process 0, :f :read, :value [[:r 0 nil] [:r 1 nil]]}
+        {:index 1, :time -1, :type :invoke, :process 1, :f :read, :value [[:r 1 nil] [:r 0 nil]]}
+        {:index 2, :time -1, :type :ok, :process 0, :f :read, :value [[:r 0 1] [:r 1 1]]}
+        {:index 3, :time -1, :type :ok, :process 1, :f :read, :value [[:r 1 1] [:r 0 1]]}
+        {:index 0, :time -1, :type :invoke, :process 1, :f :txn, :value [[:append 253 1] [:r "x" nil]]}
+        {:index 1, :time -1, :type :ok, :process 1, :f :txn, :value [[:append 253 1] [:r "x" [1]]]}
+    "#]].assert_eq(&all);
+}
+
+/// As in elle-cli's `list-ok.edn`.
+#[test]
+fn indices_that_do_not_rise_give_way_to_positions() {
+    let op = |process, index, kind| {
+        format!("{{:process {process}, :index {index}, :type :{kind}, :value [[:r x]]}}\n")
+    };
+    let text = [
+        op(1, 5, "invoke"),
+        op(2, 6, "invoke"),
+        op(1, 5, "ok"),
+        op(2, 6, "ok"),
+        op(1, 7, "invoke"),
+    ];
+    let text = text.concat();
+    let options = Options::default();
+    let mut read = Operations::open("a", text.as_bytes(), Some(Format::Edn), options).unwrap();
+    let indices: Vec<u64> = read.by_ref().map(|op| op.unwrap().index).collect();
+    assert_eq!(indices, [5, 6, 7, 8, 9]);
+    let warning =
+        "a:3:1: index 5 follows index 6: from here on operations are numbered by their position";
+    assert_eq!(read.warning(), Some(warning));
+}
+
+#[test]
+fn what_no_process_can_have_done_is_refused() {
+    let edn = [
+        "{:type :invoke, :process 0, :f :txn, :value [[:append 1 1]]}",
+        "{:type :ok, :process 0, :f :txn, :value [[:append 1 1]]}",
+        "{:type :invoke, :process 0, :f :txn, :value [[:append 1 2]]}",
+        "{:type :invoke, :process 0, :f :txn, :value [[:append 1 3]]}",
+    ];
+    let text = printed(&edn.join("\n"), Format::Edn);
+    let said = "! a:4:1: operation 3: process 0 invokes while its operation 2 is running";
+    assert_eq!(text.lines().nth(3), Some(said));
+    let text = printed(&[edn[0], edn[1], edn[1]].join("\n"), Format::Edn);
+    let said = "! a:3:1: operation 2: process 0 completes (ok) what it did not invoke";
+    assert_eq!(text.lines().nth(2), Some(said));
+}
+
 #[test]
 fn a_window_changes_nothing() {
     let mut rng = Rng::from_seed(8);
@@ -512,6 +616,7 @@ fn a_window_changes_nothing() {
                 ..random_operation(&mut rng)
             })
             .collect();
+        let ops = in_turn(ops);
         let layouts = [Layout::Edn, Layout::JsonLines, Layout::Json];
         let layout = layouts[round % 3];
         let mut writer = TextWriter::new(Vec::new(), layout);

@@ -23,8 +23,8 @@ pub(super) enum Dialect {
 pub(super) struct Row {
     pub(super) index: Option<u64>,
     time: i64,
-    kind: OpType,
-    client: u64,
+    pub(super) kind: OpType,
+    pub(super) client: u64,
     mops: Vec<Written>,
     /// Lists that are not written as the known ones.
     integers: Vec<i64>,

@@ -109,13 +109,28 @@ fn mop(style: Style, lists: &mut [Vec<String>], rng: &mut Rng) -> String {
     style.list(&[style.word(f), name, value])
 }
 
-fn operation(index: usize, style: Style, lists: &mut [Vec<String>], rng: &mut Rng) -> String {
+/// `open` says which clients are at work; now and then one does what it cannot do.
+fn operation(
+    index: usize,
+    style: Style,
+    lists: &mut [Vec<String>],
+    open: &mut [bool; 4],
+    rng: &mut Rng,
+) -> String {
     let mops: Vec<_> = (0..rng.below(5)).map(|_| mop(style, lists, rng)).collect();
-    let kind = *rng.pick(&["invoke", "ok", "ok", "fail", "info"]);
-    let process = match rng.below(30) {
-        0 => style.word("nemesis"),
-        1 => number(rng),
-        _ => rng.below(4).to_string(),
+    let client = rng.index(4);
+    let (process, kind) = match rng.below(30) {
+        0 => (style.word("nemesis"), "info"),
+        1 => (number(rng), "invoke"),
+        _ if open[client] != rng.chance(0.005) => {
+            open[client] = false;
+            let kinds = ["ok", "ok", "fail", "info"];
+            (client.to_string(), *rng.pick(&kinds))
+        }
+        _ => {
+            open[client] = true;
+            (client.to_string(), "invoke")
+        }
     };
     let mut members = vec![
         ("type", style.word(kind)),
@@ -149,7 +164,8 @@ fn text(rng: &mut Rng) -> (String, Format) {
     let style = Style::random(rng);
     let mut lists = vec![Vec::new(); 1 + rng.index(4)];
     let count = 1 + rng.index(30);
-    let lines = (0..count).map(|index| operation(index, style, &mut lists, rng));
+    let mut open = [false; 4];
+    let lines = (0..count).map(|index| operation(index, style, &mut lists, &mut open, rng));
     let lines: Vec<_> = lines.collect();
     let (between, format) = match style.dialect {
         Dialect::Json if style.is_array => (",\n", Format::Json),
