@@ -5,6 +5,8 @@ mod certificate;
 mod closed;
 mod compose;
 mod data;
+mod incomplete;
+pub mod infer;
 pub mod linear;
 pub mod online;
 mod proven;
@@ -23,6 +25,7 @@ pub use data::{
     Agreement, Bank, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull,
     TotalQueue, UniqueIds, Visibility,
 };
+pub use incomplete::{Gap, Missing, without_ok};
 pub use proven::{Proofs, Proven};
 pub use registry::{NAMES, UnknownName, by_name, for_workload, rw_register};
 pub use stats::{Counts, Stats, counts};

@@ -8,11 +8,13 @@ use crate::{
     SetFull, Stats, TotalQueue, UniqueIds, Visibility,
 };
 
+use seatrial_machine::unknown_name;
+
 /// A name that no checker or model has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownName {
     /// No checker of this name.
-    #[error("there is no checker `{name}`; there are {}", NAMES.join(", "))]
+    #[error("{}", unknown_name("checker", name, NAMES))]
     Checker {
         /// The name that was asked for.
         name: String,
@@ -24,7 +26,7 @@ pub enum UnknownName {
         checker: &'static str,
     },
     /// The checker does not know this model.
-    #[error("the checker `{checker}` has no model `{model}`; it has {}", models.join(", "))]
+    #[error("checker `{checker}`: {}", unknown_name("model", model, models.iter().copied()))]
     Model {
         /// The checker that was asked for.
         checker: &'static str,
@@ -238,12 +240,14 @@ mod tests {
         let error = |name, model| by_name(name, model).err().unwrap().to_string();
         let text = error("regster", None);
         assert!(
-            text.starts_with("there is no checker `regster`; there are stats, "),
+            text.starts_with(
+                "unknown checker `regster`; did you mean `register`? (available: stats, "
+            ),
             "{text}"
         );
         assert_eq!(
             error("mutex", Some("serializable")),
-            "the checker `mutex` has no model `serializable`; it has linearizable"
+            "checker `mutex`: unknown model `serializable` (available: linearizable)"
         );
     }
 

@@ -17,6 +17,7 @@ pub use operation::{NotAFault, fault_of, fault_operation, fault_value};
 pub use schedule::FaultSchedule;
 pub use target::{Target, parse_fault};
 
+use seatrial_machine::unknown_name;
 use seatrial_machine::{FaultKind, NodeId, Rng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -135,7 +136,7 @@ impl fmt::Display for FaultOrder {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
     /// There is no such kind.
-    #[error("there is no fault {0:?}; known are {kinds}, and none", kinds = names(FaultKind::ALL))]
+    #[error("{}", unknown_name("fault", .0, FaultKind::ALL.map(FaultKind::name).into_iter().chain(["none"])))]
     Kind(String),
     /// There is no such target, or faults of this kind do not have it.
     #[error("{kind} cannot strike {target:?}; {known}", known = fitting(*.kind))]
@@ -146,7 +147,7 @@ pub enum FaultError {
         target: String,
     },
     /// There is no such order.
-    #[error("there is no fault schedule {0:?}; known are {orders}", orders = names(FaultOrder::ALL))]
+    #[error("{}", unknown_name("fault schedule", .0, FaultOrder::ALL.map(FaultOrder::name)))]
     Order(String),
     /// The system is too small for it.
     #[error("{what} needs a system of {nodes_min} nodes or more; this one has {nodes}")]

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Elements are added (`add`), and the last read (`read`) must have every one whose addition succeeded, and none that
 /// nobody tried to add: Jepsen's `set`.
 ///
-/// Anomalies: `lost` (added, but not there) and `unexpected` (there, but no `add` of it was ever invoked). Elements are
-/// `recovered` when their addition was indeterminate and they are there. Without a read the answer is unknown. Its
-/// downside: it looks at the last read only; [`super::SetFull`] looks at all.
+/// Anomalies: `lost` (added before the last read began, but not there) and `unexpected` (there, but no `add` of it was
+/// ever invoked). Elements are `recovered` when their addition was indeterminate and they are there. Without a read, and
+/// when elements were added after it began, the answer is unknown. Its downside: it looks at the last read only;
+/// [`super::SetFull`] looks at all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Set;
 
@@ -20,8 +21,8 @@ pub struct Set;
 #[derive(Default)]
 pub(crate) struct State {
     added: BTreeMap<Element, Added>,
-    /// Index and value of the read that completed last.
-    read: Option<(u64, Value)>,
+    /// Of the read that completed last: where it began, its index, and its value.
+    read: Option<(u64, u64, Value)>,
 }
 
 #[derive(Clone, Copy)]
@@ -54,7 +55,7 @@ impl Judge for Set {
                 added.acknowledged.get_or_insert(event.index);
             }
             (OpType::Ok, false) if !matches!(event.value, Value::Nil) => {
-                state.read = Some((event.index, event.value.clone()));
+                state.read = Some((event.started(), event.index, event.value.clone()));
             }
             _ => {}
         }
@@ -65,7 +66,7 @@ impl Judge for Set {
         outcome.count("attempts", added.len() as u64);
         let acknowledged = added.values().filter(|one| one.acknowledged.is_some());
         outcome.count("acknowledged", acknowledged.count() as u64);
-        let Some((index, value)) = read else {
+        let Some((began, index, value)) = read else {
             return outcome.silent("the set was never read");
         };
         let Some(read) = elements(&value) else {
@@ -73,12 +74,13 @@ impl Judge for Set {
         };
         let read: BTreeSet<Element> = read.into_iter().collect();
         let mut lost = Vec::new();
-        let (mut present, mut recovered) = (0, Vec::new());
+        let (mut present, mut recovered, mut unread) = (0, Vec::new(), 0);
         for (element, one) in &added {
             match (read.contains(element), one.acknowledged) {
                 (true, None) => recovered.push(element),
                 (true, Some(_)) => present += 1,
                 (false, None) => {}
+                (false, Some(completion)) if completion > began => unread += 1,
                 (false, Some(completion)) => {
                     lost.push(element);
                     outcome.anomaly("lost", || {
@@ -102,6 +104,12 @@ impl Judge for Set {
             });
         }
         outcome.count("present", present + recovered.len() as u64);
+        outcome.count("unread", unread);
+        if unread > 0 {
+            outcome.unknown(format!(
+                "{unread} elements were added after the last read (op {index}) began"
+            ));
+        }
         outcome.list("lost", lost.into_iter());
         outcome.list("recovered", recovered.into_iter());
         outcome.list("unexpected", unexpected.into_iter());

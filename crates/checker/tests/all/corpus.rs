@@ -3,12 +3,14 @@
 //! The corpus lies in `../shared/corpus` beside the workspace, or in the folder that `SEATRIAL_CORPUS` names; without
 //! it the test is skipped, except in continuous integration, where a corpus that was named must be there.
 
+use seatrial_checker::infer::{Guess, Shapes, of_workload};
 use seatrial_checker::txn::isolation::{Isolation, Model};
 use seatrial_checker::txn::registers::Builder;
-use seatrial_checker::{Checker, Validity, by_name};
+use seatrial_checker::{Checker, LongFork, Validity, by_name, without_ok};
 use seatrial_history::History;
 use seatrial_history::import::registers::TransactionReader;
-use seatrial_history::import::{self, Format, Options};
+use seatrial_history::import::{self, Format, JepsenFile, Options};
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 /// The folder, unless there is none and that is in order.
@@ -139,4 +141,86 @@ fn known_verdicts_hold() {
         checked > 0,
         "the manifest names nothing that can be checked"
     );
+}
+
+/// The operations of a file that another program wrote, and the workload that it names.
+fn foreign(path: &Path, format: &str) -> (History, Option<String>) {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).unwrap();
+    if format == "jepsen-file" {
+        let mut file = JepsenFile::open(&name, Cursor::new(bytes)).unwrap();
+        let workload = file.attributes().unwrap()["workload"]
+            .as_str()
+            .map(str::to_owned);
+        let ops = file.operations(Options::default()).unwrap();
+        let ops = ops.collect::<Result<Vec<_>, _>>().unwrap();
+        return (History::from_ops(ops), workload);
+    }
+    let format = Format::by_name(format).unwrap();
+    let history = import::read(&name, &bytes, format, Options::default()).unwrap();
+    (history, None)
+}
+
+/// The checker that the operations ask for, or the name of the workload.
+fn inferred(history: &History, workload: Option<&str>) -> &'static str {
+    let shapes = Shapes::of(history);
+    let named = workload.and_then(of_workload);
+    if let Some(name) = named.filter(|name| shapes.refusal(name).is_none()) {
+        return name;
+    }
+    match shapes.guess() {
+        Guess::Checker { name, .. } => name,
+        Guess::Unclear { reason, .. } => panic!("{reason}"),
+    }
+}
+
+#[test]
+fn files_of_other_programs_come_out_as_those_say() {
+    let Some(folder) = folder() else {
+        return;
+    };
+    let table = std::fs::read_to_string(folder.join("FOREIGN.tsv")).unwrap();
+    let mut checked = 0;
+    for line in table.lines().skip(1).filter(|line| !line.is_empty()) {
+        let columns: Vec<_> = line.split('\t').collect();
+        let [file, format, checker, expected, ..] = columns[..] else {
+            panic!("FOREIGN.tsv: {line}");
+        };
+        let (history, workload) = foreign(&folder.join(file), format);
+        let guessed = checker.starts_with("(inferred");
+        let named = checker
+            .trim_start_matches("(inferred: ")
+            .trim_end_matches(')');
+        let (name, model) = match named.split_once(" --model ") {
+            Some((name, model)) => (name, Some(model)),
+            None => (named, None),
+        };
+        let verdict = if guessed {
+            let found = inferred(&history, workload.as_deref());
+            assert!(name == found || name == "(inferred", "{file}: {found}");
+            by_name(found, None).unwrap().check(&history)
+        } else if let Some(group) = name.strip_prefix("long-fork (group of ") {
+            LongFork::new()
+                .group(group.parse().unwrap())
+                .check(&history)
+        } else {
+            by_name(name, model).unwrap().check(&history)
+        };
+        let mut verdicts = [verdict];
+        if !history
+            .iter()
+            .any(|op| op.process.is_client() && op.is_ok())
+        {
+            without_ok(&mut verdicts);
+        }
+        let valid = &verdicts[0].valid;
+        let is_expected = match expected {
+            "valid" => *valid == Validity::Valid,
+            "invalid" => *valid == Validity::Invalid,
+            _ => matches!(valid, Validity::Unknown(_)),
+        };
+        assert!(is_expected, "{file}: {valid:?}, expected {expected}");
+        checked += 1;
+    }
+    assert!(checked >= 5, "{checked}");
 }

@@ -426,8 +426,8 @@ fn a_system_that_is_too_small_is_told() {
 #[test]
 fn wrong_names_are_told_with_the_right_ones() {
     let error = |text| parse_fault(text).unwrap_err().to_string();
-    let earthquake = "there is no fault \"earthquake\"; known are kill, pause, partition, packet, clock, disk, corruption, \
-                      membership, and none";
+    let earthquake = "unknown fault `earthquake` (available: kill, pause, partition, packet, clock, disk, corruption, \
+                      membership, none)";
     assert_eq!(error("earthquake"), earthquake);
     let bridge = "kill cannot strike \"bridge\"; its targets are one, minority, minority-third, majority, primaries, all, \
                   random";
@@ -439,7 +439,7 @@ fn wrong_names_are_told_with_the_right_ones() {
     let order = FaultOrder::from_name("often").unwrap_err().to_string();
     assert_eq!(
         order,
-        "there is no fault schedule \"often\"; known are mix, interval, one-at-a-time"
+        "unknown fault schedule `often` (available: mix, interval, one-at-a-time)"
     );
 }
 

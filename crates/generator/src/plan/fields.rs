@@ -1,6 +1,7 @@
 //! Reads tables of a document word by word, and says exactly what is wrong with them.
 
 use super::document::{Entry, Name, Shape};
+use seatrial_machine::nearest;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -268,60 +269,17 @@ pub(super) fn unknown(what: &str, text: &str, known: &[&'static str]) -> String 
     const LENGTH_MAX: usize = 40;
     let short: String = text.chars().take(LENGTH_MAX).collect();
     let said = format!("there is no {what} {short:?} here");
-    let near = known
-        .iter()
-        .map(|word| (distance(&short, word), *word))
-        .filter(|(distance, word)| *distance <= 1 + word.len() / 4)
-        .min();
+    let near = nearest(&short, known.iter().copied());
     match near {
-        Some((_, word)) => format!("{said}; did you mean {word:?}?"),
+        Some(word) => format!("{said}; did you mean {word:?}?"),
         None if known.len() <= LISTED_MAX => format!("{said}; known are {}", known.join(", ")),
         None => said,
     }
 }
 
-/// How many characters have to be changed, added, left out or swapped with their neighbour to make one text of the other
-/// (optimal string alignment).
-fn distance(one: &str, two: &str) -> usize {
-    let (one, two): (Vec<char>, Vec<char>) = (one.chars().collect(), two.chars().collect());
-    let mut rows = vec![vec![0; two.len() + 1]; one.len() + 1];
-    for (i, row) in rows.iter_mut().enumerate() {
-        row[0] = i;
-    }
-    rows[0] = (0..=two.len()).collect();
-    for i in 1..=one.len() {
-        for j in 1..=two.len() {
-            let changed = usize::from(one[i - 1] != two[j - 1]);
-            let mut best = (rows[i - 1][j] + 1)
-                .min(rows[i][j - 1] + 1)
-                .min(rows[i - 1][j - 1] + changed);
-            if i > 1 && j > 1 && one[i - 1] == two[j - 2] && one[i - 2] == two[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = best;
-        }
-    }
-    rows[one.len()][two.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_as_far_apart_as_they_look() {
-        for (one, two, expected) in [
-            ("", "", 0),
-            ("mix", "mix", 0),
-            ("mxi", "mix", 1),
-            ("limt", "limit", 1),
-            ("", "any", 3),
-            ("phase", "phases", 1),
-            ("kitten", "sitting", 3),
-        ] {
-            assert_eq!(distance(one, two), expected, "{one} {two}");
-        }
-    }
 
     #[test]
     fn times_have_units() {

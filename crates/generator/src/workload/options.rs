@@ -2,6 +2,7 @@
 
 use super::{KeyOptions, NAMES, RegisterOptions, TransactionOptions};
 use crate::Distribution;
+use seatrial_machine::unknown_name;
 use std::ops::RangeInclusive;
 
 /// Wishes; what is `None` is as the workload has it.
@@ -21,7 +22,7 @@ pub struct WorkloadOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
     /// No workload of this name.
-    #[error("there is no workload {name:?}; there are {}", NAMES.join(", "))]
+    #[error("{}", unknown_name("workload", name, NAMES))]
     Unknown {
         /// The name that was asked for.
         name: String,
@@ -166,7 +167,7 @@ mod tests {
     #[test]
     fn wishes_that_cannot_be_met_are_refused() {
         let usual = WorkloadOptions::default();
-        assert!(error("nope", &usual).contains("no workload \"nope\"; there are register, "));
+        assert!(error("nope", &usual).contains("unknown workload `nope` (available: register, "));
         for name in NAMES {
             assert_eq!(error(name, &usual), "");
         }

@@ -1,6 +1,7 @@
 //! Locks against a search through all orders.
 
 use super::*;
+use crate::data::tests::no_beginning_is_invalid;
 use crate::linear::{Linearizable, Model};
 use crate::{Streaming, Validity, by_name};
 use seatrial_history::{Folder, Op, Process, Value};
@@ -212,6 +213,9 @@ fn a_lock_is_possible_exactly_when_some_order_is() {
                 told()
             );
             found[usize::from(expected)] += 1;
+            if expected {
+                no_beginning_is_invalid(&*checker, &history, seed);
+            }
             for finding in &verdict.findings {
                 assert!(
                     finding

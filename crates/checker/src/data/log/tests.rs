@@ -1,7 +1,7 @@
 //! Logs against a twin that is written down from `jepsen.tests.kafka`, without a thought for speed.
 
 use super::*;
-use crate::data::tests::{Counts, counts};
+use crate::data::tests::{Counts, counts, no_beginning_is_invalid};
 use crate::{Streaming, Validity};
 use seatrial_history::{Extra, Folder, Key, LogMop, Op, Process, Symbol, Value};
 use seatrial_machine::Rng;
@@ -707,6 +707,9 @@ fn logs_are_what_their_definition_says() {
         let history = traffic(&mut Rng::from_seed(seed));
         let verdict = Log.check(&history);
         let (tolerated, is_valid) = is_as_defined(&history, &verdict, seed);
+        if is_valid {
+            no_beginning_is_invalid(&Log, &history, seed);
+        }
         for finding in &verdict.findings {
             assert!(!finding.operations.is_empty(), "{finding:?}");
         }

@@ -36,7 +36,10 @@ pub struct Inference {
 
 /// A name that no assumption has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nothing is inferred from `{name}`; there are {}", Inference::NAMES.join(", "))]
+#[error(
+    "{}",
+    seatrial_machine::unknown_name("assumption for --infer", name, Inference::NAMES)
+)]
 pub struct UnknownInference {
     /// The name that was asked for.
     pub name: String,
@@ -160,7 +163,7 @@ mod tests {
         let error = Inference::by_names(["linear-keys"]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "nothing is inferred from `linear-keys`; there are wfr-keys, rmw-keys, sequential-keys, linearizable-keys"
+            "unknown assumption for --infer `linear-keys` (available: wfr-keys, rmw-keys, sequential-keys, linearizable-keys)"
         );
         let sources = Sources::default().with(Source::Order).with(Source::Wfr);
         assert!(sources.iter().eq([Source::Wfr, Source::Order]));
