@@ -199,7 +199,8 @@ Without --checker the history says which one it needs: a test file by its worklo
     reason = "each is an option that is given or not"
 )]
 pub(crate) struct CheckArguments {
-    /// Histories; `-` is standard input, a folder holds Cobra's logs or a file `history.bincode`.
+    /// Histories; `-` is standard input; of a folder the run in it (`history.sea`, `test.jepsen`, `history.edn`), or
+    /// Cobra's logs.
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// How the file is written: auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, cobra,
@@ -236,7 +237,7 @@ pub(crate) struct CheckArguments {
     /// For list-append, register, cas-register and mutex.
     #[arg(long, conflicts_with_all = ["salvage", "report", "findings", "certificate", "verify", "infer", "transaction_order"])]
     pub(crate) follow: bool,
-    /// Judge what is left of a damaged test file.
+    /// Check what is left of a damaged file.
     #[arg(long)]
     pub(crate) salvage: bool,
     /// Append the verdict to the test file, as one more analysis.
@@ -323,7 +324,7 @@ pub(crate) struct SourceArguments {
     /// format says].
     #[arg(long, value_name = "VALUE", allow_negative_numbers = true)]
     pub(crate) initial_value: Option<i64>,
-    /// Leave chunks of a damaged test.jepsen out, and say which.
+    /// Leave damaged chunks of a test.jepsen, and what follows an error in a text, out; say which.
     #[arg(long)]
     pub(crate) salvage: bool,
 }

@@ -41,10 +41,12 @@ impl From<&Validity> for Exit {
 }
 
 impl Exit {
-    /// The worse of two: an anomaly beats a doubt beats a pass.
+    /// The worse of two: an error beats an anomaly beats a doubt beats a pass.
     #[must_use]
     pub(crate) fn worse(self, other: Exit) -> Exit {
         match (self, other) {
+            (Exit::Bug, _) | (_, Exit::Bug) => Exit::Bug,
+            (Exit::Error, _) | (_, Exit::Error) => Exit::Error,
             (Exit::Invalid, _) | (_, Exit::Invalid) => Exit::Invalid,
             (Exit::Unknown, _) | (_, Exit::Unknown) => Exit::Unknown,
             _ => Exit::Valid,

@@ -1,12 +1,14 @@
 //! A history from whatever file a person names.
 
 use crate::independent;
-use crate::losses::Losses;
+use crate::losses;
 use crate::source::{Reading, Source};
-use anyhow::{Result, ensure};
+use crate::times;
+use anyhow::Result;
 use seatrial_archive::root::RootError;
+use seatrial_checker::Missing;
 use seatrial_history::import::Options;
-use seatrial_history::{History, OpenError, Tail, TestFile};
+use seatrial_history::{History, Op, OpenError, Tail, TestFile};
 use serde_json::Value as Json;
 use std::io::Read;
 use std::path::Path;
@@ -20,8 +22,8 @@ pub(crate) struct Loaded {
     pub(crate) attributes: Json,
     /// What a reader should know about the file: a torn end, a run that is still going on.
     pub(crate) warnings: Vec<String>,
-    /// Operations that are missing.
-    pub(crate) losses: Option<Losses>,
+    /// Parts that are missing.
+    pub(crate) missing: Vec<Missing>,
 }
 
 /// The first bytes of a test file.
@@ -35,11 +37,26 @@ pub(crate) fn load(path: &Path, format: &str, options: Options) -> Result<Loaded
         return test_file(path);
     }
     let mut source = Source::open(path, reading, options)?;
+    whole(&mut source)
+}
+
+/// All of a foreign history.
+fn whole(source: &mut Source) -> Result<Loaded> {
+    let mut attributes = source.attributes()?;
+    let history = independent::keyed(source.history()?);
+    let mut clients = history.iter().filter(|op| op.process.is_client());
+    if !clients.any(Op::is_invoke) {
+        times::mark_completions(&mut attributes);
+    }
+    let mut missing = std::mem::take(&mut source.missing);
+    if missing.is_empty() {
+        missing.extend(losses::of_end(&history));
+    }
     Ok(Loaded {
-        attributes: source.attributes()?,
-        history: independent::keyed(source.history()?),
-        warnings: source.warnings,
-        losses: None,
+        attributes,
+        history,
+        warnings: std::mem::take(&mut source.warnings),
+        missing,
     })
 }
 
@@ -56,15 +73,21 @@ pub(crate) fn is_test_file(path: &Path) -> bool {
 fn test_file(path: &Path) -> Result<Loaded> {
     let file = TestFile::open(path)?;
     let attributes = file.attributes()?;
-    let losses = Losses::told_by(&attributes);
-    let mut warnings: Vec<String> = losses.iter().map(Losses::warning).collect();
+    let mut missing: Vec<Missing> = losses::of_attributes(&attributes).into_iter().collect();
+    let mut warnings: Vec<String> = missing.iter().map(losses::warning).collect();
+    missing.extend(unended(&file));
     warnings.extend(not_ended(&file, path));
     Ok(Loaded {
         history: file.history().map_err(chunk_by_chunk)?,
         attributes,
         warnings,
-        losses,
+        missing,
     })
+}
+
+/// The missing end of a test whose file was never sealed.
+pub(crate) fn unended(file: &TestFile) -> Option<Missing> {
+    (!file.is_complete()).then(|| Missing::end("the test file was never sealed"))
 }
 
 /// Says so of a test that has not come to its end.
@@ -89,11 +112,12 @@ pub(crate) fn not_ended(file: &TestFile, path: &Path) -> Option<String> {
 /// What is left of a damaged test file. `judges` leaves out what no checker could take for a history: completions whose
 /// invocations are missing.
 pub(crate) fn salvage(path: &Path, format: &str, judges: bool) -> Result<Loaded> {
-    ensure!(
-        matches!(format, "auto" | "sea"),
-        "{}: --salvage reads test files only",
-        path.display()
-    );
+    let reading = Reading::by_name(format)?;
+    if reading != Reading::Sea && !(reading == Reading::Auto && is_test_file(path)) {
+        let mut source = Source::open(path, reading, Options::default())?;
+        source.salvage = true;
+        return whole(&mut source);
+    }
     let salvaged = TestFile::salvage(path)?;
     let (history, orphans) = if judges {
         salvaged.history_to_judge()?
@@ -101,8 +125,11 @@ pub(crate) fn salvage(path: &Path, format: &str, judges: bool) -> Result<Loaded>
         (salvaged.history()?, 0)
     };
     let attributes = salvaged.attributes().cloned().unwrap_or_default();
-    let losses = Losses::of(&salvaged, orphans).or_else(|| Losses::told_by(&attributes));
-    let mut warnings: Vec<String> = losses.iter().map(Losses::warning).collect();
+    let lost = losses::of_salvaged(&salvaged, orphans);
+    let lost = lost.or_else(|| losses::of_attributes(&attributes));
+    let mut warnings: Vec<String> = lost.iter().map(losses::warning).collect();
+    let end = || Missing::end("the test file was never sealed");
+    let missing = lost.or_else(|| (!salvaged.is_complete()).then(end));
     for damaged in salvaged.damaged() {
         let (from, to) = (damaged.bytes.start, damaged.bytes.end);
         warnings.push(format!(
@@ -117,7 +144,7 @@ pub(crate) fn salvage(path: &Path, format: &str, judges: bool) -> Result<Loaded>
         history,
         attributes,
         warnings,
-        losses,
+        missing: missing.into_iter().collect(),
     })
 }
 

@@ -4,10 +4,12 @@ use crate::args::SourceArguments;
 use crate::load::is_test_file;
 use crate::times;
 use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_checker::Missing;
 use seatrial_history::import::{
     self, Format, JepsenFile, Operations, Options, TextChunks, is_jepsen,
 };
 use seatrial_history::{ChunkBuffer, History, Op, TestFile};
+use seatrial_machine::unknown_name;
 use serde_json::{Value as Json, json};
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek};
@@ -27,8 +29,10 @@ pub(crate) struct Source {
     /// How much there is in all: bytes of a text, operations of a test file, chunks of Jepsen's; 0 when not known.
     pub(crate) length: u64,
     options: Options,
-    /// Are chunks that cannot be read left out?
-    salvage: bool,
+    /// Is what cannot be read left out?
+    pub(crate) salvage: bool,
+    /// Parts that were left out.
+    pub(crate) missing: Vec<Missing>,
     /// What a reader should know about the file.
     pub(crate) warnings: Vec<String>,
 }
@@ -68,7 +72,7 @@ impl Reading {
             "jepsen" => Reading::Jepsen,
             _ => match Format::by_name(name) {
                 Some(format) => Reading::Text(format),
-                None => bail!("there is no format {name:?}; there are {FORMATS}"),
+                None => bail!(unknown_name("format", name, FORMATS.split(", "))),
             },
         })
     }
@@ -93,6 +97,38 @@ impl Reading {
     }
 }
 
+/// Links to the newest run in a folder of runs that are followed.
+const LATEST_MAX: usize = 3;
+
+/// The history in the folder of a run: of Seatrial, or of Jepsen's store; of a folder of runs, that of the latest one.
+/// `None` when the folder is neither.
+pub(crate) fn stored(folder: &Path) -> Option<PathBuf> {
+    const NAMES: [&str; 4] = ["history.sea", "test.jepsen", "history.edn", "history.jsonl"];
+    let mut folder = folder.to_owned();
+    for _ in 0..LATEST_MAX {
+        let mut files = NAMES.iter().map(|name| folder.join(name));
+        if let Some(file) = files.find(|file| file.is_file()) {
+            return Some(file);
+        }
+        // Jepsen's, not that of PolySI and AWDIT.
+        let text = folder.join("history.txt");
+        if Reading::Auto.text_format(&text).ok().flatten() == Some(Format::Porcupine) {
+            return Some(text);
+        }
+        folder.push("latest");
+        if !folder.is_dir() {
+            return None;
+        }
+    }
+    None
+}
+
+/// The file that a person means by `path`: of a folder with a run, its history.
+pub(crate) fn resolved(path: &Path, format: &str) -> PathBuf {
+    let file = (format == "auto" && path.is_dir()).then(|| stored(path));
+    file.flatten().unwrap_or_else(|| path.to_owned())
+}
+
 impl Source {
     /// The history that the command line names.
     pub(crate) fn of(arguments: &SourceArguments) -> Result<Source> {
@@ -110,6 +146,7 @@ impl Source {
             length: 0,
             options,
             salvage: false,
+            missing: Vec::new(),
             warnings: Vec::new(),
         };
         let test = reading == Reading::Sea || (reading == Reading::Auto && is_test_file(path));
@@ -134,6 +171,11 @@ impl Source {
             return Ok(source);
         }
         if path.is_dir() {
+            if reading == Reading::Auto
+                && let Some(file) = stored(path)
+            {
+                return Source::open(&file, reading, options);
+            }
             return source.folder(reading);
         }
         source.file(path, reading)?;
@@ -183,9 +225,15 @@ impl Source {
                 logs.push(log);
             }
         }
+        let is_run = ["jepsen.log", "results.json", "results.edn"];
+        let is_run = is_run.iter().any(|file| path.join(file).is_file());
+        ensure!(
+            !is_run || reading != Reading::Auto,
+            "{name}: the folder of a run without its history (history.sea, test.jepsen or history.edn)"
+        );
         ensure!(
             !logs.is_empty(),
-            "{name}: a folder with neither logs of Cobra (*.log) nor history.bincode nor history.txt"
+            "{name}: a folder with neither a run (history.sea, test.jepsen, history.edn) nor logs of Cobra (*.log) nor history.bincode nor history.txt"
         );
         // T2 before T10.
         logs.sort_by_key(|log| (log.as_os_str().len(), log.clone()));
@@ -202,6 +250,8 @@ impl Source {
     fn jepsen(&mut self, input: Box<dyn Seekable>) -> Result<()> {
         let file = JepsenFile::open(&self.path.display().to_string(), input)?;
         self.warnings.extend_from_slice(file.warnings());
+        let old = file.warnings().iter().map(Missing::end);
+        self.missing.extend(old);
         self.kind = Kind::Jepsen(file);
         Ok(())
     }
@@ -278,7 +328,19 @@ impl Source {
                 }
             }
             Kind::Text(operations) => {
-                while let Some(op) = operations.next().transpose()? {
+                let mut count = 0;
+                while let Some(op) = operations.next() {
+                    let op = match op {
+                        // What has no operation at all is no history that was damaged.
+                        Err(error) if self.salvage && count > 0 => {
+                            self.warnings
+                                .push(format!("left out: what follows {error}"));
+                            self.missing.push(Missing::end(error.to_string()));
+                            break;
+                        }
+                        op => op?,
+                    };
+                    count += 1;
                     if let Err(error) = take(op, operations.bytes()) {
                         let place = operations.error("this operation cannot be taken over");
                         return Err(error.context(place));
@@ -293,13 +355,23 @@ impl Source {
                         Ok(op) => take(op, operations.progress().0)?,
                         Err(error) if self.salvage => {
                             self.warnings.push(format!("left out: {error}"));
+                            self.missing.push(Missing::anywhere(error.to_string()));
                         }
                         Err(error) => return Err(error.into()),
                     }
                 }
             }
         }
+        self.note_order();
         Ok(())
+    }
+
+    /// Takes over what the text says of its indices once it was read.
+    fn note_order(&mut self) {
+        if let Kind::Text(operations) = &self.kind {
+            self.warnings
+                .extend(operations.warning().map(str::to_owned));
+        }
     }
 
     /// Tells the warnings.
@@ -313,8 +385,12 @@ impl Source {
     pub(crate) fn history(&mut self) -> Result<History> {
         match &mut self.kind {
             Kind::Test(file) => Ok(file.history()?),
-            Kind::Text(operations) => Ok(import::collect(operations)?),
-            Kind::Jepsen(_) | Kind::None => {
+            Kind::Text(operations) if !self.salvage => {
+                let history = import::collect(operations)?;
+                self.note_order();
+                Ok(history)
+            }
+            Kind::Text(_) | Kind::Jepsen(_) | Kind::None => {
                 let mut ops = Vec::new();
                 self.for_each(|op, _| {
                     ensure!(

@@ -24,6 +24,11 @@ pub(crate) fn is_timeless(attributes: &Json) -> bool {
     attributes[ATTRIBUTE] == NONE
 }
 
+/// Attributes of a history of completions only: when they began is not known.
+pub(crate) fn mark_completions(attributes: &mut Json) {
+    attributes[ATTRIBUTE] = NONE.into();
+}
+
 /// Attributes of a history in this format.
 pub(crate) fn mark(attributes: &mut Json, format: Format) {
     if !format.has_times() {

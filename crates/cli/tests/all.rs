@@ -12,6 +12,8 @@ mod decision;
 mod findings;
 #[path = "all/follow.rs"]
 mod follow;
+#[path = "all/foreign.rs"]
+mod foreign;
 #[path = "all/generate.rs"]
 mod generate;
 #[path = "all/interchange.rs"]
@@ -30,6 +32,8 @@ mod proofs;
 mod salvage;
 #[path = "all/stream.rs"]
 mod stream;
+#[path = "all/truncated.rs"]
+mod truncated;
 #[path = "all/windows.rs"]
 mod windows;
 #[path = "all/workloads.rs"]

@@ -36,6 +36,8 @@ pub struct Report<'a> {
     pub files: Vec<String>,
     /// How long the checkers took.
     pub checked_in: Option<Duration>,
+    /// Which checkers were chosen and why, when that was a choice.
+    pub chosen: Option<String>,
 }
 
 impl<'a> Report<'a> {
@@ -52,6 +54,7 @@ impl<'a> Report<'a> {
             folder: None,
             files: Vec::new(),
             checked_in: None,
+            chosen: None,
             faults,
         };
         report.warnings = report.idle_faults();
@@ -98,6 +101,22 @@ impl<'a> Report<'a> {
     #[must_use]
     pub fn checked_in(mut self, time: Duration) -> Self {
         self.checked_in = Some(time);
+        self
+    }
+
+    /// Says which checkers were chosen, and why: `list-append: asked for`.
+    #[must_use]
+    pub fn chosen(mut self, why: Option<String>) -> Self {
+        self.chosen = why;
+        self
+    }
+
+    /// Takes the faults of a history that is not here from the operations of its nemesis, and warns of those that never
+    /// bit.
+    #[must_use]
+    pub fn with_faults(mut self, nemesis: &History) -> Self {
+        self.faults = fault_windows(nemesis);
+        self.warnings.extend(self.idle_faults());
         self
     }
 

@@ -45,6 +45,9 @@ pub fn results_json(report: &Report<'_>) -> Json {
         .map(|verdict| (verdict.checker.to_owned(), verdict_json(verdict)))
         .collect();
     put("checkers", Json::Object(checkers));
+    if let Some(chosen) = &report.chosen {
+        put("chosen", json!(chosen));
+    }
     put("warnings", json!(report.warnings));
     put(
         "seconds",

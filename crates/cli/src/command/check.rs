@@ -1,5 +1,6 @@
 //! `seatrial check`: histories in, verdicts out.
 
+mod choice;
 mod columns;
 mod counted;
 mod follow;
@@ -13,12 +14,16 @@ mod timestamped;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::{color, judge, write, write_findings};
-use crate::load::{Loaded, hint, is_test_file, load, salvage};
+use crate::load::{hint, is_test_file, load, salvage};
+use crate::losses;
 use crate::output::say;
-use crate::times::{self, Promise};
-use anyhow::{Context as _, Result, bail, ensure};
-use seatrial_checker::{Checker, UnknownName, by_name, for_workload};
-use seatrial_history::{History, Mop, TestFile, Value};
+use crate::source::resolved;
+use crate::times::Promise;
+use anyhow::{Context as _, Result, ensure};
+use choice::Choice;
+use seatrial_checker::infer::Shapes;
+use seatrial_checker::{UnknownName, by_name, without_ok};
+use seatrial_history::{Op, TestFile};
 use seatrial_report::{Report, html, results_json, text};
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -38,12 +43,29 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
         !(several && arguments.follow),
         "--follow takes one test file"
     );
+    for name in arguments.checker.iter().flatten() {
+        if let Err(error @ UnknownName::Checker { .. }) = by_name(name, None) {
+            return Err(error.into());
+        }
+    }
     let mut exit = Exit::Valid;
     let mut documents = Vec::new();
     for path in &arguments.files {
-        let (checked, document) = check(path, arguments).map_err(hint)?;
-        exit = exit.worse(checked);
-        documents.push(document);
+        let file = resolved(path, &arguments.format);
+        match check(&file, arguments).map_err(hint) {
+            Ok((checked, document)) => {
+                exit = exit.worse(checked);
+                documents.push(document);
+            }
+            // The others have verdicts all the same.
+            Err(error) if several => {
+                eprintln!("seatrial: {error:#}");
+                exit = exit.worse(Exit::Error);
+                let file = path.display().to_string();
+                documents.push(json!({"file": file, "error": format!("{error:#}")}));
+            }
+            Err(error) => return Err(error),
+        }
     }
     if arguments.output.json {
         let document = match documents.pop() {
@@ -66,8 +88,8 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     if arguments.follow {
         return follow::check(path, arguments);
     }
-    if let Some(checkers) = stream::wanted(path, arguments)? {
-        return stream::check(path, &checkers, arguments);
+    if let Some(wanted) = stream::wanted(path, arguments)? {
+        return stream::check(path, wanted, arguments);
     }
     if let Some(promise) = timestamped::wanted(path, arguments)? {
         return timestamped::check(path, promise, arguments);
@@ -93,18 +115,27 @@ fn check_whole(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> 
         load(path, &arguments.format, options)?
     };
     let promise = Promise::of(arguments.model.as_deref(), &loaded.attributes);
-    let checkers = checkers(&loaded, arguments, &promise).and_then(|checkers| {
+    let look = || Ok(Shapes::of(&loaded.history));
+    let choice = choice::choose(&loaded.attributes, arguments, &promise, look);
+    let choice = choice.and_then(|choice| {
         let model = promise.model();
-        registers::infer(checkers, &loaded.attributes, model, arguments)
+        let checkers = registers::infer(choice.checkers, &loaded.attributes, model, arguments)?;
+        Ok(Choice { checkers, ..choice })
     });
-    let checkers = checkers.with_context(|| path.display().to_string())?;
-    let mut judged = judge(&checkers, &loaded.history);
+    let choice = choice.with_context(|| path.display().to_string())?;
+    let mut judged = judge(&choice.checkers, &loaded.history);
+    judged.verdicts.extend(choice.unclear);
     judged.valid = promise.weaken(&mut judged.verdicts);
-    if let Some(losses) = &loaded.losses {
-        judged.valid = losses.weaken(&mut judged.verdicts);
+    for missing in &loaded.missing {
+        judged.valid = missing.weigh(&mut judged.verdicts);
+    }
+    let mut clients = loaded.history.iter().filter(|op| op.process.is_client());
+    if !clients.any(Op::is_ok) {
+        judged.valid = without_ok(&mut judged.verdicts);
     }
     let mut report = Report::new(&loaded.attributes, &loaded.history, &judged.verdicts)
-        .checked_in(judged.checked_in);
+        .checked_in(judged.checked_in)
+        .chosen(choice.why);
     for warning in loaded.warnings.iter().cloned().chain(promise.warning()) {
         report = report.warn(warning);
     }
@@ -115,8 +146,8 @@ fn check_whole(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> 
         write_findings(folder, &report)?;
     }
     let mut document = results_json(&report);
-    if let Some(losses) = &loaded.losses {
-        document["missing"] = losses.json();
+    if !loaded.missing.is_empty() {
+        document["missing"] = losses::json(&loaded.missing);
     }
     if arguments.record {
         record(path, &document)?;
@@ -165,93 +196,4 @@ fn word(valid: &Json) -> &str {
         Json::Bool(false) => "invalid",
         _ => "unknown",
     }
-}
-
-/// The checkers: those asked for, else those of the file's workload, else what its operations look like.
-fn checkers(
-    loaded: &Loaded,
-    arguments: &CheckArguments,
-    promise: &Promise,
-) -> Result<Vec<Box<dyn Checker>>> {
-    let model = promise.model();
-    // A model that nobody asked for is for those that have it; timestamps have their own.
-    let named = |name: &str, model: Option<&str>| match by_name(name, model) {
-        _ if name == "timestamps" => by_name(name, arguments.model.as_deref()),
-        Err(UnknownName::NoModels { .. } | UnknownName::Model { .. })
-            if arguments.model.is_none() =>
-        {
-            by_name(name, None)
-        }
-        found => found,
-    };
-    if let Some(names) = &arguments.checker {
-        let checkers = names.iter().map(|name| named(name, model));
-        return Ok(checkers.collect::<Result<_, _>>()?);
-    }
-    // A plan may say who judges.
-    if let Some(names) = loaded.attributes["checkers"].as_array() {
-        let model = model.or_else(|| loaded.attributes["options"]["model"].as_str());
-        let names = names.iter().filter_map(Json::as_str);
-        let checkers = names.map(|name| match by_name(name, model) {
-            Err(UnknownName::NoModels { .. }) if arguments.model.is_none() => by_name(name, None),
-            found => found,
-        });
-        return Ok(checkers.collect::<Result<_, _>>()?);
-    }
-    if let Some(workload) = loaded.attributes["workload"].as_str() {
-        return Ok(for_workload(workload, model)?);
-    }
-    let is_stamped = loaded.attributes["format"] == "timekiller";
-    if is_stamped && let Ok(timestamps) = by_name("timestamps", arguments.model.as_deref()) {
-        return Ok(vec![timestamps]);
-    }
-    let infers = !arguments.infer.is_empty() || arguments.transaction_order.is_some();
-    match workload_of(&loaded.history) {
-        // Without times little can be inferred, but everything decided.
-        Some("rw-register") if times::is_timeless(&loaded.attributes) && !infers => {
-            Ok(vec![named("isolation", model)?])
-        }
-        Some(name) => Ok(vec![named(name, model)?]),
-        None => bail!("its operations fit no checker that is known; name one with --checker"),
-    }
-}
-
-/// What the operations of a foreign history look like.
-fn workload_of(history: &History) -> Option<&'static str> {
-    let clients = history.iter().filter(|op| op.process.is_client());
-    let mut guess = None;
-    for op in clients {
-        let value = match &op.value {
-            Value::Keyed(_, value) => value,
-            value => value,
-        };
-        match (op.f.as_str(), value) {
-            (_, Value::Txn(mops)) => {
-                let writes = mops.iter().find_map(|mop| match mop {
-                    Mop::Append { .. } => Some("list-append"),
-                    Mop::Write { .. } => Some("rw-register"),
-                    Mop::Read { .. } => None,
-                });
-                if writes.is_some() {
-                    return writes;
-                }
-                guess = Some("list-append");
-            }
-            ("cas", _) => return Some("cas-register"),
-            ("acquire" | "release", _) => return Some("mutex"),
-            ("get" | "put" | "append", _) => return Some("kv-map"),
-            ("enqueue" | "dequeue" | "drain", _) => return Some("total-queue"),
-            ("generate", _) => return Some("unique-ids"),
-            ("transfer", _) => return Some("bank"),
-            // A set or a counter; what is read tells.
-            ("read", Value::List(_) | Value::Set(_)) if guess == Some("counter") => {
-                return Some("set-full");
-            }
-            ("add", _) => guess = Some("counter"),
-            ("read", _) if guess == Some("counter") => {}
-            ("read" | "write", _) => guess = Some("cas-register"),
-            _ => {}
-        }
-    }
-    guess
 }

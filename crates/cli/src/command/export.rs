@@ -10,6 +10,7 @@ use crate::source::Source;
 use anyhow::{Context as _, Result, bail};
 use seatrial_history::export::registers::{RegisterError, RegisterLayout, RegisterWriter};
 use seatrial_history::export::{Layout, TextWriter};
+use seatrial_machine::unknown_name;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
@@ -47,7 +48,7 @@ impl Target {
     fn of(arguments: &ExportArguments) -> Result<Target> {
         if let Some(name) = &arguments.to {
             return Target::by_name(name)
-                .with_context(|| format!("there is no target {name:?}; there are {TARGETS}"));
+                .with_context(|| unknown_name("format", name, TARGETS.split(", ")));
         }
         let Some(out) = &arguments.out else {
             return Ok(Target::Text(Layout::Edn));

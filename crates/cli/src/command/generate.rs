@@ -10,6 +10,7 @@ use seatrial_generator::Distribution;
 use seatrial_generator::database::{Anomaly, Database, Isolation, Options, Workload};
 use seatrial_history::export::registers::{RegisterLayout, RegisterWriter};
 use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions, export};
+use seatrial_machine::unknown_name;
 use serde_json::{Map, Value as Json, json};
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
@@ -96,31 +97,22 @@ fn rehearse(options: &Options) -> Result<()> {
 /// What the arguments ask for.
 fn options(arguments: &GenerateArguments) -> Result<Options> {
     let workload = Workload::by_name(&arguments.workload).with_context(|| {
-        let known = Workload::ALL.map(Workload::name).join(", ");
-        let wanted = &arguments.workload;
-        format!("there is no workload {wanted:?}; there are {known}")
+        let known = Workload::ALL.map(Workload::name);
+        unknown_name("workload", &arguments.workload, known)
     })?;
     let mut options = Options::new(workload, arguments.events);
     options.seed = arguments.seed;
     if let Some(name) = &arguments.isolation {
         let isolation = Isolation::by_name(name).with_context(|| {
             let known = workload.levels().iter().map(|level| level.name());
-            let known = known.collect::<Vec<_>>().join(", ");
-            format!(
-                "there is no isolation {name:?}; {} has {known}",
-                workload.name()
-            )
+            unknown_name("isolation level", name, known)
         })?;
         options.isolation = Some(isolation);
     }
     for name in &arguments.anomaly {
         let anomaly = Anomaly::by_name(name).with_context(|| {
             let known = Anomaly::all().filter(|one| one.is_seen_in(workload));
-            let known = known.map(Anomaly::name).collect::<Vec<_>>().join(", ");
-            format!(
-                "there is no anomaly {name:?}; {} can show {known}",
-                workload.name()
-            )
+            unknown_name("anomaly", name, known.map(Anomaly::name))
         })?;
         if !options.anomalies.contains(&anomaly) {
             options.anomalies.push(anomaly);
@@ -128,8 +120,11 @@ fn options(arguments: &GenerateArguments) -> Result<Options> {
     }
     if let Some(name) = &arguments.distribution {
         options.distribution = Distribution::by_name(name).with_context(|| {
-            let known = Distribution::ALL.map(Distribution::name).join(", ");
-            format!("there is no distribution {name:?}; there are {known}")
+            unknown_name(
+                "distribution",
+                name,
+                Distribution::ALL.map(Distribution::name),
+            )
         })?;
     }
     if let Some(length) = &arguments.txn_length {
@@ -266,7 +261,7 @@ impl Form {
         let known = Form::NAMES;
         if let Some(name) = &arguments.to {
             let form = Form::by_name(name);
-            return form.with_context(|| format!("there is no form {name:?}; there are {known}"));
+            return form.with_context(|| unknown_name("format", name, known.split(", ")));
         }
         let path = &arguments.out;
         if path == Path::new("-") {
@@ -382,7 +377,7 @@ fn codec(name: &str) -> Result<Codec> {
         "lz4" => Ok(Codec::Lz4),
         "zstd" => Ok(Codec::Zstd),
         "none" => Ok(Codec::None),
-        other => bail!("there is no codec {other:?}; there are lz4, zstd, none"),
+        other => bail!(unknown_name("codec", other, ["lz4", "zstd", "none"])),
     }
 }
 

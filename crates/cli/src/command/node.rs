@@ -2,21 +2,20 @@
 
 use crate::args::NodeArguments;
 use crate::exit::Exit;
+use crate::suite::SUITES;
 use crate::suite::kv;
 use anyhow::{Context as _, Result, bail};
 use seatrial_host::{Booted, ServeOptions, serve};
 use seatrial_kv::message::MESSAGE_LENGTH_MAX;
 use seatrial_kv::{Store, StoreOptions};
 use seatrial_machine::Disk;
+use seatrial_machine::unknown_name;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Carries the verb out: serves until SIGTERM or Ctrl-C.
 pub(crate) fn run(arguments: &NodeArguments) -> Result<Exit> {
     if arguments.system != "kv" {
-        bail!(
-            "there is no system {:?}; the systems are: kv",
-            arguments.system
-        );
+        bail!(unknown_name("system", &arguments.system, SUITES));
     }
     let bug = arguments.bug.as_deref().map(kv::bug).transpose()?;
     if let Some(bug) = bug {

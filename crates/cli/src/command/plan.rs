@@ -4,6 +4,7 @@ use crate::args::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb
 use crate::exit::Exit;
 use crate::output::say;
 use crate::plan::{ANYTHING, PlanFile, any_workload};
+use crate::suite::SUITES;
 use crate::suite::kv;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_generator::plan::{Limits, PlanOptions, Surroundings};
@@ -11,6 +12,7 @@ use seatrial_generator::{
     Answer, Generator, Interpreter, InterpreterOptions, Simulation, THREADS_MAX,
 };
 use seatrial_history::{Op, OpType, Value};
+use seatrial_machine::unknown_name;
 use seatrial_machine::{NodeId, Rng};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -47,7 +49,7 @@ fn check(arguments: &PlanCheckArguments) -> Result<Exit> {
     let vocabulary = match arguments.suite.as_deref() {
         None => ANYTHING,
         Some("kv") => kv::VOCABULARY,
-        Some(other) => bail!("there is no suite {other:?}; the suites are: kv"),
+        Some(other) => bail!(unknown_name("suite", other, SUITES)),
     };
     let file = PlanFile::open(&arguments.file, &vocabulary)?;
     let plan = &file.plan;
@@ -204,10 +206,8 @@ fn example(name: Option<&str>) -> Result<Exit> {
         return Ok(Exit::Valid);
     };
     let known = EXAMPLES.iter().find(|(known, _)| *known == name);
-    let (_, text) = known.with_context(|| {
-        let names = EXAMPLES.map(|(name, _)| name).join(", ");
-        format!("there is no example {name:?}; there are {names}")
-    })?;
+    let (_, text) =
+        known.with_context(|| unknown_name("example", name, EXAMPLES.map(|(name, _)| name)))?;
     say!("{}", text.trim_end());
     Ok(Exit::Valid)
 }

@@ -4,15 +4,24 @@ use crate::args::ShowArguments;
 use crate::exit::Exit;
 use crate::load::{hint, is_test_file, load, not_ended, salvage};
 use crate::output::say;
+use crate::source::resolved;
 use anyhow::{Context as _, Result};
 use seatrial_history::import::Options;
-use seatrial_history::{Op, TestFile};
+use seatrial_history::{ChunkBuffer, Op, TestFile};
 use seatrial_report::Columns;
 use std::io::{self, BufWriter, ErrorKind, Write};
 
+/// Fewer operations than this are taken out of their chunks one by one.
+const FEW: u64 = 1_000;
+
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ShowArguments) -> Result<Exit> {
-    show(arguments).map_err(hint)
+    let file = resolved(&arguments.file, &arguments.format);
+    let arguments = ShowArguments {
+        file,
+        ..arguments.clone()
+    };
+    show(&arguments).map_err(hint)
 }
 
 fn show(arguments: &ShowArguments) -> Result<Exit> {
@@ -42,15 +51,17 @@ fn show_chunks(arguments: &ShowArguments) -> Result<Exit> {
     if let Some(warning) = not_ended(&file, &arguments.file) {
         eprintln!("seatrial: {warning}");
     }
+    if let Some(count) = arguments.count.filter(|&count| count < FEW) {
+        return show_few(&file, arguments, count);
+    }
     let ops = |number: u64| -> Result<Vec<Op>> {
         let chunk = file.chunk(number)?;
         Ok(chunk.map_or_else(Vec::new, |chunk| chunk.ops().collect()))
     };
     let chunks = file.chunk_count();
     let first = chunk_from(&file, arguments.from)?;
-    let few = arguments.count.is_some_and(|count| count < 1_000);
-    // The widest indices are at the end, unless nobody gets there.
-    let last = if few { first } else { chunks.saturating_sub(1) };
+    // The widest indices are at the end.
+    let last = chunks.saturating_sub(1);
     let widest = [ops(first)?, ops(last)?];
     let mut listing = Listing::new(arguments, Columns::of(widest.iter().flatten()));
     for number in first..chunks {
@@ -58,6 +69,26 @@ fn show_chunks(arguments: &ShowArguments) -> Result<Exit> {
             break;
         }
     }
+    listing.end()
+}
+
+/// A few operations: of the chunks that have them, nothing else is decoded.
+fn show_few(file: &TestFile, arguments: &ShowArguments, count: u64) -> Result<Exit> {
+    let mut ops: Vec<Op> = Vec::new();
+    let mut buffer = ChunkBuffer::default();
+    for number in chunk_from(file, arguments.from)?..file.chunk_count() {
+        if ops.len() as u64 == count {
+            break;
+        }
+        let Some(chunk) = file.read_chunk(number, &mut buffer)? else {
+            break;
+        };
+        let places = (0..chunk.len()).filter(|&place| chunk.index(place) >= arguments.from);
+        let left = count as usize - ops.len();
+        ops.extend(places.take(left).map(|place| chunk.op(place)));
+    }
+    let mut listing = Listing::new(arguments, Columns::of(&ops));
+    listing.add(&ops)?;
     listing.end()
 }
 

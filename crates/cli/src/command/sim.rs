@@ -5,6 +5,7 @@ use crate::exit::Exit;
 use crate::judge::{Judged, Keep, judge};
 use crate::output::say;
 use crate::plan::PlanFile;
+use crate::suite::SUITES;
 use crate::suite::kv::simulated::{Run, Simulation, Work};
 use crate::suite::kv::{self, checkers};
 use anyhow::{Result, bail};
@@ -12,6 +13,7 @@ use seatrial_checker::{Checker, Finding, Proofs, Proven, Validity, Verdict};
 use seatrial_generator::FaultOptions;
 use seatrial_kv::Bug;
 use seatrial_machine::FaultKind;
+use seatrial_machine::unknown_name;
 use seatrial_sim::explore;
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
@@ -39,10 +41,7 @@ const CONCURRENCY: u32 = 6;
 /// Carries the verb out.
 pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
     if arguments.run.suite != "kv" {
-        bail!(
-            "there is no suite {:?}; the suites are: kv",
-            arguments.run.suite
-        );
+        bail!(unknown_name("suite", &arguments.run.suite, SUITES));
     }
     let plan = Plan::new(arguments)?;
     let began = Instant::now();

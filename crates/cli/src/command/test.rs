@@ -6,6 +6,7 @@ use crate::judge::{color, save_proofs, write, write_findings};
 use crate::output::say;
 use crate::plan::PlanFile;
 use crate::progress::Screen;
+use crate::suite::SUITES;
 use crate::suite::kv;
 use crate::suite::kv::real::{KvClients, KvSystem};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -16,6 +17,7 @@ use seatrial_generator::{
     CourseOptions, FaultOptions, FaultPackage, Generator, course, fault_package,
 };
 use seatrial_kv::Bug;
+use seatrial_machine::unknown_name;
 use seatrial_machine::{FaultKind, NodeId, Rng};
 use seatrial_report::{Report, html, results_json, text};
 use seatrial_runner::{
@@ -47,10 +49,7 @@ const LAST_LIMIT: Duration = Duration::from_secs(30);
 /// Carries the verb out.
 pub(crate) fn run(arguments: &TestArguments) -> Result<Exit> {
     if arguments.run.suite != "kv" {
-        bail!(
-            "there is no suite {:?}; the suites are: kv",
-            arguments.run.suite
-        );
+        bail!(unknown_name("suite", &arguments.run.suite, SUITES));
     }
     let plan = Plan::new(arguments)?;
     let proofs = Arc::new(Proofs::default());

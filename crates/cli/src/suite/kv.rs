@@ -15,6 +15,7 @@ use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_generator::{FaultOptions, FaultOrder, Generator, parse_fault};
 use seatrial_history::{Mop, Op, Symbol, Value};
 use seatrial_kv::Bug;
+use seatrial_machine::unknown_name;
 use seatrial_machine::{FaultKind, NodeId, Rng};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +59,8 @@ pub(crate) const BUGS: [(Bug, u64); 4] = [
 
 /// The bug called `name`.
 pub(crate) fn bug(name: &str) -> anyhow::Result<Bug> {
-    let names = || BUGS.map(|(bug, _)| bug.name()).join(", ");
-    Bug::from_name(name).with_context(|| format!("there is no bug {name:?}; kv has {}", names()))
+    let names = BUGS.map(|(bug, _)| bug.name());
+    Bug::from_name(name).with_context(|| unknown_name("bug", name, names))
 }
 
 /// How many seeds `sim kv` may take to find this bug.
@@ -71,10 +72,7 @@ pub(crate) fn seed_budget(bug: Bug) -> u64 {
 /// The name of a workload whose operations the store knows.
 pub(crate) fn known(name: &str) -> anyhow::Result<&'static str> {
     let found = WORKLOADS.into_iter().find(|known| *known == name);
-    found.with_context(|| {
-        let served = WORKLOADS.join(", ");
-        format!("there is no workload {name:?}; kv serves {served}")
-    })
+    found.with_context(|| unknown_name("workload", name, WORKLOADS))
 }
 
 /// The workload called `name`. Some transactions are made to abort, because a store that only ever commits hides what

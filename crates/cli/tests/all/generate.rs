@@ -661,9 +661,9 @@ fn the_verb_refuses_what_cannot_be() {
     );
     refuse(
         &["--isolation", "chaos"],
-        &["no isolation \"chaos\"", "strict-serializable"],
+        &["unknown isolation level `chaos`", "strict-serializable"],
     );
-    refuse(&["--anomaly", "G9"], &["no anomaly \"G9\"", "G1a"]);
+    refuse(&["--anomaly", "G9"], &["unknown anomaly `G9`", "G1a"]);
     refuse(&["--anomaly", "G1a"], &["100 events", "0.001", "no G1a"]);
     refuse(
         &["--distribution", "normal"],
@@ -682,7 +682,7 @@ fn the_verb_refuses_what_cannot_be() {
     error(
         &["generate", "counter", "--ops", "100", "-o", &path],
         &[
-            "no workload \"counter\"",
+            "unknown workload `counter`",
             "list-append, rw-register, register, set, queue",
         ],
     );

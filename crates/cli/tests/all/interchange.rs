@@ -98,8 +98,10 @@ fn wrong_words_are_told() {
     let said = |words: &[&str]| stderr(&run(254, words));
     let out = scratch.path("a.sea");
     assert!(said(&["import", &text, "-o", &out]).contains("a.txt:1:1: not a history"));
-    assert!(said(&["import", &lines, "-o", &out, "--format", "csv"]).contains("no format \"csv\""));
-    assert!(said(&["export", &lines, "--to", "csv"]).contains("no target \"csv\""));
+    assert!(
+        said(&["import", &lines, "-o", &out, "--format", "csv"]).contains("unknown format `csv`")
+    );
+    assert!(said(&["export", &lines, "--to", "csv"]).contains("unknown format `csv`"));
     assert!(said(&["export", &lines, "--to", "sea"]).contains("-o FILE"));
     assert!(said(&["export", &lines, "-o", &text, "--force"]).contains("--to takes"));
     assert!(said(&["import", &scratch.path("none"), "-o", &out]).contains("none"));
@@ -224,7 +226,7 @@ fn histories_of_other_checkers_are_told_by_how_they_begin() {
     let logs = scratch.path("cobra");
     fs::create_dir(&logs).unwrap();
     let error = stderr(&run(254, &["show", &logs]));
-    assert!(error.contains("neither logs of Cobra"), "{error}");
+    assert!(error.contains("nor logs of Cobra"), "{error}");
     for session in [2_i64, 10] {
         let numbers = |numbers: &[i64]| numbers.iter().flat_map(|it| it.to_be_bytes()).collect();
         let parts: [Vec<u8>; 3] = [

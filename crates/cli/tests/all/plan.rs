@@ -360,7 +360,7 @@ fn plans_and_options_that_do_not_go_together_are_clear_errors() {
     error(&["plan", "check", &scratch.path("")], &[&scratch.path("")]);
     error(
         &["plan", "check", &file, "--suite", "xy"],
-        &["\"xy\"", "kv"],
+        &["unknown suite `xy`", "kv"],
     );
     error(&["plan", "example", "nonsense"], &["nonsense", "phases"]);
     error(

@@ -120,7 +120,7 @@ fn a_damaged_file_is_refused_and_what_is_left_is_judged_with_care() {
     assert_eq!(json(&results)["valid"], true);
     error(
         &["check", "--salvage", "--format", "edn", &file],
-        &["--salvage"],
+        &["not UTF-8 text"],
     );
 }
 

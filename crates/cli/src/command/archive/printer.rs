@@ -2,6 +2,7 @@
 
 use super::moment;
 use anyhow::{Result, bail};
+use seatrial_machine::unknown_name;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -27,7 +28,11 @@ impl Form {
             "framed" => Form::Framed,
             "json" => Form::Json,
             "raw" => Form::Raw,
-            other => bail!("there is no form {other:?}; the forms are: lines, framed, json, raw"),
+            other => bail!(unknown_name(
+                "format",
+                other,
+                ["lines", "framed", "json", "raw"]
+            )),
         })
     }
 }

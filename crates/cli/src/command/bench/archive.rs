@@ -12,6 +12,7 @@ use crate::args::BenchArchiveArguments;
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_machine::unknown_name;
 use std::fmt;
 use std::fs;
 use std::ops::RangeInclusive;
@@ -182,7 +183,7 @@ fn cases(arguments: &BenchArchiveArguments) -> Result<Vec<Case>> {
         "none" => &[false],
         "crc32c" => &[true],
         "both" => &[false, true],
-        other => bail!("there is no checksum {other:?}; there are: none, crc32c, both"),
+        other => bail!(unknown_name("checksum", other, ["none", "crc32c", "both"])),
     };
     let mut cases = Vec::new();
     for payload in &arguments.payload {

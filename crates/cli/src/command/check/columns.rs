@@ -54,8 +54,14 @@ pub(super) fn check(
     let mut verdicts = [checker.judge_gathered(columns)];
     promise.weaken(&mut verdicts);
     let [verdict] = verdicts;
+    let why = if arguments.checker.is_some() {
+        "asked for"
+    } else {
+        "by the format of the file"
+    };
     let counted = Counted {
         path,
+        why: Some(why.to_owned()),
         attributes: &attributes,
         verdict,
         warning: promise.warning(),

@@ -1,10 +1,11 @@
 //! A verdict that was reached without a history in memory, shown.
 
+use super::choice::because;
 use super::show_one;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::resources::Resources;
-use seatrial_checker::{Validity, Verdict};
+use seatrial_checker::{Validity, Verdict, without_ok};
 use seatrial_report::{Counts, Report, Summary, results_json};
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -15,6 +16,8 @@ pub(super) struct Counted<'a> {
     pub(super) path: &'a Path,
     pub(super) attributes: &'a Json,
     pub(super) verdict: Verdict,
+    /// Why this checker was chosen.
+    pub(super) why: Option<String>,
     /// What a reader should know before trusting it.
     pub(super) warning: Option<String>,
     /// Between the first and the last operation.
@@ -25,7 +28,11 @@ pub(super) struct Counted<'a> {
 impl Counted<'_> {
     /// Shows it unless it goes into a document.
     pub(super) fn conclude(self, arguments: &CheckArguments) -> (Exit, Json) {
-        let verdicts = [self.verdict];
+        let mut verdicts = [self.verdict];
+        if verdicts[0].details["ok"] == 0 {
+            without_ok(&mut verdicts);
+        }
+        let why = self.why.map(|why| because([verdicts[0].checker], &why));
         let count = |name: &str| verdicts[0].details[name].as_u64().unwrap_or_default();
         let summary = Summary {
             total: Counts {
@@ -36,8 +43,9 @@ impl Counted<'_> {
             seconds: self.seconds,
             ..Summary::default()
         };
-        let mut report =
-            Report::counted(self.attributes, summary, &verdicts).checked_in(self.began.elapsed());
+        let mut report = Report::counted(self.attributes, summary, &verdicts)
+            .checked_in(self.began.elapsed())
+            .chosen(why);
         if let Some(warning) = self.warning {
             report = report.warn(warning);
         }

@@ -1,6 +1,7 @@
 //! Judging a test file while it is written.
 
-use super::stream::{conclude, counted};
+use super::choice::because;
+use super::stream::{Passed, conclude, counted};
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
@@ -8,7 +9,7 @@ use crate::times::Promise;
 use anyhow::{Context as _, Result, bail};
 use seatrial_checker::online::{Follower, Judge, Progress};
 use seatrial_checker::{Validity, Verdict};
-use seatrial_history::TestFile;
+use seatrial_history::{History, TestFile};
 use seatrial_report::{Counts, thousands};
 use serde_json::Value as Json;
 use std::os::unix::fs::MetadataExt as _;
@@ -78,7 +79,18 @@ pub(super) fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Js
             }
         }
     }
-    conclude(path, &file, verdicts, (summary, began), arguments)
+    let names = verdicts.iter().map(|verdict| verdict.checker);
+    let why = match arguments.checker {
+        Some(_) => "asked for",
+        None => "by the plan or the workload of the file",
+    };
+    let passed = Passed {
+        summary,
+        nemesis: History::default(),
+        why: Some(because(names, why)),
+        began,
+    };
+    conclude(path, &file, verdicts, passed, arguments)
 }
 
 /// What the judges say in the end. Some look at all of it once more, which may take long: whoever interrupts that, or

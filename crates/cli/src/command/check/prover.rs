@@ -1,16 +1,21 @@
 //! Who judges transactions.
 
 use super::rounds::Text;
-use super::{registers, workload_of};
+use super::{choice, registers};
 use crate::args::CheckArguments;
-use crate::times::{Promise, is_timeless};
+use crate::times::Promise;
 use anyhow::{Context as _, Result, bail, ensure};
+use seatrial_checker::infer::Shapes;
 use seatrial_checker::txn::isolation::{Isolation, Model};
 use seatrial_checker::txn::registers::Columns;
 use seatrial_checker::txn::{Level, ListAppend, RwRegister};
 use seatrial_checker::{Certificate, Verdict};
 use seatrial_history::{Chunks, Folder, History};
+use seatrial_machine::unknown_name;
 use serde_json::Value as Json;
+
+/// The names of the checkers that prove their verdicts.
+const PROVERS: [&str; 3] = ["list-append", "rw-register", Isolation::NAME];
 
 /// A checker of transactions, which proves its verdicts.
 pub(super) enum Prover {
@@ -29,19 +34,18 @@ impl Prover {
     ) -> Result<Prover> {
         let promise = Promise::of(arguments.model.as_deref(), attributes);
         let model = promise.model();
-        let unknown = |name: &str| format!("there is no model {name}");
+        let unknown = |name: &str, models: Vec<&'static str>| unknown_name("model", name, models);
+        let levels = || Level::all().map(Level::name).collect();
         let infers = !arguments.infer.is_empty() || arguments.transaction_order.is_some();
         let name = match (
             arguments.checker.as_deref(),
             attributes["workload"].as_str(),
         ) {
             (Some([name]), _) => name.clone(),
-            (None, Some(workload)) => workload.to_owned(),
-            (None, None) => match workload_of(&look()?) {
-                Some("rw-register") if is_timeless(attributes) && !infers => {
-                    Isolation::NAME.to_owned()
-                }
-                name => name.unwrap_or_default().to_owned(),
+            (None, Some(workload)) if PROVERS.contains(&workload) => workload.to_owned(),
+            (None, _) => match choice::inferred(attributes, infers, || Ok(Shapes::of(&look()?)))? {
+                Ok((name, _)) => name.to_owned(),
+                Err(unclear) => bail!("{unclear}"),
             },
             _ => String::new(),
         };
@@ -57,7 +61,8 @@ impl Prover {
             Isolation::NAME => {
                 let model = match model {
                     None => Model::default(),
-                    Some(name) => Model::by_name(name).with_context(|| unknown(name))?,
+                    Some(name) => Model::by_name(name)
+                        .with_context(|| unknown(name, Model::all().map(Model::name).collect()))?,
                 };
                 let checker = registers::ordered(Isolation::new(model), arguments)?;
                 Ok(Prover::Registers(checker))
@@ -69,7 +74,7 @@ impl Prover {
             "list-append" => {
                 let level = match model {
                     None => Level::default(),
-                    Some(name) => Level::by_name(name).with_context(|| unknown(name))?,
+                    Some(name) => Level::by_name(name).with_context(|| unknown(name, levels()))?,
                 };
                 Ok(Prover::Lists(ListAppend::new(level)))
             }

@@ -1,9 +1,9 @@
 //! Judging transactions in a text, which is read from its beginning as often as need be.
 
+use super::choice;
 use super::counted::Counted;
 use super::prover::Prover;
 use super::stream::named;
-use super::workload_of;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::write_findings;
@@ -11,6 +11,7 @@ use crate::source::{Reading, Source};
 use crate::times::Promise;
 use anyhow::{Context as _, Result, bail};
 use seatrial_checker::by_name;
+use seatrial_checker::infer::Shapes;
 use seatrial_checker::txn::Rounds;
 use seatrial_checker::txn::isolation::Isolation;
 use seatrial_history::import::{Format, Options};
@@ -224,11 +225,23 @@ pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<T
         Some(name) => Some(name),
         // There are other checkers for a database's timestamps.
         None if attributes["format"] == Format::TimeKiller.name() || !text.is_large() => None,
-        None => workload_of(&text.sample()?),
+        None => guessed(&text, &attributes, arguments)?.map(|(name, _)| name),
     };
     let promise = Promise::of(arguments.model.as_deref(), &attributes);
     let is_known = |name: &str| CHECKERS.contains(&name) && by_name(name, promise.model()).is_ok();
     Ok(name.is_some_and(is_known).then_some(text))
+}
+
+/// The checker that the first operations of a long text are for, and why. Checkers of transactions refuse what does not
+/// fit of the others.
+fn guessed(
+    text: &Text,
+    attributes: &Json,
+    arguments: &CheckArguments,
+) -> Result<Option<(&'static str, String)>> {
+    let infers = !arguments.infer.is_empty() || arguments.transaction_order.is_some();
+    let look = || Ok(Shapes::of(&text.sample()?));
+    Ok(choice::inferred(attributes, infers, look)?.ok())
 }
 
 /// Judges the text at `path` and shows the verdict unless it goes into a document.
@@ -245,8 +258,14 @@ pub(super) fn check(path: &Path, text: &Text, arguments: &CheckArguments) -> Res
         write_findings(folder, &Report::new(&attributes, &parts, &verdicts))?;
     }
     let [verdict] = verdicts;
+    let why = if arguments.checker.is_some() {
+        Some("asked for".to_owned())
+    } else {
+        guessed(text, &attributes, arguments)?.map(|(_, why)| why)
+    };
     let counted = Counted {
         path,
+        why,
         attributes: &attributes,
         verdict,
         warning: promise.warning(),

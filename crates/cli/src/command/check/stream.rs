@@ -1,31 +1,36 @@
 //! Judging a test file chunk by chunk.
 
+use super::choice::{because, inferred};
 use super::{registers, show_one};
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::write_findings;
-use crate::load::{is_test_file, not_ended};
-use crate::losses::Losses;
+use crate::load::{is_test_file, not_ended, unended};
+use crate::losses;
 use crate::resources::Resources;
 use crate::times::Promise;
 use anyhow::Result;
-use seatrial_checker::txn::Level;
-use seatrial_checker::{Streaming, Validity, Verdict};
-use seatrial_history::{Folder, History, Op, TestFile, View};
+use seatrial_checker::infer::Shapes;
+use seatrial_checker::{Missing, Streaming, Validity, Verdict, for_workload, without_ok};
+use seatrial_history::{Chunk, ChunkBuffer, Fold, Folder, History, Op, Order, TestFile, View};
 use seatrial_report::{Counts, Report, Summary, results_json};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Operations from which on a history of transactions is judged chunk by chunk without being asked: in memory
-/// as operations it would take some hundred bytes each.
-const OPERATIONS_MIN: u64 = 1 << 18;
+/// Checkers that need no history in memory, and why these.
+pub(super) struct Wanted {
+    pub(super) checkers: Vec<Streaming>,
+    why: String,
+}
 
-/// The checkers that were asked for, or those of the test file's workload when it is large, if each of them needs no whole
-/// history and nobody wants the page, which does.
-pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<Vec<Streaming>>> {
+/// The checkers that were asked for, or those of the test file's workload or operations, if each of them needs no whole
+/// history and no page is asked for, which does. A file of any size is checked so: in memory as operations it would take
+/// some hundred bytes each.
+pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<Wanted>> {
     let is_test = matches!(arguments.format.as_str(), "auto" | "sea") && is_test_file(path);
     if !is_test || arguments.salvage || arguments.report.is_some() {
         return Ok(None);
@@ -37,54 +42,101 @@ pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<V
     let attributes = file.attributes()?;
     let inference = registers::inference(&attributes, arguments)?;
     let promise = Promise::of(arguments.model.as_deref(), &attributes);
+    let asked = arguments.model.is_some();
+    let judge = |name: &str| {
+        let checker = Streaming::by_name(name)?.with_inference(inference);
+        match promise.model() {
+            Some(model) if asked => checker.with_model(model),
+            Some(model) => checker.with_model(model).or(Some(checker)),
+            None => Some(checker),
+        }
+    };
+    let wanted = |names: &[&str], why: &str| {
+        let checkers: Option<Vec<Streaming>> = names.iter().map(|name| judge(name)).collect();
+        let is_known = arguments.infer.is_empty() || names.contains(&"rw-register");
+        let checkers = checkers.filter(|checkers| is_known && !checkers.is_empty());
+        checkers.map(|checkers| Wanted {
+            checkers,
+            why: because(names.iter().copied(), why),
+        })
+    };
     if let Some(names) = &arguments.checker {
-        let checkers = names.iter().map(|name| {
-            let checker = Streaming::by_name(name)?.with_inference(inference);
-            match (promise.model(), &arguments.model) {
-                (Some(model), Some(_)) => checker.with_model(model),
-                (Some(model), None) => checker.with_model(model).or(Some(checker)),
-                (None, _) => Some(checker),
-            }
-        });
-        let checkers: Option<Vec<_>> = checkers.collect();
-        let checkers = checkers.filter(|checkers| !checkers.is_empty());
-        return Ok(checkers.filter(|_| arguments.infer.is_empty() || infers(names)));
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        return Ok(wanted(&names, "asked for"));
     }
-    let workload = attributes["workload"].clone();
-    let is_large = file.len() >= OPERATIONS_MIN;
-    if !is_large || !arguments.infer.is_empty() && workload != "rw-register" {
+    // A plan says who checks; timestamps have a checker of their own.
+    if attributes["checkers"].is_array() || attributes["format"] == "timekiller" {
         return Ok(None);
     }
-    let level = match promise.model() {
-        Some(model) => Level::by_name(model),
-        None => Some(Level::default()),
-    };
-    let judge = |level| match workload.as_str()? {
-        "list-append" => Some(Streaming::ListAppend(level)),
-        "rw-register" => Some(Streaming::RwRegister(level, inference)),
-        _ => None,
-    };
-    Ok(level
-        .and_then(judge)
-        .map(|judge| vec![Streaming::Stats, judge]))
+    if let Some(workload) = attributes["workload"].as_str()
+        && let Some(names) = names_of(workload)
+        && attributes["format"] != "jepsen"
+    {
+        let why = format!("by workload `{workload}` of the file");
+        return Ok(wanted(names, &why));
+    }
+    if for_workload(attributes["workload"].as_str().unwrap_or_default(), None).is_ok() {
+        return Ok(None);
+    }
+    let guess = inferred(&attributes, !arguments.infer.is_empty(), || shapes(&file))?;
+    Ok(guess.ok().and_then(|(name, why)| wanted(&[name], &why)))
 }
 
-/// Is there a checker among these for what it is to infer?
-fn infers(names: &[String]) -> bool {
-    names.iter().any(|name| name == "rw-register")
+/// The checkers of a workload of Seatrial's own that need no history in memory; of other workloads `None`. A lock has
+/// models of its own, which are for the checker that takes models.
+fn names_of(workload: &str) -> Option<&'static [&'static str]> {
+    Some(match workload {
+        "list-append" => &["stats", "list-append"],
+        "rw-register" => &["stats", "rw-register"],
+        "set" => &["stats", "set-full"],
+        "queue" => &["stats", "queue", "total-queue"],
+        "unique-ids" => &["stats", "unique-ids"],
+        "counter" => &["stats", "counter"],
+        "bank" => &["stats", "bank"],
+        "long-fork" => &["stats", "long-fork"],
+        _ => return None,
+    })
+}
+
+/// What the operations of a file look like, chunk by chunk.
+fn shapes(file: &TestFile) -> Result<Shapes> {
+    let mut shapes = Shapes::default();
+    let mut buffer = ChunkBuffer::default();
+    for number in 0..file.chunk_count() {
+        let chunk = file.read_chunk(number, &mut buffer)?;
+        for op in chunk.into_iter().flat_map(|chunk| chunk.ops()) {
+            shapes.take(&op);
+        }
+    }
+    Ok(shapes)
 }
 
 /// Judges the test file at `path` and shows the verdict unless it goes into a document. All checkers share one pass.
 pub(super) fn check(
     path: &Path,
-    checkers: &[Streaming],
+    wanted: Wanted,
     arguments: &CheckArguments,
 ) -> Result<(Exit, Json)> {
     let began = Instant::now();
     let file = Arc::new(TestFile::open(path)?);
-    let verdicts = judge(&file, checkers, arguments.threads())?;
-    let summary = summary(&file, &verdicts)?;
-    conclude(path, &file, verdicts, (summary, began), arguments)
+    let (verdicts, nemesis) = judge(&file, &wanted.checkers, arguments.threads())?;
+    let passed = Passed {
+        summary: summary(&file, &verdicts)?,
+        nemesis,
+        why: Some(wanted.why),
+        began,
+    };
+    conclude(path, &file, verdicts, passed, arguments)
+}
+
+/// What is known of a history that was not taken into memory, besides the verdicts.
+pub(super) struct Passed {
+    pub(super) summary: Summary,
+    /// The operations of the nemesis.
+    pub(super) nemesis: History,
+    /// Why these checkers were chosen.
+    pub(super) why: Option<String>,
+    pub(super) began: Instant,
 }
 
 /// Shows verdicts on a test file that was not taken into memory, unless they go into a document.
@@ -92,18 +144,26 @@ pub(super) fn conclude(
     path: &Path,
     file: &Arc<TestFile>,
     mut verdicts: Vec<Verdict>,
-    (summary, began): (Summary, Instant),
+    passed: Passed,
     arguments: &CheckArguments,
 ) -> Result<(Exit, Json)> {
     let attributes = file.attributes()?;
     let promise = Promise::of(arguments.model.as_deref(), &attributes);
     promise.weaken(&mut verdicts);
-    let losses = Losses::told_by(&attributes);
-    if let Some(losses) = &losses {
-        losses.weaken(&mut verdicts);
+    let lost = losses::of_attributes(&attributes);
+    let warning = lost.as_ref().map(losses::warning);
+    let missing: Vec<Missing> = lost.into_iter().chain(unended(file)).collect();
+    for one in &missing {
+        one.weigh(&mut verdicts);
     }
-    let mut report = Report::counted(&attributes, summary, &verdicts).checked_in(began.elapsed());
-    let warning = losses.as_ref().map(Losses::warning);
+    if verdicts.iter().any(|verdict| verdict.details["ok"] == 0) {
+        without_ok(&mut verdicts);
+    }
+    let began = passed.began;
+    let mut report = Report::counted(&attributes, passed.summary, &verdicts)
+        .with_faults(&passed.nemesis)
+        .checked_in(began.elapsed())
+        .chosen(passed.why);
     let warnings = warning.into_iter().chain(promise.warning());
     for warning in warnings.chain(not_ended(file, path)) {
         report = report.warn(warning);
@@ -113,8 +173,8 @@ pub(super) fn conclude(
         write_findings(folder, &Report::new(&attributes, &parts, &verdicts))?;
     }
     let mut document = results_json(&report);
-    if let Some(losses) = &losses {
-        document["missing"] = losses.json();
+    if !missing.is_empty() {
+        document["missing"] = losses::json(&missing);
     }
     if arguments.record {
         super::record(path, &document)?;
@@ -133,9 +193,53 @@ pub(super) fn conclude(
     Ok((Exit::from(&Validity::of(&verdicts)), document))
 }
 
-/// Lets all judge side by side.
-fn judge(file: &Arc<TestFile>, checkers: &[Streaming], threads: usize) -> Result<Vec<Verdict>> {
+/// The operations of the nemesis.
+struct NemesisFold;
+
+impl Fold for NemesisFold {
+    type Accumulator = Vec<Op>;
+    type Output = History;
+
+    fn order(&self) -> Order {
+        Order::Associative
+    }
+
+    fn start(&self) -> Vec<Op> {
+        Vec::new()
+    }
+
+    fn reduce(&self, ops: &mut Vec<Op>, chunk: &Chunk) -> ControlFlow<()> {
+        let is_client: Vec<bool> = chunk
+            .processes()
+            .iter()
+            .map(|one| one.is_client())
+            .collect();
+        if is_client.contains(&false) {
+            let places = chunk.process_ids().iter().enumerate();
+            let others = places.filter(|(_, process)| !is_client[**process as usize]);
+            ops.extend(others.map(|(place, _)| chunk.op(place)));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn combine(&self, ops: &mut Vec<Op>, later: Vec<Op>) -> ControlFlow<()> {
+        ops.extend(later);
+        ControlFlow::Continue(())
+    }
+
+    fn finish(&self, ops: Vec<Op>) -> History {
+        History::from_ops(ops)
+    }
+}
+
+/// Runs all checkers side by side; their verdicts, and the operations of the nemesis.
+fn judge(
+    file: &Arc<TestFile>,
+    checkers: &[Streaming],
+    threads: usize,
+) -> Result<(Vec<Verdict>, History)> {
     let folder = Folder::new(file.clone(), threads);
+    let nemesis = folder.submit(NemesisFold);
     let verdicts: Vec<_> = std::thread::scope(|scope| {
         let judges = checkers.iter().map(|checker| {
             let folder = folder.clone();
@@ -151,7 +255,7 @@ fn judge(file: &Arc<TestFile>, checkers: &[Streaming], threads: usize) -> Result
         let verdict = verdict.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         all.push(verdict?);
     }
-    Ok(all)
+    Ok((all, nemesis.wait()?))
 }
 
 /// The indices of the operations that findings and components name.

@@ -47,8 +47,14 @@ pub(super) fn check(
     let mut verdict = Timestamps::new(promise).judge(&gathered);
     // Such files tell of nothing else.
     verdict.details["ok"] = gathered.len().into();
+    let why = if arguments.checker.is_some() {
+        "asked for"
+    } else {
+        "by the format of the file"
+    };
     let counted = Counted {
         path,
+        why: Some(why.to_owned()),
         attributes: &json!({"name": name, "format": Format::TimeKiller.name()}),
         verdict,
         warning: None,

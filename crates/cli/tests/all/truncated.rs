@@ -1,0 +1,47 @@
+//! Valid histories cut after every operation: no checker accuses what the missing end may explain.
+
+use super::{Scratch, run};
+use seatrial_checker::{Missing, Validity, compose, for_workload};
+use seatrial_history::{History, Op, TestFile};
+use std::path::Path;
+
+/// What `generate` writes; the data types that it does not know are cut in the tests of their checkers.
+const WORKLOADS: [&str; 5] = ["list-append", "rw-register", "register", "set", "queue"];
+/// Operations of each history, about.
+const OPERATIONS: &str = "160";
+
+#[test]
+fn a_valid_history_has_no_invalid_beginning() {
+    let scratch = Scratch::new("truncated");
+    for workload in WORKLOADS {
+        for seed in ["1", "2", "3"] {
+            let path = scratch.path(&format!("{workload}-{seed}.sea"));
+            let words = [
+                "generate",
+                workload,
+                "--ops",
+                OPERATIONS,
+                "--concurrency",
+                "5",
+            ];
+            run(0, &[&words[..], &["--seed", seed, "-o", &path]].concat());
+            let file = TestFile::open(Path::new(&path)).unwrap();
+            let history = file.history().unwrap();
+            let checkers = for_workload(workload, None).unwrap();
+            let judged = |ops: Vec<Op>| compose(&checkers, &History::from_ops(ops)).verdicts;
+            let whole = Validity::of(&judged(history.ops().to_vec()));
+            assert_ne!(whole, Validity::Invalid, "{workload} {seed}");
+            for end in 0..history.len() {
+                let mut verdicts = judged(history.ops()[..end].to_vec());
+                let valid = Missing::end("cut").weigh(&mut verdicts);
+                let told = || verdicts.iter().flat_map(|verdict| &verdict.findings);
+                assert_ne!(
+                    valid,
+                    Validity::Invalid,
+                    "{workload}, seed {seed}, the first {end} operations: {:?}",
+                    told().collect::<Vec<_>>()
+                );
+            }
+        }
+    }
+}
