@@ -15,6 +15,7 @@ mod known;
 mod lists;
 mod parallel;
 mod promise;
+mod replay;
 mod solve;
 mod story;
 mod topology;

@@ -5,6 +5,7 @@ use super::facts::Facts;
 use super::known::{Guessed, Known};
 use super::lists::{Lists, Relation};
 use super::promise::{Axiom, Follows, Promise};
+use super::replay::{Replay, Replayed};
 use super::solve::{Answer, Search};
 use super::zones::{Windows, ranked};
 use crate::txn::components::visit;
@@ -61,7 +62,7 @@ impl Witness {
 pub(in crate::txn) struct Effort {
     /// Edges and literals that the search looked at.
     pub(in crate::txn) steps: u64,
-    /// Transactions that the guess got wrong, at most.
+    /// Events that the first guess got wrong, at most.
     pub(in crate::txn) unsettled: u64,
     /// Pairs of versions that the search had to order.
     pub(in crate::txn) pairs: u64,
@@ -95,9 +96,21 @@ pub(super) fn decide(
     settle(&known, steps_max, effort)
 }
 
+/// What became of guesses.
+enum Guess {
+    /// All nodes in an order that explains everything.
+    Right(Vec<u32>),
+    /// None was right; this one was wrong about least.
+    Wrong(Box<Miss>),
+    /// No order explains these transactions.
+    Refuted(BTreeSet<u32>),
+}
+
 /// A guess that was not right.
+#[derive(Clone)]
 struct Miss {
-    windows: Windows,
+    /// By node: its rank in the order that was guessed.
+    ranks: Vec<u64>,
     heads: Lists,
     /// The components of what is known and guessed, in topological order.
     components: Lists,
@@ -107,12 +120,14 @@ struct Miss {
 
 /// More nodes than this that the guess got wrong make it worth while to ask for more than was promised. Tests know only small
 /// histories.
-const UNSETTLED_MANY: u64 = if cfg!(test) { 6 } else { 100 };
+const UNSETTLED_MANY: u64 = if cfg!(test) { 2 } else { 100 };
 
-/// The witness of a stronger promise, which as a rule is kept if this one is, and leaves the search far less to choose from:
-/// with real time besides (the order of sessions, where there are no times), and serializability instead of snapshot
-/// isolation. Where there are two to try, each gets little effort before either gets much.
-fn of_stronger(known: &Known<'_>, steps_max: u64, effort: &mut Effort) -> Option<Witness> {
+/// Parts of the bound that searches get in turn, the last one all that is left.
+const SHARES: [u64; 3] = [64, 8, 1];
+
+/// Stronger promises, which as a rule are kept if this one is, and leave far less to choose from: with real time besides
+/// (the order of sessions, where there are no times), and serializability instead of snapshot isolation.
+fn stronger(known: &Known<'_>) -> Vec<Promise> {
     let Promise { axiom, follows } = known.promise;
     let is_timed = known.facts.times.iter().any(|time| time.1 != NONE);
     let follows = follows.max(if is_timed {
@@ -120,73 +135,116 @@ fn of_stronger(known: &Known<'_>, steps_max: u64, effort: &mut Effort) -> Option
     } else {
         Follows::Sessions
     });
-    let (axioms, shares) = match axiom {
-        Axiom::Parallel => return None,
-        Axiom::Snapshot => (vec![Axiom::Serializable, axiom], &[64, 8][..]),
-        _ => (vec![axiom], &[8][..]),
+    let axioms = match axiom {
+        Axiom::Parallel => return Vec::new(),
+        Axiom::Snapshot => vec![Axiom::Serializable, axiom],
+        _ => vec![axiom],
     };
     let promises = axioms.into_iter().map(|axiom| Promise { axiom, follows });
-    let mut open: Vec<Promise> = promises.filter(|&it| it != known.promise).collect();
-    for share in shares {
-        let mut undecided = Vec::new();
-        for promise in open {
-            let stronger = Known::new(known.facts, known.blocks, promise);
-            let mut more = Effort::default();
-            let decision = settle(&stronger, steps_max / share, &mut more);
-            effort.steps += more.steps;
-            effort.pairs += more.pairs;
-            effort.clauses += more.clauses;
+    promises.filter(|&it| it != known.promise).collect()
+}
+
+/// Guesses, and searches from the best guess when none is right. If that was far off, the promise and stronger ones are
+/// searched in turn, each with little effort before any gets much: a witness of a stronger one is one of this.
+pub(super) fn settle(known: &Known<'_>, steps_max: u64, effort: &mut Effort) -> Decision {
+    let miss = match guess(known, effort) {
+        Guess::Right(order) => return Decision::Holds(witness(known, order)),
+        Guess::Refuted(core) => return Decision::Fails(core.into_iter().collect()),
+        Guess::Wrong(miss) => miss,
+    };
+    if miss.unsettled <= UNSETTLED_MANY {
+        return search(known, *miss, steps_max, effort);
+    }
+    let mut others = stronger(known);
+    for share in SHARES {
+        let bound = (steps_max / share).min(steps_max.saturating_sub(effort.steps));
+        let is_last = share == 1;
+        let decision = search(known, miss.as_ref().clone(), bound, effort);
+        if is_last || !matches!(decision, Decision::Open) {
+            return decision;
+        }
+        let mut open = Vec::new();
+        for promise in others {
+            let other = Known::new(known.facts, known.blocks, promise);
+            let decision = match guess(&other, &mut Effort::default()) {
+                Guess::Right(order) => Decision::Holds(witness(&other, order)),
+                Guess::Refuted(_) => continue,
+                Guess::Wrong(miss) => search(&other, *miss, steps_max / share, effort),
+            };
             match decision {
-                Decision::Holds(witness) => return Some(witness.of(known.promise.axiom)),
-                Decision::Open => undecided.push(promise),
+                Decision::Holds(witness) => {
+                    return Decision::Holds(witness.of(known.promise.axiom));
+                }
+                Decision::Open => open.push(promise),
                 Decision::Fails(_) => {}
             }
         }
-        open = undecided;
+        others = open;
     }
-    None
+    Decision::Open
 }
 
-/// Guesses, and searches from the best guess when none is right.
-pub(super) fn settle(known: &Known<'_>, steps_max: u64, effort: &mut Effort) -> Decision {
-    match guess(known) {
-        Ok(order) => Decision::Holds(witness(known, order)),
-        Err(miss) => {
-            effort.unsettled += miss.unsettled;
-            if miss.unsettled > UNSETTLED_MANY
-                && let Some(witness) = of_stronger(known, steps_max, effort)
-            {
-                return Decision::Holds(witness);
-            }
-            search(known, *miss, steps_max, effort)
+/// Verifies guesses. If those from windows alone are far off, transactions are replayed.
+fn guess(known: &Known<'_>, effort: &mut Effort) -> Guess {
+    let mut best: Option<Box<Miss>> = None;
+    let windows = Windows::guesses(known);
+    for windows in &windows {
+        let heads = windows.order(known);
+        let rank = |node: u32| known.transaction(node).map_or(0, |one| windows.middle(one));
+        if let Some(order) = attempt(known, heads, rank, &mut best) {
+            return Guess::Right(order);
         }
     }
-}
-
-/// Verifies guesses: all nodes in an order that explains everything, or the guess that was wrong about least.
-fn guess(known: &Known<'_>) -> Result<Vec<u32>, Box<Miss>> {
-    let mut best: Option<Box<Miss>> = None;
-    for windows in Windows::guesses(known) {
-        let heads = windows.order(known);
-        let components = match verify(known, &heads) {
-            // An order of transactions as they become visible says only that versions have one.
-            Ok(order) if known.promise.axiom == Axiom::Parallel => single(&order),
-            Ok(order) => return Ok(order),
-            Err(components) => components,
-        };
-        let sizes = (0..components.rows()).map(|row| components.of(row).len() as u64);
-        let unsettled = sizes.filter(|&size| size > 1).sum();
-        if best.as_ref().is_none_or(|best| unsettled < best.unsettled) {
-            best = Some(Box::new(Miss {
-                windows,
-                heads,
-                components,
-                unsettled,
-            }));
+    effort.unsettled += best.as_ref().map_or(0, |best| best.unsettled);
+    if known.promise.axiom == Axiom::Parallel {
+        return best.map_or(Guess::Right(Vec::new()), Guess::Wrong);
+    }
+    for windows in &windows {
+        if best
+            .as_ref()
+            .is_some_and(|best| best.unsettled <= UNSETTLED_MANY)
+        {
+            break;
+        }
+        match Replay::new(known, |number| windows.deadline(number)).run() {
+            Replayed::Refuted(core) => return Guess::Refuted(core),
+            Replayed::Stopped => {}
+            Replayed::Order { heads, places } => {
+                let rank = |node: u32| u64::from(places[node as usize]);
+                if let Some(order) = attempt(known, heads, rank, &mut best) {
+                    return Guess::Right(order);
+                }
+            }
         }
     }
     // There always is a guess.
-    best.map_or(Ok(Vec::new()), Err)
+    best.map_or(Guess::Right(Vec::new()), Guess::Wrong)
+}
+
+/// Verifies one guess: all nodes in an order that explains everything, or else it may be the best so far.
+fn attempt(
+    known: &Known<'_>,
+    heads: Lists,
+    rank: impl Fn(u32) -> u64,
+    best: &mut Option<Box<Miss>>,
+) -> Option<Vec<u32>> {
+    let components = match verify(known, &heads) {
+        // An order of transactions as they become visible says only that versions have one.
+        Ok(order) if known.promise.axiom == Axiom::Parallel => single(&order),
+        Ok(order) => return Some(order),
+        Err(components) => components,
+    };
+    let sizes = (0..components.rows()).map(|row| components.of(row).len() as u64);
+    let unsettled = sizes.filter(|&size| size > 1).sum();
+    if best.as_ref().is_none_or(|best| unsettled < best.unsettled) {
+        *best = Some(Box::new(Miss {
+            ranks: (0..known.nodes()).map(rank).collect(),
+            heads,
+            components,
+            unsettled,
+        }));
+    }
+    None
 }
 
 /// The witness that an order of events is.
@@ -260,7 +318,7 @@ fn topological(graph: &Lists) -> Option<Vec<u32>> {
 
 fn search(known: &Known<'_>, miss: Miss, steps_max: u64, effort: &mut Effort) -> Decision {
     let Miss {
-        windows,
+        ranks,
         heads,
         components,
         ..
@@ -275,15 +333,15 @@ fn search(known: &Known<'_>, miss: Miss, steps_max: u64, effort: &mut Effort) ->
                 let members = members.to_vec();
                 let numbers = members.iter().filter_map(|&node| known.transaction(node));
                 doubtful.extend(numbers);
-                if let Err(cycle) = inside(known, &forward, &windows, members, &mut order) {
+                if let Err(cycle) = inside(known, &forward, &ranks, members, &mut order) {
                     return Decision::Fails(cycle);
                 }
             }
         }
     }
-    drop((components, windows));
+    drop((components, ranks));
     let mut search = Search::new(known, &order, forward, heads, doubtful);
-    let answer = search.run(steps_max.saturating_sub(effort.steps));
+    let answer = search.run(steps_max);
     effort.steps += search.steps();
     effort.pairs += search.pairs() as u64;
     effort.clauses += search.clauses() as u64;
@@ -312,12 +370,12 @@ impl Relation for Inside<'_> {
     }
 }
 
-/// Puts the nodes of a component of the guess in an order that agrees with what is known, by the middles of their
-/// windows. The error is a cycle of what is known.
+/// Puts the nodes of a component of the guess in an order that agrees with what is known, by their ranks in the guess.
+/// The error is a cycle of what is known.
 fn inside(
     known: &Known<'_>,
     forward: &Lists,
-    windows: &Windows,
+    ranks: &[u64],
     mut members: Vec<u32>,
     order: &mut Vec<u32>,
 ) -> Result<(), Vec<u32>> {
@@ -326,10 +384,7 @@ fn inside(
         forward,
         members: &members,
     };
-    let rank = |number: u32| {
-        let transaction = known.transaction(members[number as usize]);
-        transaction.map_or(0, |number| windows.middle(number))
-    };
+    let rank = |number: u32| ranks[members[number as usize] as usize];
     let ranked = ranked(members.len() as u32, &relation, rank);
     if ranked.len() == members.len() {
         order.extend(ranked.into_iter().map(|number| members[number as usize]));

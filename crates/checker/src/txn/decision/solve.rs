@@ -19,6 +19,9 @@ pub(super) enum Answer {
     Stopped,
 }
 
+/// Blocks that moved are looked at together if no more places are between them.
+const NEARBY: usize = 8;
+
 /// Looks for an order of events that agrees with what is known and explains all reads.
 ///
 /// It always has an order of all events that agrees with what is known and what was decided, and looks for two blocks of
@@ -39,7 +42,10 @@ pub(super) struct Search<'a> {
     edges: Vec<u32>,
     /// By key: its heads, in the order in which they were last seen.
     pub(super) heads: Lists,
-    /// Keys of which something has moved.
+    /// By version: the first version of its block; by that: its place among the heads of its key.
+    blocks: Vec<u32>,
+    places: Vec<u32>,
+    /// Heads of blocks of which something has moved.
     dirty: Vec<u32>,
     is_dirty: Vec<bool>,
     /// Pairs that the order may be wrong about.
@@ -66,7 +72,7 @@ impl<'a> Search<'a> {
         doubtful: Vec<u32>,
     ) -> Search<'a> {
         let backward = forward.inverted(order.len());
-        let keys = known.facts.keys as usize;
+        let versions = known.facts.versions();
         let mut search = Search {
             known,
             topology: Topology::new(forward, backward, order),
@@ -74,12 +80,22 @@ impl<'a> Search<'a> {
             pairs: Vec::new(),
             numbers: Map::default(),
             edges: Vec::new(),
+            blocks: vec![NONE; versions],
+            places: vec![0; versions],
             heads,
             dirty: Vec::new(),
-            is_dirty: vec![false; keys],
+            is_dirty: vec![false; versions],
             pending: VecDeque::new(),
             steps: 0,
         };
+        for key in 0..known.facts.keys {
+            for (place, &head) in search.heads.of(key).iter().enumerate() {
+                search.places[head as usize] = place as u32;
+                for version in known.blocks.members(head) {
+                    search.blocks[version as usize] = head;
+                }
+            }
+        }
         for number in doubtful {
             search.mark(known.facts.writes.of(number));
         }
@@ -196,7 +212,7 @@ impl<'a> Search<'a> {
             .cycle(literals, transactions.into_iter().collect())
     }
 
-    /// Keys of what has moved are to be looked at.
+    /// Blocks of what has moved are to be looked at.
     fn mark_moved(&mut self) {
         let moved = std::mem::take(&mut self.topology.moved);
         let facts = self.known.facts;
@@ -209,12 +225,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The keys of these versions are to be looked at.
+    /// The blocks of these versions are to be looked at.
     fn mark(&mut self, versions: &[u32]) {
         for &version in versions {
-            let key = self.known.facts.version_keys[version as usize];
-            if !std::mem::replace(&mut self.is_dirty[key as usize], true) {
-                self.dirty.push(key);
+            let head = self.blocks[version as usize];
+            // Initial states come first whatever is decided.
+            if head != NONE && !std::mem::replace(&mut self.is_dirty[head as usize], true) {
+                self.dirty.push(head);
             }
         }
     }
@@ -239,38 +256,56 @@ impl<'a> Search<'a> {
             if self.dirty.is_empty() {
                 return Next::Done;
             }
-            for key in std::mem::take(&mut self.dirty) {
-                self.is_dirty[key as usize] = false;
-                self.look(key);
-            }
+            self.look();
         }
     }
 
-    /// Sorts the blocks of a key as they stand and lists neighbours that stand wrong. When all neighbours stand right, all pairs
-    /// do.
-    fn look(&mut self, key: u32) {
-        let Search {
-            known,
-            topology,
-            heads,
-            steps,
-            ..
-        } = self;
-        let row = heads.of_mut(key);
-        // Nearly sorted as a rule.
-        let place = |head: u32| topology.places[known.written(head) as usize];
-        for at in 1..row.len() {
+    /// Sorts the blocks of which something has moved into those of their keys, and lists neighbours there that stand wrong.
+    /// When all neighbours stand right, all pairs do. Costs what was moved and how far, not how many blocks a key has.
+    fn look(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        let key = |head: u32| self.known.facts.version_keys[head as usize];
+        dirty.sort_unstable_by_key(|&head| (key(head), self.places[head as usize]));
+        let mut dirty = dirty.into_iter().peekable();
+        while let Some(head) = dirty.next() {
+            let (key, mut first) = (key(head), self.places[head as usize] as usize);
+            self.is_dirty[head as usize] = false;
+            let mut last = first;
+            // Others nearby are sorted in together with it.
+            while let Some(other) = dirty.next_if(|&other| {
+                key == self.known.facts.version_keys[other as usize]
+                    && self.places[other as usize] as usize <= last + NEARBY
+            }) {
+                self.is_dirty[other as usize] = false;
+                let place = self.places[other as usize] as usize;
+                (first, last) = (first.min(place), last.max(place));
+            }
+            self.look_at(key, first, last);
+        }
+    }
+
+    /// The same for the blocks between two places.
+    fn look_at(&mut self, key: u32, first: usize, last: usize) {
+        let place = |head: u32| self.topology.places[self.known.written(head) as usize];
+        let row = self.heads.of_mut(key);
+        let (mut start, mut at) = (first, first.max(1));
+        // All before `at` is in order, and so is all after `last` unless something moved there.
+        while at < row.len() && (at <= last || place(row[at - 1]) > place(row[at])) {
             let (head, own) = (row[at], place(row[at]));
             let mut to = at;
             while to > 0 && place(row[to - 1]) > own {
                 row[to] = row[to - 1];
+                self.places[row[to] as usize] = to as u32;
                 to -= 1;
-                *steps += 1;
+                self.steps += 1;
             }
             row[to] = head;
+            self.places[head as usize] = to as u32;
+            start = start.min(to);
+            at += 1;
+            self.steps += 1;
         }
-        *steps += row.len() as u64;
-        for at in 1..self.heads.of(key).len() {
+        for at in start.max(1)..(at + 1).min(self.heads.of(key).len()) {
             let row = self.heads.of(key);
             let (one, other) = (row[at - 1], row[at]);
             if self.is_wrong(one, other) {

@@ -76,6 +76,12 @@ impl Windows {
         u64::from(from) + u64::from(to)
     }
 
+    /// The end of the window of a transaction, then its begin: what is certain to have taken place first comes first.
+    pub(super) fn deadline(&self, number: u32) -> (u32, u32) {
+        let (from, to) = self.spans[number as usize];
+        (to, from)
+    }
+
     fn narrow(&mut self, facts: &Facts) {
         for number in 0..facts.len() {
             for &version in facts.reads.of(number) {

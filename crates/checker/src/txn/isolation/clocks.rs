@@ -2,9 +2,11 @@
 
 use super::Forced;
 use super::program::{INITIAL, Program};
+use crate::txn::transactions::NONE;
 
-/// Entries of clocks that are held at a time: a gigabyte. More sessions than that allows are taken in several rounds.
-const ENTRIES_MAX: usize = 1 << 28;
+/// Entries of clocks that are held at a time: 256 MiB. If the clocks of all live transactions need more, the sessions are
+/// taken in several rounds.
+const ENTRIES_MAX: usize = 1 << 26;
 /// Writers of a key, per session, that are gone through one by one.
 const WRITERS_FEW: usize = 4;
 
@@ -57,19 +59,80 @@ impl Writers {
     }
 }
 
-/// Some sessions of all clocks. A clock says of each session how far it is known: up to the transaction before this
-/// number.
-struct Clocks {
+/// Slots for the clocks of live transactions: from the place of a transaction in the order up to its last use, by the next
+/// transaction of its session or by the last reader of what it wrote. Then its slot is reused, so there are as many slots as
+/// transactions are live at the same time: about one per session and one per version that will be read again.
+struct Slots {
+    /// By transaction: its slot; [`NONE`] if its clock is never used.
+    of: Vec<u32>,
+    /// Number of slots.
+    count: usize,
+}
+
+impl Slots {
+    /// The slots of all transactions if they are taken in this order. Linear.
+    fn new(program: &Program<'_>, order: &[u32]) -> Slots {
+        let mut uses = vec![0_u32; program.columns.len()];
+        // By session: its last transaction so far.
+        let mut last = vec![NONE; program.session_count()];
+        for &reader in order {
+            let before = std::mem::replace(&mut last[program.session(reader) as usize], reader);
+            if before != NONE {
+                uses[before as usize] += 1;
+            }
+            for source in program.sources(reader) {
+                uses[source as usize] += 1;
+            }
+        }
+        let mut slots = Slots {
+            of: vec![NONE; uses.len()],
+            count: 0,
+        };
+        let mut free = Vec::new();
+        last.fill(NONE);
+        for &reader in order {
+            if uses[reader as usize] > 0 {
+                slots.of[reader as usize] = free.pop().unwrap_or(slots.count as u32);
+                slots.count = slots.count.max(slots.of[reader as usize] as usize + 1);
+            }
+            let before = std::mem::replace(&mut last[program.session(reader) as usize], reader);
+            let before = (before != NONE).then_some(before);
+            for used in program.sources(reader).chain(before) {
+                let left = &mut uses[used as usize];
+                *left -= 1;
+                if *left == 0 {
+                    free.push(slots.of[used as usize]);
+                }
+            }
+        }
+        debug_assert!(uses.iter().all(|&left| left == 0));
+        slots
+    }
+}
+
+/// Some sessions of the clocks of live transactions. A clock says of each session how far it is known: up to the transaction
+/// before this number.
+struct Clocks<'a> {
+    slots: &'a Slots,
     /// The first session and how many.
     first: usize,
     width: usize,
     rows: Vec<u32>,
 }
 
-impl Clocks {
+impl Clocks<'_> {
     fn row(&self, transaction: u32) -> &[u32] {
-        let start = transaction as usize * self.width;
+        let start = self.slots.of[transaction as usize] as usize * self.width;
         &self.rows[start..start + self.width]
+    }
+
+    /// Keeps the clock of a transaction as long as it is live.
+    fn keep(&mut self, transaction: u32, row: &[u32]) {
+        let slot = self.slots.of[transaction as usize];
+        if slot != NONE {
+            let start = slot as usize * self.width;
+            self.rows[start..start + self.width].copy_from_slice(row);
+        }
     }
 
     fn column(&self, session: u32) -> Option<usize> {
@@ -97,7 +160,8 @@ impl Clocks {
 /// what was read, unless that is known anyhow because it happened before. `order` has all transactions after what they
 /// come after by sessions and reads.
 ///
-/// Time and memory grow with transactions times sessions, and only with sessions among whom the key has writers.
+/// Time grows with transactions times sessions, and only with sessions among which the key has writers; memory with live
+/// transactions times sessions, up to a bound above which sessions are taken in rounds.
 pub(super) fn infer(
     program: &Program<'_>,
     seen: Seen,
@@ -117,18 +181,28 @@ pub(super) fn infer_in(
 ) {
     let writers = Writers::new(program);
     let sessions = program.session_count();
-    let transactions = program.columns.len();
-    let width_max = (entries_max / transactions.max(1)).max(1);
+    let slots = Slots::new(program, order);
+    let width_max = (entries_max / (slots.count + view_count(program, seen)).max(1)).max(1);
     let mut first = 0;
     while first < sessions {
         let width = width_max.min(sessions - first);
         let clocks = Clocks {
+            slots: &slots,
             first,
             width,
-            rows: vec![0; transactions * width],
+            rows: vec![0; slots.count * width],
         };
         round(program, seen, order, &writers, clocks, take);
         first += width;
+    }
+}
+
+/// Views that are kept besides the clocks: what each session has seen so far, only when that is asked for.
+fn view_count(program: &Program<'_>, seen: Seen) -> usize {
+    if seen == Seen::BySession {
+        program.session_count()
+    } else {
+        0
     }
 }
 
@@ -138,18 +212,12 @@ fn round(
     seen: Seen,
     order: &[u32],
     writers: &Writers,
-    mut clocks: Clocks,
+    mut clocks: Clocks<'_>,
     take: &mut impl FnMut(Forced),
 ) {
     let mut row = vec![0; clocks.width];
     let mut view = vec![0; clocks.width];
-    // By session: what it has seen so far; only when that is asked for.
-    let views = if seen == Seen::BySession {
-        program.session_count()
-    } else {
-        0
-    };
-    let mut views = vec![0; views * clocks.width];
+    let mut views = vec![0; view_count(program, seen) * clocks.width];
     // By session: its last transaction so far.
     let mut last = vec![None; program.session_count()];
     for &reader in order {
@@ -165,8 +233,7 @@ fn round(
         for source in program.sources(reader) {
             clocks.join(&mut row, source, program.session(source));
         }
-        let start = reader as usize * clocks.width;
-        clocks.rows[start..start + clocks.width].copy_from_slice(&row);
+        clocks.keep(reader, &row);
         match seen {
             Seen::Everything => view.copy_from_slice(&row),
             Seen::BySession => {
@@ -198,7 +265,7 @@ fn round(
 /// Adds to a view its own session up to `own`, and the sessions of the reader's sources up to these and `more`.
 fn look(
     program: &Program<'_>,
-    clocks: &Clocks,
+    clocks: &Clocks<'_>,
     view: &mut [u32],
     own: Option<u32>,
     reader: u32,
@@ -215,13 +282,13 @@ fn look(
 }
 
 /// Did `before` happen before `after`?
-fn is_known(program: &Program<'_>, clocks: &Clocks, before: u32, after: u32) -> bool {
+fn is_known(program: &Program<'_>, clocks: &Clocks<'_>, before: u32, after: u32) -> bool {
     let column = clocks.column(program.session(before));
     after != INITIAL && column.is_some_and(|column| clocks.row(after)[column] > before)
 }
 
 /// The last writer of each session that is in view.
-fn latest(clocks: &Clocks, view: &[u32], writers: &[(u32, u32)], mut tell: impl FnMut(u32)) {
+fn latest(clocks: &Clocks<'_>, view: &[u32], writers: &[(u32, u32)], mut tell: impl FnMut(u32)) {
     let end = clocks.first + clocks.width;
     let mut writers = writers;
     if clocks.first > 0 {
@@ -258,5 +325,62 @@ fn latest(clocks: &Clocks, view: &[u32], writers: &[(u32, u32)], mut tell: impl 
             tell(mine[last].1);
         }
         writers = others;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::txn::isolation::order::Predecessors;
+    use crate::txn::registers::Builder;
+    use seatrial_history::OpType;
+    use seatrial_machine::Rng;
+
+    #[test]
+    fn live_transactions_have_slots_of_their_own() {
+        let mut most = 0;
+        for seed in 0..200 {
+            let mut rng = Rng::from_seed(seed);
+            let mut builder = Builder::default();
+            let mut current = [0; 4];
+            for value in 1..200 {
+                builder.begin(rng.below(5));
+                let (read, written) = (rng.index(4), rng.index(4));
+                if current[read] > 0 {
+                    builder.read(read as i64, Some(current[read]));
+                }
+                builder.write(written as i64, value);
+                current[written] = value;
+                builder.end(OpType::Ok);
+            }
+            let columns = builder.finish().unwrap();
+            let program = Program::new(&columns);
+            let order: Vec<u32> = (0..columns.len() as u32).collect();
+            assert!(
+                Predecessors::new(&program, &mut [])
+                    .order(&program)
+                    .is_some()
+            );
+            let slots = Slots::new(&program, &order);
+            // By slot: the transaction whose clock stands there.
+            let mut owners = vec![NONE; slots.count];
+            let mut last = vec![NONE; program.session_count()];
+            for &reader in &order {
+                let before = std::mem::replace(&mut last[program.session(reader) as usize], reader);
+                let before = (before != NONE).then_some(before);
+                for used in program.sources(reader).chain(before) {
+                    assert_eq!(
+                        owners[slots.of[used as usize] as usize], used,
+                        "seed {seed}"
+                    );
+                }
+                if slots.of[reader as usize] != NONE {
+                    owners[slots.of[reader as usize] as usize] = reader;
+                }
+            }
+            most = most.max(slots.count);
+        }
+        // Five sessions, four versions that may be read again, and the one in hand.
+        assert!(most <= 10, "{most}");
     }
 }
