@@ -1,6 +1,7 @@
 //! What went wrong: statistics, data types, linearizability, transactions. Checkers read a history and answer with data; they
 //! draw nothing, write nothing, and know neither the generator that ran nor the system that was tested.
 
+mod accept;
 mod certificate;
 mod closed;
 mod compose;
@@ -17,6 +18,7 @@ pub mod txn;
 mod verdict;
 mod verify;
 
+pub use accept::AcceptUndecided;
 pub use certificate::{
     Certificate, CertificateError, Edge, Evidence, Proof, VersionStep, Versions,
 };

@@ -16,6 +16,8 @@ mod isolation;
 mod lattice;
 #[path = "all/online.rs"]
 mod online;
+#[path = "all/permutations.rs"]
+mod permutations;
 #[path = "all/proofs.rs"]
 mod proofs;
 #[path = "all/registers.rs"]

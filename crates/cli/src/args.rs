@@ -32,7 +32,7 @@ pub(crate) use workload::WorkloadArguments;
 )]
 #[command(
     after_help = "Exit status: 0 valid, 1 invalid (an anomaly was found), 2 unknown (a limit was \
-reached), 254 error (usage, input, set-up), 255 a bug of seatrial."
+reached, or a question stayed open), 254 error (usage, input, set-up), 255 a bug of seatrial."
 )]
 pub(crate) struct Arguments {
     /// What to do.
@@ -97,6 +97,10 @@ pub(crate) struct RunArguments {
     /// The promise to hold the system to: strict-serializable, serializable, …; linearizable for registers.
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
+    /// Accept a history without anomalies although questions stayed open, as Jepsen does; without it that is unknown (exit
+    /// status 2).
+    #[arg(long)]
+    pub(crate) accept_undecided: bool,
     /// Plant a bug in the bundled system (see `seatrial sim kv --help` for their names).
     #[arg(long, value_name = "NAME")]
     pub(crate) bug: Option<String>,
@@ -229,6 +233,10 @@ pub(crate) struct CheckArguments {
     /// linearizable-keys.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) infer: Vec<String>,
+    /// Accept a history without anomalies although questions stayed open, as Jepsen does; without it that is unknown (exit
+    /// status 2).
+    #[arg(long, conflicts_with_all = ["certificate", "verify"])]
+    pub(crate) accept_undecided: bool,
     /// An order of transactions: a JSON object that has a number for each index of a completion. rw-register infers versions
     /// from it, isolation verifies it as its first guess.
     #[arg(long, value_name = "FILE")]

@@ -83,10 +83,14 @@ impl Promise {
         Ok(())
     }
 
-    /// Takes back what verdicts about less than was asked for cannot know; all together.
-    pub(crate) fn weaken(&self, verdicts: &mut [Verdict]) -> Validity {
+    /// Takes back what verdicts about less than was asked for cannot know; all together. With `accepts`, a verdict without
+    /// anomalies is valid although questions stayed open.
+    pub(crate) fn weaken(&self, verdicts: &mut [Verdict], accepts: bool) -> Validity {
         for verdict in verdicts.iter_mut() {
             self.weaken_one(verdict);
+            if accepts {
+                verdict.accept_undecided();
+            }
         }
         Validity::of(verdicts)
     }
@@ -101,9 +105,10 @@ impl Promise {
         // Who breaks the weaker promise breaks the stronger one.
         verdict.model = Some(asked.name().to_owned());
         if verdict.valid == Validity::Valid {
-            let reason = format!("the history has no times; {judged}, which needs none, was kept");
-            verdict.reason = Some(reason.clone());
-            verdict.valid = Validity::Unknown(reason);
+            let open = format!(
+                "real time, as the history has no times; {judged}, which needs none, was kept"
+            );
+            *verdict = verdict.clone().no_anomaly_found(vec![open]);
         }
     }
 }
@@ -151,12 +156,13 @@ mod tests {
         broken.valid = Validity::Invalid;
         let mut verdicts = [verdict, Verdict::valid("stats")];
         assert!(matches!(
-            promise.weaken(&mut verdicts),
+            promise.weaken(&mut verdicts, false),
             Validity::Unknown(_)
         ));
+        assert_eq!(promise.weaken(&mut verdicts, true), Validity::Valid);
         assert_eq!(verdicts[1].valid, Validity::Valid);
         let mut verdicts = [broken];
-        assert_eq!(promise.weaken(&mut verdicts), Validity::Invalid);
+        assert_eq!(promise.weaken(&mut verdicts, true), Validity::Invalid);
         assert_eq!(verdicts[0].model.as_deref(), Some("strict-serializable"));
         assert!(promise.ensure_as_asked().is_err());
     }

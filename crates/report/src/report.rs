@@ -175,6 +175,30 @@ impl<'a> Report<'a> {
         all
     }
 
+    /// What establishes a valid verdict on transactions, by the names that the checkers give it.
+    pub fn proofs(&self) -> Vec<&'static str> {
+        let mut proofs = Vec::new();
+        for proof in self.verdicts.iter().filter_map(|verdict| verdict.proof) {
+            if !proofs.contains(&proof) {
+                proofs.push(proof);
+            }
+        }
+        proofs
+    }
+
+    /// What invalid verdicts rest on besides the history and the model, in words.
+    pub fn caveats(&self) -> impl Iterator<Item = &'a str> {
+        let verdicts = self.verdicts.iter();
+        let invalid = verdicts.filter(|verdict| verdict.valid == Validity::Invalid);
+        invalid.filter_map(|verdict| verdict.reason.as_deref())
+    }
+
+    /// Questions that checkers left open, in words.
+    pub fn undecided(&self) -> Vec<&'a str> {
+        let all = self.verdicts.iter().flat_map(|verdict| &verdict.undecided);
+        all.map(String::as_str).collect()
+    }
+
     /// Faults that took effect.
     pub fn fault_count(&self) -> u64 {
         let bit = self.faults.iter().filter(|fault| fault.error.is_none());

@@ -19,6 +19,8 @@ pub fn results_json(report: &Report<'_>) -> Json {
         put("reason", json!(reason));
     }
     put("model", json!(report.model()));
+    put("proof", json!(report.proofs().first()));
+    put("undecided", json!(report.undecided()));
     let counts = report.summary.total;
     put("operations", json!(counts.total()));
     put(

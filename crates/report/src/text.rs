@@ -57,7 +57,8 @@ pub fn text(report: &Report<'_>, color: bool) -> String {
         &(painter.paint(style, &verdict) + &remains(report)),
     );
     findings(&mut out, report);
-    for warning in &report.warnings {
+    let warnings = report.warnings.iter().map(String::as_str);
+    for warning in report.caveats().chain(warnings) {
         let warning = format!("! {}", one_line(warning));
         line(&mut out, 1, &painter.paint(YELLOW, &warning));
     }
@@ -121,7 +122,18 @@ fn counts(report: &Report<'_>) -> String {
 fn verdict(report: &Report<'_>) -> (Style, String) {
     let model = report.model().unwrap_or("valid");
     match report.validity() {
-        Validity::Valid => (GREEN, format!("✓ {model}")),
+        Validity::Valid if !report.undecided().is_empty() => {
+            let open = report.undecided().join("; ");
+            let accepted = format!("✓ no anomaly found ({model} not proven; not decided: {open})");
+            (GREEN, one_line(&accepted).into_owned())
+        }
+        Validity::Valid => match &report.proofs()[..] {
+            [] => (GREEN, format!("✓ {model}")),
+            proofs => (GREEN, format!("✓ {model} ({})", proofs.join(", "))),
+        },
+        Validity::Unknown(reason) if !report.undecided().is_empty() => {
+            (YELLOW, format!("? {model}: {}", one_line(&reason)))
+        }
         Validity::Unknown(reason) => (YELLOW, format!("? unknown: {}", one_line(&reason))),
         Validity::Invalid => {
             let anomalies: Vec<String> = report

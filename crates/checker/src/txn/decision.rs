@@ -13,6 +13,7 @@ mod facts;
 mod judge;
 mod known;
 mod lists;
+mod naming;
 mod parallel;
 mod promise;
 mod replay;
@@ -53,6 +54,27 @@ pub(super) struct Impossible {
     pub(super) finding: Finding,
 }
 
+/// An order that explains all of the columns' transactions that took place and keeps one of these promises, if it can be guessed
+/// without a search. Linear but for sorting. The guess of parallel snapshot isolation is no witness: ask for snapshot isolation.
+pub(super) fn guess(columns: &Columns, ranks: &[u32], promises: &[Promise]) -> Option<Witness> {
+    let (facts, names) = Facts::of(columns, ranks);
+    let mut guesses = promises.iter().map(|&promise| {
+        assert!(promise.axiom != Axiom::Parallel, "its guess is no witness");
+        judge::guessed(&facts, promise)
+    });
+    Some(guesses.find_map(|guess| guess)?.renamed(&names))
+}
+
+/// An order that explains all of the columns' transactions that took place and keeps a promise, if it is found within so many
+/// steps.
+pub(super) fn witness(columns: &Columns, promise: Promise, steps_max: u64) -> Option<Witness> {
+    let (facts, names) = Facts::of(columns, &[]);
+    match judge::decide(&facts, promise, steps_max, &mut Effort::default()) {
+        Decision::Holds(witness) => Some(witness.renamed(&names)),
+        Decision::Fails(_) | Decision::Open => None,
+    }
+}
+
 /// Decides whether the transactions that took place keep a promise, whose name is `model` in words; what is wrong before any
 /// level is left to others. `ranks` are places of the columns' transactions in an order that somebody exported ([`NONE`]: not
 /// known), empty without one: the first guess, and no more than that. A search is stopped after so many steps.
@@ -79,7 +101,7 @@ pub(super) fn decide(
                 .map(|&number| names[number as usize]);
             let transactions: Vec<u32> = transactions.collect();
             let story = Story::new(&part, &transactions, columns, promise);
-            let finding = story.tell(model, core.is_least);
+            let finding = story.tell(model, core.is_least, naming::anomaly(&part, promise));
             Answer::Fails(Impossible {
                 finding,
                 is_least: core.is_least,

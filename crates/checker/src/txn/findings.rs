@@ -31,6 +31,11 @@ impl Findings {
         *self.counts.entry(anomaly).or_default() += count;
     }
 
+    /// The names of the anomalies that were found.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Anomaly> {
+        self.counts.keys().copied()
+    }
+
     /// The counts, and what was kept, by anomaly.
     pub(crate) fn into_parts(self) -> (BTreeMap<Anomaly, u64>, Vec<Finding>) {
         (self.counts, self.kept.into_values().flatten().collect())
@@ -152,6 +157,8 @@ pub(super) fn verdict(findings: Findings, summary: &Summary<'_>) -> Verdict {
         let level = summary.level.name();
         undecided.push(format!("whether an order of transactions proves {level}"));
     }
-    verdict.details["holds"] = serde_json::json!([]);
+    if !verdict.details["holds"].is_null() {
+        verdict.details["holds"] = serde_json::json!([]);
+    }
     verdict.no_anomaly_found(undecided)
 }

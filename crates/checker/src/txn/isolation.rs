@@ -43,6 +43,8 @@ mod program;
 mod witness;
 mod words;
 
+pub(super) use decided::{Settled, has_times, places};
+pub(super) use exported::stamped;
 pub use model::Model;
 
 use super::Bound;
@@ -160,6 +162,11 @@ impl Isolation {
         decision.tell(&program, self.model, &mut findings);
         let mut verdict = self.verdict(findings);
         let order = decision.order.filter(|_| verdict.anomalies.is_empty());
+        verdict.proof = order.as_ref().map(|_| Verdict::COMMIT_ORDER);
+        assert!(
+            verdict.proof.is_some() == verdict.anomalies.is_empty(),
+            "without an order there is a cycle"
+        );
         verdict.details = json!({
             "transactions": columns.len(),
             "ok": columns.count(OpType::Ok),

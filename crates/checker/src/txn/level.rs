@@ -370,13 +370,24 @@ pub(super) struct Boundary {
 
 /// Which levels the presence of these anomalies rules out.
 pub(super) fn boundary(anomalies: impl IntoIterator<Item = Anomaly>) -> Boundary {
+    boundary_with(anomalies, None)
+}
+
+/// The same when a level is ruled out by itself, too.
+pub(super) fn boundary_with(
+    anomalies: impl IntoIterator<Item = Anomaly>,
+    refuted: Option<Level>,
+) -> Boundary {
     let mut present = BTreeSet::new();
     for anomaly in anomalies {
         present.extend(consequences(anomaly).iter().copied());
     }
     let direct = |level: &Level| level.row().4.iter().any(|one| present.contains(one));
     let out: Vec<_> = Level::all()
-        .filter(|level| level.implied().iter().any(direct))
+        .filter(|level| {
+            let is_refuted = refuted.is_some_and(|refuted| level.implies(refuted));
+            is_refuted || level.implied().iter().any(direct)
+        })
         .collect();
     let weakest = |level: Level| {
         !out.iter()
@@ -448,6 +459,17 @@ mod tests {
             "incompatible-order",
         ];
         assert_eq!(committed.into_iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_refuted_level_takes_the_stronger_ones_with_it() {
+        let refuted = boundary_with([], Some(Level::Prefix));
+        assert_eq!(refuted.not, ["prefix"]);
+        assert!(refuted.also_not.contains(&"snapshot-isolation"));
+        assert!(!refuted.also_not.contains(&"parallel-snapshot-isolation"));
+        let known = boundary_with(["G-single"], Some(Level::SnapshotIsolation));
+        assert_eq!(known.not, boundary(["G-single"]).not);
+        assert_eq!(known.also_not, boundary(["G-single"]).also_not);
     }
 
     #[test]

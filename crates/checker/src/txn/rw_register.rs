@@ -2,6 +2,7 @@
 
 mod chains;
 mod edges;
+mod exact;
 mod inference;
 mod orders;
 mod proof;
@@ -12,18 +13,20 @@ mod zones;
 pub use inference::{Inference, UnknownInference};
 
 use super::anomaly::Variant;
+use super::decision::Witness;
 use super::findings::{Findings, Summary, Tally, verdict};
 use super::graph::{PROCESS, REALTIME, WR};
-use super::isolation::{Isolation, Model};
+use super::isolation::places;
 use super::kept::Only;
-use super::level::Level;
+use super::level::{Level, boundary_with};
 use super::linked::cycles;
 use super::registers::{Columns, NONE, Refusal};
 use super::rows::{Rows, TooManyEdges};
 use super::search::Found;
 use super::{Bound, cyclic, explain};
-use crate::{Certificate, Checker, Evidence, Proof, Validity, Verdict};
+use crate::{Anomaly, Certificate, Checker, Evidence, Proof, Validity, Verdict};
 use edges::Dependencies;
+use exact::Exact;
 use inference::{Source, Sources};
 use orders::Orders;
 use seatrial_history::{Chunks, FoldError, Folder, History, OpType};
@@ -41,11 +44,16 @@ const TOO_MANY: &str = "more than 2^32 dependencies";
 /// from read committed up, where nothing else is possible), and what an [`Inference`] takes for granted. Edges and
 /// cycles are those of [`ListAppend`](super::ListAppend).
 ///
-/// One pass over the chunks makes [`Columns`]; everything else is linear in them but for sorting, whatever the
-/// concurrency, and explanations come from the columns too. About 50 bytes a transaction, 35 a read or write.
+/// A verdict is valid only with a proof. An order of transactions that explains all reads is guessed first, in linear
+/// time, and nothing else is needed when the guess is right. Else anomalies are looked for in what is known of the order
+/// of versions. When there is none, the level is decided exactly: see [`Isolation`](super::isolation::Isolation); the
+/// verdict is invalid with the transactions that no order explains, or unknown with the questions that were not decided.
 ///
-/// Its downside: without assumptions blind writes are not ordered, so a history of blind writes may pass although no
-/// order explains it; the verdict's details say how many are left open (`undecided`).
+/// One pass over the chunks makes [`Columns`]. Guess and inference are linear in them but for sorting, whatever the concurrency,
+/// and explanations come from the columns too. About 50 bytes a transaction, 35 a read or write.
+///
+/// Its downside: where neither the guess nor inference settles a history, the decision is a search, which is hard in general and
+/// has a bound in steps.
 #[derive(Clone, Debug, Default)]
 pub struct RwRegister {
     level: Level,
@@ -104,9 +112,9 @@ impl RwRegister {
         }
     }
 
-    /// The same with what proves it: findings with the operations that justify each step, or an order of transactions
-    /// in which they see what they saw, whatever was inferred. That nothing was found proves nothing: where no order can be had
-    /// there is no certificate, and the verdict's details say why (`unproven`).
+    /// The same with what proves it: findings with the operations that justify each step, transactions that no order explains,
+    /// or an order in which transactions see what they saw. Where no certificate can be had, the verdict's details say why
+    /// (`unproven`).
     pub fn certify<C: Chunks + 'static>(
         &self,
         folder: &Folder<C>,
@@ -127,23 +135,26 @@ impl RwRegister {
 
     /// The same for transactions in columns.
     pub fn certify_columns(&self, columns: &Columns) -> (Verdict, Option<Certificate>) {
-        let judged = self.verdict(columns, true);
-        let Ok((mut verdict, found)) = judged else {
-            return (self.unknown(TOO_MANY.to_owned()), None);
-        };
-        let proof = match verdict.valid {
-            Validity::Unknown(_) => return (verdict, None),
-            Validity::Valid => self.order(columns),
-            Validity::Invalid if found.is_empty() => Err("no reason of a finding is known".into()),
-            Validity::Invalid => Ok(Proof::Findings(found)),
-        };
-        let mut certificate = match proof {
-            Ok(proof) => Certificate::new(self.level.name(), proof),
-            Err(reason) => {
-                verdict.details["unproven"] = reason.into();
-                return (verdict, None);
+        let (mut verdict, proof) = self.decide(columns, true);
+        let reason = match &proof {
+            None => "nothing simple proves it".to_owned(),
+            Some(Proof::Findings(found)) if found.is_empty() => {
+                "no reason of a finding is known".to_owned()
             }
+            Some(Proof::Core(core)) if core.len() > Certificate::CORE_MAX => format!(
+                "{} transactions have no order, and no more than {} are replayed",
+                core.len(),
+                Certificate::CORE_MAX
+            ),
+            Some(_) => String::new(),
         };
+        let Some(proof) = proof.filter(|_| reason.is_empty()) else {
+            if !matches!(verdict.valid, Validity::Unknown(_)) {
+                verdict.details["unproven"] = reason.into();
+            }
+            return (verdict, None);
+        };
+        let mut certificate = Certificate::new(self.level.name(), proof);
         if let Proof::Findings(found) = &certificate.proof {
             certificate.assumptions = proof::assumptions(found);
             if let Some(order) = &self.order {
@@ -151,30 +162,6 @@ impl RwRegister {
             }
         }
         (verdict, Some(certificate))
-    }
-
-    /// An order of transactions that proves the level, or why there is none.
-    fn order(&self, columns: &Columns) -> Result<Proof, String> {
-        let name = self.level.name();
-        let model = Model::by_name(name).filter(|model| model.name() == name);
-        if let Some(model) = model {
-            let isolation = Isolation::new(model).with_bound(self.bound);
-            let (decided, certificate) = isolation.certify_columns(columns);
-            return match (decided.valid, certificate) {
-                (Validity::Valid, Some(certificate)) => Ok(certificate.proof),
-                (Validity::Invalid, _) => Err(format!(
-                    "rw-register found nothing, and yet no order of these transactions is {name}: --checker isolation tells \
-                     why"
-                )),
-                _ => Err(format!(
-                    "rw-register found nothing, and no order of these transactions was found: {}",
-                    decided.reason.unwrap_or_default()
-                )),
-            };
-        }
-        self.commits(columns).ok_or_else(|| {
-            format!("rw-register found nothing; no order of transactions proves {name}")
-        })
     }
 
     /// An order of commits in which reads come behind what they read, if that proves the level.
@@ -214,25 +201,169 @@ impl RwRegister {
 
     /// Judges transactions in columns.
     pub fn judge_columns(&self, columns: &Columns) -> Verdict {
-        match self.verdict(columns, false) {
-            Ok((verdict, _)) => verdict,
-            Err(_) => self.unknown(TOO_MANY.to_owned()),
+        self.decide(columns, false).0
+    }
+
+    /// The verdict, and what proves it. An order that is guessed at once spares the inference, unless that rests on more than
+    /// the level says; then it is looked for between the parts of the inference.
+    fn decide(&self, columns: &Columns, is_proven: bool) -> (Verdict, Option<Proof>) {
+        let assumes = self.inference != Inference::NONE || self.order.is_some();
+        let guess = || self.guess(columns);
+        if let Some(witness) = (!assumes).then(guess).flatten() {
+            return self.proven(columns, &witness, is_proven);
+        }
+        match self.infer(columns, is_proven, assumes && self.is_covered()) {
+            Err(TooManyEdges) => (self.unknown(TOO_MANY.to_owned()), None),
+            Ok(Inferred::Proven(witness)) => self.proven(columns, &witness, is_proven),
+            Ok(Inferred::Found(verdict, evidence)) => (*verdict, Some(Proof::Findings(evidence))),
+            Ok(Inferred::Nothing(nothing)) => self.conclude(columns, *nothing),
         }
     }
 
-    /// The verdict, and the findings that prove it if they are wanted.
-    fn verdict(
+    /// Does an order that proves the level prove the assumptions, too? Each is true of all systems from some level up.
+    fn is_covered(&self) -> bool {
+        let Inference {
+            wfr_keys,
+            rmw_keys,
+            sequential_keys,
+            linearizable_keys,
+        } = self.inference;
+        let needed = [
+            (wfr_keys, Level::ReadCommitted),
+            (rmw_keys, Level::ConsistentView),
+            (sequential_keys, Level::StrongSessionSnapshotIsolation),
+            (linearizable_keys, Level::StrongSnapshotIsolation),
+        ];
+        let mut needed = needed.into_iter().filter(|&(is_assumed, _)| is_assumed);
+        self.order.is_none() && needed.all(|(_, level)| self.level.implies(level))
+    }
+
+    /// The verdict that an order makes.
+    fn proven(
+        &self,
+        columns: &Columns,
+        witness: &Witness,
+        is_proven: bool,
+    ) -> (Verdict, Option<Proof>) {
+        let nothing = Nothing {
+            findings: Findings::default(),
+            found: Found::nothing(),
+            edges: 0,
+            undecided: Vec::new(),
+            discarded: BTreeMap::new(),
+        };
+        let mut verdict = self.verdict(columns, nothing, Some(witness.name()));
+        // No graph was made, and nothing inferred.
+        verdict.details["edges"] = serde_json::Value::Null;
+        verdict.details["inferred_from"] = serde_json::json!([]);
+        (verdict, is_proven.then(|| witness.proof(columns)))
+    }
+
+    /// The verdict when inference found nothing that the level forbids.
+    fn conclude(&self, columns: &Columns, mut nothing: Nothing) -> (Verdict, Option<Proof>) {
+        match self.settle(columns) {
+            Exact::Proven(name, proof) => (self.verdict(columns, nothing, Some(name)), Some(proof)),
+            Exact::Open(questions) => {
+                nothing.undecided.extend(questions);
+                (self.verdict(columns, nothing, None), None)
+            }
+            Exact::Refuted(impossible) => {
+                let names: Vec<Anomaly> = nothing.findings.names().collect();
+                let mut verdict = self.verdict(columns, nothing, None);
+                let finding = impossible.finding;
+                let names = names.into_iter().chain([finding.anomaly]);
+                self.rule_out(&mut verdict, names, Some(self.level), columns);
+                verdict.details["core_is_least"] = impossible.is_least.into();
+                verdict.valid = Validity::Invalid;
+                verdict.reason = None;
+                verdict.undecided = Vec::new();
+                verdict.anomalies.insert(finding.anomaly, 1);
+                verdict.findings.insert(0, finding);
+                // No order replays reads that are wrong by themselves, even where the level allows them.
+                let proof = (!exact::is_faulty(columns))
+                    .then(|| Proof::Core(places(columns, &impossible.transactions)));
+                (verdict, proof)
+            }
+        }
+    }
+
+    /// Says which levels these anomalies rule out, and one that is refuted by itself, and what holds although.
+    ///
+    /// That a transaction writes behind what it reads is inferred from read committed up. So a cycle of such writes rules that
+    /// level out, and not read uncommitted, which registers never break: any order of versions is without cycles. With
+    /// assumptions it does, as in Elle.
+    fn rule_out(
+        &self,
+        verdict: &mut Verdict,
+        names: impl Iterator<Item = Anomaly>,
+        refuted: Option<Level>,
+        columns: &Columns,
+    ) {
+        let Inference {
+            wfr_keys: _,
+            rmw_keys,
+            sequential_keys,
+            linearizable_keys,
+        } = self.inference;
+        let assumes = rmw_keys || sequential_keys || linearizable_keys || self.order.is_some();
+        let is_committed = self.level.implies(Level::ReadCommitted) && !assumes;
+        let names = names.map(|name| match name {
+            "G0" if is_committed => "G1c",
+            "G0-process" if is_committed => "G1c-process",
+            "G0-realtime" if is_committed => "G1c-realtime",
+            other => other,
+        });
+        let boundary = boundary_with(names, refuted);
+        verdict.not = boundary.not;
+        verdict.also_not = boundary.also_not;
+        if !verdict.details["holds"].is_null() {
+            let holds = boundary.holds.into_iter();
+            let holds = holds.filter(|&level| self.is_established(level, columns));
+            verdict.details["holds"] = holds.map(Level::name).collect();
+        }
+    }
+
+    /// The verdict on a history in which inference found nothing.
+    fn verdict(&self, columns: &Columns, nothing: Nothing, proof: Option<&'static str>) -> Verdict {
+        let summary = Summary {
+            checker: self.name(),
+            level: self.level,
+            tally: tally(columns),
+            keys: columns.key_count(),
+            edges: nothing.edges,
+            found: &nothing.found,
+            proof,
+            is_established: &|_| proof.is_some(),
+            undecided: nothing.undecided,
+        };
+        let mut verdict = verdict(nothing.findings, &summary);
+        self.tell_sources(&mut verdict, &nothing.discarded);
+        verdict
+    }
+
+    /// Says what was inferred from, and what of that was not used for how many keys.
+    fn tell_sources(&self, verdict: &mut Verdict, discarded: &BTreeMap<&str, u64>) {
+        let sources = self.sources();
+        let used = std::iter::once("initial-state").chain(sources.iter().map(Source::name));
+        verdict.details["inferred_from"] = used.collect();
+        verdict.details["discarded"] = serde_json::json!(discarded);
+    }
+
+    /// Looks for anomalies in what is known of the order of versions. With `guesses`, an order that proves the level is looked
+    /// for once no key contradicts itself.
+    fn infer(
         &self,
         columns: &Columns,
         is_proven: bool,
-    ) -> Result<(Verdict, Vec<Evidence>), TooManyEdges> {
+        guesses: bool,
+    ) -> Result<Inferred, TooManyEdges> {
         let mut findings = Findings::default();
         let seen_is_committed = self.level.implies(Level::ReadCommitted);
         let touches = Touches::new(columns, seen_is_committed, &mut findings);
         touches.tell_lost_updates(&mut findings);
         let numbers = self.numbers(columns);
         let orders = Orders::new(&touches, self.sources(), &numbers)?;
-        let mut discarded: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut discarded: BTreeMap<&'static str, u64> = BTreeMap::new();
         for contradiction in &orders.contradictions {
             findings.add(contradiction.source.anomaly(), || {
                 orders.contradiction(contradiction)
@@ -240,11 +371,83 @@ impl RwRegister {
             let name = contradiction.source.name();
             *discarded.entry(name).or_default() += 1;
         }
+        if guesses
+            && findings.names().next().is_none()
+            && let Some(witness) = self.guess(columns)
+        {
+            return Ok(Inferred::Proven(witness));
+        }
+        let (found, edges) = self.cycles(columns, &orders)?;
+        for (kind, cycle) in &found.cycles {
+            findings.add(kind.name(), || orders.cycle(kind.name(), cycle));
+        }
+        let undecided = undecided(&orders);
+        let forbidden = self.level.forbidden();
+        if !findings.names().any(|name| forbidden.contains(name)) {
+            return Ok(Inferred::Nothing(Box::new(Nothing {
+                findings,
+                found,
+                edges,
+                undecided,
+                discarded,
+            })));
+        }
+        let summary = Summary {
+            checker: self.name(),
+            level: self.level,
+            tally: tally(columns),
+            keys: columns.key_count(),
+            edges,
+            found: &found,
+            proof: None,
+            // What holds is found out below.
+            is_established: &|_| false,
+            undecided,
+        };
+        let names: Vec<Anomaly> = findings.names().collect();
+        let mut verdict = verdict(findings, &summary);
+        self.rule_out(&mut verdict, names.into_iter(), None, columns);
+        let sketches = found.sketches.iter();
+        let components =
+            sketches.map(|sketch| explain::component(|number| columns.index(number), sketch));
+        verdict.components = components.collect();
+        self.tell_sources(&mut verdict, &discarded);
+        if !self.is_covered() {
+            verdict.reason = Some(self.caveat());
+        }
+        let evidence = is_proven.then(|| evidence(&verdict, &orders, &found));
+        Ok(Inferred::Found(
+            Box::new(verdict),
+            evidence.unwrap_or_default(),
+        ))
+    }
+
+    /// What findings may rest on besides the history and the level.
+    fn caveat(&self) -> String {
+        let level = self.level.name();
+        let sources = self.sources();
+        let wfr_is_promised = self.level.implies(Level::ReadCommitted);
+        let assumed = sources
+            .iter()
+            .filter(|&source| source != Source::Wfr || !wfr_is_promised);
+        let assumed: Vec<_> = assumed.map(Source::name).collect();
+        format!(
+            "findings may rest on what was assumed of keys ({}); {level} alone does not say so",
+            assumed.join(", ")
+        )
+    }
+
+    /// The cycles that the level forbids, and the number of edges.
+    fn cycles(
+        &self,
+        columns: &Columns,
+        orders: &Orders<'_>,
+    ) -> Result<(Found, usize), TooManyEdges> {
         let wanted = cyclic(self.level);
         let wants = |variant| wanted.iter().any(|cyclic| cyclic.variant == variant);
         let ended = ended(columns);
         let all = Dependencies {
-            orders: &orders,
+            orders,
             ended: &ended,
             process: wants(Variant::Process),
             realtime: wants(Variant::Realtime),
@@ -256,40 +459,7 @@ impl RwRegister {
             process: all.process && !(all.realtime && is_told),
             ..all
         };
-        let (found, edges) = cycles(columns.len(), &shape, &all, &wanted, self.bound)?;
-        for (kind, cycle) in &found.cycles {
-            findings.add(kind.name(), || orders.cycle(kind.name(), cycle));
-        }
-        let undecided = undecided(&orders);
-        let summary = Summary {
-            checker: self.name(),
-            level: self.level,
-            tally: tally(columns),
-            keys: columns.key_count(),
-            edges,
-            found: &found,
-            proof: None,
-            is_established: &|_| undecided.is_empty(),
-            undecided: undecided.clone(),
-        };
-        let mut verdict = verdict(findings, &summary);
-        // Until the exact decision stands here as well.
-        verdict.accept_undecided();
-        verdict.undecided.clone_from(&undecided);
-        let sketches = found.sketches.iter();
-        let components =
-            sketches.map(|sketch| explain::component(|number| columns.index(number), sketch));
-        verdict.components = components.collect();
-        let sources = self.sources();
-        let used = std::iter::once("initial-state").chain(sources.iter().map(Source::name));
-        verdict.details["inferred_from"] = used.collect();
-        verdict.details["discarded"] = serde_json::json!(discarded);
-        let evidence = if is_proven {
-            evidence(&verdict, &orders, &found)
-        } else {
-            Vec::new()
-        };
-        Ok((verdict, evidence))
+        cycles(columns.len(), &shape, &all, &wanted, self.bound)
     }
 
     /// What version orders are inferred from.
@@ -338,6 +508,27 @@ impl RwRegister {
         verdict.model = Some(self.level.name().to_owned());
         verdict.unknown(reason)
     }
+}
+
+/// What inference came to.
+enum Inferred {
+    /// This order proves the level.
+    Proven(Witness),
+    /// An invalid verdict, and the findings that prove it if they are wanted.
+    Found(Box<Verdict>, Vec<Evidence>),
+    /// Nothing that the level forbids.
+    Nothing(Box<Nothing>),
+}
+
+/// What inference has when it found nothing that the level forbids.
+struct Nothing {
+    /// What the level allows.
+    findings: Findings,
+    found: Found,
+    edges: usize,
+    undecided: Vec<String>,
+    /// By source of version orders: for how many keys it is not used, as it contradicts others.
+    discarded: BTreeMap<&'static str, u64>,
 }
 
 /// The findings of a verdict with what justifies them; those that nothing simple justifies are left out.
@@ -412,9 +603,11 @@ fn undecided(orders: &Orders<'_>) -> Vec<String> {
     if keys == 0 {
         return Vec::new();
     }
-    vec![format!(
-        "the order of {writes} blind writes to {keys} keys: cycles that need it were not looked for"
-    )]
+    let keys = match keys {
+        1 => "1 key".to_owned(),
+        _ => format!("{keys} keys"),
+    };
+    vec![format!("the order of {writes} blind writes to {keys}")]
 }
 
 impl Checker for RwRegister {

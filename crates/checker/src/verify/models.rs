@@ -122,6 +122,60 @@ pub(super) fn forbids(model: &str, anomaly: &str) -> bool {
     needed <= order && is_forbidden(base, anomaly)
 }
 
+/// The serializability that keeps the same order besides, of a model that it implies; `None` for models that this verifier does
+/// not know by their anomalies.
+pub(super) fn serializability(model: &str) -> Option<&'static str> {
+    let (order, base) = order(model);
+    let is_known = base != AXIOMATIC && FORBIDDEN.iter().any(|row| row.0 == base);
+    let names = [
+        "serializable",
+        "strong-session-serializable",
+        "strict-serializable",
+    ];
+    is_known.then_some(names[usize::from(order)])
+}
+
+/// Models of registers and those whose orders prove them: of snapshots, of what is visible, of commits.
+const ORDERED: [(&str, &str, &str); 9] = [
+    // Without predicates, repeatable read is serializability.
+    ("repeatable-read", "serializable", ""),
+    ("consistent-view", "parallel-snapshot-isolation", ""),
+    ("cursor-stability", "parallel-snapshot-isolation", ""),
+    ("monotonic-view", "parallel-snapshot-isolation", ""),
+    ("update-atomic", "parallel-snapshot-isolation", ""),
+    ("forward-consistent-view", "snapshot-isolation", ""),
+    ("monotonic-snapshot-read", "snapshot-isolation", ""),
+    ("read-atomic", "prefix", "axiomatic-read-atomic"),
+    ("monotonic-atomic-view", "prefix", "axiomatic-read-atomic"),
+];
+
+/// The model whose order of snapshots or visibility proves this one.
+pub(super) fn snapshots(model: &str) -> &str {
+    match ORDERED.iter().find(|row| row.0 == model) {
+        _ if model == "causal-cerone" => "prefix",
+        Some(row) => row.1,
+        None => model,
+    }
+}
+
+/// The weak model whose order of commits proves this one.
+pub(super) fn commits(model: &str) -> &str {
+    match ORDERED.iter().find(|row| row.0 == model) {
+        _ if model == "causal-cerone" => "causal",
+        Some(row) if !row.2.is_empty() => row.2,
+        _ => model,
+    }
+}
+
+/// The model whose core refutes this one: it says the same of registers (for consistent view, Cerone and Gotsman, "Analysing
+/// Snapshot Isolation", 2016).
+pub(super) fn cores(model: &str) -> &str {
+    match model {
+        "repeatable-read" | "consistent-view" => snapshots(model),
+        other => other,
+    }
+}
+
 fn is_direct(model: &str, anomaly: &str) -> bool {
     let mut rows = FORBIDDEN.iter();
     rows.any(|(name, forbidden)| *name == model && forbidden.contains(&anomaly))
@@ -163,9 +217,27 @@ pub(super) fn cycle_name(kinds: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::forbids;
+    use super::{commits, cores, forbids, serializability, snapshots};
     use crate::txn::Level;
     use crate::txn::isolation::Model;
+
+    #[test]
+    fn models_are_proven_by_models_that_imply_them() {
+        for level in Level::all() {
+            let name = level.name();
+            let serial = Level::by_name(serializability(name).unwrap()).unwrap();
+            assert!(serial.implies(level), "{level:?}");
+            let proven = Level::by_name(snapshots(name)).unwrap();
+            assert!(proven.implies(level), "{level:?}");
+            let weak = commits(name);
+            assert!(weak == name || Model::by_name(weak).is_some(), "{level:?}");
+            // Registers say nothing that these two models disagree about.
+            assert_eq!(
+                cores(name) != name,
+                [Level::RepeatableRead, Level::ConsistentView].contains(&level)
+            );
+        }
+    }
 
     #[test]
     fn models_forbid_what_the_checkers_say() {
@@ -186,6 +258,7 @@ mod tests {
                 assert!(forbids(model.name(), anomaly), "{model:?} {anomaly}");
             }
         }
+        assert!(serializability("no-such-model").is_none() && serializability("causal").is_none());
         assert!(!forbids("no-such-model", "G0"));
         assert!(forbids("causal", "causality-cycle") && !forbids("causal", "G2-item"));
     }

@@ -1,8 +1,8 @@
 //! Replays certificates of transactions on registers, whose values are written once.
 
-use super::Unproven;
 use super::groups::{Writer, Written};
 use super::table::{Event, NONE, State, Table, Transaction};
+use super::{Unproven, models};
 use crate::certificate::{Certificate, Evidence, Proof};
 use commits::{Commits, is_weak};
 use faults::Faults;
@@ -23,7 +23,7 @@ pub(super) fn verify(
     steps_max: u64,
 ) -> Result<(), Unproven> {
     if let Proof::Core(places) = &certificate.proof {
-        let (axiom, follows) = promise(&certificate.model)?;
+        let (axiom, follows) = promise(models::cores(&certificate.model))?;
         return core::core(&Facts::new(table)?, (axiom, follows), places, steps_max);
     }
     Ok(replay(table, certificate)?)
@@ -40,12 +40,17 @@ fn replay(table: &Table, certificate: &Certificate) -> Result<(), String> {
         _ => {}
     }
     if let Proof::Commits(places) = proof
-        && is_weak(model)
+        && is_weak(models::commits(model))
     {
         let facts = Facts::new(table)?;
-        return Commits::new(&facts).replay(model, &facts.at_all(places)?);
+        return Commits::new(&facts).replay(models::commits(model), &facts.at_all(places)?);
     }
-    let (axiom, follows) = promise(model)?;
+    // What proves a stronger model proves this one.
+    let stronger = match proof {
+        Proof::Serial(_) => models::serializability(model).unwrap_or(model),
+        _ => models::snapshots(model),
+    };
+    let (axiom, follows) = promise(stronger)?;
     match proof {
         Proof::Serial(order) => orders::replay(table, "serializable", follows, order),
         Proof::Snapshots(order) if axiom != "serializable" => {

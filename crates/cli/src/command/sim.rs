@@ -9,7 +9,7 @@ use crate::suite::SUITES;
 use crate::suite::kv::simulated::{Run, Simulation, Work};
 use crate::suite::kv::{self, checkers};
 use anyhow::{Result, bail};
-use seatrial_checker::{Checker, Finding, Proofs, Proven, Validity, Verdict};
+use seatrial_checker::{AcceptUndecided, Checker, Finding, Proofs, Proven, Validity, Verdict};
 use seatrial_generator::FaultOptions;
 use seatrial_kv::Bug;
 use seatrial_machine::FaultKind;
@@ -155,8 +155,20 @@ impl Plan {
             works: Vec::new(),
             proofs: Arc::default(),
         };
+        let planned = file
+            .as_ref()
+            .and_then(|file| file.plan.options().accept_undecided.as_ref());
+        let accepts = run.accept_undecided || planned.is_some_and(|it| it.value);
         let works = plan.works(file)?.into_iter();
-        let proven = works.map(|(work, checkers)| (work, Proven::all(checkers, &plan.proofs)));
+        let proven = works.map(|(work, checkers)| {
+            let checkers = Proven::all(checkers, &plan.proofs);
+            let checkers = if accepts {
+                AcceptUndecided::all(checkers)
+            } else {
+                checkers
+            };
+            (work, checkers)
+        });
         plan.works = proven.collect();
         Ok(plan)
     }
@@ -295,6 +307,9 @@ impl Plan {
         }
         if let Some(model) = &run.model {
             let _ = write!(command, " --model {model}");
+        }
+        if run.accept_undecided {
+            command.push_str(" --accept-undecided");
         }
         if self.other_operations {
             let _ = write!(command, " --ops {}", self.operations);

@@ -11,7 +11,7 @@ use crate::suite::kv;
 use crate::suite::kv::real::{KvClients, KvSystem};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use seatrial_checker::online::Judge;
-use seatrial_checker::{Certificate, Checker, Proofs, Proven};
+use seatrial_checker::{AcceptUndecided, Certificate, Checker, Proofs, Proven};
 use seatrial_generator::plan::{Limits, Surroundings};
 use seatrial_generator::{
     CourseOptions, FaultOptions, FaultPackage, Generator, course, fault_package,
@@ -55,6 +55,9 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Exit> {
     let proofs = Arc::new(Proofs::default());
     let mut test = plan.test()?;
     test.checkers = Proven::all(test.checkers, &proofs);
+    if plan.accepts_undecided() {
+        test.checkers = AcceptUndecided::all(test.checkers);
+    }
     let stop = test.stop.clone();
     let quiet = arguments.run.output.quiet || arguments.run.output.json;
     let observer: Arc<dyn Observer> = if quiet {
@@ -284,6 +287,13 @@ impl Plan {
             Some(file) => file.model(asked),
             None => asked,
         }
+    }
+
+    /// Is a history without anomalies accepted although questions stayed open?
+    fn accepts_undecided(&self) -> bool {
+        let planned = self.file.as_ref().map(|file| file.plan.options());
+        let planned = planned.and_then(|options| options.accept_undecided.as_ref());
+        self.arguments.run.accept_undecided || planned.is_some_and(|it| it.value)
     }
 
     /// Those of these who can judge while the test runs, if a violation is to end it.

@@ -57,6 +57,16 @@ fn stronger(isolation: Isolation) -> &'static [Level] {
     }
 }
 
+/// The verdict; an open question is accepted of lists, whose levels are not all decided, and of registers at read atomic, which
+/// is decided in the order of sessions only.
+fn settled(workload: Workload, level: Level, history: &History) -> Verdict {
+    let mut verdict = verdict(workload, level, history);
+    if workload == Workload::ListAppend || level == Level::ReadAtomic {
+        verdict.accept_undecided();
+    }
+    verdict
+}
+
 #[test]
 fn a_level_holds_and_the_next_does_not() {
     for workload in [Workload::ListAppend, Workload::RwRegister] {
@@ -65,7 +75,7 @@ fn a_level_holds_and_the_next_does_not() {
             for seed in 0..SEEDS {
                 let options = options(workload, isolation, seed);
                 let history = History::strict(Database::new(&options).unwrap().collect()).unwrap();
-                let kept = verdict(workload, level(isolation), &history);
+                let kept = settled(workload, level(isolation), &history);
                 assert_eq!(
                     kept.valid,
                     Validity::Valid,
@@ -147,7 +157,7 @@ fn an_anomaly_that_a_level_admits_leaves_it_whole() {
                 };
                 assert!(options.is_valid());
                 let history = Database::new(&options).unwrap().collect();
-                let kept = verdict(
+                let kept = settled(
                     workload,
                     level(isolation),
                     &History::strict(history).unwrap(),
@@ -610,7 +620,9 @@ fn the_verb_writes_a_file_that_tells_its_truth() {
     ] {
         assert!(text.contains(part), "{text}");
     }
-    run(0, &["check", &other, "--model", "prefix", "-q"]);
+    // No decision of lists settles this level.
+    let accepting = ["--model", "prefix", "--accept-undecided", "-q"];
+    run(0, &[&["check", &other], &accepting[..]].concat());
     run(1, &["check", &other, "-q"]);
 }
 

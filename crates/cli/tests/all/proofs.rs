@@ -58,7 +58,7 @@ fn findings_of_registers_say_why_versions_are_in_order() {
     run(0, &[&words[..], &["--certificate", &proof, &edn]].concat());
     let told = stdout(&run(0, &["check", "--verify", &proof, &edn]));
     assert!(told.contains("4 transactions in order"), "{told}");
-    // Nothing is found, and yet there is no order in real time.
+    // Nothing is inferred, and yet there is no order in real time.
     let words = [
         "check",
         "--checker",
@@ -67,17 +67,60 @@ fn findings_of_registers_say_why_versions_are_in_order() {
         &proof,
         &edn,
     ];
-    let told = stderr(&run(254, &words));
-    assert!(told.contains("found nothing, and yet no order"), "{told}");
+    let told = stdout(&run(1, &words));
+    assert!(told.contains("3 transactions that cannot be"), "{told}");
+    run(0, &["check", "--verify", &proof, &edn]);
     let words = ["check", "--checker", "rw-register", "--model", "PL-2.99"];
+    run(0, &[&words[..], &["--certificate", &proof, &edn]].concat());
+    let told = stdout(&run(0, &["check", "--verify", &proof, &edn]));
+    assert!(told.contains("holds: repeatable-read"), "{told}");
+}
+
+#[test]
+fn a_history_without_anomalies_is_valid_only_with_a_proof() {
+    let scratch = Scratch::new("proofs-undecided");
+    let (edn, proof) = (scratch.path("torn.edn"), scratch.path("proof.json"));
+    // A part of a transaction is seen: monotonic view allows that, and nothing decides it.
+    let op = |process, kind, mops| {
+        format!("{{:process {process} :type :{kind} :f :txn :value {mops}}}\n")
+    };
+    let text = [
+        op(0, "invoke", "[[:w x 1] [:w y 1]]"),
+        op(1, "invoke", "[[:r x nil] [:r y nil]]"),
+        op(0, "ok", "[[:w x 1] [:w y 1]]"),
+        op(1, "ok", "[[:r x nil] [:r y 1]]"),
+    ];
+    std::fs::write(&edn, text.concat()).unwrap();
+    let check = ["check", "--model", "monotonic-view", &edn];
+    let told = stdout(&run(2, &check));
+    let line = "? monotonic-view: no anomaly found; not decided: ";
+    assert!(told.contains(line), "{told}");
+    let accepting = [&check[..], &["--accept-undecided"]].concat();
+    let told = stdout(&run(0, &accepting));
+    let line = "✓ no anomaly found (monotonic-view not proven; not decided: ";
+    assert!(told.contains(line), "{told}");
+    let document: Json =
+        serde_json::from_slice(&run(2, &[&check[..], &["--json"]].concat()).stdout).unwrap();
+    assert_eq!(document["proof"], Json::Null);
+    assert_eq!(
+        document["undecided"].as_array().map(Vec::len),
+        Some(1),
+        "{document:#}"
+    );
+    assert_eq!(document["valid"], "unknown");
     let told = stderr(&run(
         254,
-        &[&words[..], &["--certificate", &proof, &edn]].concat(),
+        &[&check[..], &["--certificate", &proof]].concat(),
     ));
     assert!(
-        told.contains("no order of transactions proves repeatable-read"),
+        told.contains("nothing is proven: no anomaly found"),
         "{told}"
     );
+    // What is proven needs no acceptance.
+    let committed = ["check", "--json", "--model", "read-committed", &edn];
+    let document: Json = serde_json::from_slice(&run(0, &committed).stdout).unwrap();
+    assert_eq!(document["proof"], "commit order");
+    assert_eq!(document["undecided"], serde_json::json!([]));
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub struct PlanOptions {
     pub model: Option<Located<String>>,
     /// Who judges.
     pub checkers: Option<Vec<Located<String>>>,
+    /// Is a history without anomalies accepted although questions stayed open?
+    pub accept_undecided: Option<Located<bool>>,
     /// Does the first violation end the test?
     pub stop_on_violation: Option<Located<bool>>,
 }
@@ -85,6 +87,9 @@ impl PlanOptions {
                     return Err(field.wrong("a list of at least one name"));
                 }
                 items.iter().map(text).collect()
+            })?,
+            accept_undecided: fields.read("accept_undecided", |field| {
+                Ok(Located::new(field.flag()?, field.entry.at, &field.path))
             })?,
             stop_on_violation: fields.read("stop_on_violation", |field| {
                 Ok(Located::new(field.flag()?, field.entry.at, &field.path))

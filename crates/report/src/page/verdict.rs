@@ -65,7 +65,14 @@ fn run_line(report: &Report<'_>) -> String {
 /// The verdict in a sentence.
 fn explanation(report: &Report<'_>) -> String {
     match report.validity() {
-        Validity::Valid => "Nothing in this history contradicts it.".to_owned(),
+        Validity::Valid if !report.undecided().is_empty() => {
+            let open = report.undecided().join("; ");
+            format!("No anomaly was found; accepted although this was not decided: {open}.")
+        }
+        Validity::Valid => match &report.proofs()[..] {
+            [] => "Nothing in this history contradicts it.".to_owned(),
+            proofs => format!("Proven by: {}.", proofs.join(", ")),
+        },
         Validity::Unknown(reason) => reason,
         Validity::Invalid => {
             let anomalies = report.anomalies();
@@ -81,6 +88,9 @@ fn explanation(report: &Report<'_>) -> String {
             let holds = report.holds();
             if !holds.is_empty() {
                 let _ = write!(text, " What still holds: {}.", holds.join(", "));
+            }
+            for caveat in report.caveats() {
+                let _ = write!(text, " The {caveat}.");
             }
             text
         }

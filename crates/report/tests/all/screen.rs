@@ -4,7 +4,7 @@
 
 use crate::synthetic::{self, Shape};
 use expect_test::{Expect, expect};
-use seatrial_checker::Verdict;
+use seatrial_checker::{Validity, Verdict};
 use seatrial_history::{History, Op, OpType, Process, Value};
 use seatrial_report::{Columns, Report, listing, results_json, text};
 use serde_json::json;
@@ -142,6 +142,53 @@ fn a_history_without_attributes() {
 }
 
 #[test]
+fn a_verdict_says_what_proves_it_or_what_stayed_open() {
+    let (history, _) = synthetic::transactions();
+    let shown = |verdict: &Verdict| {
+        let report = Report::new(
+            &serde_json::Value::Null,
+            &history,
+            std::slice::from_ref(verdict),
+        );
+        let results = results_json(&report);
+        let json = format!("{} {}", results["proof"], results["undecided"]);
+        let shown = text(&report, false);
+        let line = shown.lines().find(|line| line.contains("serializable"));
+        (line.unwrap().to_owned(), json)
+    };
+    let mut verdict = Verdict::valid("rw-register");
+    verdict.model = Some("serializable".to_owned());
+    let open = verdict
+        .clone()
+        .no_anomaly_found(vec!["the order of 2 blind writes".into()]);
+    verdict.proof = Some(Verdict::SERIAL_ORDER);
+    let proven = shown(&verdict);
+    assert_eq!(proven.0, " ✓ serializable (serial order)");
+    assert_eq!(proven.1, "\"serial order\" []");
+    let mut accepted = open.clone();
+    accepted.accept_undecided();
+    let open = shown(&open);
+    assert_eq!(
+        open.0,
+        " ? serializable: no anomaly found; not decided: the order of 2 blind writes"
+    );
+    assert_eq!(open.1, "null [\"the order of 2 blind writes\"]");
+    verdict.valid = Validity::Invalid;
+    verdict.proof = None;
+    verdict.reason = Some("findings may rest on sequential-keys".into());
+    let report = Report::new(
+        &serde_json::Value::Null,
+        &history,
+        std::slice::from_ref(&verdict),
+    );
+    assert!(text(&report, false).contains("\n ! findings may rest on sequential-keys\n"));
+    assert_eq!(
+        shown(&accepted).0,
+        " ✓ no anomaly found (serializable not proven; not decided: the order of 2 blind writes)"
+    );
+}
+
+#[test]
 fn colours_add_nothing_but_colours() {
     let (history, verdicts) = synthetic::transactions();
     let attributes = synthetic::attributes();
@@ -194,6 +241,8 @@ fn results_for_machines() {
           "schema": 1,
           "valid": false,
           "model": "strict-serializable",
+          "proof": null,
+          "undecided": [],
           "operations": 4,
           "counts": {
             "ok": 3,

@@ -2,7 +2,6 @@
 
 use super::facts::Facts;
 use super::promise::{Axiom, Follows, Promise};
-use crate::txn::anomaly::{Class, Cyclic, NO_ORDER, Variant};
 use crate::txn::graph::{PROCESS, REALTIME, RW, WR, WW, relation};
 use crate::txn::registers::Columns;
 use crate::txn::transactions::NONE;
@@ -112,8 +111,8 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// The finding.
-    pub(super) fn tell(mut self, model: &str, is_least: bool) -> Finding {
+    /// The finding, of this anomaly.
+    pub(super) fn tell(mut self, model: &str, is_least: bool, anomaly: Anomaly) -> Finding {
         let count = self.facts.len() as usize;
         let least = match (count, is_least) {
             (1, _) => "This transaction",
@@ -129,12 +128,10 @@ impl<'a> Story<'a> {
             let _ = write!(self.text, "\n  … {} more", count - SHOWN_MAX);
         }
         let mut steps = Vec::new();
-        let mut anomaly = NO_ORDER;
         if count <= ARGUED_MAX {
             self.text.push_str("\nThen:");
             if let End::Cycle(cycle) = self.argue(self.evident(), 1) {
                 let cycle: Vec<Edge> = cycle.into_iter().filter(|edge| edge.kind != 0).collect();
-                anomaly = class(&cycle);
                 steps = cycle.iter().map(|edge| self.step(edge)).collect();
             }
         }
@@ -502,27 +499,4 @@ impl<'a> Story<'a> {
             reason: self.reason(edge),
         }
     }
-}
-
-/// The anomaly that a cycle is.
-fn class(cycle: &[Edge]) -> Anomaly {
-    let kinds: Vec<u8> = cycle.iter().map(|edge| edge.kind).collect();
-    let overwrites = cycle.iter().filter(|edge| edge.kind == RW).count();
-    let is_adjacent =
-        (0..kinds.len()).any(|at| kinds[at] == RW && kinds[(at + 1) % kinds.len()] == RW);
-    let class = match overwrites {
-        0 if kinds.contains(&WR) => Class::G1c,
-        0 => Class::G0,
-        1 => Class::GSingle,
-        _ if is_adjacent => Class::G2Item,
-        _ => Class::GNonadjacent,
-    };
-    let variant = if kinds.contains(&REALTIME) {
-        Variant::Realtime
-    } else if kinds.contains(&PROCESS) {
-        Variant::Process
-    } else {
-        Variant::Plain
-    };
-    Cyclic { variant, class }.name()
 }

@@ -18,7 +18,7 @@ struct Simple {
     writes: Vec<u32>,
 }
 
-const PROMISES: [Promise; 11] = {
+const PROMISES: [Promise; 12] = {
     use Axiom::{Parallel, Prefix, Serializable, Snapshot};
     use Follows::{Nothing, Sessions, Time};
     const fn of(axiom: Axiom, follows: Follows) -> Promise {
@@ -36,6 +36,7 @@ const PROMISES: [Promise; 11] = {
         of(Prefix, Time),
         of(Parallel, Nothing),
         of(Parallel, Sessions),
+        of(Parallel, Time),
     ]
 };
 

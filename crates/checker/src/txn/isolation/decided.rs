@@ -1,12 +1,12 @@
 //! Models whose order is searched for.
 
-use super::exported::{self, Exported};
+use super::exported;
 use super::{Isolation, Model};
 use crate::certificate::{Certificate, Evidence, Proof};
-use crate::txn::decision::{Answer, Effort, Follows, Promise, Witness, decide};
+use crate::txn::decision::{Answer, Effort, Follows, Impossible, Promise, Witness, decide};
 use crate::txn::findings::{FINDINGS_MAX, Findings};
-use crate::txn::registers::{Columns, NONE, Refusal};
-use crate::{Validity, Verdict};
+use crate::txn::registers::{Columns, Fault, NONE, Refusal};
+use crate::{Anomaly, Validity, Verdict};
 use seatrial_history::{Chunks, FoldError, Folder, OpType};
 use serde_json::json;
 
@@ -62,15 +62,11 @@ impl Isolation {
 
     /// The same of transactions in columns.
     pub fn certify_columns(&self, columns: &Columns) -> (Verdict, Option<Certificate>) {
-        let places = |numbers: &[u32]| -> Vec<u64> {
-            let places = numbers.iter().map(|&number| columns.recorded(number));
-            places.collect()
-        };
         let Some(promise) = self.model.promise() else {
             let (verdict, order) = self.decide(columns);
             let model = self.model.name();
             let proof = match order {
-                Some(order) => Proof::Commits(places(&order)),
+                Some(order) => Proof::Commits(places(columns, &order)),
                 None => Proof::Findings(telling(&verdict)),
             };
             return (verdict, Some(Certificate::new(model, proof)));
@@ -86,12 +82,12 @@ impl Isolation {
             return (verdict, None);
         }
         let proof = reason.map(|reason| match reason {
-            Reason::Order(Witness::Serial(order)) => Proof::Serial(places(&order)),
-            Reason::Order(Witness::Snapshots(order)) => Proof::Snapshots(places(&order)),
-            Reason::Order(Witness::Visible(order)) => Proof::Visible(places(&order)),
-            Reason::Core(core) => Proof::Core(places(&core)),
+            Reason::Order(witness) => witness.proof(columns),
+            Reason::Core(core) => Proof::Core(places(columns, &core)),
             Reason::Faults => {
-                Proof::Findings(verdict.findings.iter().map(Evidence::from).collect())
+                let faults = verdict.findings.iter();
+                let faults = faults.filter(|finding| is_fault(finding.anomaly));
+                Proof::Findings(faults.map(Evidence::from).collect())
             }
         });
         let model = self.model.name();
@@ -103,26 +99,26 @@ impl Isolation {
     pub(super) fn decided(&self, columns: &Columns, promise: Promise) -> (Verdict, Option<Reason>) {
         let mut findings = Findings::default();
         columns.faults(|faulty| findings.add(faulty.fault.name(), || columns.finding(faulty)));
-        let steps_max = self.bound.search_steps_max;
-        let stamped = || exported::stamped(columns);
-        let ranks = |order: &Exported| order.ranks(columns);
-        let ranks = self.order.as_ref().map_or_else(stamped, ranks);
-        let words = in_words(self.model);
-        let (answer, effort) = decide(columns, &ranks, promise, &words, steps_max);
-        drop(ranks);
-        let (mut least, mut reason, mut open) = (None, None, false);
-        match answer {
-            Answer::Holds(witness) => reason = Some(Reason::Order(witness)),
-            Answer::Fails(impossible) => {
+        let is_faulty = findings.names().next().is_some();
+        let (settled, effort) = self.settle(columns, promise);
+        let (mut least, mut reason, mut proof) = (None, None, None);
+        let mut undecided = Vec::new();
+        match settled {
+            Settled::Holds(witness) => {
+                proof = Some(witness.name());
+                reason = Some(Reason::Order(witness));
+            }
+            Settled::Fails(impossible) => {
                 let finding = impossible.finding;
                 findings.add(finding.anomaly, || finding);
                 least = Some(impossible.is_least);
                 reason = Some(Reason::Core(impossible.transactions));
             }
-            Answer::Open => open = true,
+            Settled::Open(question) => undecided.push(question),
         }
         let mut verdict = self.verdict(findings);
-        if !verdict.anomalies.is_empty() && !matches!(reason, Some(Reason::Core(_))) {
+        if is_faulty {
+            // They prove it with less; and no order replays reads that are wrong by themselves.
             reason = Some(Reason::Faults);
         }
         verdict.details = details(columns, effort);
@@ -132,19 +128,72 @@ impl Isolation {
         if verdict.valid == Validity::Invalid {
             return (verdict, reason);
         }
-        if open {
-            let text = format!(
-                "the search for an order was stopped after {} steps",
-                effort.steps
-            );
-            return (verdict.unknown(text), None);
+        if !undecided.is_empty() {
+            return (verdict.no_anomaly_found(undecided), None);
         }
-        if promise.follows == Follows::Time && !has_times(columns) {
-            let text = "the history does not say when its transactions ran; the order of its sessions is kept";
-            return (verdict.unknown(text), None);
-        }
+        verdict.proof = proof;
         (verdict, reason)
     }
+
+    /// Decides a promise about the transactions that took place; what is wrong with single reads is left out.
+    pub(in crate::txn) fn settle(&self, columns: &Columns, promise: Promise) -> (Settled, Effort) {
+        let steps_max = self.bound.search_steps_max;
+        let ranks = match &self.order {
+            Some(order) => order.ranks(columns),
+            None => exported::stamped(columns),
+        };
+        let words = in_words(self.model);
+        let (answer, effort) = decide(columns, &ranks, promise, &words, steps_max);
+        let settled = match answer {
+            Answer::Holds(_) if promise.follows == Follows::Time && !has_times(columns) => {
+                let open = "real time, as the history does not say when its transactions ran; the order of its sessions is kept";
+                Settled::Open(open.into())
+            }
+            Answer::Holds(witness) => Settled::Holds(witness),
+            Answer::Fails(impossible) => Settled::Fails(impossible),
+            Answer::Open => Settled::Open(format!(
+                "whether the transactions are {words}: the search for an order was stopped after {} steps",
+                effort.steps
+            )),
+        };
+        (settled, effort)
+    }
+}
+
+/// What was decided of a model.
+pub(in crate::txn) enum Settled {
+    /// This order explains all.
+    Holds(Witness),
+    /// These transactions cannot be explained.
+    Fails(Impossible),
+    /// This question stayed open.
+    Open(String),
+}
+
+impl Witness {
+    /// What it is called as the proof of a verdict.
+    pub(in crate::txn) fn name(&self) -> &'static str {
+        match self {
+            Witness::Serial(_) => Verdict::SERIAL_ORDER,
+            Witness::Snapshots(_) => Verdict::SNAPSHOT_ORDER,
+            Witness::Visible(_) => Verdict::VISIBILITY_ORDER,
+        }
+    }
+
+    /// The proof that it is, in places of the columns' transactions.
+    pub(in crate::txn) fn proof(&self, columns: &Columns) -> Proof {
+        match self {
+            Witness::Serial(order) => Proof::Serial(places(columns, order)),
+            Witness::Snapshots(order) => Proof::Snapshots(places(columns, order)),
+            Witness::Visible(order) => Proof::Visible(places(columns, order)),
+        }
+    }
+}
+
+/// The places of these transactions in a certificate.
+pub(in crate::txn) fn places(columns: &Columns, numbers: &[u32]) -> Vec<u64> {
+    let places = numbers.iter().map(|&number| columns.recorded(number));
+    places.collect()
 }
 
 /// The findings that prove an invalid verdict of a weak model: reads with something wrong, if there are any; else cycles.
@@ -159,10 +208,15 @@ fn telling(verdict: &Verdict) -> Vec<Evidence> {
     }
 }
 
-/// Is there a transaction of which is known when it had ended?
-fn has_times(columns: &Columns) -> bool {
+/// Is this anomaly one of a single read?
+fn is_fault(anomaly: Anomaly) -> bool {
+    Fault::ALL.into_iter().any(|fault| fault.name() == anomaly)
+}
+
+/// Does the history say when a transaction had ended, if any succeeded?
+pub(in crate::txn) fn has_times(columns: &Columns) -> bool {
     let mut all = 0..columns.len() as u32;
-    columns.is_empty() || all.any(|number| columns.ended(number) != NONE)
+    columns.count(OpType::Ok) == 0 || all.any(|number| columns.ended(number) != NONE)
 }
 
 fn details(columns: &Columns, effort: Effort) -> serde_json::Value {
@@ -183,7 +237,7 @@ fn details(columns: &Columns, effort: Effort) -> serde_json::Value {
 }
 
 /// What transactions cannot be when the model does not hold, in words.
-fn in_words(model: Model) -> String {
+pub(super) fn in_words(model: Model) -> String {
     match model {
         Model::Serializable => "serializable".into(),
         Model::StrongSessionSerializable => {

@@ -27,7 +27,7 @@ impl Exported {
 }
 
 /// The place of each transaction in the order that the columns' own timestamps say; empty when they have none.
-pub(super) fn stamped(columns: &Columns) -> Vec<u32> {
+pub(in crate::txn) fn stamped(columns: &Columns) -> Vec<u32> {
     let commits = columns.commits();
     if commits.is_empty() {
         return Vec::new();

@@ -121,7 +121,7 @@ impl Model {
     }
 
     /// What is promised, of a model that is searched for.
-    pub(super) fn promise(self) -> Option<Promise> {
+    pub(in crate::txn) fn promise(self) -> Option<Promise> {
         use Axiom::{Parallel, Prefix, Serializable, Snapshot};
         use Follows::{Nothing, Sessions, Time};
         let (axiom, follows) = match self {

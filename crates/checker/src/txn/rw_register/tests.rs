@@ -169,21 +169,64 @@ fn read_skew() {
 }
 
 #[test]
-fn what_blind_writes_leave_open_is_said() {
+fn blind_writes_are_decided() {
     let text = "ok [[:w :x 1]]
                 ok [[:w :x 2]]
                 ok [[:r :x 1]]";
     let blind = verdict(Level::StrictSerializable, text);
     assert_eq!(blind.valid, Validity::Valid);
-    assert_eq!(
-        blind.undecided[0],
-        "the order of 2 blind writes to 1 keys: cycles that need it were not looked for"
-    );
-    let known = verdict(
-        Level::StrictSerializable,
-        "ok [[:w :x 1]]\nok [[:r :x 1] [:w :x 2]]",
-    );
-    assert_eq!(known.undecided.len(), 0);
+    assert_eq!(blind.proof, Some(Verdict::SERIAL_ORDER));
+    assert!(blind.undecided.is_empty());
+    // No order explains this, though no version is known to come before another.
+    let torn = "ok [[:w :x 1] [:w :y 1]]
+                ok [[:w :x 2] [:w :y 2]]
+                ok [[:r :x 1] [:r :y 2]]";
+    for level in [
+        Level::Serializable,
+        Level::RepeatableRead,
+        Level::SnapshotIsolation,
+        Level::ConsistentView,
+    ] {
+        let torn = verdict(level, torn);
+        assert_eq!(torn.valid, Validity::Invalid, "{level:?}");
+        assert_eq!(torn.anomalies, [("G-single", 1)].into(), "{level:?}");
+        assert_eq!(torn.not, ["consistent-view", "repeatable-read"]);
+        assert_eq!(torn.details["core_is_least"], true);
+        assert_eq!(torn.findings[0].operations, [3, 4, 5]);
+    }
+    let committed = verdict(Level::ReadCommitted, torn);
+    assert_eq!(committed.proof, Some(Verdict::COMMIT_ORDER));
+    // One after the other, the last read is of what was overwritten.
+    let stale = "{:process 0 :type :invoke :f :txn :value [[:w :x 1]]}
+                 {:process 0 :type :ok :f :txn :value [[:w :x 1]]}
+                 {:process 1 :type :invoke :f :txn :value [[:w :x 2]]}
+                 {:process 1 :type :ok :f :txn :value [[:w :x 2]]}
+                 {:process 2 :type :invoke :f :txn :value [[:r :x nil]]}
+                 {:process 2 :type :ok :f :txn :value [[:r :x 1]]}";
+    let history = import::read("a.edn", stale.as_bytes(), Format::Edn, Options::default()).unwrap();
+    let strict = RwRegister::default().check(&history);
+    assert_eq!(strict.valid, Validity::Invalid);
+    assert_eq!(strict.anomalies, [("G-single-realtime", 1)].into());
+    assert_eq!(strict.not, ["strong-snapshot-isolation"]);
+    let plain = RwRegister::new(Level::Serializable).check(&history);
+    assert_eq!(plain.proof, Some(Verdict::SERIAL_ORDER));
+}
+
+#[test]
+fn what_no_model_settles_stays_open() {
+    // T2 sees a part of T1: no snapshot. Monotonic view allows it, and has no decision of its own.
+    let text = "ok [[:w :x 1] [:w :y 1]]
+                ok [[:r :x nil] [:r :y 1]]";
+    let open = verdict(Level::MonotonicView, text);
+    let reason = "no anomaly found; not decided: whether monotonic-view holds where parallel-snapshot-isolation, which implies it, was \
+                  not established";
+    assert_eq!(open.valid, Validity::Unknown(reason.into()));
+    assert_eq!(open.proof, None);
+    let mut accepted = open;
+    accepted.accept_undecided();
+    assert_eq!(accepted.valid, Validity::Valid);
+    let broken = verdict(Level::ConsistentView, text);
+    assert_eq!(broken.valid, Validity::Invalid);
 }
 
 #[test]

@@ -76,6 +76,7 @@ pub(super) fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Js
             if verdict.valid == Validity::Valid {
                 verdict.valid = Validity::Unknown(reason.clone());
                 verdict.reason = Some(reason.clone());
+                verdict.proof = None;
             }
         }
     }

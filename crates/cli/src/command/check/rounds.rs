@@ -252,7 +252,7 @@ pub(super) fn check(path: &Path, text: &Text, arguments: &CheckArguments) -> Res
     let prover = Prover::new(arguments, &attributes, || text.sample());
     let prover = prover.with_context(|| path.display().to_string())?;
     let mut verdicts = [prover.judge_text(text)?];
-    promise.weaken(&mut verdicts);
+    promise.weaken(&mut verdicts, arguments.accept_undecided);
     if let Some(folder) = &arguments.findings {
         let parts = text.taking_part(&named(&verdicts))?;
         write_findings(folder, &Report::new(&attributes, &parts, &verdicts))?;

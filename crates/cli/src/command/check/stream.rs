@@ -149,7 +149,7 @@ pub(super) fn conclude(
 ) -> Result<(Exit, Json)> {
     let attributes = file.attributes()?;
     let promise = Promise::of(arguments.model.as_deref(), &attributes);
-    promise.weaken(&mut verdicts);
+    promise.weaken(&mut verdicts, arguments.accept_undecided);
     let lost = losses::of_attributes(&attributes);
     let warning = lost.as_ref().map(losses::warning);
     let missing: Vec<Missing> = lost.into_iter().chain(unended(file)).collect();

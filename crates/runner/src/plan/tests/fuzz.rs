@@ -22,6 +22,7 @@ timeout = '1s'
 model = 'linearizable'
 checkers = ['stats']
 stop_on_violation = true
+accept_undecided = true
 [[phases]]
 mix = [{ weight = 7, f = 'w', key = { zipf = 9 }, value = { counter = 'x' }, repeat = true },
   { f = 'r', key = 'k', value = { int = [0, 5] }, fields = { a = 1 }, process = 1, at = '1ms', repeat = 4 }]

@@ -100,6 +100,7 @@ fn it_explains_every_word() {
         "checkers",
         "model",
         "stop_on_violation",
+        "accept_undecided",
         "name",
         "description",
         "test",
