@@ -117,6 +117,26 @@ fn folders_of_runs_are_read() {
     run(0, &["check", &ours.display().to_string()]);
 }
 
+/// As elle's own tests have them: nothing says when these began.
+#[test]
+fn completions_alone_say_nothing_of_real_time() {
+    let scratch = Scratch::new("completions");
+    let path = scratch.path("a.edn");
+    let ok = |process, mops| format!("{{:type :ok, :process {process}, :value [{mops}]}}\n");
+    fs::write(
+        &path,
+        ok(0, "[:append :x 1]") + &ok(1, "[:r :x []]") + &ok(2, "[:r :x [1]]"),
+    )
+    .unwrap();
+    for words in [
+        &["check", "--json", &path][..],
+        &["check", "--json", "--checker", "list-append", &path],
+    ] {
+        let document = json(&run(0, words));
+        assert_eq!(document["model"], "strong-session-serializable");
+    }
+}
+
 #[test]
 fn a_history_in_which_nothing_took_place_is_unknown() {
     let scratch = Scratch::new("nothing");

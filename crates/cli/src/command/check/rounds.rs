@@ -8,7 +8,7 @@ use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::write_findings;
 use crate::source::{Reading, Source};
-use crate::times::Promise;
+use crate::times::{Promise, mark_completions};
 use anyhow::{Context as _, Result, bail};
 use seatrial_checker::by_name;
 use seatrial_checker::infer::Shapes;
@@ -89,8 +89,16 @@ impl Text {
         Ok(History::from_ops(ops))
     }
 
+    /// What the text says of itself. Where its first operations are completions only, so are the others, and when they
+    /// began is not known.
     pub(super) fn attributes(&self) -> Result<Json> {
-        Source::open(&self.path, self.reading, self.options)?.attributes()
+        let mut attributes = Source::open(&self.path, self.reading, self.options)?.attributes()?;
+        let sample = self.sample()?;
+        let mut clients = sample.iter().filter(|op| op.process.is_client());
+        if !sample.is_empty() && !clients.any(Op::is_invoke) {
+            mark_completions(&mut attributes);
+        }
+        Ok(attributes)
     }
 
     /// The operations of these indices with the other halves of them, as a history of their own, for which the text is read once
