@@ -1,13 +1,15 @@
 //! What proves a verdict about transactions, in either direction.
 
 use crate::{Finding, Step};
+use seatrial_history::Key;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// The version of the document that [`Certificate::to_json`] makes.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// A proof of a verdict that anybody can replay without a checker: [`crate::verify`] does.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,10 +18,81 @@ pub struct Certificate {
     pub model: String,
     /// What proves the verdict.
     pub proof: Proof,
+    /// The history that it is about, if that is known (it is from version 3 on).
+    pub history: Option<Fingerprint>,
     /// What the order of versions of registers was inferred from, by name: what the proof rests on besides the history.
     pub assumptions: Vec<String>,
     /// Numbers of transactions (by index) in an order that somebody gave, as far as the proof uses them.
     pub transaction_order: Vec<(u64, i64)>,
+}
+
+/// What tells a history from others, not from one made to look like it: how many operations it has, and a hash of what the
+/// verifier knows of them. It is the same whatever format the history comes in.
+///
+/// The hash is that of a sequence of 64-bit words: `h = (rotl(h, 5) ^ word) * 0x9e37_79b9_7f4a_7c15`, from 0. Words are, for
+/// each operation of a client in order: its index times 4 and its type (0 invoke, 1 ok, 2 fail, 3 info); the number of its
+/// process; then, of an invocation what it writes, of a success what it does, two words each: the number of the key (in the
+/// order of first use, from 0) times 2^40, xor a code; a value. Code and value are 1 and the element of an append; 2 and the
+/// value of a write; 3 and 0 of a read of nothing (or of an empty list); 4 and the value of a read register; 5 + 8 times the
+/// length and the last element of a read list. Before its first use a key has one word of its own: an integer itself, of
+/// other names the number of bytes of the name as EDN writes it, then these, eight a word, the lowest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// Operations, invocations and completions, of whoever.
+    pub operations: u64,
+    /// That hash.
+    pub hash: u64,
+}
+
+impl Fingerprint {
+    pub(crate) fn mix(&mut self, word: u64) {
+        let mixed = self.hash.rotate_left(5) ^ word;
+        self.hash = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    pub(crate) fn mix_name(&mut self, key: &Key) {
+        if let Key::Int(integer) = key {
+            return self.mix(integer.cast_unsigned());
+        }
+        let name = key.to_string();
+        self.mix(name.len() as u64);
+        for bytes in name.as_bytes().chunks(8) {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            self.mix(u64::from_le_bytes(word));
+        }
+    }
+}
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} operations, hash {:016x}", self.operations, self.hash)
+    }
+}
+
+/// `{"operations": 12, "hash": "00…"}`: sixteen hexadecimal digits, as not every reader of JSON knows 64-bit integers.
+impl Serialize for Fingerprint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let hash = format!("{:016x}", self.hash);
+        let fields = BTreeMap::from([
+            ("operations", Json::from(self.operations)),
+            ("hash", hash.into()),
+        ]);
+        fields.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fingerprint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Fingerprint, D::Error> {
+        #[derive(Deserialize)]
+        struct Fields {
+            operations: u64,
+            hash: String,
+        }
+        let Fields { operations, hash } = Fields::deserialize(deserializer)?;
+        let hash = u64::from_str_radix(&hash, 16).map_err(serde::de::Error::custom)?;
+        Ok(Fingerprint { operations, hash })
+    }
 }
 
 /// The proof itself. A transaction's place is the position in the history, from 0, of its invocation (of its completion
@@ -160,15 +233,17 @@ impl Certificate {
         Certificate {
             model: model.to_owned(),
             proof,
+            history: None,
             assumptions: Vec::new(),
             transaction_order: Vec::new(),
         }
     }
 
-    /// The document: `{"certificate": 2, "model", "valid", "proof": "serial" | "snapshots" | "commits" | "visible" |
+    /// The document: `{"certificate": 3, "model", "valid", "proof": "serial" | "snapshots" | "commits" | "visible" |
     /// "core" | "findings"}` and, as the proof says, `"order": [places]`, `"core": [places]` or `"findings":
     /// [{"anomaly", "operations", "steps": [[from, to, relation, versions?]], "versions"?}]`, where `versions` is
-    /// `{"key", "order": [{"from", "to", "rule", "operations", "above"?, "below"?}]}`; with `"assumptions": [names]` and
+    /// `{"key", "order": [{"from", "to", "rule", "operations", "above"?, "below"?}]}`; with `"history": {"operations",
+    /// "hash"}` if it is known, and `"assumptions": [names]` and
     /// `"transaction_order": [[index, number]]` if there are any.
     pub fn to_json(&self) -> Json {
         let (name, field, content) = match &self.proof {
@@ -186,6 +261,9 @@ impl Certificate {
             "proof": name,
             field: content,
         });
+        if let Some(history) = &self.history {
+            document["history"] = json!(history);
+        }
         if !self.assumptions.is_empty() {
             document["assumptions"] = json!(self.assumptions);
         }
@@ -219,7 +297,10 @@ impl Certificate {
             }
             out.write_all(text.as_bytes())?;
         }
-        out.write_all(b"]}\n")
+        match &self.history {
+            None => out.write_all(b"]}\n"),
+            Some(history) => writeln!(out, "],\"history\":{}}}", json!(history)),
+        }
     }
 
     /// The certificate of such a document.
@@ -237,7 +318,7 @@ impl Certificate {
     fn of(document: Document) -> Result<Certificate, CertificateError> {
         let error = |reason: &str| CertificateError(reason.to_owned());
         if !(1..=VERSION).contains(&document.certificate) {
-            return Err(error("`certificate`, its version, is neither 1 nor 2"));
+            return Err(error("`certificate`, its version, is none of 1, 2, 3"));
         }
         let order = |order: Option<Vec<u64>>| order.ok_or_else(|| error("it has no `order`"));
         let proof = match document.proof.as_str() {
@@ -259,6 +340,7 @@ impl Certificate {
         let certificate = Certificate {
             model: document.model,
             proof,
+            history: document.history,
             assumptions: document.assumptions,
             transaction_order: document.transaction_order,
         };
@@ -279,6 +361,7 @@ struct Document {
     order: Option<Vec<u64>>,
     core: Option<Vec<u64>>,
     findings: Option<Vec<Evidence>>,
+    history: Option<Fingerprint>,
     #[serde(default)]
     assumptions: Vec<String>,
     #[serde(default)]
@@ -362,6 +445,10 @@ mod tests {
             if !certificate.is_valid() {
                 certificate.assumptions = vec!["sequential-keys".into()];
                 certificate.transaction_order = vec![(3, -1)];
+            }
+            if certificate.model.len() % 2 == usize::from(certificate.is_valid()) {
+                let (operations, hash) = (7, u64::MAX - 3);
+                certificate.history = Some(Fingerprint { operations, hash });
             }
             let document = certificate.to_json();
             let mut written = Vec::new();

@@ -20,7 +20,7 @@ mod verify;
 
 pub use accept::AcceptUndecided;
 pub use certificate::{
-    Certificate, CertificateError, Edge, Evidence, Proof, VersionStep, Versions,
+    Certificate, CertificateError, Edge, Evidence, Fingerprint, Proof, VersionStep, Versions,
 };
 pub use compose::{Judgement, check_safe, compose, conclude_safe};
 pub use data::{

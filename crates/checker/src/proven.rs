@@ -1,8 +1,8 @@
 //! Verdicts that are proven on the spot.
 
-use crate::{Certificate, Checker, Unproven, Verdict, verify};
+use crate::{Certificate, Checker, Unproven, Validity, Verdict, Verifier};
 use seatrial_history::History;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Certificates by the name of the file that they belong in.
@@ -32,8 +32,9 @@ impl Proofs {
 /// Judges like another checker; when that can prove its verdicts, the proof is kept, and replayed by the independent verifier.
 ///
 /// What came of it stands in the verdict's details: `certificate` is `{"file", "holds"}`, or `{"left_out": reason}`. A
-/// certificate that does not hold makes the verdict unknown: it is a bug of ours, in the checker or in the verifier. Of one
-/// that the verifier gave up on nobody knows whether it holds, so `holds` is null.
+/// certificate that does not hold is a bug of ours, in the checker or in the verifier: it is left out (`holds` is false), and a
+/// verdict that nothing else supports becomes unknown. Findings do not: whoever reads them can check them.
+/// Of a certificate that the verifier gave up on nobody knows whether it holds, so `holds` is null.
 /// Judging takes about twice as long, so it is for histories of tests; past [`Proven::OPERATIONS_MAX`] nothing is proven.
 pub struct Proven {
     checker: Box<dyn Checker>,
@@ -55,6 +56,45 @@ impl Proven {
 
     fn can_prove(&self) -> bool {
         self.checker.certify(&History::default()).is_some()
+    }
+
+    /// The verdict with what replaying its certificate came to. Findings stand by themselves: a certificate of theirs that is
+    /// refused is left out.
+    fn replayed(
+        &self,
+        history: &History,
+        mut verdict: Verdict,
+        mut certificate: Certificate,
+    ) -> Verdict {
+        let verifier = Verifier::read(history);
+        let Ok(verifier) = verifier.inspect_err(|error| {
+            verdict.details["certificate"] = json!({"left_out": error.to_string()});
+        }) else {
+            return verdict;
+        };
+        certificate.history = Some(verifier.fingerprint());
+        let answer = verifier.verify(&certificate);
+        if let Err(Unproven::Refuted(reason)) = answer {
+            let told = format!("it was refused, which is a bug of seatrial: {reason}");
+            verdict.details["certificate"] = json!({"holds": false, "left_out": told});
+            if verdict.valid == Validity::Invalid {
+                return verdict;
+            }
+            let reason = format!(
+                "the certificate of this verdict ({:?}) does not hold, which is a bug of seatrial: {reason}",
+                verdict.valid
+            );
+            verdict.proof = None;
+            return verdict.unknown(reason);
+        }
+        let file = self.proofs.add(self.checker.name(), certificate);
+        verdict.details["certificate"] = match answer {
+            Ok(()) => json!({"file": file, "holds": true}),
+            Err(unsettled) => {
+                json!({"file": file, "holds": null, "reason": unsettled.to_string()})
+            }
+        };
+        verdict
     }
 
     /// A verdict on too long a history.
@@ -91,26 +131,7 @@ impl Checker for Proven {
             verdict.details["certificate"] = json!({"left_out": reason});
             return verdict;
         };
-        let answer = verify(history, &certificate);
-        let file = self.proofs.add(self.checker.name(), certificate);
-        verdict.details["certificate"] = json!({"file": file, "holds": answer.is_ok()});
-        let told = &mut verdict.details["certificate"];
-        match answer {
-            Ok(()) => verdict,
-            Err(unsettled @ Unproven::Unsettled { .. }) => {
-                told["holds"] = Json::Null;
-                told["reason"] = unsettled.to_string().into();
-                verdict
-            }
-            Err(Unproven::Refuted(reason)) => {
-                told["reason"] = reason.clone().into();
-                let reason = format!(
-                    "the certificate of this verdict ({:?}) does not hold, which is a bug of seatrial: {reason}",
-                    verdict.valid
-                );
-                verdict.unknown(reason)
-            }
-        }
+        self.replayed(history, verdict, certificate)
     }
 
     /// Judges once more, for the proof.
@@ -132,8 +153,10 @@ mod tests {
     use crate::{Evidence, Proof, Stats, Validity};
     use seatrial_history::{Op, OpType, Process, Value};
 
-    /// Says that everything is wrong.
-    struct Liar;
+    /// Says that everything is wrong, or valid, and has no proof.
+    struct Liar {
+        is_valid: bool,
+    }
 
     impl Checker for Liar {
         fn name(&self) -> &'static str {
@@ -144,20 +167,23 @@ mod tests {
         }
         fn certify(&self, history: &History) -> Option<(Verdict, Option<Certificate>)> {
             let mut verdict = self.check(history);
-            verdict.valid = Validity::Invalid;
-            let evidence = Evidence {
-                anomaly: "G1a".into(),
-                operations: vec![1, 1],
-                steps: Vec::new(),
-                versions: None,
+            let proof = if self.is_valid {
+                Proof::Serial(vec![0, 0])
+            } else {
+                verdict.valid = Validity::Invalid;
+                Proof::Findings(vec![Evidence {
+                    anomaly: "G1a".into(),
+                    operations: vec![1, 1],
+                    steps: Vec::new(),
+                    versions: None,
+                }])
             };
-            let proof = Proof::Findings(vec![evidence]);
             Some((verdict, Some(Certificate::new("serializable", proof))))
         }
     }
 
     #[test]
-    fn a_proof_that_does_not_hold_makes_a_verdict_unknown() {
+    fn a_proof_that_does_not_hold_is_left_out_and_supports_nothing() {
         let ops = [OpType::Invoke, OpType::Ok].map(|kind| Op {
             kind,
             ..Op::invoke(Process::Client(1), "txn", Value::Txn(Vec::new().into()))
@@ -168,7 +194,8 @@ mod tests {
             Box::new(Stats),
             Box::new(ListAppend::new(Level::Serializable)),
             Box::new(ListAppend::new(Level::CursorStability)),
-            Box::new(Liar),
+            Box::new(Liar { is_valid: false }),
+            Box::new(Liar { is_valid: true }),
         ];
         let proven = Proven::all(checkers, &proofs);
         let verdicts: Vec<_> = proven.iter().map(|one| one.check(&history)).collect();
@@ -176,15 +203,20 @@ mod tests {
         let held = json!({"file": "certificate.json", "holds": true});
         assert_eq!(verdicts[1].details["certificate"], held);
         assert_eq!(verdicts[1].valid, Validity::Valid);
-        let told = &verdicts[2].details["certificate"]["left_out"];
-        assert!(told.as_str().unwrap().contains("proves"), "{told}");
+        let held = json!({"file": "certificate-list-append.json", "holds": true});
+        assert_eq!(verdicts[2].details["certificate"], held);
         assert_eq!(verdicts[2].valid, Validity::Valid);
+        // What it found stands, whatever its proof is worth; what it did not find does not.
+        assert_eq!(verdicts[3].valid, Validity::Invalid);
+        let told = &verdicts[3].details["certificate"]["left_out"];
+        assert!(told.as_str().unwrap().contains("a bug"), "{told}");
         assert!(
-            matches!(&verdicts[3].valid, Validity::Unknown(reason) if reason.contains("a bug"))
+            matches!(&verdicts[4].valid, Validity::Unknown(reason) if reason.contains("a bug"))
         );
+        assert!(Proven::is_refuted(&verdicts[4]));
         assert!(Proven::is_refuted(&verdicts[3]) && !Proven::is_refuted(&verdicts[1]));
         let names: Vec<_> = proofs.take().into_iter().map(|proof| proof.0).collect();
-        assert_eq!(names, ["certificate.json", "certificate-liar.json"]);
+        assert_eq!(names, ["certificate.json", "certificate-list-append.json"]);
         assert!(proofs.take().is_empty());
     }
 }

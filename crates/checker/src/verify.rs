@@ -1,6 +1,6 @@
 //! Replays a [`Certificate`]: a second opinion that shares no code with the checkers, and is dumb on purpose.
 
-use crate::certificate::{Certificate, Edge, Evidence, Proof};
+use crate::certificate::{Certificate, Edge, Evidence, Fingerprint, Proof};
 use seatrial_history::{Chunk, ChunkBuffer, Chunks, History};
 use table::Table;
 
@@ -82,14 +82,23 @@ impl Verifier {
         self.table.take(chunk);
     }
 
+    /// The fingerprint of what was read so far.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.table.fingerprint
+    }
+
     /// Does this certificate prove what it says about the history that was read?
     ///
     /// Orders are replayed: each transaction must see what it saw, and nothing may be before what it follows in real time or
     /// in its process where the model asks for that. Findings are looked up: each edge of a cycle must be there to be
-    /// seen in the operations, the kinds of edges must be those of the anomaly, and the model must forbid it. What a
-    /// certificate of a valid history leaves open is what the history leaves open: where an append stands that nobody
-    /// read.
+    /// seen in the operations, the kinds of edges must be those of the anomaly, and the model must forbid it.
     pub fn verify(mut self, certificate: &Certificate) -> Result<(), Unproven> {
+        let own = self.fingerprint();
+        if let Some(other) = certificate.history.filter(|&other| other != own) {
+            return Err(
+                format!("it is about another history ({other}; this one has {own})").into(),
+            );
+        }
         self.table.end()?;
         let table = &self.table;
         let model = certificate.model.as_str();
@@ -104,9 +113,14 @@ impl Verifier {
                 return Err(format!("{model} does not forbid {anomaly}").into());
             }
         }
+        let is_of_lists = table.is_of_lists || {
+            // Where nobody wrote or saw anything, it may be about either.
+            !table.is_of_registers && lists::orders::is_known(model, &certificate.proof)
+        };
         match &certificate.proof {
-            _ if !table.is_of_lists => registers::verify(table, certificate, self.steps_max),
+            _ if !is_of_lists => registers::verify(table, certificate, self.steps_max),
             Proof::Findings(findings) => Ok(lists::findings(table, findings)?),
+            Proof::Core(places) => lists::core::core(table, model, places, self.steps_max),
             proof => Ok(lists::orders::replay(table, model, proof)?),
         }
     }
@@ -118,6 +132,9 @@ fn cycle(
     mut precedes: impl FnMut(&Edge) -> Result<bool, String>,
 ) -> Result<(), String> {
     let steps = &finding.steps;
+    if let Some(step) = steps.iter().find(|step| step.from == step.to) {
+        return Err(format!("op {} does not precede itself", step.from));
+    }
     for (at, step) in steps.iter().enumerate() {
         let Edge {
             from, to, relation, ..

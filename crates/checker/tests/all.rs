@@ -14,6 +14,8 @@ mod elle;
 mod isolation;
 #[path = "all/lattice.rs"]
 mod lattice;
+#[path = "all/lists.rs"]
+mod lists;
 #[path = "all/online.rs"]
 mod online;
 #[path = "all/permutations.rs"]

@@ -136,7 +136,9 @@ pub(crate) fn save_proofs(
         eprintln!(
             "seatrial: A BUG OF OURS: {}: {}; please keep the folder {}",
             verdict.checker,
-            verdict.reason.as_deref().unwrap_or_default(),
+            verdict.details["certificate"]["left_out"]
+                .as_str()
+                .unwrap_or_default(),
             folder.display()
         );
     }

@@ -10,6 +10,7 @@ mod blocks;
 mod clauses;
 mod core;
 mod facts;
+mod given;
 mod judge;
 mod known;
 mod lists;
@@ -25,6 +26,7 @@ mod zones;
 #[cfg(test)]
 mod tests;
 
+pub(super) use given::{Decided, Given, decide_given};
 pub(super) use judge::{Effort, Witness};
 pub(super) use promise::{Axiom, Follows, Promise};
 

@@ -1,6 +1,6 @@
 //! Anomalies as they are found, and the verdict that they make.
 
-use super::anomaly;
+use super::anomaly::{self, NO_ORDER};
 use super::level::{Level, boundary};
 use super::search::Found;
 use crate::{Anomaly, Finding, Validity, Verdict};
@@ -49,6 +49,11 @@ impl Findings {
         Findings { counts, kept }
     }
 
+    /// The names of all anomalies that were counted.
+    pub(super) fn anomalies(&self) -> impl Iterator<Item = Anomaly> {
+        self.counts.keys().copied()
+    }
+
     /// Adds an anomaly without steps.
     pub(crate) fn tell(&mut self, anomaly: Anomaly, tell: impl FnOnce() -> (Vec<u64>, String)) {
         self.add(anomaly, || {
@@ -90,6 +95,47 @@ pub(super) struct Tally {
     pub(super) fail: usize,
 }
 
+/// Adds a level and those that imply it to what a verdict rules out.
+fn rule_out(level: Level, verdict: &mut Verdict) {
+    let known = |verdict: &Verdict, name| {
+        verdict
+            .not
+            .iter()
+            .chain(&verdict.also_not)
+            .any(|&it| it == name)
+    };
+    if !known(verdict, level.name()) {
+        verdict.not.push(level.name());
+    }
+    for stronger in Level::all().filter(|&other| other != level && other.implies(level)) {
+        if !known(verdict, stronger.name()) {
+            verdict.also_not.push(stronger.name());
+        }
+    }
+}
+
+/// Counts and figures of a verdict.
+fn details(summary: &Summary<'_>, tolerated: &BTreeMap<Anomaly, u64>) -> serde_json::Value {
+    let Tally {
+        transactions,
+        ok,
+        fail,
+    } = summary.tally;
+    serde_json::json!({
+        "transactions": transactions,
+        "ok": ok,
+        "fail": fail,
+        "info": transactions - ok - fail,
+        "keys": summary.keys,
+        "edges": summary.edges,
+        "components": summary.found.components,
+        "largest_component": summary.found.largest,
+        "search_complete": summary.found.complete,
+        "findings_max": FINDINGS_MAX,
+        "tolerated": tolerated,
+    })
+}
+
 /// The verdict: invalid when an anomaly was found that the level forbids, valid when the level is proven, and otherwise
 /// unknown: no anomaly was found, and some questions were not decided.
 pub(super) fn verdict(findings: Findings, summary: &Summary<'_>) -> Verdict {
@@ -102,7 +148,8 @@ pub(super) fn verdict(findings: Findings, summary: &Summary<'_>) -> Verdict {
     verdict.also_not = boundary.also_not;
     let mut tolerated = BTreeMap::new();
     for (anomaly, count) in counts {
-        if forbidden.contains(anomaly) {
+        // That there is no order is only found for the level that is asked for.
+        if forbidden.contains(anomaly) || anomaly == NO_ORDER {
             verdict.anomalies.insert(anomaly, count);
         } else {
             tolerated.insert(anomaly, count);
@@ -113,24 +160,11 @@ pub(super) fn verdict(findings: Findings, summary: &Summary<'_>) -> Verdict {
             .findings
             .extend(kept.remove(anomaly).unwrap_or_default());
     }
-    let Tally {
-        transactions,
-        ok,
-        fail,
-    } = summary.tally;
-    verdict.details = serde_json::json!({
-        "transactions": transactions,
-        "ok": ok,
-        "fail": fail,
-        "info": transactions - ok - fail,
-        "keys": summary.keys,
-        "edges": summary.edges,
-        "components": summary.found.components,
-        "largest_component": summary.found.largest,
-        "search_complete": summary.found.complete,
-        "findings_max": FINDINGS_MAX,
-        "tolerated": tolerated,
-    });
+    if let Some(found) = kept.remove(NO_ORDER) {
+        verdict.findings.extend(found);
+        rule_out(summary.level, &mut verdict);
+    }
+    verdict.details = details(summary, &tolerated);
     // What was not looked for cannot be said to hold.
     if summary.level == Level::StrictSerializable && summary.found.complete {
         let holds = boundary.holds.into_iter();

@@ -12,10 +12,12 @@ mod proof;
 mod reads;
 mod record;
 mod renaming;
+mod reordered;
 mod replay;
 mod scene;
 mod stage;
 mod table;
+mod unread;
 
 use super::Bound;
 use super::explain::{self, Told as _};
@@ -24,7 +26,7 @@ use super::graph::{Edges, Sink};
 use super::level::Level;
 use super::passes::{InRounds, InTurn, Passes, Rounds};
 use super::rows::Linked;
-use crate::{Certificate, Checker, Component, Finding, Verdict};
+use crate::{Anomaly, Certificate, Checker, Component, Finding, Verdict};
 use edges::Orders;
 use gather::Gather;
 use lists::Lists;
@@ -183,8 +185,20 @@ impl ListAppend {
             return Ok((self.unknown(reason), None));
         }
         drop(lists);
+        record.drop_without_order();
         let (findings, components) = told(passes, &mut record)?;
-        let undecided = record.open_questions();
+        let mut undecided = record.open_questions();
+        let forbidden = self.level.forbidden();
+        let is_tolerated = |anomaly: Anomaly| !forbidden.contains(anomaly);
+        let has_tolerated = findings.anomalies().any(is_tolerated);
+        let proof = record.proof(has_tolerated);
+        if proof.is_none() && undecided.is_empty() && record.found.complete {
+            undecided.push(format!(
+                "whether {} holds, which is more than the absence of the anomalies that are looked for",
+                self.level.name()
+            ));
+        }
+        let is_known = !record.is_torn && record.doubtful == 0;
         let summary = Summary {
             checker: self.name(),
             level: self.level,
@@ -192,12 +206,12 @@ impl ListAppend {
             keys: record.keys,
             edges: record.edges,
             found: &record.found,
-            proof: record.proof.or_else(|| {
-                let is_known = undecided.is_empty() && self.level.is_told();
-                (is_known && record.found.complete).then_some(Verdict::COMPLETE_GRAPH)
-            }),
-            is_established: &|_| undecided.is_empty(),
-            undecided: undecided.clone(),
+            proof,
+            is_established: &|level| {
+                is_known && (proof::is_absence_of_cycles(level) || proof::is_of_commits(level))
+                    || proof.is_some() && self.level.implies(level)
+            },
+            undecided,
         };
         let mut verdict = Verdict {
             components,
@@ -206,7 +220,7 @@ impl ListAppend {
         verdict.details["windows"] = record.windows.into();
         verdict.details["largest_window"] = record.largest_window.into();
         let certificate = if certify {
-            proof::certificate(self.level, record, &verdict)
+            proof::certificate(self.level, record, &mut verdict)
         } else {
             None
         };

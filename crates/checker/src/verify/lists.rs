@@ -1,5 +1,6 @@
 //! Looks up what was found of lists.
 
+pub(super) mod core;
 pub(super) mod orders;
 
 use super::cycle;
@@ -127,6 +128,10 @@ impl<'a> Look<'a> {
         if !finding.steps.is_empty() {
             return cycle(finding, |step| self.precedes(step));
         }
+        let distinct: BTreeSet<u64> = finding.operations.iter().copied().collect();
+        if distinct.len() < all.len() {
+            return Err("it names an operation twice".into());
+        }
         let is_ok = all.first().is_some_and(|one| one.row.is_ok());
         let holds = match (finding.anomaly.as_str(), &all[..]) {
             ("internal", &[one]) => contradicts_itself(one),
@@ -147,7 +152,11 @@ impl<'a> Look<'a> {
             ("dirty-update", &[above, below]) => {
                 below.row.is_fail() && self.overwrites(below, above)
             }
-            ("incompatible-order", &[one, other]) => other.row.is_ok() && disagree(one, other),
+            ("incompatible-order", &[one]) => disagree(one, one) || reorders(one, one),
+            ("incompatible-order", &[one, other]) => {
+                other.row.is_ok() && disagree(one, other)
+                    || !other.row.is_fail() && reorders(one, other)
+            }
             ("lost-update", all) => {
                 all.len() > 1 && all.iter().all(|one| one.row.is_ok()) && are_updates(all)
             }
@@ -222,6 +231,17 @@ fn disagree(one: One<'_>, other: One<'_>) -> bool {
     one.seen().any(|(key, mine)| {
         let mut theirs = other.seen().filter(|read| read.0 == key);
         theirs.any(|(_, theirs)| mine.iter().zip(theirs).any(|(a, b)| a != b))
+    })
+}
+
+/// Does a read show an append of the writer without one before it that the writer performed earlier?
+fn reorders(reader: One<'_>, writer: One<'_>) -> bool {
+    reader.seen().any(|(key, elements)| {
+        let place = |element| elements.iter().position(|&one| one == element);
+        let appends: Vec<i64> = writer.appended_to(key).collect();
+        appends.array_windows().any(|&[earlier, later]| {
+            place(later).is_some_and(|at| place(earlier).is_none_or(|before| at < before))
+        })
     })
 }
 

@@ -86,7 +86,7 @@ const MISSED: [(&str, &str); 8] = [
 ];
 
 /// The order that transactions keep besides: 0 none, 1 that of their processes, 2 that of real time too.
-fn order(model: &str) -> (u8, &str) {
+pub(super) fn order(model: &str) -> (u8, &str) {
     if model == "strict-serializable" {
         return (2, "serializable");
     }
@@ -176,6 +176,24 @@ pub(super) fn cores(model: &str) -> &str {
     }
 }
 
+/// Is this the name of a model of transactions on lists?
+pub(super) fn is_known(model: &str) -> bool {
+    let (order, base) = order(model);
+    let has_orders = [
+        "read-uncommitted",
+        "read-committed",
+        "snapshot-isolation",
+        "serializable",
+    ];
+    let is_base = || base == "read-uncommitted" || IMPLIED.iter().any(|row| row.0 == base);
+    match order {
+        0 => is_base(),
+        // Real time has a name of its own here.
+        2 if base == "serializable" => model == "strict-serializable",
+        _ => has_orders.contains(&base),
+    }
+}
+
 fn is_direct(model: &str, anomaly: &str) -> bool {
     let mut rows = FORBIDDEN.iter();
     rows.any(|(name, forbidden)| *name == model && forbidden.contains(&anomaly))
@@ -217,7 +235,7 @@ pub(super) fn cycle_name(kinds: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{commits, cores, forbids, serializability, snapshots};
+    use super::{commits, cores, forbids, is_known, serializability, snapshots};
     use crate::txn::Level;
     use crate::txn::isolation::Model;
 
@@ -260,6 +278,15 @@ mod tests {
         }
         assert!(serializability("no-such-model").is_none() && serializability("causal").is_none());
         assert!(!forbids("no-such-model", "G0"));
+        assert!(Level::all().all(|level| is_known(level.name())));
+        for name in [
+            "no-such-model",
+            "causal",
+            "strong-prefix",
+            "strong-serializable",
+        ] {
+            assert!(!is_known(name), "{name}");
+        }
         assert!(forbids("causal", "causality-cycle") && !forbids("causal", "G2-item"));
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 mod commits;
 mod committed;
-mod core;
+pub(super) mod core;
 mod faults;
 mod orders;
 mod versions;

@@ -1,5 +1,6 @@
 //! What a certificate is replayed against: the transactions of a history, in columns.
 
+use crate::certificate::Fingerprint;
 use seatrial_history::chunk::{MopView, ValueView};
 use seatrial_history::{Chunk, Key, OpType, Process};
 use std::collections::BTreeMap;
@@ -157,9 +158,11 @@ pub(super) struct Table {
     open: Vec<Open>,
     /// Does anybody touch a list, or a register?
     pub(super) is_of_lists: bool,
-    is_of_registers: bool,
+    pub(super) is_of_registers: bool,
     /// Why this is no history of transactions.
     refusal: Option<String>,
+    /// What tells this history from others.
+    pub(super) fingerprint: Fingerprint,
 }
 
 /// A transaction without a completion so far.
@@ -183,6 +186,7 @@ impl Table {
             keys: vec![NONE; chunk.key_count()],
             agreed: vec![0; chunk.key_count()],
         };
+        self.fingerprint.operations += chunk.len() as u64;
         for place in 0..chunk.len() {
             if self.refusal.is_some() {
                 return;
@@ -215,6 +219,8 @@ impl Table {
         let position = chunk.first_position() + place as u64;
         let (kind, index) = (chunk.kinds()[place], chunk.index(place));
         let session = self.session(client);
+        self.fingerprint.mix(index << 2 | kind as u64);
+        self.fingerprint.mix(client);
         if kind == OpType::Invoke {
             self.give_up(session);
             let number = self.begin(index, session, position, true);
@@ -316,6 +322,8 @@ impl Table {
             return false;
         };
         for mop in mops.iter() {
+            // What the fingerprint has of a read list: its length and its last element.
+            let mut shown = None;
             let (kind, value) = match mop {
                 MopView::Append { element, .. } => (Kind::Append, element),
                 MopView::Write { value, .. } => (Kind::Write, value),
@@ -327,6 +335,7 @@ impl Table {
                     elements,
                     shared,
                 } => {
+                    shown = elements.last().map(|&last| (elements.len(), last));
                     let number = self.key(chunk, key, names);
                     let agreed = &mut names.agreed[key as usize];
                     self.list_read(number, elements, shared.then_some(agreed))
@@ -338,6 +347,15 @@ impl Table {
                 Kind::ReadNothing => {}
             }
             let key = self.key(chunk, mop.key(), names);
+            let (code, word) = match (kind, shown) {
+                (Kind::Append, _) => (1, value),
+                (Kind::Write, _) => (2, value),
+                (Kind::ReadValue, _) => (4, value),
+                (_, None) => (3, 0),
+                (_, Some((length, last))) => (5 + 8 * length as u64, last),
+            };
+            self.fingerprint.mix(u64::from(key) << 40 ^ code);
+            self.fingerprint.mix(word.cast_unsigned());
             events.push(Event { value, key, kind });
         }
         true
@@ -351,6 +369,7 @@ impl Table {
             let (number, is_new) = self.numbers.of(key);
             *known = number;
             if is_new {
+                self.fingerprint.mix_name(key);
                 self.names.push(key.clone());
                 self.lists.push(Vec::new());
             }

@@ -59,6 +59,9 @@ pub(in crate::txn) struct Own<'a> {
     positions: Positions,
     /// Appends of the current transaction, all keys.
     appended: Vec<(u32, i64)>,
+    /// Reads of the current transaction that a later one of the same key contradicts: only such a read can hold an element
+    /// that the key's last read does not.
+    contradicted: Vec<(u32, &'a [i64])>,
 }
 
 impl<'a> Own<'a> {
@@ -72,6 +75,7 @@ impl<'a> Own<'a> {
             keys: vec![Key::default(); chunk.key_count()],
             positions: Positions::new(chunk.key_count()),
             appended: Vec::new(),
+            contradicted: Vec::new(),
         }
     }
 
@@ -84,6 +88,7 @@ impl<'a> Own<'a> {
         mut tell: impl FnMut(Done<'a>),
     ) -> Contradictions {
         self.appended.clear();
+        self.contradicted.clear();
         let mut found = Contradictions::default();
         for (tag, key, argument) in self.mops.range(start, end) {
             let own = &mut self.keys[key as usize];
@@ -101,6 +106,9 @@ impl<'a> Own<'a> {
                         let list = self.lists[key as usize];
                         self.positions.contains(key, list, known, argument)
                     });
+                    let mut earlier = self.contradicted.iter();
+                    found.future |=
+                        earlier.any(|(at, seen)| *at == key && seen.contains(&argument));
                     self.appended.push((key, argument));
                     tell(Done::Append(key, argument));
                     continue;
@@ -109,7 +117,11 @@ impl<'a> Own<'a> {
                 mop_tag::READ_BRANCH => (self.chunk.reference(argument), false),
                 _ => (&[][..], true),
             };
-            found.internal |= contradicts(own, elements, &self.appended, key);
+            if contradicts(own, elements, &self.appended, key) {
+                found.internal = true;
+                self.contradicted
+                    .extend(own.known.map(|known| (key, known)));
+            }
             own.known = Some(elements);
             own.since = 0;
             let is_own = |last| own.appends > 0 && self.appended.contains(&(key, last));

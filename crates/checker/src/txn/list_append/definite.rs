@@ -49,8 +49,9 @@ impl Definite {
             | Suspect::Future(_)
             | Suspect::Duplicate { .. }
             | Suspect::Incompatible { .. }
+            | Suspect::Reordered { .. }
             | Suspect::Aborted { .. } => true,
-            Suspect::Garbage { .. } => false,
+            Suspect::Garbage { .. } | Suspect::Unordered { .. } => false,
             Suspect::Intermediate { writer, .. } => is_known(writer),
             Suspect::Dirty { .. } | Suspect::Lost { .. } => self.has_orders(),
             Suspect::Cycle(cycle) => self.has_orders() && cycle.nodes.iter().all(is_known),

@@ -23,6 +23,8 @@ pub(super) struct Lists {
     happened: Vec<bool>,
     /// Committed appends that nobody read, of lists whose reads agree: lists and writers, sorted, each pair once.
     pub(super) unseen: Vec<(u32, u32)>,
+    /// By list: did its transaction append more to it after a committed append that nobody read?
+    pub(super) has_unseen_inside: Vec<bool>,
 }
 
 impl Lists {
@@ -44,6 +46,7 @@ impl Lists {
             gaps: BTreeMap::new(),
             happened: happened.collect(),
             unseen: Vec::new(),
+            has_unseen_inside: Vec::new(),
             table,
         };
         // Below read committed, effects of an unknown transaction that were seen do not say that it committed.
@@ -105,6 +108,7 @@ impl Lists {
 
     fn find_unseen(&mut self) {
         let mut unseen = Vec::new();
+        let mut inside = vec![false; self.table.lists.len()];
         for (at, list) in self.table.lists.iter().enumerate() {
             if list.conflict.is_some() {
                 continue;
@@ -113,12 +117,16 @@ impl Lists {
             let open = list.writers().filter(|writer| !writer.is_seen());
             open.for_each(|writer| match self.committed(writer) {
                 NONE => {}
-                number => unseen.push((at as u32, number)),
+                number => {
+                    inside[at] |= writer.is_intermediate();
+                    unseen.push((at as u32, number));
+                }
             });
             unseen[first..].sort_unstable();
         }
         unseen.dedup();
         self.unseen = unseen;
+        self.has_unseen_inside = inside;
     }
 
     /// The committed transaction of a writer, else [`NONE`].
@@ -190,29 +198,6 @@ impl Lists {
     /// Who appended this element.
     pub(super) fn writer(&self, at: u32, element: i64) -> Option<Writer> {
         self.table.lists[at as usize].writer(element)
-    }
-
-    /// Counts, for each list, the committed appends that nobody read of transactions that are gone; how many of those that
-    /// leave have two or more of them, and how many such appends there are.
-    pub(super) fn undecided(&mut self, gone: &[bool], leaving: &[bool]) -> (usize, usize) {
-        let (mut keys, mut appends) = (0, 0);
-        for (at, &leaves) in leaving.iter().enumerate() {
-            let open = self.table.lists[at].writers();
-            let open = open.filter(|writer| !writer.is_seen());
-            let open = open.filter(|&writer| match self.committed(writer) {
-                NONE => false,
-                number => gone[number as usize],
-            });
-            let open = open.count();
-            let list = &mut self.table.lists[at];
-            list.unread += open;
-            // One alone has its place: after all that was read.
-            if leaves && list.unread > 1 {
-                keys += 1;
-                appends += list.unread;
-            }
-        }
-        (keys, appends)
     }
 
     /// The transactions of which something may still become known: those that touched a list that is not closed, and those

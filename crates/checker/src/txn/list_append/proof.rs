@@ -3,6 +3,7 @@
 use super::lists::Lists;
 use super::record::Record;
 use super::{Dependencies, Orders};
+use crate::txn::anomaly::NO_ORDER;
 use crate::txn::graph::{Edges, RW, Sink, WR, WW};
 use crate::txn::kept::Only;
 use crate::txn::level::Level;
@@ -12,7 +13,7 @@ use crate::{Certificate, Evidence, Proof, Validity, Verdict};
 /// What must come before what for snapshots: a transaction t takes its snapshot at node t, and commits at node t + count.
 /// What is read or overwritten was committed before the snapshot; what a read lacks is committed after it. There is an
 /// order of these just when no cycle is without adjacent anti-dependencies.
-struct Events<'a>(Dependencies<'a>);
+pub(super) struct Events<'a>(pub(super) Dependencies<'a>);
 
 /// Hands on dependencies as edges between events.
 struct Between<'a, S> {
@@ -53,92 +54,120 @@ impl Linked for Events<'_> {
     }
 }
 
-/// Is this level proven by an order of transactions, or of their snapshots and commits?
-pub(super) fn is_proven_by_order(level: Level) -> bool {
-    is_serial(level) || events(level) == 2 || commits(level).is_some()
+/// The kind of order that a certificate of this level has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Transactions one after another.
+    Serial,
+    /// Snapshots and commits.
+    Snapshots,
+    /// Commits; edges of these kinds do not count.
+    Commits(u8),
 }
 
-/// Is it proven by an order in which no edge of the whole graph leads back?
-pub(super) fn is_serial(level: Level) -> bool {
+/// The weakest kind of order that proves this level.
+pub(super) fn kind(level: Level) -> Kind {
+    use Level as L;
+    match level {
+        L::ReadUncommitted | L::StrongSessionReadUncommitted | L::StrongReadUncommitted => {
+            Kind::Commits(RW | WR)
+        }
+        L::ReadCommitted | L::StrongSessionReadCommitted | L::StrongReadCommitted => {
+            Kind::Commits(RW)
+        }
+        // Without predicates, repeatable read is serializability.
+        L::RepeatableRead
+        | L::UpdateSerializable
+        | L::Serializable
+        | L::StrongSessionSerializable
+        | L::StrictSerializable => Kind::Serial,
+        _ => Kind::Snapshots,
+    }
+}
+
+/// Is this level, when a transaction does not contradict itself, the absence of the cycles that it forbids?
+pub(super) fn is_absence_of_cycles(level: Level) -> bool {
     use Level as L;
     matches!(
         level,
-        L::Serializable | L::StrongSessionSerializable | L::StrictSerializable
+        L::ConsistentView
+            | L::RepeatableRead
+            | L::ParallelSnapshotIsolation
+            | L::SnapshotIsolation
+            | L::StrongSessionSnapshotIsolation
+            | L::StrongSnapshotIsolation
     )
 }
 
-/// How often each transaction stands in the order.
-pub(super) fn events(level: Level) -> u32 {
-    use Level as L;
-    match level {
-        L::SnapshotIsolation | L::StrongSessionSnapshotIsolation | L::StrongSnapshotIsolation => 2,
-        _ => 1,
-    }
+/// Is this level proven by an order of commits?
+pub(super) fn is_of_commits(level: Level) -> bool {
+    matches!(kind(level), Kind::Commits(_))
 }
 
-/// The kinds of edges that do not count for an order of commits, if one proves this level.
-fn commits(level: Level) -> Option<u8> {
-    use Level as L;
-    match level {
-        L::ReadUncommitted => Some(RW | WR),
-        L::ReadCommitted | L::StrongSessionReadCommitted | L::StrongReadCommitted => Some(RW),
-        _ => None,
-    }
-}
-
-/// An order that proves a level that is not serial: nodes from the number of transactions on are second events of
-/// transactions, or helpers from twice that on. `None` when an edge leads back.
-pub(super) fn order(level: Level, lists: &Lists) -> Option<Vec<u32>> {
+/// An order of commits, if this level is proven by one; nodes from the number of transactions on are helpers. `None` when an edge
+/// leads back.
+pub(super) fn commits(level: Level, lists: &Lists) -> Option<Vec<u32>> {
+    let Kind::Commits(without) = kind(level) else {
+        return None;
+    };
     let process = level.implies(Level::StrongSessionReadUncommitted);
     let realtime = level.implies(Level::StrongReadUncommitted);
     let orders = Orders { process, realtime };
     let dependencies = Dependencies { lists, orders };
     let count = lists.table.len();
-    let rows = if events(level) == 2 {
-        Rows::new(2 * count, &Events(dependencies))
-    } else {
-        let without = commits(level)?;
-        let only = Only {
-            dependencies,
-            transactions: count,
-            without,
-        };
-        Rows::new(count, &only)
+    let only = Only {
+        dependencies,
+        transactions: count,
+        without,
     };
-    let rows = rows.ok()?;
+    let rows = Rows::new(count, &only).ok()?;
     let peeled = rows.peel();
     peeled.is_all(&rows).then_some(peeled.order)
 }
 
-/// What proves a level for lists whose dependency graph has cycles, if an order of another kind than the serial one does.
-pub(super) fn of_cyclic(level: Level, lists: &Lists) -> Option<&'static str> {
-    if is_serial(level) {
-        return None;
-    }
-    let kind = if events(level) == 2 {
-        Verdict::SNAPSHOT_ORDER
-    } else {
-        Verdict::COMMIT_ORDER
-    };
-    order(level, lists).map(|_| kind)
-}
-
-/// The certificate of this verdict; `None` for an unknown verdict, and for a valid one of a level that no simple order
-/// proves.
-pub(super) fn certificate(level: Level, record: Record, verdict: &Verdict) -> Option<Certificate> {
+/// The certificate of this verdict; `None` for an unknown verdict, and for one that no order and no finding proves: with the
+/// reason in its details.
+pub(super) fn certificate(
+    level: Level,
+    record: Record,
+    verdict: &mut Verdict,
+) -> Option<Certificate> {
     let proof = match verdict.valid {
         Validity::Unknown(_) => return None,
-        Validity::Invalid => Proof::Findings(verdict.findings.iter().map(Evidence::from).collect()),
+        Validity::Invalid => of_invalid(record.core, verdict)?,
         Validity::Valid => {
-            let places = record.order?.into_iter().map(u64::from).collect();
-            if is_serial(level) {
-                Proof::Serial(places)
-            } else if events(level) == 2 {
-                Proof::Snapshots(places)
-            } else {
-                Proof::Commits(places)
+            // Whoever contradicts himself, as the level allows, cannot be replayed.
+            let is_replayed = matches!(kind(level), Kind::Commits(_))
+                || verdict.details["tolerated"] == serde_json::json!({});
+            let places = record.order.filter(|_| is_replayed)?;
+            let places = places.into_iter().map(u64::from).collect();
+            match kind(level) {
+                Kind::Serial => Proof::Serial(places),
+                Kind::Snapshots => Proof::Snapshots(places),
+                Kind::Commits(_) => Proof::Commits(places),
             }
         }
     };
     Some(Certificate::new(level.name(), proof))
+}
+
+/// The findings; transactions without an order when there is nothing else.
+fn of_invalid(core: Option<Vec<u64>>, verdict: &mut Verdict) -> Option<Proof> {
+    let findings = verdict.findings.iter();
+    let findings = findings.filter(|finding| finding.anomaly != NO_ORDER);
+    let findings: Vec<Evidence> = findings.map(Evidence::from).collect();
+    if !findings.is_empty() {
+        return Some(Proof::Findings(findings));
+    }
+    let core = core?;
+    let unproven = if core.len() > Certificate::CORE_MAX {
+        let (count, most) = (core.len(), Certificate::CORE_MAX);
+        format!("{count} transactions have no order, and no more than {most} are replayed")
+    } else if verdict.model.as_deref() == Some(Level::ParallelSnapshotIsolation.name()) {
+        "transactions on lists that have no order under parallel snapshot isolation are not replayed".to_owned()
+    } else {
+        return Some(Proof::Core(core));
+    };
+    verdict.details["unproven"] = unproven.into();
+    None
 }

@@ -24,6 +24,14 @@ pub(super) enum Suspect {
         readers: [u32; 2],
         agreed: u32,
     },
+    /// A read of an element without the one before it that the same transaction had appended first.
+    Reordered {
+        list: u32,
+        reader: u32,
+        writer: u32,
+        /// The one that is missing or stands later, the one that was read.
+        elements: [i64; 2],
+    },
     /// An element that a read has so many times.
     Duplicate {
         list: u32,
@@ -63,6 +71,11 @@ pub(super) enum Suspect {
         length: u32,
         transactions: Vec<u32>,
     },
+    /// Transactions that no order of their unread appends to these lists explains.
+    Unordered {
+        lists: Vec<u32>,
+        transactions: Vec<u32>,
+    },
     /// A cycle.
     Cycle(Cycle),
 }
@@ -75,9 +88,12 @@ impl Suspect {
             Suspect::Incompatible { readers, .. } => readers.to_vec(),
             Suspect::Duplicate { reader, .. } | Suspect::Garbage { reader, .. } => vec![*reader],
             Suspect::Dirty { above, below, .. } => vec![above.0, below.0],
-            Suspect::Aborted { reader, writer, .. }
+            Suspect::Reordered { reader, writer, .. }
+            | Suspect::Aborted { reader, writer, .. }
             | Suspect::Intermediate { reader, writer, .. } => vec![*reader, *writer],
-            Suspect::Lost { transactions, .. } => transactions.clone(),
+            Suspect::Lost { transactions, .. } | Suspect::Unordered { transactions, .. } => {
+                transactions.clone()
+            }
             Suspect::Cycle(cycle) => cycle.nodes.clone(),
         }
     }
@@ -88,12 +104,14 @@ impl Suspect {
     pub(super) fn list(&self) -> Option<u32> {
         match self {
             Suspect::Incompatible { list, .. }
+            | Suspect::Reordered { list, .. }
             | Suspect::Duplicate { list, .. }
             | Suspect::Dirty { list, .. }
             | Suspect::Garbage { list, .. }
             | Suspect::Aborted { list, .. }
             | Suspect::Intermediate { list, .. }
             | Suspect::Lost { list, .. } => Some(*list),
+            Suspect::Unordered { lists, .. } => lists.first().copied(),
             Suspect::Internal(_) | Suspect::Future(_) | Suspect::Cycle(_) => None,
         }
     }
@@ -144,6 +162,7 @@ impl Lists {
             }
         }
         self.tell_versions(asked, suspects);
+        self.tell_reordered(asked, suspects);
         self.tell_reads(asked, suspects);
         self.tell_lost_updates(asked, suspects);
     }

@@ -3,14 +3,17 @@
 use super::definite::Definite;
 use super::edges::Orders;
 use super::lists::Lists;
-use super::proof;
+use super::proof::{self, Kind};
 use super::reads::{Suspect, Suspects};
 use super::replay::{Replayed, replay};
 use super::stage::Stage;
 use super::table::{NONE, Table, outcome};
+use super::unread::Doubts;
 use super::{Dependencies, ListAppend};
-use crate::txn::anomaly::{Cyclic, Variant};
-use crate::txn::components::Arcs as _;
+use crate::txn::anomaly::{Cyclic, NO_ORDER, Variant};
+use crate::txn::components::{Arcs as _, visit};
+use crate::txn::decision::{Decided, Witness};
+use crate::txn::dense::Map;
 use crate::txn::findings::{FINDINGS_MAX, Tally};
 use crate::txn::level::Level;
 use crate::txn::linked::inside;
@@ -43,13 +46,19 @@ pub(super) struct Record {
     pub(super) tally: Tally,
     pub(super) keys: usize,
     pub(super) edges: usize,
-    /// Keys with appends that nobody read, and those.
+    /// Keys with unread appends of which neither the graph nor a search says in what order they are, and those appends.
     pub(super) undecided: (usize, usize),
+    /// Keys whose unread appends the order of components does not settle, whatever a search says.
+    pub(super) doubtful: usize,
+    /// Places of transactions that no order of unread appends explains.
+    pub(super) core: Option<Vec<u64>>,
     pub(super) found: Found,
     /// Parts so far.
     pub(super) windows: usize,
     /// Most transactions of one.
     pub(super) largest_window: usize,
+    /// Do reads of a list contradict each other?
+    pub(super) is_torn: bool,
     /// What proves the level so far; `None` once a part had cycles that the level allows and no order of another kind.
     pub(super) proof: Option<&'static str>,
     /// The positions of the transactions that were let go, in an order that proves the level; `None` when nobody asked for
@@ -116,6 +125,30 @@ impl Graph<'_> {
     }
 }
 
+/// A part of a history whose dependency graph has cycles.
+struct Part<'a> {
+    lists: &'a Lists,
+    /// Those that are judged now.
+    components: &'a [Vec<u32>],
+    /// By node: the number of its component, edges lead to the same or to a higher one. Empty where nobody asks.
+    ranks: &'a [u32],
+}
+
+/// Numbers of the components of all nodes in topological order.
+fn ranks(rows: &Rows) -> Vec<u32> {
+    let nodes = rows.len() as u32;
+    let mut ranks = vec![0; rows.len()];
+    let mut next = nodes;
+    visit(rows, 0..nodes, |members| {
+        // Components come after those that they reach.
+        next -= 1;
+        for &node in members {
+            ranks[node as usize] = next;
+        }
+    });
+    ranks
+}
+
 /// The orders that these cycles are looked for in.
 fn orders(wanted: &BTreeSet<Cyclic>) -> Orders {
     let wants = |variant| wanted.iter().any(|cyclic| cyclic.variant == variant);
@@ -134,7 +167,6 @@ fn is_told(all: Orders, lists: &Lists) -> bool {
 impl Record {
     /// Nothing was judged yet. With `certify`, orders are kept.
     pub(super) fn new(judge: ListAppend, certify: bool) -> Record {
-        let proven = certify && proof::is_proven_by_order(judge.level);
         Record {
             judge,
             counts: BTreeMap::new(),
@@ -149,11 +181,14 @@ impl Record {
             keys: 0,
             edges: 0,
             undecided: (0, 0),
+            doubtful: 0,
+            core: None,
             found: Found::nothing(),
             windows: 0,
             largest_window: 0,
+            is_torn: false,
             proof: Some(Verdict::SERIAL_ORDER),
-            order: proven.then(Vec::new),
+            order: certify.then(Vec::new),
         }
     }
 
@@ -171,6 +206,13 @@ impl Record {
     ) -> Result<Judged, TooManyEdges> {
         let mut suspects = Suspects::default();
         lists.tell(closing, &mut suspects);
+        let closed = lists.table.lists.iter().zip(closing);
+        let mut closed = closed.filter(|(_, closing)| **closing);
+        self.is_torn |= closed.any(|(list, _)| list.conflict.is_some());
+        if self.is_torn {
+            // Tolerated perhaps, but nothing can be replayed.
+            self.order = None;
+        }
         let gone = self.cycles(lists, closing, is_last, &mut suspects)?;
         let sketches = std::mem::take(&mut self.found.sketches);
         self.keep(lists, suspects, sketches);
@@ -178,8 +220,6 @@ impl Record {
         // Only now it is known which unknown transactions took place that appended to them.
         let leaving = lists.table.leaving(&gone, closing);
         self.keys += leaving.iter().filter(|&&leaving| leaving).count();
-        let (keys, appends) = lists.undecided(&gone, &leaving);
-        self.undecided = (self.undecided.0 + keys, self.undecided.1 + appends);
         self.windows += 1;
         self.largest_window = self.largest_window.max(lists.table.len());
         let happened = lists.take_happened();
@@ -216,21 +256,14 @@ impl Record {
         if let Some(replayed) = self.replayed(lists, &unsettled, is_last) {
             let Replayed { order, gone, edges } = replayed;
             self.edges += edges;
-            self.extend_order(lists, closing, order, |number| gone[number as usize]);
+            self.place(lists, &order, |number| gone[number as usize]);
             return Ok(gone);
         }
         let graph = Graph::new(lists, level)?;
         let rows = &graph.rows;
         let peeled = rows.peel();
         let mut components = rows.components(&peeled, count as u32);
-        if !components.is_empty() {
-            self.proof = proof::of_cyclic(level, lists);
-        }
-        let order = if self.order.is_some() && proof::is_serial(level) {
-            peeled.order
-        } else {
-            Vec::new()
-        };
+        let order = peeled.order;
         drop(peeled.before);
         let stays = if is_last {
             Vec::new()
@@ -249,13 +282,121 @@ impl Record {
             let nodes = (0..rows.len() as u32).filter(|&node| is_gone(node));
             nodes.map(|node| rows.degree(node)).sum()
         };
+        if components.is_empty() {
+            self.place(lists, &order, is_gone);
+            return Ok((0..count as u32).map(is_gone).collect());
+        }
+        drop(order);
+        let ranks = if self.needs_events() {
+            ranks(rows)
+        } else {
+            Vec::new()
+        };
         let found = graph.cycles(&components, self.judge.bound, suspects);
         self.found.components += found.components;
         self.found.largest = self.found.largest.max(found.largest);
         self.found.complete &= found.complete;
         self.found.sketches = found.sketches;
-        self.extend_order(lists, closing, order, is_gone);
+        let part = Part {
+            lists,
+            components: &components,
+            ranks: &ranks,
+        };
+        self.settle(&part, is_gone, suspects);
         Ok((0..count as u32).map(is_gone).collect())
+    }
+
+    /// Must an order of snapshots and commits be made of a part with cycles?
+    fn needs_events(&self) -> bool {
+        let level = self.judge.level;
+        let is_complete = proof::is_absence_of_cycles(level);
+        proof::kind(level) == Kind::Snapshots && (self.order.is_some() || !is_complete)
+    }
+
+    /// Looks for what proves the level for a part whose dependency graph has cycles; notes what is undecided.
+    fn settle(&mut self, part: &Part<'_>, is_gone: impl Fn(u32) -> bool, suspects: &mut Suspects) {
+        let (level, lists) = (self.judge.level, part.lists);
+        let doubts = lists.doubts(part.components);
+        self.doubtful += doubts.lists.len();
+        let forbidden = level.forbidden();
+        let mut counts = self.counts.keys().chain(suspects.counts.keys());
+        let is_refuted = counts.any(|anomaly| forbidden.contains(anomaly));
+        let has_others = !self.counts.is_empty() || !suspects.counts.is_empty();
+        let proof = match proof::kind(level) {
+            _ if is_refuted || self.core.is_some() => None,
+            Kind::Serial => None,
+            Kind::Commits(_) => proof::commits(level, lists).map(|order| {
+                self.place(lists, &order, is_gone);
+                Verdict::COMMIT_ORDER
+            }),
+            Kind::Snapshots if has_others => {
+                let is_known = doubts.lists.is_empty() && proof::is_absence_of_cycles(level);
+                is_known.then_some(Verdict::COMPLETE_GRAPH)
+            }
+            Kind::Snapshots => self.prove_snapshots(part, &doubts, is_gone, suspects),
+        };
+        if proof != Some(Verdict::SNAPSHOT_ORDER) && proof != Some(Verdict::COMMIT_ORDER) {
+            self.order = None;
+        }
+        self.proof = match (self.proof, proof) {
+            (None, _) | (_, None) => None,
+            (Some(Verdict::COMPLETE_GRAPH), _) => Some(Verdict::COMPLETE_GRAPH),
+            (_, proof) => proof,
+        };
+    }
+
+    /// What proves a level of snapshots for such a part: nothing where the order of unread appends has no answer.
+    fn prove_snapshots(
+        &mut self,
+        part: &Part<'_>,
+        doubts: &Doubts,
+        is_gone: impl Fn(u32) -> bool,
+        suspects: &mut Suspects,
+    ) -> Option<&'static str> {
+        let (level, lists) = (self.judge.level, part.lists);
+        let is_complete = proof::is_absence_of_cycles(level);
+        // By transaction of a component with several unread appends to a list: its place among those.
+        let mut places: Map<u32, u32> = Map::default();
+        let components = doubts.components.iter();
+        for &component in components.filter(|_| is_complete) {
+            let members = &part.components[component];
+            match lists.decide(members, level, self.judge.bound.search_steps_max) {
+                Decided::Holds(witness) => {
+                    let (Witness::Serial(order)
+                    | Witness::Snapshots(order)
+                    | Witness::Visible(order)) = witness;
+                    // Of a transaction that stands there twice, the second time.
+                    places.extend(order.into_iter().zip(0..));
+                }
+                Decided::Fails(core) if level != Level::ConsistentView => {
+                    let places = core.iter().map(|&one| u64::from(lists.table.place(one)));
+                    self.core = Some(places.collect());
+                    suspects.add(NO_ORDER, || lists.without_order(core));
+                    return None;
+                }
+                Decided::Fails(_) | Decided::Open => {
+                    self.undecided.0 += doubts.lists.len();
+                    self.undecided.1 += doubts.appends;
+                    return None;
+                }
+            }
+        }
+        if self.needs_events() {
+            let rank = |one: u32| {
+                let place = places.get(&one).copied();
+                let place = place.unwrap_or(lists.table.completions[one as usize]);
+                is_gone(one).then(|| (part.ranks[one as usize], place))
+            };
+            if let Some(order) = lists.snapshots(level, rank) {
+                self.place_events(lists, &order, is_gone);
+                return Some(Verdict::SNAPSHOT_ORDER);
+            }
+            if !doubts.lists.is_empty() && !is_complete {
+                self.undecided.0 += doubts.lists.len();
+                self.undecided.1 += doubts.appends;
+            }
+        }
+        is_complete.then_some(Verdict::COMPLETE_GRAPH)
     }
 
     /// Everything that can be said of these lists as they are, whatever has been judged before.
@@ -278,36 +419,32 @@ impl Record {
         Ok(suspects)
     }
 
-    /// What is gone comes after what went before, in the order in which its nodes were taken away, or in another one that
-    /// proves the level.
-    fn extend_order(
-        &mut self,
-        lists: &Lists,
-        closing: &[bool],
-        order: Vec<u32>,
-        is_gone: impl Fn(u32) -> bool,
-    ) {
+    /// Notes that an order in which no edge leads back has these transactions, and perhaps others that stay.
+    fn place(&mut self, lists: &Lists, order: &[u32], is_gone: impl Fn(u32) -> bool) {
+        let times = match proof::kind(self.judge.level) {
+            Kind::Snapshots => 2,
+            Kind::Serial | Kind::Commits(_) => 1,
+        };
         let Some(known) = &mut self.order else {
             return;
         };
-        let closed = lists.table.lists.iter().zip(closing);
-        let mut closed = closed.filter(|(_, closing)| **closing);
-        // Tolerated, but nothing can be replayed.
-        let is_torn = closed.any(|(list, _)| list.conflict.is_some());
-        let order = if proof::is_serial(self.judge.level) {
-            Some(order)
-        } else {
-            proof::order(self.judge.level, lists)
-        };
-        let Some(order) = order.filter(|_| !is_torn) else {
-            self.order = None;
+        let count = lists.table.len() as u32;
+        for &number in order {
+            if number < count && is_gone(number) && lists.happened(number) {
+                known.extend(std::iter::repeat_n(lists.table.place(number), times));
+            }
+        }
+    }
+
+    /// The same of an order of snapshots and commits.
+    fn place_events(&mut self, lists: &Lists, order: &[u32], is_gone: impl Fn(u32) -> bool) {
+        let Some(known) = &mut self.order else {
             return;
         };
         let count = lists.table.len() as u32;
-        for node in order {
-            let twice = proof::events(self.judge.level) * count;
-            let number = node % count.max(1);
-            if node < twice && is_gone(number) && lists.happened(number) {
+        for &event in order.iter().filter(|&&event| event < 2 * count) {
+            let number = event % count;
+            if is_gone(number) && lists.happened(number) {
                 known.push(lists.table.place(number));
             }
         }
@@ -356,13 +493,50 @@ impl Record {
         }
     }
 
-    /// What the history leaves open, for people.
+    /// What the history leaves open at a level for which nothing proves that it holds, in words.
     pub(super) fn open_questions(&self) -> Vec<String> {
-        match self.undecided {
-            (0, _) => Vec::new(),
-            (keys, appends) => vec![format!(
-                "the order of {appends} appends to {keys} keys among themselves: nobody read them"
-            )],
+        let mut questions = Vec::new();
+        if self.is_torn {
+            questions
+                .push("the order of appends to keys whose reads contradict each other".to_owned());
         }
+        if let (keys @ 1.., appends) = self.undecided {
+            questions.push(format!(
+                "the order of {appends} appends to {keys} {} that no read shows",
+                if keys == 1 { "key" } else { "keys" }
+            ));
+        }
+        questions
+    }
+
+    /// Leaves out that there is no order if anything else is wrong: it is only looked for where nothing is, and what is wrong may
+    /// have been found later.
+    pub(super) fn drop_without_order(&mut self) {
+        let forbidden = self.judge.level.forbidden();
+        if self
+            .counts
+            .keys()
+            .any(|anomaly| forbidden.contains(anomaly))
+        {
+            self.counts.remove(NO_ORDER);
+            self.kept.remove(NO_ORDER);
+            self.core = None;
+        }
+    }
+
+    /// What proves the level, if `tolerated` anomalies need no cycle and are allowed.
+    pub(super) fn proof(&self, has_tolerated: bool) -> Option<&'static str> {
+        let level = self.judge.level;
+        let proof = self
+            .proof
+            .filter(|_| !self.is_torn && self.found.complete)?;
+        if !has_tolerated {
+            return Some(proof);
+        }
+        // A transaction that contradicts itself is not explained by any order of transactions.
+        if matches!(proof::kind(level), Kind::Commits(_)) {
+            return Some(Verdict::COMMIT_ORDER);
+        }
+        proof::is_absence_of_cycles(level).then_some(Verdict::COMPLETE_GRAPH)
     }
 }

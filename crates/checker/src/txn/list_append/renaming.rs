@@ -76,6 +76,12 @@ impl Table {
             update.transaction = transactions[update.transaction as usize];
             update.list != NONE && update.transaction != NONE
         });
+        let checked = self.lists.iter().map(|list| list.is_closed);
+        let checked: Vec<bool> = checked.collect();
+        self.pairs.retain_mut(|pair| {
+            pair.list = lists[pair.list as usize];
+            pair.list != NONE && !checked[pair.list as usize]
+        });
         if !self.branches.is_empty() {
             self.keep_branches(&lists);
         }

@@ -29,6 +29,9 @@ pub(super) fn operations<P: Passes>(
     passes.pass(Fetch { positions })
 }
 
+/// Transactions without an order that are shown.
+const TRANSACTIONS_SHOWN_MAX: usize = 32;
+
 /// An append, of whom a reason tells.
 #[derive(Clone, Copy, Debug)]
 struct Append {
@@ -170,6 +173,18 @@ impl Scene<'_> {
                 line(one),
                 line(other)
             ),
+            Suspect::Reordered {
+                list,
+                reader,
+                writer,
+                elements: [earlier, later],
+            } => format!(
+                "{}\nobserved element {later} of key {} without {earlier} before it, which was appended before it by the \
+                 same transaction:\n{}",
+                line(reader),
+                key(list),
+                line(writer)
+            ),
             Suspect::Duplicate {
                 list,
                 reader,
@@ -193,6 +208,10 @@ impl Scene<'_> {
                 length,
                 ref transactions,
             } => self.lost(list, length, transactions),
+            Suspect::Unordered {
+                ref lists,
+                ref transactions,
+            } => self.unordered(lists, transactions),
             _ => self.bad_read(suspect),
         }
     }
@@ -236,6 +255,20 @@ impl Scene<'_> {
             ),
             _ => String::new(),
         }
+    }
+
+    fn unordered(&self, lists: &[u32], transactions: &[u32]) -> String {
+        let keys: Vec<_> = lists.iter().map(|&list| self.key(list)).collect();
+        let lines = transactions.iter().take(TRANSACTIONS_SHOWN_MAX);
+        let lines: Vec<_> = lines.map(|&one| shown(self, one)).collect();
+        format!(
+            "{} transactions, of which several append to key {} what no read shows. Of two such, one must have committed before \
+             the other took its snapshot; each order of them contradicts what these transactions read or the orders that the \
+             model follows:\n  {}",
+            transactions.len(),
+            keys.join(" or key "),
+            lines.join("\n  ")
+        )
     }
 
     fn lost(&self, at: u32, length: u32, transactions: &[u32]) -> String {
@@ -356,17 +389,15 @@ fn contradiction<'a>(mops: &[&'a Mop]) -> Option<(&'a Mop, String)> {
 
 /// The first append of an element that an earlier read of the same list observed, with that read.
 fn future_read<'a>(mops: &[&'a Mop]) -> Option<(&'a Mop, &'a Mop)> {
-    let mut read: Option<(&Mop, &[i64])> = None;
+    let mut reads: Vec<(&Mop, &[i64])> = Vec::new();
     for &mop in mops {
-        match (mop, read) {
-            (Mop::Append { element, .. }, Some((read, seen))) if seen.contains(element) => {
+        if let Mop::Append { element, .. } = mop {
+            let mut earlier = reads.iter();
+            if let Some(&(read, _)) = earlier.find(|(_, seen)| seen.contains(element)) {
                 return Some((read, mop));
             }
-            _ => {}
         }
-        if let Some(seen) = elements(mop) {
-            read = Some((mop, seen));
-        }
+        reads.extend(elements(mop).map(|seen| (mop, seen)));
     }
     None
 }

@@ -98,8 +98,8 @@ pub(super) struct List {
     pub(super) named: u32,
     /// Is it taken for certain that nobody names its key any more? Then it has been told about.
     pub(super) is_closed: bool,
-    /// Committed appends that nobody read, of transactions that were let go.
-    pub(super) unread: usize,
+    /// Did a transaction append an element and then a lower one?
+    pub(super) is_descending: bool,
 }
 
 /// Elements this far above a table's end still make it grow.
@@ -124,7 +124,7 @@ impl List {
             first: 0,
             named: 0,
             is_closed: false,
-            unread: 0,
+            is_descending: false,
         }
     }
 
@@ -246,6 +246,14 @@ pub(super) struct Update {
     pub(super) transaction: u32,
 }
 
+/// Two appends to one list, one right after the other in their transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Pair {
+    pub(super) list: u32,
+    /// In the order of the transaction.
+    pub(super) elements: [i64; 2],
+}
+
 /// What cannot be judged.
 pub(super) enum Refusal {
     /// This operation, for this reason.
@@ -284,6 +292,8 @@ pub(super) struct Table {
     /// Lists and lengths, in the order of completions.
     pub(super) reads: Vec<(u32, u32)>,
     pub(super) updates: Vec<Update>,
+    /// Appends of one transaction to one list, each and the next one. Dropped once their list was checked.
+    pub(super) pairs: Vec<Pair>,
     pub(super) lists: Vec<List>,
     pub(super) integers: Map<i64, u32>,
     pub(super) others: BTreeMap<Key, u32>,
@@ -363,6 +373,11 @@ impl Table {
             && let Some(writer) = list.writer_mut(other)
         {
             writer.0 |= Writer::IS_INTERMEDIATE;
+            list.is_descending |= element < other;
+            self.pairs.push(Pair {
+                list: at,
+                elements: [other, element],
+            });
         }
         let (before, length) = std::mem::replace(&mut list.touched, (number, NONE));
         if before == number && length != NONE {

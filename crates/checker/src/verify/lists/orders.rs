@@ -2,34 +2,65 @@
 
 use crate::certificate::Proof;
 use crate::verify::clock::Clock;
-use crate::verify::groups::{Writer, Written};
+use crate::verify::groups::{Groups, Writer, Written};
+use crate::verify::models;
 use crate::verify::table::{Event, NONE, Table, Transaction};
 
-/// The models that each kind of order proves, and which order besides it must respect.
-const MODELS: [(&str, &str, &str); 10] = [
-    ("serial", "serializable", ""),
-    ("serial", "strong-session-serializable", "process"),
-    ("serial", "strict-serializable", "realtime"),
-    ("snapshots", "snapshot-isolation", ""),
-    ("snapshots", "strong-session-snapshot-isolation", "process"),
-    ("snapshots", "strong-snapshot-isolation", "realtime"),
-    ("commits", "read-uncommitted", ""),
-    ("commits", "read-committed", ""),
-    ("commits", "strong-session-read-committed", "process"),
-    ("commits", "strong-read-committed", "realtime"),
+/// The models that an order of snapshots and commits proves: snapshot isolation and what is weaker.
+const OF_SNAPSHOTS: [&str; 14] = [
+    "snapshot-isolation",
+    "parallel-snapshot-isolation",
+    "prefix",
+    "causal-cerone",
+    "update-atomic",
+    "read-atomic",
+    "forward-consistent-view",
+    "consistent-view",
+    "monotonic-snapshot-read",
+    "monotonic-view",
+    "monotonic-atomic-view",
+    "cursor-stability",
+    "read-committed",
+    "read-uncommitted",
 ];
 
-/// Does the history hold in this order?
-pub(in crate::verify) fn replay(table: &Table, model: &str, proof: &Proof) -> Result<(), String> {
-    let (kind, order) = match proof {
+/// The models that only a serial order proves.
+const OF_SERIAL: [&str; 3] = ["serializable", "repeatable-read", "update-serializable"];
+
+/// The models that an order of commits proves.
+const OF_COMMITS: [&str; 2] = ["read-committed", "read-uncommitted"];
+
+/// Does this kind of order prove this model? Then which order besides it must follow.
+fn followed(kind: &str, model: &str) -> Option<&'static str> {
+    let (order, base) = models::order(model);
+    let is_proven = match kind {
+        "serial" => OF_SERIAL.contains(&base) || OF_SNAPSHOTS.contains(&base),
+        "snapshots" => OF_SNAPSHOTS.contains(&base),
+        _ => OF_COMMITS.contains(&base),
+    };
+    let is_known = models::is_known(model);
+    (is_proven && is_known).then_some(["", "process", "realtime"][usize::from(order)])
+}
+
+/// Is this a kind of proof that says something about this model?
+pub(in crate::verify) fn is_known(model: &str, proof: &Proof) -> bool {
+    kind(proof).is_some_and(|(kind, _)| followed(kind, model).is_some())
+}
+
+/// An order's kind, and its places.
+fn kind(proof: &Proof) -> Option<(&'static str, &[u64])> {
+    Some(match proof {
         Proof::Serial(order) => ("serial", order),
         Proof::Snapshots(order) => ("snapshots", order),
         Proof::Commits(order) => ("commits", order),
-        Proof::Findings(_) => return Err("findings are no order".into()),
-        Proof::Visible(_) | Proof::Core(_) => return Err("that proves nothing of lists".into()),
-    };
-    let known = MODELS.iter().find(|row| row.0 == kind && row.1 == model);
-    let Some(&(_, _, time)) = known else {
+        Proof::Findings(_) | Proof::Visible(_) | Proof::Core(_) => return None,
+    })
+}
+
+/// Does the history hold in this order?
+pub(in crate::verify) fn replay(table: &Table, model: &str, proof: &Proof) -> Result<(), String> {
+    let (kind, order) = kind(proof).ok_or("that proves nothing of lists")?;
+    let Some(time) = followed(kind, model) else {
         return Err(format!("an order of {kind} proves nothing about {model}"));
     };
     let order = table.at_all(order)?;
@@ -145,37 +176,9 @@ fn serial(table: &Table, order: &[u32], mut clock: Clock) -> Result<(), String> 
     Ok(())
 }
 
-/// Elements that a successful transaction read.
-struct Observed {
-    /// By key: sorted. Those of the longest read, and of reads that contradict it.
-    elements: Vec<Vec<i64>>,
-}
-
-impl Observed {
-    fn new(table: &Table) -> Observed {
-        let mut elements: Vec<Vec<i64>> = (0..table.key_count() as u32)
-            .map(|key| table.longest(key).to_vec())
-            .collect();
-        for (_, _, events) in table.each().filter(|(_, one, _)| one.is_ok()) {
-            for event in events {
-                if let Some(seen) = table.other(event) {
-                    elements[event.key as usize].extend(seen);
-                }
-            }
-        }
-        for elements in &mut elements {
-            elements.sort_unstable();
-        }
-        Observed { elements }
-    }
-
-    fn has(&self, key: u32, element: i64) -> bool {
-        self.elements[key as usize].binary_search(&element).is_ok()
-    }
-}
-
+/// Snapshots and commits in order: a transaction reads the lists as they are when it takes its snapshot, with what it appended
+/// itself, and nobody else commits an append to a list that it appends to until it commits.
 fn snapshots(table: &Table, order: &[u32], mut clock: Clock) -> Result<(), String> {
-    let observed = Observed::new(table);
     let mut state = State::new(table);
     // By transaction: where it took its snapshot.
     let mut begun = vec![NONE; table.all.len()];
@@ -190,12 +193,11 @@ fn snapshots(table: &Table, order: &[u32], mut clock: Clock) -> Result<(), Strin
             continue;
         }
         for event in table.events(number) {
-            if let Some(element) = event.appended()
-                && state.lists[event.key as usize].place > *begun
-                && observed.has(event.key, element)
-            {
-                let index = one.index;
-                return Err(format!("op {index} was not the first to commit an append"));
+            if event.appended().is_some() && state.lists[event.key as usize].place > *begun {
+                let (index, name) = (one.index, table.name(event.key));
+                return Err(format!(
+                    "op {index} appends to key {name}, as another does that commits between its snapshot and its commit"
+                ));
             }
         }
         clock.end(one)?;
@@ -315,12 +317,17 @@ fn commits(table: &Table, order: &[u32], mut clock: Clock, model: &str) -> Resul
         clock.end(one)?;
         clock.begin(one);
     }
+    let is_committed = models::is_committed(model);
+    Shown::new(table, is_committed).lists()?;
     let commits = Commits::new(table, order)?;
-    let is_committed = model != "read-uncommitted";
     let is_ok = |number: &u32| Transaction::is_ok(&table.all[*number as usize]);
     for (place, &number) in order.iter().enumerate().filter(|(_, number)| is_ok(number)) {
-        for event in table.events(number) {
-            let read = commits.read(event, place as u32, is_committed);
+        let events = table.events(number);
+        for (at, event) in events.iter().enumerate() {
+            let mut read = commits.read(event, place as u32, is_committed);
+            if is_committed && sees_its_future(table, &events[at..]) {
+                read = Err("with what it appends only later");
+            }
             read.map_err(|how| {
                 let (index, name) = (table.all[number as usize].index, table.name(event.key));
                 format!("op {index} reads key {name} {how}")
@@ -328,4 +335,111 @@ fn commits(table: &Table, order: &[u32], mut clock: Clock, model: &str) -> Resul
         }
     }
     Ok(())
+}
+
+/// Does the first of these events of a transaction see what a later one appends? In a read that is in the order of commits, and
+/// has nothing that was committed later, its own elements are the last ones.
+fn sees_its_future(table: &Table, events: &[Event]) -> bool {
+    let Some((read, later)) = events.split_first() else {
+        return false;
+    };
+    let Some(elements) = table.seen(read) else {
+        return false;
+    };
+    let later = later.iter().filter(|event| event.key == read.key);
+    let mut later = later.filter_map(Event::appended).peekable();
+    if later.peek().is_none() {
+        return false;
+    }
+    let own: Vec<i64> = later.collect();
+    let reach = elements.len().saturating_sub(events.len().max(own.len()));
+    elements[reach..]
+        .iter()
+        .any(|element| own.contains(element))
+}
+
+/// What all reads show, whatever the order of commits.
+struct Shown<'a> {
+    table: &'a Table,
+    /// Must reads show the appends of a transaction in its order?
+    is_ordered: bool,
+    /// What was appended, by anybody.
+    written: Written,
+    /// By key: an element, and the one that its transaction had appended before it; sorted.
+    following: Groups<(i64, i64)>,
+}
+
+impl Shown<'_> {
+    fn new(table: &Table, is_ordered: bool) -> Shown<'_> {
+        // By key: the last append of the transaction that is looked at.
+        let mut last: Vec<(u32, i64)> = vec![(NONE, 0); table.key_count()];
+        let mut following = Groups::new(table.key_count(), |tell| {
+            last.fill((NONE, 0));
+            for (number, _, events) in table.each() {
+                for event in events {
+                    let Some(element) = event.appended() else {
+                        continue;
+                    };
+                    let last = &mut last[event.key as usize];
+                    let (before, earlier) = std::mem::replace(last, (number, element));
+                    if before == number {
+                        tell(event.key, (element, earlier));
+                    }
+                }
+            }
+        });
+        following.each_mut().for_each(|group| group.sort_unstable());
+        Shown {
+            table,
+            is_ordered,
+            written: Written::new(table, |_| true),
+            following,
+        }
+    }
+
+    /// Is each element that was read one that was appended, nowhere twice, and in the order of its transaction?
+    fn lists(&self) -> Result<(), String> {
+        for key in 0..self.table.key_count() as u32 {
+            self.list(key, self.table.longest(key))?;
+        }
+        for (_, _, events) in self.table.each().filter(|(_, one, _)| one.is_ok()) {
+            for event in events {
+                if let Some(elements) = self.table.other(event) {
+                    self.list(event.key, elements)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&self, key: u32, elements: &[i64]) -> Result<(), String> {
+        let name = self.table.name(key);
+        let mut sorted = elements.to_vec();
+        sorted.sort_unstable();
+        if let Some([twice, _]) = sorted.array_windows().find(|[one, next]| one == next) {
+            return Err(format!("a read of key {name} has {twice} twice"));
+        }
+        let mut written = elements.iter();
+        if let Some(element) = written.find(|&&one| self.written.of(key, one).next().is_none()) {
+            return Err(format!(
+                "a read of key {name} has {element}, which was never appended"
+            ));
+        }
+        let following = self.following.of(key);
+        if !self.is_ordered || following.is_empty() {
+            return Ok(());
+        }
+        for (place, &element) in elements.iter().enumerate() {
+            let at = following.partition_point(|&(later, _)| later < element);
+            let earlier = following.get(at).filter(|(later, _)| *later == element);
+            if let Some((_, earlier)) = earlier
+                && !elements[..place].contains(earlier)
+            {
+                return Err(format!(
+                    "a read of key {name} has {element} without {earlier} before it, which the same transaction appended first"
+                ));
+            }
+        }
+        Ok(())
+    }
 }

@@ -25,14 +25,38 @@ pub(super) fn core(
     let members: Vec<u32> = members.into_iter().collect();
     let mut trial = Trial::new(facts, axiom, &members, steps_max);
     let reach = trial.reach(facts, relation, &members);
-    match trial.is_impossible(reach) {
-        Some(true) => Ok(()),
-        Some(false) => {
-            let reason = "there is an order that explains these transactions";
-            Err(reason.to_owned().into())
-        }
-        None => Err(Unproven::Unsettled { steps: steps_max }),
+    trial.answer(reach)
+}
+
+/// Is there no order of the events of so many members with these edges, in which of each two of `open` one commits before the
+/// other takes its snapshot? Events are numbered as in [`Reach`].
+pub(in crate::verify) fn refute(
+    members: usize,
+    edges: &[(usize, usize)],
+    open: &[(usize, usize)],
+    steps_max: u64,
+) -> Result<(), Unproven> {
+    let mut trial = Trial {
+        axiom: "snapshot-isolation",
+        versions: Vec::new(),
+        first: Vec::new(),
+        open: Vec::new(),
+        steps: 0,
+        steps_max,
+    };
+    for &(one, other) in open {
+        let start = trial.versions.len();
+        trial.versions.extend([one, other].map(|writer| Version {
+            writer: Some(writer),
+            readers: Vec::new(),
+        }));
+        trial.open.push((start, start + 1));
     }
+    let mut reach = Reach::new(2 * members);
+    for &(from, to) in edges {
+        trial.steps += reach.link(from, to);
+    }
+    trial.answer(reach)
 }
 
 /// What comes before what. Event 2 m: member m takes its snapshot; 2 m + 1: it commits.
@@ -202,6 +226,20 @@ impl<'a> Trial<'a> {
         overwrite.into_iter().chain(missed)
     }
 
+    /// The answer to whether nothing is possible.
+    fn answer(&mut self, reach: Reach) -> Result<(), Unproven> {
+        match self.is_impossible(reach) {
+            Some(true) => Ok(()),
+            Some(false) => {
+                let reason = "there is an order that explains these transactions";
+                Err(reason.to_owned().into())
+            }
+            None => Err(Unproven::Unsettled {
+                steps: self.steps_max,
+            }),
+        }
+    }
+
     /// Is nothing possible? `None`: that takes too long to say.
     fn is_impossible(&mut self, reach: Reach) -> Option<bool> {
         let mut cases = vec![Case {
@@ -300,7 +338,7 @@ impl<'a> Trial<'a> {
 }
 
 /// Must `one` have committed before `other` begins?
-fn follows(table: &Table, relation: &str, one: u32, other: u32) -> bool {
+pub(in crate::verify) fn follows(table: &Table, relation: &str, one: u32, other: u32) -> bool {
     let (one, other) = (&table.all[one as usize], &table.all[other as usize]);
     !relation.is_empty() && one.is_run_before(other)
         || relation == "realtime" && one.is_over_before(other)

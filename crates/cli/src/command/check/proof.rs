@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Judges the history at `path` and writes what proves the verdict to `out`.
 pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     let (verdict, certificate) = judge(path, arguments)?;
-    let Some(certificate) = certificate else {
+    let Some(mut certificate) = certificate else {
         if let Some(reason) = &verdict.reason {
             bail!("{}: nothing is proven: {reason}", path.display());
         }
@@ -31,13 +31,23 @@ pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Re
         let model = verdict.model.unwrap_or_default();
         bail!("no order of transactions proves {model}");
     };
-    save(&certificate, out)?;
-    let document = json!({
+    let (verifier, _) = read(path, arguments)?;
+    certificate.history = Some(verifier.fingerprint());
+    let mut document = json!({
         "file": path.display().to_string(),
         "valid": certificate.is_valid(),
         "model": certificate.model,
         "certificate": out.display().to_string(),
     });
+    match verifier.verify(&certificate) {
+        Ok(()) => document["holds"] = true.into(),
+        Err(Unproven::Refuted(reason)) => {
+            return Ok(refused(path, &certificate, &reason, document, arguments));
+        }
+        // Nobody knows whether it holds.
+        Err(Unproven::Unsettled { .. }) => document["holds"] = Json::Null,
+    }
+    save(&certificate, out)?;
     if !arguments.output.json {
         say!(
             "{}: {}, {}",
@@ -47,6 +57,36 @@ pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Re
         );
     }
     Ok((Exit::from(&verdict.valid), document))
+}
+
+/// What is said when the verifier refuses the certificate of this very verdict: a bug. Findings stand without it; nothing
+/// supports a verdict without findings.
+fn refused(
+    path: &Path,
+    certificate: &Certificate,
+    reason: &str,
+    mut document: Json,
+    arguments: &CheckArguments,
+) -> (Exit, Json) {
+    let path = path.display();
+    eprintln!(
+        "seatrial: A BUG OF OURS: {path}: the certificate was refused by our own verifier and is not written: {reason}; \
+         please keep this history"
+    );
+    document["certificate"] = Json::Null;
+    document["left_out"] = reason.into();
+    if certificate.is_valid() {
+        document["valid"] = "unknown".into();
+        return (Exit::Bug, document);
+    }
+    if !arguments.output.json {
+        say!(
+            "{path}: {}, {}",
+            word(&document["valid"]),
+            described(certificate)
+        );
+    }
+    (Exit::Invalid, document)
 }
 
 /// The checker that is to prove its verdict: only of what was asked for.

@@ -1,0 +1,106 @@
+//! Appends of one transaction that a read shows in another order.
+
+use super::lists::Lists;
+use super::reads::{Suspect, Suspects};
+use super::table::{BRANCH, NONE, Pair, outcome};
+use crate::txn::anomaly::INCOMPATIBLE_ORDER;
+use crate::txn::dense::Map;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Lists {
+    /// Adds reads that show the appends of one transaction in another order than that in which it performed them, or a later
+    /// one without an earlier one.
+    ///
+    /// Most lists are cleared by one look at their versions: appends of one transaction stand side by side, in ascending
+    /// order, none is missing, and no transaction appended to the list in descending order. The others are compared pair by
+    /// pair of appends, in time linear in their reads that differ and in the product of those with the pairs.
+    pub(super) fn tell_reordered(&self, asked: &[bool], suspects: &mut Suspects) {
+        if self.table.pairs.is_empty() {
+            return;
+        }
+        let doubtful = (0..self.table.lists.len() as u32)
+            .filter(|&at| asked[at as usize] && !self.is_plainly_ordered(at));
+        let doubtful: BTreeSet<u32> = doubtful.collect();
+        if doubtful.is_empty() {
+            return;
+        }
+        let mut pairs: BTreeMap<u32, Vec<Pair>> = BTreeMap::new();
+        for &pair in &self.table.pairs {
+            if doubtful.contains(&pair.list) {
+                pairs.entry(pair.list).or_default().push(pair);
+            }
+        }
+        // By list: the longest read, and each that contradicts it, with who read it.
+        let mut others: BTreeMap<u32, BTreeMap<u32, u32>> = BTreeMap::new();
+        for (reader, (at, place)) in self.table.each_read() {
+            if place & BRANCH != 0 && pairs.contains_key(&at) {
+                let branches = others.entry(at).or_default();
+                branches.entry(place).or_insert(reader);
+            }
+        }
+        for (at, pairs) in pairs {
+            let list = &self.table.lists[at as usize];
+            if list.reader != NONE {
+                self.tell_reordered_in(list.reader, &list.elements, &pairs, suspects);
+            }
+            for (place, reader) in others.remove(&at).unwrap_or_default() {
+                let elements = self.table.elements((at, place));
+                self.tell_reordered_in(reader, elements, &pairs, suspects);
+            }
+        }
+    }
+
+    /// Is it plain that the versions of a list have the order of their transactions, and that all its reads agree?
+    fn is_plainly_ordered(&self, at: u32) -> bool {
+        let list = &self.table.lists[at as usize];
+        if list.conflict.is_some() || list.is_descending || self.has_unseen_inside[at as usize] {
+            return false;
+        }
+        let versions = self.versions(at);
+        let elements = &list.elements[..versions.len()];
+        let mut neighbours = versions.array_windows().zip(elements.array_windows());
+        let is_last_inside = versions.last().is_some_and(|last| last.is_intermediate());
+        let are_ordered = neighbours.all(|([one, next], [a, b])| {
+            !one.is_intermediate() || one.number() == next.number() && a < b
+        });
+        are_ordered && !is_last_inside
+    }
+
+    /// Adds what is wrong with the order of the elements of one read: once for each transaction that appended them.
+    fn tell_reordered_in(
+        &self,
+        reader: u32,
+        elements: &[i64],
+        pairs: &[Pair],
+        suspects: &mut Suspects,
+    ) {
+        let mut places: Map<i64, usize> = Map::default();
+        for (place, &element) in elements.iter().enumerate() {
+            places.entry(element).or_insert(place);
+        }
+        let mut writers = BTreeSet::new();
+        for &Pair {
+            list,
+            elements: [earlier, later],
+        } in pairs
+        {
+            let Some(place) = places.get(&later) else {
+                continue;
+            };
+            let is_ordered = places.get(&earlier).is_some_and(|before| before < place);
+            let writer = self.writer(list, later).and_then(|writer| writer.number());
+            // What failed should not have been read at all, in whatever order.
+            let failed = |number: &u32| self.table.outcomes[*number as usize] == outcome::FAIL;
+            if let Some(writer) = writer.filter(|number| !is_ordered && !failed(number))
+                && writers.insert(writer)
+            {
+                suspects.add(INCOMPATIBLE_ORDER, || Suspect::Reordered {
+                    list,
+                    reader,
+                    writer,
+                    elements: [earlier, later],
+                });
+            }
+        }
+    }
+}
