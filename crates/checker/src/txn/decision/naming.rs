@@ -86,23 +86,22 @@ fn has_lost_update(core: &Facts) -> bool {
 /// Is there a cycle of reads alone, with the order of sessions or real time where that is asked for?
 fn has_read_cycle(core: &Facts, follows: Follows) -> bool {
     let count = core.len() as usize;
-    let mut before: Vec<Vec<usize>> = vec![Vec::new(); count];
-    for number in 0..count {
+    let before = (0..count).map(|number| {
         let reads = core.reads.of(number as u32).iter();
         let writers = reads.map(|&version| core.writers[version as usize]);
         let writers = writers.filter(|&writer| writer != NONE && writer != number as u32);
-        before[number].extend(writers.map(|writer| writer as usize));
-        for other in 0..count {
+        let ordered = (0..count).filter(|&other| {
             let is_session = other < number
                 && core.sessions[other] == core.sessions[number]
                 && core.completed[other];
             let (ended, begun) = (core.times[other].1, core.times[number].0);
             let is_time = ended != NONE && begun != NONE && ended < begun;
-            if follows >= Follows::Sessions && is_session || follows == Follows::Time && is_time {
-                before[number].push(other);
-            }
-        }
-    }
+            follows >= Follows::Sessions && is_session || follows == Follows::Time && is_time
+        });
+        let writers = writers.map(|writer| writer as usize);
+        writers.chain(ordered).collect()
+    });
+    let before: Vec<Vec<usize>> = before.collect();
     // Transactions are placed as soon as all is that comes before them.
     let mut is_placed = vec![false; count];
     loop {
