@@ -11,6 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Do the operations show these findings?
 pub(super) fn findings(table: &Table, findings: &[Evidence]) -> Result<(), String> {
     let look = Look::new(table, findings);
+    if let Some((&key, _)) = look.lists.iter().find(|(_, list)| list.is_ambiguous) {
+        let name = table.name(key);
+        return Err(format!("an element is appended to key {name} twice"));
+    }
     findings.iter().try_for_each(|finding| {
         look.finding(finding)
             .map_err(|reason| format!("{}: {reason}", finding.anomaly))
@@ -25,6 +29,8 @@ struct List {
     /// Reads that are not.
     others: Vec<Event>,
     appended: BTreeSet<i64>,
+    /// Was an element appended twice? Then nobody knows whose append a read saw.
+    is_ambiguous: bool,
 }
 
 /// The transactions that findings name, and the lists that these touch.
@@ -83,7 +89,9 @@ impl<'a> Look<'a> {
                 let Some(list) = lists.get_mut(&event.key) else {
                     continue;
                 };
-                list.appended.extend(event.appended());
+                if let Some(element) = event.appended() {
+                    list.is_ambiguous |= !list.appended.insert(element);
+                }
                 if let Some(elements) = table.seen(event).filter(|_| one.is_ok()) {
                     if table.longest(event.key).starts_with(elements) {
                         list.length = list.length.max(elements.len());

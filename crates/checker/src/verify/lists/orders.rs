@@ -280,6 +280,38 @@ impl Commits<'_> {
         prefix
     }
 
+    /// Does each append to a list that its longest read does not have come after those that it has? Up to the last of these,
+    /// as many were appended as were read.
+    fn unread_come_last(&self) -> Result<(), String> {
+        let mut counts = vec![0_u32; self.table.key_count()];
+        let last = |key: u32| {
+            let longest = self.table.longest(key).iter();
+            let places = longest.filter_map(|&element| self.place(key, element));
+            places.map(|(place, _)| place).max()
+        };
+        let lasts: Vec<Option<u32>> = (0..counts.len() as u32).map(last).collect();
+        for (number, _, events) in self.table.each() {
+            let place = self.places[number as usize];
+            for event in events.iter().filter(|event| event.appended().is_some()) {
+                let is_before = lasts[event.key as usize].is_some_and(|last| place < last);
+                counts[event.key as usize] += u32::from(is_before);
+            }
+        }
+        for (key, &count) in counts.iter().enumerate() {
+            let key = key as u32;
+            let read = self.table.longest(key).iter();
+            let places = read.filter_map(|&element| self.place(key, element));
+            let before = |&(place, _): &(u32, bool)| Some(place) < lasts[key as usize];
+            if places.filter(before).count() < count as usize {
+                let name = self.table.name(key);
+                return Err(format!(
+                    "an append to key {name} that no read shows is committed before one that a read shows"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Is a read in the order of commits, and (if that is asked for) of what was committed when its transaction was?
     fn read(&self, event: &Event, place: u32, is_committed: bool) -> Result<(), &'static str> {
         let Some(elements) = self.table.seen(event) else {
@@ -320,11 +352,15 @@ fn commits(table: &Table, order: &[u32], mut clock: Clock, model: &str) -> Resul
     let is_committed = models::is_committed(model);
     Shown::new(table, is_committed).lists()?;
     let commits = Commits::new(table, order)?;
+    commits.unread_come_last()?;
     let is_ok = |number: &u32| Transaction::is_ok(&table.all[*number as usize]);
     for (place, &number) in order.iter().enumerate().filter(|(_, number)| is_ok(number)) {
         let events = table.events(number);
         for (at, event) in events.iter().enumerate() {
             let mut read = commits.read(event, place as u32, is_committed);
+            if is_committed && table.other(event).is_some() {
+                read = Err("in another order than others do");
+            }
             if is_committed && sees_its_future(table, &events[at..]) {
                 read = Err("with what it appends only later");
             }
