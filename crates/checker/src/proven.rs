@@ -100,7 +100,7 @@ impl Proven {
     /// A verdict on too long a history.
     fn unproven(&self, mut verdict: Verdict) -> Verdict {
         if self.can_prove() {
-            let reason = format!("more than {} operations", Proven::OPERATIONS_MAX);
+            let reason = format!("more than {} events", Proven::OPERATIONS_MAX);
             verdict.details["certificate"] = json!({"left_out": reason});
         }
         verdict

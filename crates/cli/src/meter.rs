@@ -14,7 +14,7 @@ const LOOK_INTERVAL: u64 = 4_096;
 pub(crate) struct Meter {
     bar: Option<ProgressBar>,
     length: u64,
-    operations: u64,
+    events: u64,
     last: Instant,
     quiet: bool,
 }
@@ -34,7 +34,7 @@ impl Meter {
         Meter {
             bar,
             length,
-            operations: 0,
+            events: 0,
             last,
             quiet,
         }
@@ -42,11 +42,11 @@ impl Meter {
 
     /// One more operation; so much of the work's length is done.
     pub(crate) fn step(&mut self, done: u64) {
-        self.operations += 1;
-        if !self.operations.is_multiple_of(LOOK_INTERVAL) || self.quiet {
+        self.events += 1;
+        if !self.events.is_multiple_of(LOOK_INTERVAL) || self.quiet {
             return;
         }
-        let text = || format!("{} operations", self.operations);
+        let text = || format!("{} events", self.events);
         if let Some(bar) = &self.bar {
             bar.set_position(done.min(self.length));
             bar.set_message(text());
@@ -60,8 +60,8 @@ impl Meter {
     }
 
     /// Operations so far.
-    pub(crate) fn operations(&self) -> u64 {
-        self.operations
+    pub(crate) fn events(&self) -> u64 {
+        self.events
     }
 }
 

@@ -22,7 +22,7 @@ row() {
   shift 2
   /usr/bin/time -q -f '%U %S %M' -o "$folder/time.txt" "$program" check --json "$@" "$folder/$name" >"$folder/said.json" 2>&1 || status=$?
   read -r user system memory < <(tail -1 "$folder/time.txt")
-  seconds=$(awk -v user="$user" -v system="$system" 'BEGIN { printf "%.2f", user + system }')
+  seconds=$(awk -v u="$user" -v s="$system" 'BEGIN { printf "%.2f", u + s }')
   printf '| %s | %s | %s | %s | %s |\n' "$what" \
     "$(python3 -c 'import json,sys; d = json.load(open(sys.argv[1])); print(d["valid"], "|", d["proof"] or ", ".join(d["anomalies"]))' "$folder/said.json")" \
     "$seconds" "$((memory / 1024))" "$status"

@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
     };
     let place = Place::new(out, arguments.force)?;
     let mut source = Source::of(&arguments.source)?;
-    let operations = match target {
+    let events = match target {
         Target::Text(layout) => {
             let file = create(place.partial())?;
             text(&mut source, layout, file, arguments.quiet)
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
     place.keep()?;
     source.warn();
     if !arguments.quiet {
-        say!(" {operations} operations   {}", out.display());
+        say!(" {events} events   {}", out.display());
     }
     Ok(Exit::Valid)
 }
@@ -107,7 +107,7 @@ fn create(path: &Path) -> Result<File> {
     File::create_new(path).with_context(|| path.display().to_string())
 }
 
-/// Writes all of `source` as text; how many operations there were.
+/// Writes all of `source` as text; how many events it has.
 fn text(source: &mut Source, layout: Layout, out: impl Write, quiet: bool) -> Result<u64> {
     let mut meter = Meter::new(source.length, quiet);
     let mut writer = TextWriter::new(BufWriter::with_capacity(1 << 16, out), layout);
@@ -116,10 +116,10 @@ fn text(source: &mut Source, layout: Layout, out: impl Write, quiet: bool) -> Re
         Ok(writer.push(&op)?)
     })?;
     writer.finish()?;
-    Ok(meter.operations())
+    Ok(meter.events())
 }
 
-/// Writes all of `source` as transactions for another checker; how many operations there were.
+/// Writes all of `source` as transactions for another checker; how many events it has.
 fn registers(
     source: &mut Source,
     layout: RegisterLayout,
@@ -133,7 +133,7 @@ fn registers(
         Ok(writer.push(&op)?)
     })?;
     writer.finish()?;
-    Ok(meter.operations())
+    Ok(meter.events())
 }
 
 /// Has whoever reads seen enough (`| head`)?
@@ -146,7 +146,7 @@ pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     cause.is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Writes all of `source` as a table; how many operations there were.
+/// Writes all of `source` as a table; how many events it has.
 #[cfg(feature = "parquet")]
 fn table(source: &mut Source, target: Target, place: &Place, quiet: bool) -> Result<u64> {
     let target = match target {

@@ -13,16 +13,16 @@ use seatrial_history::{HistoryWriter, TestFile};
 pub(crate) fn run(arguments: &ImportArguments) -> Result<Exit> {
     let place = Place::new(&arguments.out, arguments.force)?;
     let mut source = Source::of(&arguments.source)?;
-    let operations = write(&mut source, &place, arguments.quiet)?;
+    let events = write(&mut source, &place, arguments.quiet)?;
     place.keep()?;
     source.warn();
     if !arguments.quiet {
-        say!(" {operations} operations   {}", arguments.out.display());
+        say!(" {events} events   {}", arguments.out.display());
     }
     Ok(Exit::Valid)
 }
 
-/// Writes all of `source` as a test file; how many operations there were.
+/// Writes all of `source` as a test file; how many events it has (invocations and completions).
 pub(crate) fn write(source: &mut Source, place: &Place, quiet: bool) -> Result<u64> {
     let mut writer = HistoryWriter::create(place.partial(), &source.attributes()?)?;
     let mut meter = Meter::new(source.length, quiet);
@@ -34,5 +34,5 @@ pub(crate) fn write(source: &mut Source, place: &Place, quiet: bool) -> Result<u
     if let Some(results) = source.results()? {
         TestFile::append_results(place.partial(), &results)?;
     }
-    Ok(meter.operations())
+    Ok(meter.events())
 }

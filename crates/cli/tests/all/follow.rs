@@ -120,7 +120,7 @@ fn a_violation_is_told_while_the_test_goes_on() {
         writer.append(element as u64 % 3, element - 1, element);
     }
     writer.writer.flush().unwrap();
-    follower.says("1,000 operations, 0 behind   list-append: ");
+    follower.says("1,000 events, 0 behind   list-append: ");
     // The 500th is lost.
     writer.append(3, 499, 501);
     writer.writer.flush().unwrap();
@@ -183,11 +183,11 @@ fn following_ends_when_a_person_wants_or_the_writer_is_gone() {
     }
     writer.writer.flush().unwrap();
     let mut follower = Follower::begin(&[&sea]);
-    follower.says("200 operations, 0 behind");
+    follower.says("200 events, 0 behind");
     follower.interrupt();
     let answer = stdout(&follower.end(2));
     assert!(
-        answer.contains("in the first 200 operations; the test goes on"),
+        answer.contains("in the first 200 events; the test goes on"),
         "{answer}"
     );
     let follower = Follower::begin(&[&sea]);

@@ -18,7 +18,7 @@ fn a_history_goes_through_every_text_and_comes_back() {
     fs::write(&lines, LINES).unwrap();
     let sea = scratch.path("a.sea");
     let output = run(0, &["import", &lines, "-o", &sea]);
-    assert!(stdout(&output).contains("3 operations"), "{output:?}");
+    assert!(stdout(&output).contains("3 events"), "{output:?}");
     let exported = |file: &str, to: &str| stdout(&run(0, &["export", file, "--to", to]));
     assert_eq!(exported(&sea, "jsonl"), LINES);
     let edn = stdout(&run(0, &["export", &sea]));

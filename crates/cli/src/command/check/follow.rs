@@ -131,10 +131,10 @@ fn unfinished(end: End, position: u64) -> String {
     let position = thousands(position);
     match end {
         End::Interrupted => {
-            format!("nothing was found in the first {position} operations; the test goes on")
+            format!("nothing was found in the first {position} events; the test goes on")
         }
         _ => format!(
-            "nothing was found in the {position} operations that are there; the file was never sealed: whatever its \
+            "nothing was found in the {position} events that are there; the file was never sealed: whatever its \
              writer had in memory is missing, and the ends of the operations under way"
         ),
     }
@@ -325,7 +325,7 @@ fn line((position, behind): (u64, u64), name: &str, progress: &Progress) -> Stri
     let note = progress.note.as_ref();
     let note = note.map_or(String::new(), |note| format!("   ({note})"));
     format!(
-        " {} operations, {} behind   {name}: {} judged in {} windows, {} held   {found}{note}",
+        " {} events, {} behind   {name}: {} judged in {} windows, {} held   {found}{note}",
         thousands(position),
         thousands(behind),
         thousands(progress.judged),
