@@ -148,8 +148,13 @@ pub(crate) fn without_digits(text: &str) -> String {
 /// Cases of a class that are shrunk; the others are counted.
 const SHRUNK_MAX: u64 = 3;
 
-/// Compares all checkers on one case.
-pub(crate) fn compare(judges: &[Judge], case: &Case, number: u64, tally: &mut Tally) {
+/// Compares these checkers on one case.
+pub(crate) fn compare<'a>(
+    judges: impl IntoIterator<Item = &'a Judge>,
+    case: &Case,
+    number: u64,
+    tally: &mut Tally,
+) {
     tally.cases += 1;
     let history = case.history();
     let oracle = Oracle::new(case);

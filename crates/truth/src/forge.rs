@@ -9,7 +9,7 @@ use crate::orders::{Follows, Rule, explains};
 use crate::tally::{Name, Tally};
 use seatrial_checker::txn::Level;
 use seatrial_checker::txn::isolation::Model;
-use seatrial_checker::{Certificate, Edge, Evidence, Proof};
+use seatrial_checker::{Certificate, Edge, Evidence, Fingerprint, Proof, Verifier};
 use seatrial_history::History;
 use seatrial_machine::Rng;
 
@@ -71,7 +71,22 @@ fn models() -> Vec<&'static str> {
 pub(crate) struct Forger {
     kind: Kind,
     models: Vec<&'static str>,
-    stolen: Vec<Certificate>,
+    stolen: Vec<(Certificate, Option<Fingerprint>)>,
+}
+
+/// The case that claims are about.
+struct Asked<'a> {
+    case: &'a Case,
+    number: u64,
+    history: History,
+    oracle: Oracle<'a>,
+}
+
+impl Asked<'_> {
+    fn fingerprint(&self) -> Option<Fingerprint> {
+        let verifier = Verifier::read(&self.history);
+        verifier.ok().map(|verifier| verifier.fingerprint())
+    }
 }
 
 /// Certificates kept.
@@ -102,37 +117,53 @@ impl Forger {
         tally: &mut Tally,
     ) {
         tally.cases += 1;
-        let history = case.history();
-        let oracle = Oracle::new(case);
+        let asked = Asked {
+            case,
+            number,
+            history: case.history(),
+            oracle: Oracle::new(case),
+        };
+        let (history, name) = (&asked.history, asked.fingerprint());
         let mut claims = Vec::new();
         for judge in judges {
-            let Some(certificate) = ask(judge, &history).certificate else {
+            let Some(certificate) = ask(judge, history).certificate else {
                 continue;
             };
-            self.tamper(&certificate, &history, rng, &mut claims);
+            self.tamper(&certificate, history, rng, &mut claims);
             if self.stolen.len() < STOLEN_MAX {
-                self.stolen.push(certificate);
+                self.stolen.push((certificate, name));
             } else if rng.chance(0.05) {
                 let at = rng.index(self.stolen.len());
-                self.stolen[at] = certificate;
+                self.stolen[at] = (certificate, name);
             }
         }
         for _ in 0..4 {
-            if !self.stolen.is_empty() {
-                let mut certificate = rng.pick(&self.stolen).clone();
-                rename(&mut certificate, &history);
-                claims.push(Claim {
-                    how: "another history's",
-                    certificate,
-                });
+            if self.stolen.is_empty() {
+                break;
             }
+            let (mut certificate, history_of) = rng.pick(&self.stolen).clone();
+            let mut signed = certificate.clone();
+            signed.history = history_of;
+            claims.push(Claim {
+                how: "another history's, signed",
+                certificate: signed,
+            });
+            rename(&mut certificate, history);
+            claims.push(Claim {
+                how: "another history's",
+                certificate,
+            });
         }
         for _ in 0..40 {
-            claims.push(self.invented(case, &history, rng));
+            claims.push(self.invented(case, history, rng));
         }
         self.orders(case, rng, &mut claims);
-        for claim in claims {
-            self.try_claim(case, &history, &oracle, &claim, number, tally);
+        for mut claim in claims {
+            let history = &mut claim.certificate.history;
+            if history.is_none() && rng.chance(0.5) {
+                *history = name;
+            }
+            self.try_claim(&asked, &claim, tally);
         }
     }
 
@@ -285,18 +316,18 @@ impl Forger {
     }
 
     /// Is the verifier right about it?
-    fn try_claim(
-        &self,
-        case: &Case,
-        history: &History,
-        oracle: &Oracle<'_>,
-        claim: &Claim,
-        number: u64,
-        tally: &mut Tally,
-    ) {
+    fn try_claim(&self, asked: &Asked<'_>, claim: &Claim, tally: &mut Tally) {
+        let Asked {
+            case,
+            number,
+            history,
+            ..
+        } = asked;
         let certificate = &claim.certificate;
         let is_accepted = verify(history, certificate).is_ok();
-        let wrong = is_wrong(case, oracle, certificate);
+        let is_of_another =
+            certificate.history.is_some() && certificate.history != asked.fingerprint();
+        let wrong = is_of_another || is_wrong(case, &asked.oracle, certificate);
         let kind = match self.kind {
             Kind::Lists => "lists",
             Kind::Registers => "registers",
@@ -315,8 +346,8 @@ impl Forger {
                 judge: format!("{kind} {model}"),
             };
             // The certificate names places of this history, so nothing can be left out.
-            note(tally, class, case, number, text, &|_| false);
-        } else if !is_accepted
+            note(tally, class, case, *number, text, &|_| false);
+        } else if !(is_accepted || is_of_another)
             && explains_this(case, certificate) == Some(true)
             && names_members(case, certificate)
         {
@@ -326,7 +357,7 @@ impl Forger {
             };
             let error = verify(history, certificate).err().map(|it| it.to_string());
             let text = format!("{}: {text}", error.unwrap_or_default());
-            note(tally, class, case, number, text, &|_| false);
+            note(tally, class, case, *number, text, &|_| false);
         }
     }
 }

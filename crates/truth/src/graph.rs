@@ -353,7 +353,8 @@ pub(crate) enum Uncommitted {
 /// Is read uncommitted kept (G0 of Adya and, over lists, of Kingsbury and Alvaro), with this order besides?
 ///
 /// Reads of what nobody wrote and elements twice break it, as the documentation has it. Reads of uncommitted versions show
-/// the order of appends all the same, as long as they are prefixes of one another.
+/// the order of appends all the same, as long as they are prefixes of one another. A transaction of unknown outcome need
+/// not have been committed although it was read from: by one reading it counts, by the other it does not.
 pub(crate) fn read_uncommitted(case: &Case, follows: crate::orders::Follows) -> Uncommitted {
     if has_garbage(case) {
         return Uncommitted::Broken;
@@ -382,12 +383,18 @@ pub(crate) fn read_uncommitted(case: &Case, follows: crate::orders::Follows) -> 
                 let is_before = mine.iter().any(|a| theirs.iter().any(|b| a < b));
                 strict[one] |= u8::from(is_before) << other;
                 let last = mine.last().zip(theirs.last());
-                lenient[one] |= u8::from(last.is_some_and(|(a, b)| a < b)) << other;
+                let is_later = last.is_some_and(|(a, b)| a < b);
+                let are_ok = case.txns[one].is_ok() && case.txns[other].is_ok();
+                lenient[one] |= u8::from(is_later && are_ok) << other;
             }
         }
     }
     let order = case_edges(case, |one, other| follows.holds(one, other));
     let is_fine = |edges: Edges| is_acyclic(closure(union(edges, order)));
+    debug_assert!(
+        !is_fine(strict) || is_fine(lenient),
+        "the one asks for more"
+    );
     match (is_fine(strict), is_fine(lenient)) {
         (true, _) => Uncommitted::Kept,
         (_, false) => Uncommitted::Broken,

@@ -33,6 +33,9 @@ pub struct Options {
     /// (default: all)
     #[arg(long, value_delimiter = ',')]
     pub topic: Vec<String>,
+    /// Checkers and models for each history, drawn at random (default: all).
+    #[arg(long)]
+    pub models: Option<usize>,
     /// Number of threads (default: one for each core).
     #[arg(long)]
     pub threads: Option<usize>,
@@ -107,7 +110,7 @@ fn all_cases(topic: Topic, histories: u64, options: &Options) -> Result<Tally> {
     let next = AtomicU64::new(options.first);
     let end = options.first + histories;
     let work = || -> Result<Tally> {
-        let mut worker = Worker::new(topic, options.seed)?;
+        let mut worker = Worker::new(topic, options)?;
         loop {
             let first = next.fetch_add(BATCH, Ordering::Relaxed);
             if first >= end {
@@ -135,6 +138,7 @@ fn all_cases(topic: Topic, histories: u64, options: &Options) -> Result<Tally> {
 struct Worker {
     topic: Topic,
     seed: u64,
+    models: usize,
     judges: Vec<Judge>,
     forger: Option<Forger>,
     routes: Option<Routes>,
@@ -142,7 +146,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(topic: Topic, seed: u64) -> Result<Worker> {
+    fn new(topic: Topic, options: &Options) -> Result<Worker> {
         let (judges, forger, routes) = match topic {
             Topic::Verdicts(kind) => (judges(kind), None, None),
             Topic::Forged(kind) => (judges(kind), Some(Forger::new(kind)), None),
@@ -151,7 +155,8 @@ impl Worker {
         };
         Ok(Worker {
             topic,
-            seed,
+            seed: options.seed,
+            models: options.models.unwrap_or(usize::MAX),
             judges,
             forger,
             routes,
@@ -178,7 +183,12 @@ impl Worker {
         } else if let Some(routes) = &self.routes {
             routes.compare(judges, &case, number, &mut rng, tally)?;
         } else {
-            compare(judges, &case, number, tally);
+            let mut drawn: Vec<&Judge> = judges.iter().collect();
+            if self.models < drawn.len() {
+                rng.shuffle(&mut drawn);
+                drawn.truncate(self.models);
+            }
+            compare(drawn, &case, number, tally);
         }
         Ok(())
     }

@@ -320,6 +320,7 @@ fn forgers_try_everything() {
         .collect();
     for how in [
         "another history's",
+        "another history's, signed",
         "another kind of proof",
         "another model",
         "commit order",
