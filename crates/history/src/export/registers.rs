@@ -485,17 +485,17 @@ mod tests {
              {:process 3 :type :invoke :f :txn :value [[:w 1 9] [:r 1 nil]]}
              {:process 3 :type :fail :f :txn :value [[:w 1 9] [:r 1 nil]]}
              {:process 4 :type :invoke :f :txn :value [[:w 1 10]]}
-             {:process 4 :type :invoke :f :txn :value [[:r 1 nil]]}
-             {:process 4 :type :ok :f :txn :value [[:r 1 10]]}",
+             {:process 5 :type :invoke :f :txn :value [[:r 1 nil]]}
+             {:process 5 :type :ok :f :txn :value [[:r 1 10]]}",
         );
         let text = export(ops.ops(), RegisterLayout::Plume).unwrap();
         expect![[r"
             r(1,7,1,0)
             r(3,0,1,0)
             w(1,9,3,-1)
-            r(1,10,4,1)
+            r(1,10,5,1)
             w(1,7,0,2)
-            w(1,10,5,3)
+            w(1,10,4,3)
         "]]
         .assert_eq(&String::from_utf8(text).unwrap());
     }
