@@ -303,3 +303,29 @@ fn damaged_certificates_are_refused_or_judged() {
         "{read} {refused} {held}"
     );
 }
+
+#[test]
+fn one_transaction_in_two_roles_proves_nothing() {
+    let text = b"{:index 0, :time 0, :type :invoke, :process 0, :f :txn, :value [[:r 0 nil] [:w 0 1]]}
+{:index 1, :time 1, :type :ok, :process 0, :f :txn, :value [[:r 0 nil] [:w 0 1]]}
+{:index 2, :time 2, :type :invoke, :process 0, :f :txn, :value [[:r 0 nil] [:w 0 2] [:r 0 nil] [:w 0 3]]}
+{:index 3, :time 3, :type :ok, :process 0, :f :txn, :value [[:r 0 1] [:w 0 2] [:r 0 2] [:w 0 3]]}";
+    let options = seatrial_history::import::Options::default();
+    let format = seatrial_history::import::Format::Edn;
+    let history = seatrial_history::import::read("a", text, format, options).unwrap();
+    for (anomaly, operation) in [("G1b", 3), ("lost-update", 1)] {
+        let document = serde_json::json!({
+            "certificate": 2,
+            "model": "serializable",
+            "valid": false,
+            "proof": "findings",
+            "findings": [{"anomaly": anomaly, "operations": [operation, operation], "steps": []}],
+        });
+        let certificate = Certificate::from_json(&document).unwrap();
+        let refused = verify(&history, &certificate).unwrap_err();
+        assert!(
+            refused.to_string().contains("a transaction twice"),
+            "{refused}"
+        );
+    }
+}

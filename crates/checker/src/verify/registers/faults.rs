@@ -92,6 +92,11 @@ impl<'a> Faults<'a> {
         let all: Vec<One<'_>> = all
             .map(|&index| self.one(index))
             .collect::<Result<_, _>>()?;
+        // One transaction in two roles shows nothing: it may read its own intermediate write, and update what it read.
+        let distinct: BTreeSet<u32> = all.iter().map(|one| one.number).collect();
+        if distinct.len() < all.len() {
+            return Err(told("it names a transaction twice".into()));
+        }
         let is_written = |key, State(value): State| {
             value.is_none_or(|value| writer(self.table, &self.written, key, value).is_some())
         };
