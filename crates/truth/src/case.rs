@@ -134,6 +134,14 @@ impl Case {
         })
     }
 
+    /// Does each value that members write stand in one write of its key only?
+    pub(crate) fn has_unique_writes(&self) -> bool {
+        let members = members_of(self.members());
+        let mut writes: Vec<(u8, u64)> = members.flat_map(|it| self.txns[it].writes()).collect();
+        writes.sort_unstable();
+        writes.is_sorted_by(|one, other| one != other)
+    }
+
     /// Events in order: which transaction, and is it the completion?
     fn events(&self) -> Vec<(u16, usize, bool)> {
         let mut events = Vec::with_capacity(2 * self.txns.len());

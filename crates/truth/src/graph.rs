@@ -116,6 +116,31 @@ struct Versions {
     cursor: bool,
 }
 
+impl Versions {
+    /// Adds reads, each the reader and a version of this order (0 is the initial one).
+    fn read(mut self, order: &[usize], reads: &[(usize, usize)]) -> Versions {
+        // By transaction the versions that it read before it wrote, as a set.
+        let mut based_on = [0_u16; TRANSACTIONS_MAX];
+        for &(reader, version) in reads {
+            based_on[reader] |= 1 << version;
+            if version > 0 {
+                self.wr[order[version - 1]] |= 1 << reader;
+            }
+            for &next in order[version..].iter().filter(|&&next| next != reader) {
+                self.rw[reader] |= 1 << next;
+            }
+        }
+        for (at, &one) in order.iter().enumerate() {
+            let own = based_on[one] & ((1 << at) - 1);
+            self.cursor |= own != 0;
+            for &other in &order[..at] {
+                self.lost_update |= based_on[one] & based_on[other] != 0;
+            }
+        }
+        self
+    }
+}
+
 /// The graph so far.
 #[derive(Clone, Copy, Default)]
 struct Graph {
@@ -144,14 +169,18 @@ impl Search<'_> {
         let mut writers: Vec<usize> = writers.collect();
         let mut found = Vec::new();
         let mut take = |order: &[usize]| {
-            found.extend(self.versions(key, order, strict));
+            found.extend(self.versions(key, order, strict).into_iter().flatten());
         };
         permutations(&mut writers, 0, &mut take);
         found
     }
 
-    /// What this version order says; nothing when a read contradicts it.
-    fn versions(&self, key: u8, order: &[usize], strict: bool) -> Option<Versions> {
+    /// What this version order says, once for each choice of versions that the reads leave open; nothing when a read
+    /// contradicts it.
+    ///
+    /// A read is of a version, not of a value (Adya 1999, section 4.2): where two transactions write the same value,
+    /// a read of it is of either.
+    fn versions(&self, key: u8, order: &[usize], strict: bool) -> Option<Vec<Versions>> {
         let mut values = vec![0];
         for &writer in order {
             let before = values[values.len() - 1];
@@ -165,34 +194,29 @@ impl Search<'_> {
                 versions.ww[one] |= 1 << other;
             }
         }
-        // By transaction the versions that it read before it wrote, as a set.
-        let mut based_on = [0_u16; TRANSACTIONS_MAX];
+        // Reads of other transactions' versions: the reader and the versions that it may have read.
+        let mut reads: Vec<(usize, Vec<usize>)> = Vec::new();
         for number in members_of(self.members) {
             let place = order.iter().position(|&writer| writer == number);
             if !self.case.txns[number].is_ok() {
                 continue;
             }
-            for version in self.reads(key, number, place, &values, strict)? {
-                based_on[number] |= 1 << version;
-                if version > 0 {
-                    versions.wr[order[version - 1]] |= 1 << number;
-                }
-                for &next in order[version..].iter().filter(|&&next| next != number) {
-                    versions.rw[number] |= 1 << next;
-                }
-            }
+            let found = self.reads(key, number, place, &values, strict)?;
+            reads.extend(found.into_iter().map(|versions| (number, versions)));
         }
-        for (at, &one) in order.iter().enumerate() {
-            let own = based_on[one] & ((1 << at) - 1);
-            versions.cursor |= own != 0;
-            for &other in &order[..at] {
-                versions.lost_update |= based_on[one] & based_on[other] != 0;
-            }
+        let mut choices: Vec<Vec<(usize, usize)>> = vec![Vec::new()];
+        for (reader, candidates) in reads {
+            let extended = choices.iter().flat_map(|choice| {
+                let with = |&version| [choice.as_slice(), &[(reader, version)]].concat();
+                candidates.iter().map(with)
+            });
+            choices = extended.collect();
         }
-        Some(versions)
+        let all = choices.iter().map(|reads| versions.read(order, reads));
+        Some(all.collect())
     }
 
-    /// The versions of a key that a transaction reads of others; nothing when it reads what is none.
+    /// The versions of a key that each read of another's version may be of; nothing when one reads what is none.
     fn reads(
         &self,
         key: u8,
@@ -200,7 +224,7 @@ impl Search<'_> {
         place: Option<usize>,
         values: &[u64],
         strict: bool,
-    ) -> Option<Vec<usize>> {
+    ) -> Option<Vec<Vec<usize>>> {
         let kind = self.case.kind;
         let mut own: Vec<u64> = Vec::new();
         let mut found = Vec::new();
@@ -209,12 +233,16 @@ impl Search<'_> {
             if micro.is_write {
                 own.push(micro.value);
             } else if own.is_empty() {
-                let version = values.iter().position(|&value| value == micro.value)?;
-                // It does not read what it writes later.
-                if place.is_some_and(|place| version == place + 1) {
+                let versions = (0..values.len()).filter(|&version| {
+                    // It does not read what it writes later.
+                    let is_own = place.is_some_and(|place| version == place + 1);
+                    values[version] == micro.value && !is_own
+                });
+                let versions: Vec<usize> = versions.collect();
+                if versions.is_empty() {
                     return None;
                 }
-                found.push(version);
+                found.push(versions);
             } else if strict || shows_own(kind, micro.value, &own) {
                 let before = values[place?];
                 let expected = own.iter().fold(before, |held, &one| kind.write(held, one));

@@ -46,7 +46,9 @@ pub(crate) fn run() -> Result<bool> {
         let path = folder.join(&sample.file);
         for (options, expected) in questions(sample) {
             let found = ask(&program, &path, &options)?;
+            // Knossos calls a history valid in which no operation completed ok.
             let is_right = found == expected
+                || found == "nothing to check" && expected != "invalid"
                 || found == "no anomaly found"
                     && expected == "valid"
                     && accepts(&program, &path, &options)?;
@@ -130,6 +132,7 @@ fn ask(program: &Path, path: &Path, options: &[String]) -> Result<String> {
     Ok(match output.status.code() {
         Some(0) => "valid".to_owned(),
         Some(1) => "invalid".to_owned(),
+        Some(2) if text.contains("no operation completed ok") => "nothing to check".to_owned(),
         Some(2) if text.contains("no anomaly found") => "no anomaly found".to_owned(),
         Some(2) => "unknown".to_owned(),
         code => {

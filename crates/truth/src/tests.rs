@@ -122,6 +122,26 @@ fn sessions_and_time_count_where_they_are_asked_for() {
     assert_eq!(kept(&stale, &models), [""; 0]);
 }
 
+#[test]
+fn a_read_is_of_either_write_of_one_value() {
+    // One after another: the reader may have read the second, which nothing overwrites.
+    let mut again = case(Kind::Registers, &["w0=1", "w0=1", "r0=1"]);
+    for (number, txn) in again.txns.iter_mut().enumerate() {
+        txn.begun = number as u16 * 2;
+        txn.ended = Some(number as u16 * 2 + 1);
+    }
+    let oracle = Oracle::new(&again);
+    assert_eq!(oracle.contradiction(), None);
+    assert_eq!(oracle.of("strict-serializable"), Answer::Kept);
+    assert_eq!(oracle.of("strong-snapshot-isolation"), Answer::Kept);
+    assert_eq!(oracle.of("causal"), Answer::Open);
+    // No version is read that a transaction writes itself only later.
+    let own = case(Kind::Registers, &["r0=1 w0=1", "w0=1"]);
+    assert_eq!(kept(&own, &LADDER), LADDER);
+    let own = case(Kind::Registers, &["r0=1 w0=1", "w0=2"]);
+    assert_eq!(kept(&own, &LADDER), LADDER[..1]);
+}
+
 fn random_cases(count: u64) -> impl Iterator<Item = Case> {
     let kinds = [Kind::Lists, Kind::Registers];
     (0..count).map(move |number| generate::case(kinds[number as usize % 2], 99, number))
