@@ -211,6 +211,10 @@ pub trait Checker: Send + Sync {
     /// Judges. Total: a history that makes no sense to this checker gives [`Validity::Unknown`] with the reason.
     fn check(&self, history: &History) -> Verdict;
 
+    /// From now on only the verdict is wanted: a checker that searches independent keys one after another stops at the first
+    /// that is broken, and says in the verdict's reason how many it checked. Others stay as they are.
+    fn stop_at_first(&mut self) {}
+
     /// Judges and proves the verdict, if this checker can prove any: the certificate is missing where this verdict has none.
     fn certify(&self, _history: &History) -> Option<(Verdict, Option<Certificate>)> {
         None

@@ -245,6 +245,10 @@ pub(crate) struct CheckArguments {
     /// For list-append, register, cas-register and mutex.
     #[arg(long, conflicts_with_all = ["salvage", "report", "findings", "certificate", "verify", "infer", "transaction_order"])]
     pub(crate) follow: bool,
+    /// Search every key of a history of independent keys, also after one that is not linearizable. Implied by --report,
+    /// --findings and --record.
+    #[arg(long)]
+    pub(crate) all_keys: bool,
     /// Check what is left of a damaged file.
     #[arg(long)]
     pub(crate) salvage: bool,
@@ -274,6 +278,11 @@ impl CheckArguments {
             keyed: self.keyed,
             initial: self.initial_value,
         }
+    }
+
+    /// Is more asked for than a verdict, so that each key counts?
+    pub(crate) fn wants_all_keys(&self) -> bool {
+        self.all_keys || self.record || self.report.is_some() || self.findings.is_some()
     }
 
     /// Threads that read chunk by chunk.

@@ -1,6 +1,6 @@
 //! From a history to the operations of each object.
 
-use super::model::{Action, Model, Values, action};
+use super::model::{Action, Model, Values, action, shape};
 use seatrial_history::{History, Key, Op, Value};
 use std::collections::BTreeMap;
 
@@ -35,59 +35,152 @@ pub(super) struct Object {
     pub(super) values: Values,
 }
 
-/// The objects of a history, by key. Failed operations did not happen; reads of unknown result and unknown writes
-/// whose value nobody can have seen are left out, since they constrain nothing. The error says what is not understood.
-pub(super) fn objects(history: &History, model: Model) -> Result<Vec<Object>, String> {
-    let mut objects: BTreeMap<Option<Key>, Object> = BTreeMap::new();
-    for (position, op) in history.iter().enumerate() {
+/// The operations of a history by key. Checks that the model understands all of them, then builds one object at a time, so
+/// that only one object's operations and values are in memory.
+///
+/// Holds 4 bytes for each operation and the keys, in order. Failed operations did not happen; reads of unknown result and
+/// unknown writes whose value no read shows are left out of an object, since they constrain nothing.
+pub(super) struct Objects<'h> {
+    history: &'h History,
+    model: Model,
+    keys: Vec<Option<Key>>,
+    /// Where the positions of each key begin, and one more: the end of the last.
+    starts: Vec<usize>,
+    /// Positions of invocations, and of successes without one, by key and in order.
+    positions: Vec<u32>,
+}
+
+/// An operation that did not fail, as the history has it.
+struct Operation<'h> {
+    /// The invocation; a success when it has none.
+    invocation: &'h Op,
+    /// Position of the completion.
+    end: Option<usize>,
+    completion: Option<&'h Op>,
+}
+
+impl<'h> Operation<'h> {
+    /// The operation of the client invocation, or of the success without invocation, at this position, unless it failed.
+    fn at(history: &'h History, position: usize) -> Option<Operation<'h>> {
+        let op = &history.ops()[position];
         if !op.process.is_client() {
-            continue;
+            return None;
         }
-        let (invocation, other) = match history.pair(position) {
-            Some(other) if op.is_invoke() => (op, Some(other)),
+        let end = match history.pair(position) {
+            Some(other) if op.is_invoke() => Some(other),
             // A success without invocation may have begun at any time before.
-            None if op.is_invoke() || op.is_ok() => (op, None),
-            _ => continue,
+            None if op.is_ok() => Some(position),
+            None if op.is_invoke() => None,
+            _ => return None,
         };
-        let completion = other.map(|other| &history.ops()[other]);
-        if completion.is_some_and(Op::is_fail) {
-            continue;
-        }
-        if is_tuple(invocation) {
-            let index = invocation.index;
-            return Err(format!(
-                "op {index}: its value looks like a tuple [key value]: read the history as keyed"
-            ));
-        }
-        let key = key(&invocation.value);
-        let object = objects.entry(key.clone()).or_insert_with(|| Object {
-            key,
-            entries: Vec::new(),
-            values: Values::new(model),
-        });
-        let orphan = op.is_ok();
-        let completion = if orphan { Some(op) } else { completion };
-        if let Some(action) = action(model, invocation, completion, &mut object.values)? {
-            object.entries.push(Entry {
-                action,
-                call: if orphan { 0 } else { position as u32 },
-                ret: match (orphan, other) {
-                    (true, _) => position as u32,
-                    (false, Some(other)) if history.ops()[other].is_ok() => other as u32,
-                    _ => NEVER,
-                },
-            });
+        let completion = end.map(|end| &history.ops()[end]);
+        (!completion.is_some_and(Op::is_fail)).then_some(Operation {
+            invocation: op,
+            end,
+            completion,
+        })
+    }
+
+    fn entry(&self, action: Action, position: usize) -> Entry {
+        let is_orphan = self.end == Some(position);
+        let is_certain = self.completion.is_some_and(Op::is_ok);
+        Entry {
+            action,
+            call: if is_orphan { 0 } else { position as u32 },
+            ret: self
+                .end
+                .filter(|_| is_certain)
+                .map_or(NEVER, |end| end as u32),
         }
     }
-    if objects.len() > 1 && objects.contains_key(&None) {
-        return Err("some operations have a key and some have none".into());
+}
+
+impl<'h> Objects<'h> {
+    /// Groups the operations by key. The error says what is not understood.
+    pub(super) fn new(history: &'h History, model: Model) -> Result<Objects<'h>, String> {
+        let mut numbers: BTreeMap<Option<Key>, u32> = BTreeMap::new();
+        let mut numbered: Vec<(u32, u32)> = Vec::new();
+        for position in 0..history.len() {
+            let Some(operation) = Operation::at(history, position) else {
+                continue;
+            };
+            let Operation {
+                invocation,
+                completion,
+                ..
+            } = operation;
+            if is_tuple(invocation) {
+                let index = invocation.index;
+                return Err(format!(
+                    "op {index}: its value looks like a tuple [key value]: read the history as keyed"
+                ));
+            }
+            shape(model, invocation, completion)?;
+            let next = numbers.len() as u32;
+            let number = *numbers.entry(key(&invocation.value)).or_insert(next);
+            numbered.push((number, position as u32));
+        }
+        if numbers.len() > 1 && numbers.contains_key(&None) {
+            return Err("some operations have a key and some have none".into());
+        }
+        // From numbers in the order of appearance to ranks in the order of keys.
+        let mut ranks = vec![0; numbers.len()];
+        for (rank, number) in numbers.values().enumerate() {
+            ranks[*number as usize] = rank;
+        }
+        let mut starts = vec![0; numbers.len() + 1];
+        for (number, _) in &numbered {
+            starts[ranks[*number as usize] + 1] += 1;
+        }
+        for rank in 0..numbers.len() {
+            starts[rank + 1] += starts[rank];
+        }
+        let mut ends = starts.clone();
+        let mut positions = vec![0; numbered.len()];
+        for (number, position) in numbered {
+            let end = &mut ends[ranks[number as usize]];
+            positions[*end] = position;
+            *end += 1;
+        }
+        Ok(Objects {
+            history,
+            model,
+            keys: numbers.into_keys().collect(),
+            starts,
+            positions,
+        })
     }
-    let mut objects: Vec<_> = objects.into_values().collect();
-    for object in &mut objects {
-        object.entries.sort_by_key(|entry| entry.call);
-        drop_unseen(&mut object.entries);
+
+    /// Number of objects.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
     }
-    Ok(objects)
+
+    /// The key of an object, when the history has independent keys.
+    pub(super) fn key(&self, number: usize) -> Option<&Key> {
+        self.keys[number].as_ref()
+    }
+
+    /// Builds the object of this number.
+    pub(super) fn object(&self, number: usize) -> Result<Object, String> {
+        let mut values = Values::new(self.model);
+        let positions = &self.positions[self.starts[number]..self.starts[number + 1]];
+        let mut entries = Vec::with_capacity(positions.len());
+        for position in positions.iter().map(|&position| position as usize) {
+            if let Some(operation) = Operation::at(self.history, position)
+                && let Some(shape) = shape(self.model, operation.invocation, operation.completion)?
+            {
+                entries.push(operation.entry(action(&shape, &mut values), position));
+            }
+        }
+        entries.sort_by_key(|entry| entry.call);
+        drop_unseen(&mut entries);
+        Ok(Object {
+            key: self.keys[number].clone(),
+            entries,
+            values,
+        })
+    }
 }
 
 fn key(value: &Value) -> Option<Key> {

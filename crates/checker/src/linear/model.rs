@@ -138,29 +138,40 @@ impl Values {
     }
 }
 
+/// What an operation does, with its values as the history has them.
+pub(super) enum Shape<'a> {
+    /// A read of the initial state, of a map.
+    ReadInitial,
+    Read(&'a Value),
+    Write(&'a Value),
+    Cas(Value, Value),
+    Append(&'a Value),
+    Acquire,
+    Release,
+}
+
 /// What an operation does, from its invocation and (for reads) its completion. `Ok(None)`: a read whose result is not
 /// known constrains nothing. The error says what the model cannot make sense of.
-pub(super) fn action(
+pub(super) fn shape<'a>(
     model: Model,
-    invocation: &Op,
-    completion: Option<&Op>,
-    values: &mut Values,
-) -> Result<Option<Action>, String> {
+    invocation: &'a Op,
+    completion: Option<&'a Op>,
+) -> Result<Option<Shape<'a>>, String> {
     let completed = completion.filter(|op| op.is_ok());
     let argument = argument(invocation, completed);
     let f = invocation.f.as_str();
-    let action = match (model, f) {
+    let shape = match (model, f) {
         (Model::Register | Model::CasRegister, "read") | (Model::KeyValue, "get" | "read") => {
             let Some(completed) = completed else {
                 return Ok(None);
             };
             match (model, plain(&completed.value)) {
-                (Model::KeyValue, Value::Nil) => Action::Read(0),
-                (_, value) => Action::Read(values.intern(value)),
+                (Model::KeyValue, Value::Nil) => Shape::ReadInitial,
+                (_, value) => Shape::Read(value),
             }
         }
         (Model::Register | Model::CasRegister, "write") | (Model::KeyValue, "put" | "write") => {
-            Action::Write(values.intern(argument))
+            Shape::Write(argument)
         }
         (Model::CasRegister, "cas") => {
             let (from, to) = pair(argument).ok_or_else(|| {
@@ -169,11 +180,11 @@ pub(super) fn action(
                     invocation.index
                 )
             })?;
-            Action::Cas(values.intern(&from), values.intern(&to))
+            Shape::Cas(from, to)
         }
-        (Model::Mutex, "acquire") => Action::Cas(0, values.intern(&Value::text("held"))),
-        (Model::Mutex, "release") => Action::Cas(values.intern(&Value::text("held")), 0),
-        (Model::KeyValue, "append") => Action::Append(values.intern(argument)),
+        (Model::Mutex, "acquire") => Shape::Acquire,
+        (Model::Mutex, "release") => Shape::Release,
+        (Model::KeyValue, "append") => Shape::Append(argument),
         _ => {
             return Err(format!(
                 "op {}: a {} has no `{f}`",
@@ -182,7 +193,21 @@ pub(super) fn action(
             ));
         }
     };
-    Ok(Some(action))
+    Ok(Some(shape))
+}
+
+/// The same with its values numbered.
+pub(super) fn action(shape: &Shape<'_>, values: &mut Values) -> Action {
+    let held = || Value::text("held");
+    match shape {
+        Shape::ReadInitial => Action::Read(0),
+        Shape::Read(value) => Action::Read(values.intern(value)),
+        Shape::Write(value) => Action::Write(values.intern(value)),
+        Shape::Cas(from, to) => Action::Cas(values.intern(from), values.intern(to)),
+        Shape::Append(text) => Action::Append(values.intern(text)),
+        Shape::Acquire => Action::Cas(0, values.intern(&held())),
+        Shape::Release => Action::Cas(values.intern(&held()), 0),
+    }
 }
 
 /// What an operation was invoked with; when the invocation does not say, what its successful completion says.

@@ -379,6 +379,7 @@ impl OnlineObjects {
         });
         if counts.keyed > 0 {
             verdict.details["keys"] = counts.keyed.into();
+            verdict.details["keys_checked"] = counts.keyed.into();
             verdict.details["keys_invalid"] = self.keys_failed.into();
             let result = serde_json::json!({"valid": false, "anomalies": [NONLINEARIZABLE]});
             let results = self.results.iter();

@@ -379,3 +379,5 @@ fn agrees_with_brute_force_on_small_histories() {
         "{invalid:?}"
     );
 }
+
+mod keys;

@@ -22,7 +22,7 @@ use crate::times::Promise;
 use anyhow::{Context as _, Result, ensure};
 use choice::Choice;
 use seatrial_checker::infer::Shapes;
-use seatrial_checker::{UnknownName, by_name, without_ok};
+use seatrial_checker::{UnknownName, Validity, by_name, without_ok};
 use seatrial_history::{Op, TestFile};
 use seatrial_report::{Report, html, results_json, text};
 use serde_json::{Value as Json, json};
@@ -79,6 +79,11 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
 
 /// Judges one file and shows the verdict unless it goes into a document.
 fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
+    ensure!(
+        !arguments.record || is_test_file(path),
+        "{}: --record appends to test files only",
+        path.display()
+    );
     if let Some(certificate) = &arguments.verify {
         return proof::verify(path, certificate, arguments);
     }
@@ -122,7 +127,13 @@ fn check_whole(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> 
         let checkers = registers::infer(choice.checkers, &loaded.attributes, model, arguments)?;
         Ok(Choice { checkers, ..choice })
     });
-    let choice = choice.with_context(|| path.display().to_string())?;
+    let mut choice = choice.with_context(|| path.display().to_string())?;
+    if !arguments.wants_all_keys() {
+        choice
+            .checkers
+            .iter_mut()
+            .for_each(|one| one.stop_at_first());
+    }
     let mut judged = judge(&choice.checkers, &loaded.history);
     judged.verdicts.extend(choice.unclear);
     judged.valid = promise.weaken(&mut judged.verdicts, arguments.accept_undecided);
@@ -139,20 +150,10 @@ fn check_whole(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> 
     for warning in loaded.warnings.iter().cloned().chain(promise.warning()) {
         report = report.warn(warning);
     }
-    if let Some(page) = &arguments.report {
-        write(page, &html(&report))?;
-    }
-    if let Some(folder) = &arguments.findings {
-        write_findings(folder, &report)?;
-    }
     let mut document = results_json(&report);
     if !loaded.missing.is_empty() {
         document["missing"] = losses::json(&loaded.missing);
     }
-    if arguments.record {
-        record(path, &document)?;
-    }
-    document["file"] = json!(path.display().to_string());
     if arguments.output.verbose {
         for verdict in &judged.verdicts {
             eprintln!(
@@ -162,7 +163,34 @@ fn check_whole(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> 
         }
     }
     show_one(path, &report, &document, arguments);
-    Ok((Exit::from(&judged.valid), document))
+    let written = || {
+        if arguments.record {
+            record(path, &document)?;
+        }
+        if let Some(page) = &arguments.report {
+            write(page, &html(&report))?;
+        }
+        if let Some(folder) = &arguments.findings {
+            write_findings(folder, &report)?;
+        }
+        Ok(())
+    };
+    let exit = after_verdict(&judged.valid, written(), &mut document);
+    document["file"] = json!(path.display().to_string());
+    Ok((exit, document))
+}
+
+/// The exit status after what was asked for besides a verdict was written, or not: the verdict is on the screen by then, so an
+/// error stands on standard error and in the document beside it.
+fn after_verdict(valid: &Validity, written: Result<()>, document: &mut Json) -> Exit {
+    match written {
+        Ok(()) => Exit::from(valid),
+        Err(error) => {
+            eprintln!("seatrial: {error:#}");
+            document["error"] = format!("{error:#}").into();
+            Exit::Error
+        }
+    }
 }
 
 /// Shows what was found in one file, unless it goes into a document.
@@ -182,11 +210,6 @@ fn show_one(path: &Path, report: &Report<'_>, document: &Json, arguments: &Check
 
 /// Appends the results to the test file they are of.
 fn record(path: &Path, results: &Json) -> Result<()> {
-    ensure!(
-        is_test_file(path),
-        "{}: --record appends to test files only",
-        path.display()
-    );
     Ok(TestFile::append_results(path, results)?)
 }
 

@@ -1,6 +1,6 @@
 //! Histories of independent keys, written by other tools: judged key by key.
 
-use super::{Scratch, json, run};
+use super::{Scratch, json, run, stderr, stdout};
 use serde_json::Value as Json;
 use std::fs;
 
@@ -179,4 +179,89 @@ fn lists_are_no_keys_unless_all_are_or_somebody_says_so() {
         1,
         "{document:#}"
     );
+}
+
+/// Registers of three keys, of which these are broken.
+fn registers(broken: &[u32]) -> String {
+    let case = &CASES[6];
+    let keys = (1..=3).map(|key| {
+        let ops = if broken.contains(&key) {
+            case.broken
+        } else {
+            case.sound
+        };
+        let ops = ops.iter().map(|(f, asked, answered)| {
+            let line = |kind: &str, value: &str| {
+                format!("{{:process {key} :type :{kind} :f :{f} :value [{key} {value}]}}\n")
+            };
+            line("invoke", asked) + &line("ok", answered)
+        });
+        ops.collect::<String>()
+    });
+    keys.collect()
+}
+
+#[test]
+fn checking_stops_at_the_first_broken_key_when_only_the_verdict_is_asked_for() {
+    let scratch = Scratch::new("first-key");
+    let path = scratch.path("broken.edn");
+    fs::write(&path, registers(&[2, 3])).unwrap();
+    let told = stdout(&run(1, &["check", &path]));
+    let stopped = "checking stopped at the first broken key: 2 of 3 keys checked";
+    assert!(told.contains(stopped), "{told}");
+    let document = judge(1, &[&path]);
+    let found = details(&document, "cas-register");
+    assert_eq!(
+        (
+            &found["keys"],
+            &found["keys_checked"],
+            &found["keys_invalid"]
+        ),
+        (&3.into(), &2.into(), &1.into())
+    );
+    // Whoever asks for more than the verdict gets all keys.
+    let (page, folder) = (scratch.path("page.html"), scratch.path("findings"));
+    for more in [
+        &["--all-keys"][..],
+        &["--report", &page],
+        &["--findings", &folder],
+    ] {
+        let told = stdout(&run(1, &[&["check", &path], more].concat()));
+        assert!(!told.contains("stopped"), "{more:?} {told}");
+        assert!(told.contains("2 × nonlinearizable"), "{more:?} {told}");
+    }
+    let document = judge(1, &["--all-keys", &path]);
+    let found = details(&document, "cas-register");
+    assert_eq!(
+        (&found["keys_checked"], &found["keys_invalid"]),
+        (&3.into(), &2.into())
+    );
+    // The last key is not one too many.
+    fs::write(&path, registers(&[3])).unwrap();
+    let told = stdout(&run(1, &["check", &path]));
+    assert!(!told.contains("stopped"), "{told}");
+}
+
+#[test]
+fn the_verdict_is_shown_although_a_report_cannot_be_written() {
+    let scratch = Scratch::new("unwritten");
+    let (path, taken) = (scratch.path("broken.edn"), scratch.path("taken"));
+    fs::write(&path, registers(&[2])).unwrap();
+    fs::create_dir(&taken).unwrap();
+    fs::write(scratch.path("taken/mine.txt"), "keep").unwrap();
+    let page = scratch.path("no/such/folder/page.html");
+    for words in [["--report", &page], ["--findings", &taken]] {
+        let output = run(254, &[&["check", &path], &words[..]].concat());
+        assert!(stdout(&output).contains("not linearizable"), "{words:?}");
+        assert!(stderr(&output).contains(words[1]), "{words:?}");
+        // A document says both.
+        let document = json(&run(
+            254,
+            &[&["check", "--json", &path], &words[..]].concat(),
+        ));
+        assert_eq!(document["valid"], false, "{document:#}");
+        let error = document["error"].as_str().unwrap();
+        assert!(error.contains(words[1]), "{error}");
+    }
+    assert_eq!(fs::read_dir(&taken).unwrap().count(), 1);
 }

@@ -179,3 +179,31 @@ fn check_proof(results: &Json, folder: &str, status: &str) {
     let (proof, history) = (file("certificate.json"), file("history.sea"));
     run(0, &["check", "--verify", &proof, &history]);
 }
+
+#[test]
+fn a_certificate_is_announced_after_the_verdict_and_once_it_is_written() {
+    let scratch = Scratch::new("proofs-announced");
+    let (edn, proof) = (scratch.path("stale.edn"), scratch.path("proof.json"));
+    std::fs::write(&edn, STALE).unwrap();
+    let check = ["check", "--checker", "rw-register", &edn];
+    let told = stdout(&run(1, &[&check[..], &["--certificate", &proof]].concat()));
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 2, "{told}");
+    let verdict = "stale.edn: invalid, not strict-serializable: 3 transactions that cannot be";
+    assert!(lines[0].ends_with(verdict), "{told}");
+    assert_eq!(lines[1], format!("{proof}: certificate written, it holds"));
+    // Where it cannot be written, the verdict stands all the same.
+    let nowhere = scratch.path("no/such/folder/proof.json");
+    let output = run(254, &[&check[..], &["--certificate", &nowhere]].concat());
+    let told = stdout(&output);
+    assert!(
+        told.trim_end().ends_with(verdict) && !told.contains("written"),
+        "{told}"
+    );
+    let error = format!("seatrial: {nowhere} cannot be written");
+    assert!(stderr(&output).starts_with(&error), "{}", stderr(&output));
+    let words = ["--certificate", &nowhere, "--json"];
+    let document = json(&run(254, &[&check[..], &words].concat()));
+    assert_eq!(document["valid"], false, "{document:#}");
+    assert!(document["certificate"].is_null() && document["error"].is_string());
+}

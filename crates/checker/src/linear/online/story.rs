@@ -5,7 +5,7 @@ use super::lane::{Cell, Refuted};
 use crate::Finding;
 use crate::linear::entry::{Entry, NEVER, Object};
 use crate::linear::explain;
-use crate::linear::model::{Model, Values, action};
+use crate::linear::model::{Model, Values, action, shape};
 use crate::linear::search::Stuck as Found;
 use seatrial_history::{History, Key, Op};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,11 +52,10 @@ impl Stuck {
                 continue;
             };
             let completion = end.and_then(|end| ops.get(&end));
-            let found = action(model, invocation, completion, &mut values);
-            if let Ok(Some(action)) = found {
+            if let Ok(Some(shape)) = shape(model, invocation, completion) {
                 let end = end.filter(|_| is_required).and_then(number);
                 entries.push(Entry {
-                    action,
+                    action: action(&shape, &mut values),
                     call: call_number,
                     ret: end.unwrap_or(NEVER),
                 });

@@ -1,10 +1,11 @@
 //! A verdict that was reached without a history in memory, shown.
 
 use super::choice::because;
-use super::show_one;
+use super::{after_verdict, show_one};
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::resources::Resources;
+use anyhow::Result;
 use seatrial_checker::{Validity, Verdict, without_ok};
 use seatrial_report::{Counts, Report, Summary, results_json};
 use serde_json::{Value as Json, json};
@@ -28,6 +29,15 @@ pub(super) struct Counted<'a> {
 impl Counted<'_> {
     /// Shows it unless it goes into a document.
     pub(super) fn conclude(self, arguments: &CheckArguments) -> (Exit, Json) {
+        self.conclude_and(arguments, |_| Ok(()))
+    }
+
+    /// The same; then writes what was asked for besides.
+    pub(super) fn conclude_and(
+        self,
+        arguments: &CheckArguments,
+        write: impl FnOnce(&[Verdict]) -> Result<()>,
+    ) -> (Exit, Json) {
         let mut verdicts = [self.verdict];
         if verdicts[0].details["ok"] == 0 {
             without_ok(&mut verdicts);
@@ -60,6 +70,7 @@ impl Counted<'_> {
             eprintln!(" {}", Resources::since(self.began));
         }
         show_one(self.path, &report, &document, arguments);
-        (Exit::from(&Validity::of(&verdicts)), document)
+        let exit = after_verdict(&Validity::of(&verdicts), write(&verdicts), &mut document);
+        (exit, document)
     }
 }

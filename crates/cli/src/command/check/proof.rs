@@ -2,14 +2,14 @@
 
 use super::prover::Prover;
 use super::rounds::Text;
-use super::word;
+use super::{after_verdict, word};
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::save;
 use crate::load::{is_test_file, load};
 use crate::output::say;
 use crate::times::{Promise, is_timeless};
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use seatrial_checker::txn::Rounds as _;
 use seatrial_checker::{Certificate, Proof, Unproven, Verdict, Verifier};
 use seatrial_history::{Folder, History, TestFile};
@@ -18,18 +18,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Judges the history at `path` and writes what proves the verdict to `out`.
+/// Checks the history at `path`, replays the certificate of the verdict, shows the verdict, and then writes the certificate to
+/// `out`. An error of writing comes after the verdict: on standard error and in the document.
 pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     let (verdict, certificate) = judge(path, arguments)?;
     let Some(mut certificate) = certificate else {
-        if let Some(reason) = &verdict.reason {
-            bail!("{}: nothing is proven: {reason}", path.display());
-        }
-        if let Some(reason) = verdict.details["unproven"].as_str() {
-            bail!("{}: nothing is proven: {reason}", path.display());
-        }
-        let model = verdict.model.unwrap_or_default();
-        bail!("no order of transactions proves {model}");
+        return Ok(unproven(path, &verdict, arguments));
     };
     let (verifier, _) = read(path, arguments)?;
     certificate.history = Some(verifier.fingerprint());
@@ -39,15 +33,20 @@ pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Re
         "model": certificate.model,
         "certificate": out.display().to_string(),
     });
-    match verifier.verify(&certificate) {
-        Ok(()) => document["holds"] = true.into(),
+    let replayed = match verifier.verify(&certificate) {
+        Ok(()) => {
+            document["holds"] = true.into();
+            "certificate written, it holds".to_owned()
+        }
         Err(Unproven::Refuted(reason)) => {
             return Ok(refused(path, &certificate, &reason, document, arguments));
         }
-        // Nobody knows whether it holds.
-        Err(Unproven::Unsettled { .. }) => document["holds"] = Json::Null,
-    }
-    save(&certificate, out)?;
+        // It may hold or not.
+        Err(unsettled @ Unproven::Unsettled { .. }) => {
+            document["holds"] = Json::Null;
+            format!("certificate written, but {unsettled}")
+        }
+    };
     if !arguments.output.json {
         say!(
             "{}: {}, {}",
@@ -56,7 +55,37 @@ pub(super) fn certify(path: &Path, out: &Path, arguments: &CheckArguments) -> Re
             described(&certificate)
         );
     }
-    Ok((Exit::from(&verdict.valid), document))
+    let written = save(&certificate, out);
+    if written.is_err() {
+        document["certificate"] = Json::Null;
+    } else if !arguments.output.json && !arguments.output.quiet {
+        say!("{}: {replayed}", out.display());
+    }
+    let exit = after_verdict(&verdict.valid, written, &mut document);
+    Ok((exit, document))
+}
+
+/// What is shown of a verdict that has no certificate: an error after the verdict.
+fn unproven(path: &Path, verdict: &Verdict, arguments: &CheckArguments) -> (Exit, Json) {
+    let model = verdict.model.clone().unwrap_or_default();
+    let known = verdict.reason.as_deref();
+    let reason = known.or(verdict.details["unproven"].as_str());
+    let reason = reason.map_or_else(
+        || format!("no order of transactions proves {model}"),
+        |reason| format!("nothing is proven: {reason}"),
+    );
+    let mut document = json!({
+        "file": path.display().to_string(),
+        "valid": verdict.valid,
+        "model": model,
+        "certificate": null,
+    });
+    if !arguments.output.json {
+        say!("{}: {}, {model}", path.display(), word(&document["valid"]));
+    }
+    let error = anyhow!("{}: {reason}", path.display());
+    let exit = after_verdict(&verdict.valid, Err(error), &mut document);
+    (exit, document)
 }
 
 /// What is said when the verifier refuses the certificate of this very verdict: a bug. Findings stand without it; nothing

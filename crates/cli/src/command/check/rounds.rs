@@ -10,10 +10,10 @@ use crate::judge::write_findings;
 use crate::source::{Reading, Source};
 use crate::times::{Promise, mark_completions};
 use anyhow::{Context as _, Result, bail};
-use seatrial_checker::by_name;
 use seatrial_checker::infer::Shapes;
 use seatrial_checker::txn::Rounds;
 use seatrial_checker::txn::isolation::Isolation;
+use seatrial_checker::{Verdict, by_name};
 use seatrial_history::import::{Format, Options};
 use seatrial_history::{Chunk, History, Op, OpType};
 use seatrial_report::Report;
@@ -261,10 +261,6 @@ pub(super) fn check(path: &Path, text: &Text, arguments: &CheckArguments) -> Res
     let prover = prover.with_context(|| path.display().to_string())?;
     let mut verdicts = [prover.judge_text(text)?];
     promise.weaken(&mut verdicts, arguments.accept_undecided);
-    if let Some(folder) = &arguments.findings {
-        let parts = text.taking_part(&named(&verdicts))?;
-        write_findings(folder, &Report::new(&attributes, &parts, &verdicts))?;
-    }
     let [verdict] = verdicts;
     let why = if arguments.checker.is_some() {
         Some("asked for".to_owned())
@@ -280,5 +276,12 @@ pub(super) fn check(path: &Path, text: &Text, arguments: &CheckArguments) -> Res
         seconds: text.seconds(),
         began,
     };
-    Ok(counted.conclude(arguments))
+    let findings = |verdicts: &[Verdict]| {
+        if let Some(folder) = &arguments.findings {
+            let parts = text.taking_part(&named(verdicts))?;
+            write_findings(folder, &Report::new(&attributes, &parts, verdicts))?;
+        }
+        Ok(())
+    };
+    Ok(counted.conclude_and(arguments, findings))
 }

@@ -1,7 +1,7 @@
 //! Judging a test file chunk by chunk.
 
 use super::choice::{because, inferred};
-use super::{registers, show_one};
+use super::{after_verdict, record, registers, show_one};
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::write_findings;
@@ -168,18 +168,10 @@ pub(super) fn conclude(
     for warning in warnings.chain(not_ended(file, path)) {
         report = report.warn(warning);
     }
-    if let Some(folder) = &arguments.findings {
-        let parts = taking_part(file, &verdicts)?;
-        write_findings(folder, &Report::new(&attributes, &parts, &verdicts))?;
-    }
     let mut document = results_json(&report);
     if !missing.is_empty() {
         document["missing"] = losses::json(&missing);
     }
-    if arguments.record {
-        super::record(path, &document)?;
-    }
-    document["file"] = json!(path.display().to_string());
     if arguments.output.verbose {
         for verdict in &verdicts {
             eprintln!(
@@ -190,7 +182,19 @@ pub(super) fn conclude(
         eprintln!(" {}", Resources::since(began));
     }
     show_one(path, &report, &document, arguments);
-    Ok((Exit::from(&Validity::of(&verdicts)), document))
+    let written = || {
+        if arguments.record {
+            record(path, &document)?;
+        }
+        if let Some(folder) = &arguments.findings {
+            let parts = taking_part(file, &verdicts)?;
+            write_findings(folder, &Report::new(&attributes, &parts, &verdicts))?;
+        }
+        Ok(())
+    };
+    let exit = after_verdict(&Validity::of(&verdicts), written(), &mut document);
+    document["file"] = json!(path.display().to_string());
+    Ok((exit, document))
 }
 
 /// The operations of the nemesis.

@@ -1,0 +1,166 @@
+//! Histories of independent keys: all searched, or up to the first that is broken.
+
+use super::{brute_force, random_history};
+use crate::linear::{CONFIGURATIONS_FIRST, Linearizable, Model};
+use crate::{Checker as _, Validity, Verdict};
+use seatrial_history::{History, Key, Op, OpType, Process, Value};
+use seatrial_machine::Rng;
+use std::sync::Arc;
+
+/// The same operations on one key of many.
+fn keyed(history: &History, key: i64) -> Vec<Op> {
+    let ops = history.iter().map(|op| Op {
+        value: Value::Keyed(Key::Int(key), Arc::new(op.value.clone())),
+        // Histories of other keys have up to 16 processes of their own.
+        process: match op.process {
+            Process::Client(client) => Process::Client(client + 16 * key.cast_unsigned()),
+            named @ Process::Named(_) => named,
+        },
+        ..op.clone()
+    });
+    ops.collect()
+}
+
+/// Histories side by side, their operations in any order that keeps that of each.
+fn shuffled(mut parts: Vec<Vec<Op>>, rng: &mut Rng) -> History {
+    for part in &mut parts {
+        part.reverse();
+    }
+    let mut ops = Vec::new();
+    while parts.iter().any(|part| !part.is_empty()) {
+        let part = rng.index(parts.len());
+        ops.extend(parts[part].pop());
+    }
+    History::from_unindexed(ops)
+}
+
+/// Searched up to the first broken key.
+fn first(checker: Linearizable, history: &History) -> Verdict {
+    let mut checker = checker;
+    checker.stop_at_first();
+    checker.check(history)
+}
+
+#[test]
+fn stopping_at_the_first_broken_key_changes_no_verdict() {
+    let (mut broken, mut stopped) = (0, 0);
+    for seed in 0..2_000 {
+        let mut rng = Rng::from_seed(seed);
+        let model = Model::ALL[seed as usize % 4];
+        let parts = (0..5).map(|_| random_history(model, 4, &mut rng));
+        let parts: Vec<History> = parts.collect();
+        let expected: Vec<i64> = (0..5)
+            .filter(|&key| !brute_force(model, &parts[key as usize]))
+            .collect();
+        let parts = parts.iter().zip(0..).map(|(part, key)| keyed(part, key));
+        let history = shuffled(parts.collect(), &mut rng);
+        let checker = Linearizable::new(model);
+        let all = checker.check(&history);
+        let keys = all.details["keys"].as_u64().unwrap();
+        assert_eq!(all.details["keys_checked"], keys, "seed {seed}");
+        assert_eq!(all.details["keys_invalid"], expected.len(), "seed {seed}");
+        assert_eq!(all.reason, None, "seed {seed}");
+        let one = first(checker, &history);
+        assert_eq!(one.valid, all.valid, "seed {seed}");
+        assert_eq!(one.valid == Validity::Invalid, !expected.is_empty());
+        let Some(culprit) = expected.first() else {
+            assert_eq!(one.details, all.details, "seed {seed}");
+            continue;
+        };
+        broken += 1;
+        // The first in the order of keys; keys that only failed operations name are none.
+        assert_eq!(one.findings[..], all.findings[..1], "seed {seed}");
+        assert_eq!(one.details["keys_invalid"], 1);
+        assert_eq!(one.details["results"][culprit.to_string()]["valid"], false);
+        let checked = one.details["keys_checked"].as_u64().unwrap();
+        assert!(checked <= culprit.cast_unsigned() + 1, "seed {seed}");
+        let reason = (checked < keys).then(|| {
+            stopped += 1;
+            format!(
+                "checking stopped at the first broken key: {checked} of {keys} keys checked; \
+                 --all-keys checks all"
+            )
+        });
+        assert_eq!(one.reason, reason, "seed {seed}");
+    }
+    assert!(broken > 500 && stopped > 300, "{broken} {stopped}");
+}
+
+/// Appends of unknown outcome in any order and number, and a read that none of them explains: exponential.
+fn contended(key: i64) -> Vec<Op> {
+    let mut ops = Vec::new();
+    let mut push = |process, f: &'static str, kind, value| {
+        let mut op = Op::invoke(Process::Client(process), f, value);
+        op.kind = kind;
+        ops.push(op);
+    };
+    for process in 0..14_u8 {
+        let text = char::from(b'a' + process).to_string();
+        push(
+            u64::from(process),
+            "append",
+            OpType::Invoke,
+            Value::text(text),
+        );
+    }
+    push(15, "get", OpType::Invoke, Value::Nil);
+    push(15, "get", OpType::Ok, Value::text("no such text"));
+    keyed(&History::from_unindexed(ops), key)
+}
+
+fn stale(key: i64) -> Vec<Op> {
+    let put = Op::invoke(Process::Client(0), "put", Value::text("x"));
+    let get = Op::invoke(Process::Client(0), "get", Value::Nil);
+    let ops = vec![
+        put.clone(),
+        put.complete(OpType::Ok, Value::text("x")),
+        get.clone(),
+        get.complete(OpType::Ok, Value::text("")),
+    ];
+    keyed(&History::from_unindexed(ops), key)
+}
+
+#[test]
+fn a_broken_key_is_found_before_searches_that_take_long() {
+    let mut rng = Rng::from_seed(1);
+    let history = shuffled(
+        vec![contended(0), contended(1), stale(2), stale(3)],
+        &mut rng,
+    );
+    let bound = crate::linear::Bound {
+        configurations_max: 300_000,
+        ..crate::linear::Bound::default()
+    };
+    let checker = Linearizable::new(Model::KeyValue).with_bound(bound);
+    let all = checker.check(&history);
+    assert_eq!(all.details["keys_invalid"], 2);
+    assert!(all.details["configurations"].as_u64().unwrap() > 600_000);
+    let one = first(checker, &history);
+    assert_eq!(one.valid, Validity::Invalid);
+    // Two keys were put off, and one not looked at.
+    assert_eq!(one.details["keys_checked"], 1);
+    assert_eq!(one.details["keys"], 4);
+    let visited = one.details["configurations"].as_u64().unwrap();
+    assert!(visited < 3 * CONFIGURATIONS_FIRST, "{visited}");
+    // Without a broken key those that were put off are searched to the bound.
+    let history = shuffled(vec![contended(0), contended(1)], &mut rng);
+    let (one, all) = (first(checker, &history), checker.check(&history));
+    assert_eq!(one.valid, all.valid);
+    assert!(all.reason.unwrap().starts_with("key 0: the bound on "));
+    assert_eq!(one.details["keys_checked"], 2);
+    assert!(one.details["configurations"].as_u64() > all.details["configurations"].as_u64());
+}
+
+#[test]
+fn what_is_not_understood_is_found_before_any_search() {
+    let mut odd = keyed(&History::default(), 9);
+    odd.push(Op::invoke(
+        Process::Client(99),
+        "cas",
+        Value::Keyed(Key::Int(9), Arc::new(Value::Cas(1, 2))),
+    ));
+    let history = shuffled(vec![stale(2), odd], &mut Rng::from_seed(1));
+    let verdict = first(Linearizable::new(Model::KeyValue), &history);
+    let reason = verdict.reason.unwrap();
+    assert!(reason.ends_with("a kv-map has no `cas`"), "{reason}");
+}
