@@ -1,7 +1,8 @@
 //! Random cases: simulated stores with faults, their histories disturbed, and shapes in which checkers went wrong before.
 
 use crate::case::{
-    Case, KEYS_MAX, Kind, LENGTH_MAX, Micro, Outcome, State, Txn, VALUE_MAX, elements, length, list,
+    Case, KEYS_MAX, Kind, LENGTH_MAX, Micro, Outcome, State, TRANSACTIONS_MAX, Txn, VALUE_MAX,
+    elements, length, list,
 };
 use crate::shapes;
 use seatrial_machine::Rng;
@@ -62,7 +63,44 @@ pub(crate) fn case(kind: Kind, seed: u64, number: u64) -> Case {
         }
     }
     case.renumber();
+    if rng.chance(0.08) {
+        retry(&mut case, &mut rng);
+        case.renumber();
+    }
     case
+}
+
+/// One more attempt at what some transaction does, at any time, by a process of its own. It fails, or the other does.
+fn retry(case: &mut Case, rng: &mut Rng) {
+    let writers = (0..case.txns.len()).filter(|&it| case.txns[it].writes().next().is_some());
+    let writers: Vec<usize> = writers.collect();
+    if writers.is_empty() || case.txns.len() >= TRANSACTIONS_MAX {
+        return;
+    }
+    let number = *rng.pick(&writers);
+    let mut attempt = case.txns[number].clone();
+    attempt.process = case.txns.iter().map(|txn| txn.process).max().unwrap_or(0) + 1;
+    // Times between those of the others, which stand four apart.
+    let last = case
+        .txns
+        .iter()
+        .flat_map(|txn| [Some(txn.begun), txn.ended]);
+    let last = u64::from(last.flatten().max().unwrap_or(0));
+    for txn in &mut case.txns {
+        txn.begun = 4 * txn.begun + 4;
+        txn.ended = txn.ended.map(|ended| 4 * ended + 4);
+    }
+    attempt.begun = 4 * rng.below(last + 2) as u16 + 1;
+    attempt.ended = Some(attempt.begun + 4 * rng.below(last + 2) as u16 + 1);
+    if case.txns[number].ended.is_some() && rng.chance(0.3) {
+        case.txns[number].outcome = Outcome::Fail;
+    } else {
+        attempt.outcome = Outcome::Fail;
+    }
+    if rng.chance(0.3) && attempt.micros.len() > 1 {
+        attempt.micros.remove(rng.index(attempt.micros.len()));
+    }
+    case.txns.push(attempt);
 }
 
 fn simulated(kind: Kind, rng: &mut Rng) -> Case {

@@ -223,6 +223,32 @@ fn what_implies_a_model_is_not_kept_without_it() {
     assert!(kept_count > 3_000, "{kept_count}");
 }
 
+/// Does a transaction write what one that failed writes as well?
+fn is_retried(case: &Case) -> bool {
+    let failed = case.txns.iter().filter(|txn| txn.outcome == Outcome::Fail);
+    failed.flat_map(Txn::writes).any(|write| {
+        let mut others = case.txns.iter().filter(|txn| txn.outcome != Outcome::Fail);
+        others.any(|txn| txn.writes().any(|other| other == write))
+    })
+}
+
+#[test]
+fn checkers_know_what_a_retry_wrote() {
+    let mut tally = Tally::default();
+    let both = [Kind::Lists, Kind::Registers].map(judges);
+    for (number, case) in random_cases(1_500)
+        .enumerate()
+        .filter(|it| is_retried(&it.1))
+    {
+        let judges = &both[usize::from(case.kind == Kind::Registers)];
+        compare(judges, &case, number as u64, &mut tally);
+    }
+    assert!(tally.cases > 40, "{}", tally.cases);
+    assert!(tally.classes.is_empty(), "{}", tally.disagreements());
+    let reasons = tally.reasons();
+    assert!(!reasons.contains("elements must be unique"), "{reasons}");
+}
+
 #[test]
 fn cases_are_of_all_sorts_and_the_same_for_a_seed() {
     let cases: Vec<Case> = random_cases(2_000).collect();
@@ -234,6 +260,7 @@ fn cases_are_of_all_sorts_and_the_same_for_a_seed() {
     assert!(count(&with(Outcome::Info)) > 300);
     assert!(count(&with(Outcome::Fail)) > 200);
     assert!(count(&|case| case.txns.len() >= 5) > 200);
+    assert!(count(&is_retried) > 60);
     for case in &cases {
         assert!(
             case.txns

@@ -2,6 +2,7 @@
 
 mod marks;
 mod own;
+mod retries;
 mod scan;
 mod witness;
 
@@ -14,9 +15,11 @@ use super::level::boundary;
 use super::passes::{InTurn, Passes};
 use crate::{Anomaly, Checker, Finding, Validity, Verdict};
 use marks::{Keys, Marks};
+use retries::{Attempts, Retries};
 use scan::{Part, Scan};
-use seatrial_history::{Chunks, FoldError, Folder, History};
+use seatrial_history::{Chunks, FoldError, Folder, History, Key};
 use serde_json::json;
+use std::collections::BTreeMap;
 use witness::{Lines, Read, Readers, Reads, Shown, Unresolved};
 
 /// Looks for what needs no graph: aborted reads (G1a), intermediate reads (G1b), reads of elements that nobody
@@ -57,15 +60,22 @@ fn verdict<P: Passes>(passes: &P) -> Result<Verdict, P::Error> {
     if let Some((index, reason)) = part.refused {
         return Ok(verdict.unknown(format!("op {index}: {reason}")));
     }
-    if let Some((key, element)) = &part.twice {
-        return Ok(verdict.unknown(format!(
-            "[:append {key} {element}] occurs twice: elements must be unique for each key"
-        )));
-    }
     if !part.unresolved.is_empty() {
         let invocations = std::mem::take(&mut part.unresolved).into_iter().collect();
         for (key, marks) in passes.pass(Unresolved { invocations })? {
             part.keys.entry(key).or_default().join(marks);
+        }
+    }
+    let mut attempts = BTreeMap::new();
+    if part.has_repeated {
+        let keys = part.keys.iter().filter(|(_, marks)| marks.has_repeated());
+        let keys = keys.map(|(key, marks)| (key.clone(), marks.clone()));
+        let keys = keys.collect();
+        attempts = passes.pass(Retries { keys })?;
+        if let Err((key, element)) = retries::settle(&mut part.keys, &attempts) {
+            return Ok(verdict.unknown(format!(
+                "[:append {key} {element}] occurs twice: elements must be unique for each key, but for attempts that failed"
+            )));
         }
     }
     verdict.details = json!({
@@ -78,7 +88,7 @@ fn verdict<P: Passes>(passes: &P) -> Result<Verdict, P::Error> {
         "elements": part.keys.values().map(Marks::written).sum::<u64>(),
         "findings_max": FINDINGS_MAX,
     });
-    explain(passes, part, &mut verdict)?;
+    explain(passes, part, &attempts, &mut verdict)?;
     if !verdict.anomalies.is_empty() {
         verdict.valid = Validity::Invalid;
         let boundary = boundary(verdict.anomalies.keys().copied());
@@ -89,7 +99,12 @@ fn verdict<P: Passes>(passes: &P) -> Result<Verdict, P::Error> {
 }
 
 /// Adds what was found, in words.
-fn explain<P: Passes>(passes: &P, part: Part, verdict: &mut Verdict) -> Result<(), P::Error> {
+fn explain<P: Passes>(
+    passes: &P,
+    part: Part,
+    attempts: &BTreeMap<(Key, i64), Attempts>,
+    verdict: &mut Verdict,
+) -> Result<(), P::Error> {
     let suspects = part
         .keys
         .into_iter()
@@ -110,7 +125,11 @@ fn explain<P: Passes>(passes: &P, part: Part, verdict: &mut Verdict) -> Result<(
     let kept = || reads.values().flat_map(|(_, kept)| kept);
     let lines = passes.pass(Shown {
         appends: kept()
-            .map(|read| (read.key.clone(), read.element))
+            .map(|read| {
+                let append = (read.key.clone(), read.element);
+                let attempt = attempts.get(&append).map(|attempt| attempt.position);
+                (append, attempt)
+            })
             .collect(),
         indices: own.iter().flat_map(|(_, _, kept)| kept).copied().collect(),
     })?;

@@ -1,6 +1,7 @@
 //! Rows of a table by key, and what was written by key and value.
 
 use super::table::{NONE, Table};
+use std::collections::BTreeSet;
 
 /// Rows in groups: those of a key side by side, in the order in which they were told. Two passes, no comparison.
 pub(super) struct Groups<T> {
@@ -77,12 +78,33 @@ impl Write {
 impl Written {
     /// What these transactions append or write.
     pub(super) fn new(table: &Table, whose: impl Fn(u32) -> bool) -> Written {
+        Written::select(table, |_| true, whose)
+    }
+
+    /// What these transactions append or write to these keys.
+    pub(super) fn of_keys(
+        table: &Table,
+        keys: &BTreeSet<u32>,
+        whose: impl Fn(u32) -> bool,
+    ) -> Written {
+        let mut is_wanted = vec![false; table.key_count()];
+        for &key in keys {
+            is_wanted[key as usize] = true;
+        }
+        Written::select(table, |key| is_wanted[key as usize], whose)
+    }
+
+    fn select(
+        table: &Table,
+        is_wanted: impl Fn(u32) -> bool,
+        whose: impl Fn(u32) -> bool,
+    ) -> Written {
         // By key: the last transaction of which a write was told.
         let mut told = vec![NONE; table.key_count()];
         let mut all = Groups::new(table.key_count(), |tell| {
             told.fill(NONE);
             for (number, _, events) in table.each().filter(|(number, ..)| whose(*number)) {
-                for event in events.iter().rev() {
+                for event in events.iter().rev().filter(|event| is_wanted(event.key)) {
                     if let Some(value) = event.appended().or(event.written()) {
                         let later = std::mem::replace(&mut told[event.key as usize], number);
                         let writer = 2 * number + u32::from(later == number);

@@ -29,7 +29,9 @@ struct List {
     /// Reads that are not.
     others: Vec<Event>,
     appended: BTreeSet<i64>,
-    /// Was an element appended twice? Then nobody knows whose append a read saw.
+    /// Those of transactions that did not fail: whoever else appended one of them, that had no effect.
+    effective: BTreeSet<i64>,
+    /// Did two transactions append an element of which neither failed? Then nothing shows whose append a read saw.
     is_ambiguous: bool,
 }
 
@@ -90,7 +92,8 @@ impl<'a> Look<'a> {
                     continue;
                 };
                 if let Some(element) = event.appended() {
-                    list.is_ambiguous |= !list.appended.insert(element);
+                    list.appended.insert(element);
+                    list.is_ambiguous |= !one.is_fail() && !list.effective.insert(element);
                 }
                 if let Some(elements) = table.seen(event).filter(|_| one.is_ok()) {
                     if table.longest(event.key).starts_with(elements) {
@@ -155,8 +158,8 @@ impl<'a> Look<'a> {
                 };
                 one.seen().any(|(_, elements)| is_twice(elements))
             }
-            ("G1a", &[reader, writer]) => writer.row.is_fail() && observes(reader, writer),
-            ("G1b", &[reader, writer]) => ends_inside(reader, writer),
+            ("G1a", &[reader, writer]) => writer.row.is_fail() && self.observes(reader, writer),
+            ("G1b", &[reader, writer]) => self.ends_inside(reader, writer),
             ("dirty-update", &[above, below]) => {
                 below.row.is_fail() && self.overwrites(below, above)
             }
@@ -182,7 +185,7 @@ impl<'a> Look<'a> {
         let (one, other) = (self.one(step.from)?, self.one(step.to)?);
         let holds = match step.relation.as_str() {
             "ww" => self.overwrites(one, other),
-            "wr" => other.row.is_ok() && observes(other, one),
+            "wr" => other.row.is_ok() && self.observes(other, one),
             "rw" => one.row.is_ok() && misses(one, other),
             "process" => one.row.is_run_before(other.row),
             "realtime" => one.row.is_over_before(other.row),
@@ -198,9 +201,37 @@ impl<'a> Look<'a> {
         appends.any(|(key, element)| self.reads(key).any(|read| read.contains(&element)))
     }
 
+    /// Is this append of a transaction the one that reads of its element saw? Of one that failed it is only where no other
+    /// transaction appended the same.
+    fn is_effective(&self, one: One<'_>, key: u32, element: i64) -> bool {
+        !one.row.is_fail() || !self.lists[&key].effective.contains(&element)
+    }
+
+    fn observes(&self, reader: One<'_>, writer: One<'_>) -> bool {
+        reader.seen().any(|(key, elements)| {
+            let mut appends = writer.appended_to(key);
+            appends.any(|one| elements.contains(&one) && self.is_effective(writer, key, one))
+        })
+    }
+
+    /// Does a read end with an append of the writer that is not its last to the list?
+    fn ends_inside(&self, reader: One<'_>, writer: One<'_>) -> bool {
+        reader.seen().any(|(key, elements)| {
+            let Some(&last) = elements.last() else {
+                return false;
+            };
+            let appends: Vec<i64> = writer.appended_to(key).collect();
+            let place = appends.iter().position(|&one| one == last);
+            place.is_some_and(|place| place + 1 < appends.len())
+                && self.is_effective(writer, key, last)
+        })
+    }
+
     /// Does a read show an append of `one`, without one of `other` before it, and is that of `other` behind or not there?
     fn overwrites(&self, one: One<'_>, other: One<'_>) -> bool {
-        one.appended().any(|(key, first)| {
+        let appended = one.appended();
+        let mut effective = appended.filter(|&(key, it)| self.is_effective(one, key, it));
+        effective.any(|(key, first)| {
             other.appended_to(key).any(|second| {
                 self.reads(key).any(|elements| {
                     let place = |element| elements.iter().position(|&one| one == element);
@@ -216,23 +247,6 @@ impl<'a> Look<'a> {
 fn misses(one: One<'_>, other: One<'_>) -> bool {
     one.seen()
         .any(|(key, elements)| other.appended_to(key).any(|it| !elements.contains(&it)))
-}
-
-fn observes(reader: One<'_>, writer: One<'_>) -> bool {
-    reader.seen().any(|(key, elements)| {
-        writer
-            .appended_to(key)
-            .any(|element| elements.contains(&element))
-    })
-}
-
-/// Does a read end with an append of the writer that is not its last to the list?
-fn ends_inside(reader: One<'_>, writer: One<'_>) -> bool {
-    reader.seen().any(|(key, elements)| {
-        let appends: Vec<i64> = writer.appended_to(key).collect();
-        let place = appends.iter().position(|one| Some(one) == elements.last());
-        place.is_some_and(|place| place + 1 < appends.len())
-    })
 }
 
 fn disagree(one: One<'_>, other: One<'_>) -> bool {

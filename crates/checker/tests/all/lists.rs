@@ -200,25 +200,13 @@ fn any_history(rng: &mut Rng) -> History {
     let mut left = count;
     let mut process = 0;
     let mut free: Vec<u64> = Vec::new();
+    // Appends that failed and that nobody has tried again.
+    let mut failed: Vec<Mop> = Vec::new();
     let wrong = *rng.pick(&[0.0, 0.0, 0.05, 0.2]);
     while left > 0 || !begun.is_empty() {
         if left > 0 && rng.chance(0.5) {
             left -= 1;
-            let mops = (0..=rng.below(4)).map(|_| {
-                let key = Key::Int(rng.below(keys).cast_signed());
-                if rng.chance(0.4) {
-                    let observed = Observed::Nil;
-                    return Mop::Read { key, observed };
-                }
-                elements += 1;
-                let element = elements;
-                Mop::Append { key, element }
-            });
-            let mut mops: Vec<Mop> = mops.collect();
-            // Elements need not ascend.
-            if rng.chance(0.3) {
-                rng.shuffle(&mut mops);
-            }
+            let mops = any_mops(keys, &mut elements, &mut failed, rng);
             let client = free.pop().unwrap_or_else(|| {
                 process += 1;
                 process
@@ -249,6 +237,14 @@ fn any_history(rng: &mut Rng) -> History {
                     }
                 }
             }
+            if outcome == 0 {
+                let appends = op.value.as_txn().unwrap().iter();
+                failed.extend(
+                    appends
+                        .filter(|mop| matches!(mop, Mop::Append { .. }))
+                        .cloned(),
+                );
+            }
             ops.push(match outcome {
                 0 => op.complete(OpType::Fail, op.value.clone()),
                 1 | 2 => op.complete(OpType::Info, op.value.clone()),
@@ -260,6 +256,29 @@ fn any_history(rng: &mut Rng) -> History {
         }
     }
     History::from_unindexed(ops)
+}
+
+/// Micro-operations of a new transaction, perhaps with appends that failed before.
+fn any_mops(keys: u64, elements: &mut i64, failed: &mut Vec<Mop>, rng: &mut Rng) -> Vec<Mop> {
+    let mops = (0..=rng.below(4)).map(|_| {
+        let key = Key::Int(rng.below(keys).cast_signed());
+        if rng.chance(0.4) {
+            let observed = Observed::Nil;
+            return Mop::Read { key, observed };
+        }
+        *elements += 1;
+        let element = *elements;
+        Mop::Append { key, element }
+    });
+    let mut mops: Vec<Mop> = mops.collect();
+    if rng.chance(0.5) {
+        mops.append(failed);
+    }
+    // Elements need not ascend.
+    if rng.chance(0.3) {
+        rng.shuffle(&mut mops);
+    }
+    mops
 }
 
 /// What these micro-operations see of a state, now and then something else.
@@ -467,6 +486,64 @@ fn any_order(history: &History, rng: &mut Rng) -> Vec<u64> {
     let mut order: Vec<u64> = places.flat_map(|place| [place, place]).collect();
     rng.shuffle(&mut order);
     order
+}
+
+/// One transaction appends 1 and 2, another appends 1 only; then 1 is read, and 3 is appended on top and read.
+fn attempts(outcomes: [OpType; 2]) -> History {
+    let append = |element| Mop::Append {
+        key: Key::Int(0),
+        element,
+    };
+    let read = |list: &[i64]| Mop::Read {
+        key: Key::Int(0),
+        observed: Observed::List(list.into()),
+    };
+    let txn = |process, mops: Vec<Mop>| {
+        Op::invoke(Process::Client(process), "txn", Value::Txn(mops.into()))
+    };
+    let both = txn(0, vec![append(1), append(2)]);
+    let one = txn(1, vec![append(1)]);
+    let others = [vec![read(&[1])], vec![append(3)], vec![read(&[1, 3])]];
+    let mut ops = vec![both.clone(), one.clone()];
+    ops.push(both.complete(outcomes[0], both.value.clone()));
+    ops.push(one.complete(outcomes[1], one.value.clone()));
+    for mops in others {
+        let op = txn(2, mops);
+        ops.push(op.clone());
+        ops.push(op.complete(OpType::Ok, op.value.clone()));
+    }
+    History::from_unindexed(ops)
+}
+
+#[test]
+fn nothing_is_blamed_on_a_failed_append_that_was_tried_again() {
+    let blame = |anomaly: &str, operations: [u64; 2]| Evidence {
+        anomaly: anomaly.to_owned(),
+        operations: operations.to_vec(),
+        steps: Vec::new(),
+        versions: None,
+    };
+    let holds = |outcomes, finding| {
+        let certificate = Certificate::new("strict-serializable", Proof::Findings(vec![finding]));
+        verify(&attempts(outcomes), &certificate).is_ok()
+    };
+    let (ok, fail, info) = (OpType::Ok, OpType::Fail, OpType::Info);
+    for other in [ok, info] {
+        for (anomaly, operations) in [("G1a", [5, 2]), ("G1b", [5, 2]), ("dirty-update", [7, 2])] {
+            let finding = || blame(anomaly, operations);
+            assert!(!holds([fail, other], finding()), "{anomaly} {other:?}");
+            // With both failed, or with the writer's own, it is so.
+            assert!(holds([fail, fail], finding()), "{anomaly}");
+        }
+        assert!(holds([other, fail], blame("G1b", [5, 2])), "{other:?}");
+        assert!(!holds([other, fail], blame("G1a", [5, 3])), "{other:?}");
+    }
+    for level in Level::all() {
+        let (verdict, certificate) =
+            Checker::certify(&ListAppend::new(level), &attempts([fail, ok])).unwrap();
+        assert_eq!(verdict.valid, Validity::Valid, "{level:?}");
+        verify(&attempts([fail, ok]), &certificate.unwrap()).unwrap();
+    }
 }
 
 #[test]

@@ -13,18 +13,20 @@ pub(super) const INTERMEDIATE: usize = 2;
 pub(super) const SEEN: usize = 3;
 /// It was the last element that a successful transaction read, which did not append it itself.
 pub(super) const LAST: usize = 4;
+/// More than one operation appends it: an attempt that failed, and a retry.
+pub(super) const REPEATED: usize = 5;
 
-/// Sets of 64 neighbouring elements: one word for each of the five marks.
+/// Sets of 64 neighbouring elements: one word for each of the six marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
     /// The elements from 64 times this on.
     number: i64,
-    words: [u64; 5],
+    words: [u64; 6],
 }
 
 /// The marks of one key's elements.
 ///
-/// Rows lie in the order of their elements, only where there are any: 48 bytes for each 64 of a key that counts, which
+/// Rows lie in the order of their elements, only where there are any: 56 bytes for each 64 of a key that counts, which
 /// is less than a byte per element. Marks are only ever added, so chunks can be marked side by side and joined in any
 /// order. Its downside: elements that are far apart take a row each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +57,7 @@ impl Marks {
     }
 
     fn insert(&mut self, place: usize, number: i64) -> usize {
-        let words = [0; 5];
+        let words = [0; 6];
         self.rows.insert(place, Row { number, words });
         place
     }
@@ -95,27 +97,36 @@ impl Marks {
         found.is_ok_and(|place| self.rows[place].words[mark] >> (element & 63) & 1 == 1)
     }
 
-    /// Adds the marks of other chunks; an element that was written both here and there, if there is one.
-    pub(super) fn join(&mut self, other: Marks) -> Option<i64> {
+    /// Takes a mark off.
+    pub(super) fn clear(&mut self, element: i64, mark: usize) {
+        self.row(element).words[mark] &= !(1 << (element & 63));
+    }
+
+    /// Adds the marks of other chunks. An element that was appended both here and there is repeated; is there one?
+    pub(super) fn join(&mut self, other: Marks) -> bool {
         if self.rows.is_empty() {
             *self = other;
-            return None;
+            return false;
         }
-        let mut twice = None;
+        let mut has_repeated = false;
         for row in other.rows {
             let mine = self.row(row.number << 6);
             let both = mine.words[WRITTEN] & row.words[WRITTEN];
-            if both != 0 && twice.is_none() {
-                twice = Some((row.number << 6) + i64::from(both.trailing_zeros()));
-            }
+            has_repeated |= both != 0;
             for (word, more) in mine.words.iter_mut().zip(row.words) {
                 *word |= more;
             }
+            mine.words[REPEATED] |= both;
         }
-        twice
+        has_repeated
     }
 
-    fn any(&self, of: impl Fn(&[u64; 5]) -> u64) -> bool {
+    /// Does more than one operation append one of its elements?
+    pub(super) fn has_repeated(&self) -> bool {
+        self.any(|words| words[REPEATED])
+    }
+
+    fn any(&self, of: impl Fn(&[u64; 6]) -> u64) -> bool {
         self.rows.iter().any(|row| of(&row.words) != 0)
     }
 
@@ -160,7 +171,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn marks_are_five_sets() {
+    fn marks_are_six_sets() {
         for seed in 0..300 {
             let mut rng = Rng::from_seed(seed);
             let mut parts = [Marks::default(), Marks::default()];
@@ -172,16 +183,18 @@ mod tests {
                     1 => rng.word().cast_signed(),
                     _ => rng.below(300).cast_signed() - 100,
                 };
-                let (part, mark) = (rng.index(2), rng.index(5));
+                let (part, mark) = (rng.index(2), rng.index(6));
                 let is_new = twins[part].insert((element, mark));
                 assert_eq!(parts[part].mark(element, mark), !is_new, "seed {seed}");
             }
             let [mut all, more] = parts;
             let [mut twin, other] = twins;
             let is_written = |&&(_, mark): &&(i64, usize)| mark == WRITTEN;
-            let both = twin.intersection(&other).find(is_written);
-            assert_eq!(all.join(more), both.map(|&(element, _)| element), "{seed}");
+            let both = twin.intersection(&other).filter(is_written);
+            let repeated: Vec<_> = both.map(|&(element, _)| (element, REPEATED)).collect();
+            assert_eq!(all.join(more), !repeated.is_empty(), "seed {seed}");
             twin.extend(other);
+            twin.extend(repeated);
             for &(element, mark) in &twin {
                 assert!(all.is(element, mark), "seed {seed}");
             }
@@ -196,6 +209,13 @@ mod tests {
             let garbage = |one: &(i64, usize)| one.1 == SEEN && !twin.contains(&(one.0, WRITTEN));
             assert_eq!(all.has_garbage_read(), twin.iter().any(garbage));
             assert!(!all.is(77, LAST) || twin.contains(&(77, LAST)));
+            let is_repeated = |one: &(i64, usize)| one.1 == REPEATED;
+            assert_eq!(all.has_repeated(), twin.iter().any(is_repeated));
+            for &(element, mark) in &twin {
+                all.clear(element, mark);
+                assert!(!all.is(element, mark), "seed {seed}");
+            }
+            assert!(!all.any(|words| words.iter().fold(0, |all, word| all | word)));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The one pass over a history.
 
-use super::marks::{FAILED, INTERMEDIATE, Keys, LAST, Marks, SEEN, WRITTEN};
+use super::marks::{FAILED, INTERMEDIATE, Keys, LAST, Marks, REPEATED, SEEN, WRITTEN};
 use super::own::{Contradictions, Done, Own};
 use crate::txn::findings::FINDINGS_MAX;
 use seatrial_history::chunk::{ValueView, mop_tag};
@@ -28,8 +28,8 @@ pub(super) struct Part {
     pub(super) unresolved: Vec<u64>,
     /// The first operation that is no transaction of appends and reads of lists.
     pub(super) refused: Option<(u64, &'static str)>,
-    /// An element that was appended twice.
-    pub(super) twice: Option<(Key, i64)>,
+    /// Does more than one operation append some element?
+    pub(super) has_repeated: bool,
 }
 
 /// Counts of transactions by outcome, and of anomalies within one.
@@ -91,7 +91,7 @@ impl Part {
         }
         self.unresolved.extend(later.unresolved);
         self.refused = self.refused.or(later.refused);
-        self.twice = self.twice.take().or(later.twice);
+        self.has_repeated |= later.has_repeated;
     }
 
     fn join_key(&mut self, key: Key, marks: Marks) {
@@ -101,10 +101,7 @@ impl Part {
                 entry.insert(marks);
             }
             Entry::Occupied(mut entry) => {
-                if let Some(element) = entry.get_mut().join(marks) {
-                    let key = entry.key().clone();
-                    self.twice.get_or_insert((key, element));
-                }
+                self.has_repeated |= entry.get_mut().join(marks);
             }
         }
     }
@@ -282,8 +279,8 @@ impl<'a> Pass<'a> {
     fn append(&mut self, key: u32, element: i64) {
         let marks = &mut self.marks[key as usize];
         if marks.mark(element, WRITTEN) {
-            let key = self.chunk.key(key).clone();
-            self.part.twice.get_or_insert((key, element));
+            marks.mark(element, REPEATED);
+            self.part.has_repeated = true;
         }
         let last = &mut self.appended[key as usize];
         if last.0 == self.number {

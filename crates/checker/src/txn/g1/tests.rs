@@ -101,7 +101,7 @@ fn what_is_no_list_append_is_refused() {
         (
             "{:process 0 :type :invoke :f :txn :value [[:append :x 3]]}
              {:process 1 :type :invoke :f :txn :value [[:append :x 3]]}",
-            "[:append :x 3] occurs twice: elements must be unique for each key",
+            "[:append :x 3] occurs twice: elements must be unique for each key, but for attempts that failed",
         ),
     ] {
         let history = import::read("a.edn", text.as_bytes(), Format::Edn, Options::default());
@@ -110,11 +110,74 @@ fn what_is_no_list_append_is_refused() {
     }
 }
 
+const ONE: &str = "[[:append :x 1]]";
+const BOTH: &str = "[[:append :x 1] [:append :x 2]]";
+
+/// Two transactions at once that append this and end so, and then a read of key x.
+fn retried(outcomes: [&str; 2], appends: [&str; 2], seen: &str) -> Verdict {
+    let op = |process, kind: &str, mops: &str| {
+        format!("{{:process {process} :type :{kind} :f :txn :value {mops}}}\n")
+    };
+    let begins = [0, 1].map(|process| op(process, "invoke", appends[process]));
+    let ends = [0, 1].map(|process| op(process, outcomes[process], appends[process]));
+    let read = op(2, "invoke", "[[:r :x nil]]") + &op(2, "ok", &format!("[[:r :x {seen}]]"));
+    let text = begins.concat() + &ends.concat() + &read;
+    let history = import::read("a.edn", text.as_bytes(), Format::Edn, Options::default());
+    G1.check(&history.unwrap())
+}
+
+#[test]
+fn a_retry_owns_the_element_whose_append_failed() {
+    for outcomes in [
+        ["fail", "ok"],
+        ["ok", "fail"],
+        ["fail", "info"],
+        ["info", "fail"],
+    ] {
+        let verdict = retried(outcomes, [ONE, ONE], "[1]");
+        assert_eq!(verdict.valid, Validity::Valid, "{outcomes:?}");
+    }
+    assert_eq!(
+        retried(["fail", "fail"], [ONE, ONE], "[1]").anomalies[G1A],
+        1
+    );
+    for outcomes in [["ok", "ok"], ["ok", "info"], ["info", "info"]] {
+        let verdict = retried(outcomes, [ONE, ONE], "[1]");
+        assert!(
+            matches!(verdict.valid, Validity::Unknown(_)),
+            "{outcomes:?}"
+        );
+    }
+}
+
+#[test]
+fn what_a_retry_appends_besides_is_its_own() {
+    let anomalies = |verdict: &Verdict| verdict.anomalies.keys().copied().collect::<Vec<_>>();
+    // The one that failed went on to append; the other did not.
+    let whole = retried(["fail", "ok"], [BOTH, ONE], "[1]");
+    assert_eq!(whole.valid, Validity::Valid);
+    let torn = retried(["fail", "ok"], [ONE, BOTH], "[1]");
+    assert_eq!(anomalies(&torn), [G1B]);
+    assert_eq!(torn.findings[0].operations, [5, 3]);
+    let torn = retried(["ok", "fail"], [BOTH, ONE], "[1]");
+    assert_eq!(
+        torn.findings[0].operations,
+        [5, 2],
+        "not the one that failed"
+    );
+    // What the retry left out was aborted.
+    let left = retried(["fail", "ok"], [BOTH, ONE], "[1 2]");
+    assert_eq!(anomalies(&left), [G1A]);
+    assert_eq!(left.findings[0].operations, [5, 2]);
+}
+
 /// Transactions on a store without any isolation that sometimes lies: every direct anomaly occurs.
 fn careless(rng: &mut Rng) -> Vec<Op> {
     let mut lists: Vec<Vec<i64>> = vec![Vec::new(); 4];
     let mut next = [0; 4];
     let mut open: Vec<Option<Op>> = vec![None; 5];
+    // Failed appends that nobody has tried again.
+    let mut failed: Vec<Vec<Mop>> = Vec::new();
     let lies = rng.chance(0.8);
     let mut ops = Vec::new();
     for _ in 0..20 + rng.below(120) {
@@ -136,15 +199,27 @@ fn careless(rng: &mut Rng) -> Vec<Op> {
                         element: next[key],
                     }
                 });
+                let mut mops: Vec<Mop> = mops.collect();
+                if !failed.is_empty() && rng.chance(0.4) {
+                    mops.extend(failed.swap_remove(rng.index(failed.len())));
+                }
                 let op = Op::invoke(
                     Process::Client(process as u64),
                     "txn",
-                    Value::Txn(mops.collect()),
+                    Value::Txn(mops.into()),
                 );
                 open[process] = Some(op.clone());
                 op
             }
-            Some(invocation) => complete(&invocation, &mut lists, lies, rng),
+            Some(invocation) => {
+                let op = complete(&invocation, &mut lists, lies, rng);
+                if op.is_fail() {
+                    let mops = invocation.value.as_txn().unwrap().iter();
+                    let appends = mops.filter(|mop| matches!(mop, Mop::Append { .. }));
+                    failed.push(appends.cloned().collect());
+                }
+                op
+            }
         };
         ops.push(op);
     }
@@ -248,7 +323,7 @@ fn one_pass_finds_what_the_whole_history_tells() {
             .anomalies
             .into_iter()
             .filter(|(name, _)| direct.contains(name));
-        let expected: std::collections::BTreeMap<_, _> = expected.collect();
+        let expected: BTreeMap<_, _> = expected.collect();
         for (count, name) in found.iter_mut().zip(direct) {
             *count += u64::from(expected.contains_key(name));
         }

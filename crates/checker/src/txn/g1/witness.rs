@@ -54,7 +54,7 @@ impl Fold for Unresolved {
 }
 
 /// What the operation at `place` appends: key ids and elements.
-fn appends(chunk: &Chunk, place: usize) -> impl Iterator<Item = (u32, i64)> {
+pub(super) fn appends(chunk: &Chunk, place: usize) -> impl Iterator<Item = (u32, i64)> {
     let (start, end) = mops(chunk, place).unwrap_or_default();
     let is_append = |&mop: &usize| chunk.mop_tags()[mop] == mop_tag::APPEND;
     let appends = (start..end).filter(is_append);
@@ -167,7 +167,8 @@ fn elements(chunk: &Chunk, mop: usize) -> &[i64] {
 
 /// Shows operations: who appended certain elements, and certain indices.
 pub(super) struct Shown {
-    pub(super) appends: BTreeSet<(Key, i64)>,
+    /// Of an element that was appended again after a failure, where the attempt was invoked that did not fail.
+    pub(super) appends: BTreeMap<(Key, i64), Option<u64>>,
     pub(super) indices: BTreeSet<u64>,
 }
 
@@ -192,7 +193,7 @@ impl Fold for Shown {
     }
 
     fn reduce(&self, lines: &mut Lines, chunk: &Chunk) -> ControlFlow<()> {
-        let keys: BTreeSet<_> = self.appends.iter().map(|append| &append.0).collect();
+        let keys: BTreeSet<_> = self.appends.keys().map(|append| &append.0).collect();
         let ids = (0..chunk.key_count() as u32).map(|id| keys.contains(chunk.key(id)));
         let is_wanted: Vec<bool> = ids.collect();
         let (first, last) = (chunk.index(0), chunk.index(chunk.len() - 1));
@@ -212,7 +213,12 @@ impl Fold for Shown {
             for (id, element) in appends(chunk, place).filter(|append| is_wanted[append.0 as usize])
             {
                 let append = (chunk.key(id).clone(), element);
-                if self.appends.contains(&append) {
+                let invocation = || {
+                    let own = chunk.first_position() + place as u64;
+                    chunk.invocation(place).unwrap_or(own)
+                };
+                let attempt = self.appends.get(&append);
+                if attempt.is_some_and(|attempt| attempt.is_none_or(|at| at == invocation())) {
                     let outcome = match op.kind() {
                         OpType::Invoke => "never completed",
                         kind => kind.name(),

@@ -10,6 +10,7 @@ use crate::txn::findings::FINDINGS_MAX;
 use crate::txn::g1::{Columns, Done, Own, mops};
 use seatrial_history::chunk::mop_tag;
 use seatrial_history::{Chunk, Fold, OpType, Order, Process};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 /// Collects the [`Table`], chunk by chunk in order, and judges it piece by piece.
@@ -124,6 +125,12 @@ impl Gathering {
     /// Operations so far.
     pub(super) fn position(&self) -> u64 {
         self.position
+    }
+
+    /// Elements of lists that transactions append which are still under way.
+    pub(super) fn open_appends(&self) -> BTreeSet<(u32, i64)> {
+        let open = self.open.values().flat_map(|open| &open.appends);
+        open.flatten().copied().collect()
     }
 
     /// What is known and was not let go.

@@ -84,10 +84,12 @@ impl OnlineLists {
         }
         let level = self.gather.judge.level;
         self.looked_at = position;
+        let retried = self.gathering.open_appends();
+        let table = self.gathering.table();
         let mut lists = Lists::new(std::mem::take(table), level);
         // With more dependencies than can be numbered the judgement will say so when it comes to that.
         let suspects = self.gathering.record().look(&lists).unwrap_or_default();
-        let definite = Definite::new(level);
+        let definite = Definite::new(level).with_retried(retried);
         let (mut transactions, mut named, mut found) = (BTreeSet::new(), Vec::new(), Vec::new());
         for (anomaly, suspects) in suspects.kept {
             let told = self.told.get(anomaly);

@@ -149,9 +149,9 @@ impl List {
         }
     }
 
-    /// Notes who appended `element`; who did before, if anybody.
+    /// Notes who appended `element`. An earlier append of it stays, and is returned.
     #[inline]
-    fn insert(&mut self, element: i64, number: u32) -> Option<u32> {
+    fn insert(&mut self, element: i64, number: u32) -> Option<Writer> {
         // As a rule elements come one after another, nearly.
         if self.far.is_none()
             && let Some(place) = self.place(element)
@@ -170,9 +170,9 @@ impl List {
         self.insert_anywhere(element, number)
     }
 
-    fn insert_anywhere(&mut self, element: i64, number: u32) -> Option<u32> {
+    fn insert_anywhere(&mut self, element: i64, number: u32) -> Option<Writer> {
         if let Some(before) = self.writer(element) {
-            return before.number();
+            return Some(before);
         }
         if self.near.is_empty() {
             // The lowest integer is such a multiple itself.
@@ -358,26 +358,44 @@ impl Table {
         number
     }
 
-    /// A transaction's append.
+    /// A transaction's append; its outcome is known.
+    ///
+    /// A failed append has no effect, so an element that is appended again after it failed belongs to the other
+    /// transaction, whichever of both completed first. With two that did not fail nothing shows whose append was read.
     pub(super) fn append(&mut self, at: u32, element: i64, number: u32) {
+        let is_failed = |number: u32| self.outcomes[number as usize] == outcome::FAIL;
         let list = &mut self.lists[at as usize];
         if let Some(before) = list.insert(element, number) {
-            let both = [before.min(number), before.max(number)];
-            let key = list.key.clone();
-            self.refusal
-                .get_or_insert(Refusal::Twice(key, element, both));
-            return;
+            // A list that is appended to is not closed, and keeps the numbers of its writers.
+            debug_assert!(before.number().is_some());
+            if is_failed(number) {
+                return;
+            }
+            let before = before.number().unwrap_or(number);
+            if !is_failed(before) {
+                let both = [before.min(number), before.max(number)];
+                let key = list.key.clone();
+                self.refusal
+                    .get_or_insert(Refusal::Twice(key, element, both));
+                return;
+            }
+            if let Some(writer) = list.writer_mut(element) {
+                *writer = Writer::new(number);
+            }
         }
         let (last, other) = std::mem::replace(&mut list.last, (number, element));
         if last == number
             && let Some(writer) = list.writer_mut(other)
         {
             writer.0 |= Writer::IS_INTERMEDIATE;
-            list.is_descending |= element < other;
-            self.pairs.push(Pair {
-                list: at,
-                elements: [other, element],
-            });
+            // The order of appends that failed is nowhere to be seen.
+            if !is_failed(number) {
+                list.is_descending |= element < other;
+                self.pairs.push(Pair {
+                    list: at,
+                    elements: [other, element],
+                });
+            }
         }
         let (before, length) = std::mem::replace(&mut list.touched, (number, NONE));
         if before == number && length != NONE {
@@ -484,11 +502,9 @@ mod tests {
                     _ => rng.below(90).cast_signed() - 30,
                 };
                 let before = twin.get(&element).copied();
-                assert_eq!(
-                    list.insert(element, number),
-                    before,
-                    "seed {seed} {element}"
-                );
+                let found = list.insert(element, number);
+                let found = found.and_then(Writer::number);
+                assert_eq!(found, before, "seed {seed} {element}");
                 twin.entry(element).or_insert(number);
                 for (&element, &number) in &twin {
                     let found = list.writer(element).and_then(Writer::number);

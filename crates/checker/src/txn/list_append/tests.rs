@@ -418,6 +418,40 @@ fn what_cannot_be_judged_is_unknown() {
 }
 
 #[test]
+fn a_retry_owns_the_element_whose_append_failed() {
+    let valid = |lines: &str| verdict(Level::StrictSerializable, &at_once(lines)).valid;
+    for outcomes in [
+        ["fail", "ok"],
+        ["ok", "fail"],
+        ["fail", "info"],
+        ["info", "fail"],
+    ] {
+        let [one, other] = outcomes;
+        let lines = format!("{one} [[:append :x 1]]\n {other} [[:append :x 1]]\n ok [[:r :x [1]]]");
+        assert_eq!(valid(&lines), Validity::Valid, "{outcomes:?}");
+    }
+    // The order of appends is that of the attempt that took effect.
+    let swapped = |seen: &str| {
+        format!(
+            "fail [[:append :x 1] [:append :x 2]]\n ok [[:append :x 2] [:append :x 1]]\n ok [[:r :x {seen}]]"
+        )
+    };
+    assert_eq!(valid(&swapped("[2 1]")), Validity::Valid);
+    assert_eq!(valid(&swapped("[1 2]")), Validity::Invalid);
+    assert_eq!(valid(&swapped("[2]")), Validity::Invalid);
+    let aborted = verdict(
+        Level::StrictSerializable,
+        &at_once("fail [[:append :x 1]]\n fail [[:append :x 1]]\n ok [[:r :x [1]]]"),
+    );
+    assert_eq!(aborted.anomalies.keys().collect::<Vec<_>>(), [&"G1a"]);
+    for outcomes in ["ok info", "info info"] {
+        let (one, other) = outcomes.split_once(' ').unwrap();
+        let lines = format!("{one} [[:append :x 1]]\n {other} [[:append :x 1]]");
+        assert!(matches!(valid(&lines), Validity::Unknown(_)), "{outcomes}");
+    }
+}
+
+#[test]
 fn a_bound_gives_unknown() {
     let text = at_once(
         "ok [[:append :x 1] [:append :y 1]]

@@ -1,6 +1,7 @@
 //! Transactions on lists of which there is no order of snapshots and commits.
 
 use crate::certificate::Certificate;
+use crate::verify::groups::Written;
 use crate::verify::registers::core::{follows, refute};
 use crate::verify::table::Table;
 use crate::verify::{Unproven, models};
@@ -32,6 +33,14 @@ pub(in crate::verify) fn core(
         return Err(format!("more than {most} transactions are not replayed").into());
     }
     happened(table, &members)?;
+    let touched = members.iter().flat_map(|&one| table.events(one));
+    let touched: BTreeSet<u32> = touched.map(|event| event.key).collect();
+    let is_effective = |one: u32| !table.all[one as usize].is_fail();
+    let written = Written::of_keys(table, &touched, is_effective);
+    if let Some((key, element)) = written.twice(|_| true) {
+        let name = table.name(key);
+        return Err(format!("{element} is appended to key {name} twice").into());
+    }
     let mut known = Known::new(table, &members);
     known.take_reads();
     known.take_appends();

@@ -411,7 +411,8 @@ impl Shown<'_> {
         let mut last: Vec<(u32, i64)> = vec![(NONE, 0); table.key_count()];
         let mut following = Groups::new(table.key_count(), |tell| {
             last.fill((NONE, 0));
-            for (number, _, events) in table.each() {
+            // What failed has no effect, and its elements may be another's.
+            for (number, _, events) in table.each().filter(|(_, one, _)| !one.is_fail()) {
                 for event in events {
                     let Some(element) = event.appended() else {
                         continue;
