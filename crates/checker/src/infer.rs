@@ -1,7 +1,7 @@
 //! Which checker a history is for, when neither a person nor the file says so.
 
 use seatrial_history::{History, Mop, Observed, Op, OpType, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A kind of value, as far as checkers tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +66,19 @@ pub struct Shapes {
     register_reads: Option<u64>,
     /// Operations whose values have no key.
     unkeyed: Option<u64>,
+    groups: Groups,
+}
+
+/// How many keys transactions named `:read` read at a time.
+#[derive(Clone, Copy, Debug, Default)]
+enum Groups {
+    /// There is none so far.
+    #[default]
+    None,
+    /// All read as many, each once.
+    Of(usize),
+    /// They differ.
+    Mixed,
 }
 
 /// What the operations of a history look like.
@@ -260,7 +273,12 @@ impl Shapes {
             OpType::Fail | OpType::Info => {}
         }
         match &op.value {
-            Value::Txn(mops) => self.mops(op.index, mops),
+            Value::Txn(mops) => {
+                self.mops(op.index, mops);
+                if op.f.as_str() == "read" {
+                    self.group(mops);
+                }
+            }
             Value::Keyed(..) => {}
             _ => _ = self.unkeyed.get_or_insert(op.index),
         }
@@ -279,6 +297,17 @@ impl Shapes {
             };
             first.get_or_insert(index);
         }
+    }
+
+    fn group(&mut self, mops: &[Mop]) {
+        let keys: BTreeSet<_> = mops.iter().map(Mop::key).collect();
+        let size = keys.len();
+        self.groups = match self.groups {
+            _ if size < mops.len() => Groups::Mixed,
+            Groups::None => Groups::Of(size),
+            Groups::Of(other) if other == size => Groups::Of(size),
+            Groups::Of(_) | Groups::Mixed => Groups::Mixed,
+        };
     }
 
     /// The checker that these operations are for, if that is clear.
@@ -374,6 +403,16 @@ impl Shapes {
                 name: "rw-register",
                 because: ":w micro-operations",
             },
+            // Without the writes, which need not be recorded, this is all that can be checked of such reads.
+            (None, Some(_))
+                if matches!(self.groups, Groups::Of(2..))
+                    && self.functions.keys().all(|f| *f == "read") =>
+            {
+                Guess::Checker {
+                    name: "long-fork",
+                    because: "reads of groups of keys, and nothing is written",
+                }
+            }
             (None, Some(index)) => {
                 let reason = format!("op {index} reads a register, and nothing is written");
                 unclear(&reason, &["rw-register", "long-fork"])

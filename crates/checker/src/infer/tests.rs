@@ -84,6 +84,43 @@ fn each_kind_of_operations_has_its_checker() {
 }
 
 #[test]
+fn reads_of_groups_without_any_write_are_for_long_fork() {
+    let read = |keys: &[i64], value: Observed| {
+        let mops = keys.iter().map(|&key| Mop::Read {
+            key: Key::Int(key),
+            observed: value.clone(),
+        });
+        Value::Txn(mops.collect())
+    };
+    let group = |f, keys: &[i64]| {
+        (
+            f,
+            read(keys, Observed::Nil),
+            read(keys, Observed::Register(1)),
+        )
+    };
+    assert_eq!(
+        chosen(&[group("read", &[1, 2]), group("read", &[3, 4])]),
+        "long-fork"
+    );
+    // Groups of different sizes, of one key, with a key twice, in transactions that have no such name, beside a write.
+    for ops in [
+        [group("read", &[1, 2]), group("read", &[1, 2, 3])],
+        [group("read", &[1]), group("read", &[2])],
+        [group("read", &[1, 2]), group("read", &[1, 2, 2])],
+        [group("txn", &[1, 2]), group("txn", &[1, 2])],
+    ] {
+        assert_eq!(refused(&ops).1, ["rw-register", "long-fork"]);
+    }
+    let write = txn(Mop::Write {
+        key: Key::Int(1),
+        value: 1,
+    });
+    let written = [group("read", &[1, 2]), ("write", write.clone(), write)];
+    assert_eq!(chosen(&written), "rw-register");
+}
+
+#[test]
 fn what_does_not_fit_names_an_operation_and_the_checker_to_ask_for() {
     let balances = Value::balances(&[(0, 5), (1, 5)]);
     let (reason, options) = refused(&[("read", NIL, NIL), ("read", NIL, balances.clone())]);

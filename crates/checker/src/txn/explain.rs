@@ -1,9 +1,10 @@
 //! Cycles in words.
 
-use super::graph::{PROCESS, REALTIME, relation};
+use super::graph::{PROCESS, REALTIME, RW, WR, relation};
 use super::search::{Cycle, Sketch};
 use crate::{Anomaly, Component, Dependency, Finding, Step};
 use seatrial_history::{Mop, Observed, Op, OpType, Process};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Elements of a list that are shown; the middle of a longer one is left out.
@@ -56,19 +57,56 @@ pub(super) fn cycle(
         REALTIME => realtime(told, from, to),
         kind => reasons.reason(from, to, kind),
     };
-    story(
-        anomaly,
-        cycle,
-        (|number| shown(told, number), index),
-        reason,
-    )
+    let written = |number| {
+        let mops = told.told_mops(number).iter();
+        let writes = mops.filter(|mop| !matches!(mop, Mop::Read { .. }));
+        writes.map(|mop| mop.key().clone()).collect()
+    };
+    let nodes = (|number| shown(told, number), index, written);
+    story(anomaly, cycle, nodes, reason)
 }
 
-/// The same for whoever can show a transaction, knows its index and the reason of an edge between two of them.
-pub(super) fn story(
+/// The shape of a few transactions that has a name of its own besides Adya's, as a sentence. `edges` lead from each of `nodes`
+/// to the next, the last to the first; `written` are the keys that a transaction writes.
+///
+/// - Write skew (Berenson and others, "A Critique of ANSI SQL Isolation Levels", 1995, A5B): of two transactions, each reads
+///   what the other overwrites, and they write different keys.
+/// - Long fork (Sovran and others, "Transactional storage for geo-replicated systems", 2011): of two writes of different
+///   keys, one reader sees only the first, another only the second.
+pub(super) fn shape<K: Ord>(
+    nodes: &[u32],
+    edges: &[u8],
+    written: impl Fn(u32) -> BTreeSet<K>,
+) -> Option<&'static str> {
+    let are_apart = |one: u32, other: u32| {
+        let (one, other) = (written(one), written(other));
+        !one.is_empty() && !other.is_empty() && one.is_disjoint(&other)
+    };
+    match (nodes, edges) {
+        (&[one, other], [RW, RW]) if are_apart(one, other) => Some(
+            "This is write skew: each transaction read a key that the other one wrote, and they wrote different keys.",
+        ),
+        (&[one, _, other, _], [WR, RW, WR, RW]) | (&[_, one, _, other], [RW, WR, RW, WR])
+            if are_apart(one, other) =>
+        {
+            Some(
+                "This is a long fork: two readers saw two writes of different keys in opposite orders.",
+            )
+        }
+        _ => None,
+    }
+}
+
+/// The same for whoever can show a transaction, knows its index, the keys that it writes and the reason of an edge between two
+/// of them.
+pub(super) fn story<K: Ord>(
     anomaly: Anomaly,
     cycle: &Cycle,
-    (shown, index): (impl Fn(u32) -> String, impl Fn(u32) -> u64),
+    (shown, index, written): (
+        impl Fn(u32) -> String,
+        impl Fn(u32) -> u64,
+        impl Fn(u32) -> BTreeSet<K>,
+    ),
     reason: impl Fn((u32, &str), (u32, &str), u8) -> String,
 ) -> Finding {
     let length = cycle.nodes.len();
@@ -101,6 +139,9 @@ pub(super) fn story(
             relation: relation(kind),
             reason,
         });
+    }
+    if let Some(shape) = shape(&cycle.nodes, &cycle.edges, written) {
+        let _ = write!(text, "\n{shape}");
     }
     Finding {
         anomaly,
@@ -203,4 +244,48 @@ pub(super) fn list(elements: &[i64]) -> String {
         join(&elements[..start]),
         join(&elements[end..])
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::txn::graph::WW;
+
+    #[test]
+    fn shapes_with_a_name_of_their_own() {
+        let keys = |written: &[&[u32]]| {
+            let written: Vec<BTreeSet<u32>> = written
+                .iter()
+                .map(|keys| keys.iter().copied().collect())
+                .collect();
+            move |node: u32| written[node as usize].clone()
+        };
+        let name = |edges: &[u8], written: &[&[u32]]| {
+            let nodes: Vec<u32> = (0..edges.len() as u32).collect();
+            let shape = shape(&nodes, edges, keys(written))?;
+            shape.split_once(':').map(|(name, _)| name)
+        };
+        let (skew, fork) = (Some("This is write skew"), "This is a long fork");
+        assert_eq!(name(&[RW, RW], &[&[1], &[2]]), skew);
+        assert_eq!(
+            name(&[RW, RW], &[&[1, 3], &[2, 3]]),
+            None,
+            "both write a key"
+        );
+        assert_eq!(name(&[RW, WW], &[&[1], &[2]]), None);
+        assert_eq!(name(&[RW, RW, RW], &[&[1], &[2], &[3]]), None);
+        for (edges, written) in [
+            ([WR, RW, WR, RW], [&[1][..], &[], &[2], &[]]),
+            ([RW, WR, RW, WR], [&[], &[1][..], &[], &[2]]),
+        ] {
+            let nodes = [0, 1, 2, 3];
+            let found = shape(&nodes, &edges, keys(&written));
+            assert!(
+                found.is_some_and(|text| text.starts_with(fork)),
+                "{found:?}"
+            );
+        }
+        assert_eq!(name(&[WR, RW, WR, RW], &[&[1], &[], &[1], &[]]), None);
+        assert_eq!(name(&[WR, RW, RW, WR], &[&[1], &[], &[2], &[]]), None);
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::facts::Facts;
 use super::promise::{Axiom, Follows, Promise};
+use crate::txn::explain::shape;
 use crate::txn::graph::{PROCESS, REALTIME, RW, WR, WW, relation};
 use crate::txn::registers::Columns;
 use crate::txn::transactions::NONE;
@@ -133,6 +134,20 @@ impl<'a> Story<'a> {
             if let End::Cycle(cycle) = self.argue(self.evident(), 1) {
                 let cycle: Vec<Edge> = cycle.into_iter().filter(|edge| edge.kind != 0).collect();
                 steps = cycle.iter().map(|edge| self.step(edge)).collect();
+                let nodes: Vec<u32> = cycle
+                    .iter()
+                    .map(|edge| self.transaction(edge.from))
+                    .collect();
+                let kinds: Vec<u8> = cycle.iter().map(|edge| edge.kind).collect();
+                let written = |number| {
+                    let versions = self.facts.writes.of(number).iter();
+                    versions
+                        .map(|&version| self.facts.version_keys[version as usize])
+                        .collect()
+                };
+                if let Some(shape) = shape::<u32>(&nodes, &kinds, written) {
+                    let _ = write!(self.text, "\n{shape}");
+                }
             }
         }
         let operations = self

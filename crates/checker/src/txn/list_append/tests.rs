@@ -192,6 +192,7 @@ fn g_nonadjacent() {
               - T2 < T3, because T2 observed the initial (nil) state of key :y, which T3 created by appending 1.
               - T3 < T4, because T4 observed T3's append of 1 to key :y.
               - However, T4 < T1, because T4 observed the initial (nil) state of key :x, which T1 created by appending 1: a contradiction!
+            This is a long fork: two readers saw two writes of different keys in opposite orders.
         "#]],
     );
 }
@@ -214,6 +215,7 @@ fn g2_item() {
             Then:
               - T1 < T2, because T1 did not observe T2's append of 1 to key :x.
               - However, T2 < T1, because T2 did not observe T1's append of 1 to key :y: a contradiction!
+            This is write skew: each transaction read a key that the other one wrote, and they wrote different keys.
         "#]],
     );
 }

@@ -10,7 +10,7 @@ use crate::txn::explain;
 use crate::txn::graph::{PROCESS, REALTIME, WR, WW};
 use crate::txn::registers::{Event, NONE};
 use crate::txn::search::Cycle;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// Versions of a chain that a reason is looked for among.
@@ -85,6 +85,11 @@ impl Orders<'_> {
         let show = (
             |number| columns.shown(number),
             |number| columns.index(number),
+            |number: u32| {
+                let events = columns.events(number).iter();
+                let writes = events.filter(|event| event.is_final_write());
+                writes.map(|event| event.key()).collect::<BTreeSet<u32>>()
+            },
         );
         explain::story(anomaly, cycle, show, |from, to, kind| {
             self.reason(from, to, kind)

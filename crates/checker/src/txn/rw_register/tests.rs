@@ -144,6 +144,7 @@ fn lost_update_and_write_skew() {
             Then:
               - T1 < T2, because T1 read the initial (nil) state of key :y, before T2 wrote 1.
               - However, T2 < T1, because T2 read the initial (nil) state of key :z, before T1 wrote 1: a contradiction!
+            This is write skew: each transaction read a key that the other one wrote, and they wrote different keys.
         "#]],
     );
 }
