@@ -8,12 +8,15 @@
 
 mod blocks;
 mod clauses;
+mod closure;
+mod component;
 mod core;
 mod facts;
 mod given;
 mod judge;
 mod known;
 mod lists;
+mod mend;
 mod naming;
 mod parallel;
 mod promise;
@@ -56,8 +59,9 @@ pub(super) struct Impossible {
     pub(super) finding: Finding,
 }
 
-/// An order that explains all of the columns' transactions that took place and keeps one of these promises, if it can be guessed
-/// without a search. Linear but for sorting. The guess of parallel snapshot isolation is no witness: ask for snapshot isolation.
+/// An order that explains all of the columns' transactions that took place and keeps one of these promises, if a guess is right
+/// or wrong about few events. Linear but for sorting and a short search. The guess of parallel snapshot isolation is no witness:
+/// ask for snapshot isolation.
 pub(super) fn guess(columns: &Columns, ranks: &[u32], promises: &[Promise]) -> Option<Witness> {
     let (facts, names) = Facts::of(columns, ranks);
     let mut guesses = promises.iter().map(|&promise| {

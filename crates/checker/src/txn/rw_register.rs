@@ -204,17 +204,16 @@ impl RwRegister {
         self.decide(columns, false).0
     }
 
-    /// The verdict, and what proves it. An order that is guessed at once spares the inference, unless that rests on more than
-    /// the level says; then it is looked for between the parts of the inference.
+    /// The verdict, and what proves it. An order that is found quickly spares the inference, unless that rests on more than the
+    /// order proves.
     fn decide(&self, columns: &Columns, is_proven: bool) -> (Verdict, Option<Proof>) {
-        let assumes = self.inference != Inference::NONE || self.order.is_some();
-        let guess = || self.guess(columns);
-        if let Some(witness) = (!assumes).then(guess).flatten() {
+        if self.is_covered()
+            && let Some(witness) = self.guess(columns)
+        {
             return self.proven(columns, &witness, is_proven);
         }
-        match self.infer(columns, is_proven, assumes && self.is_covered()) {
+        match self.infer(columns, is_proven) {
             Err(TooManyEdges) => (self.unknown(TOO_MANY.to_owned()), None),
-            Ok(Inferred::Proven(witness)) => self.proven(columns, &witness, is_proven),
             Ok(Inferred::Found(verdict, evidence)) => (*verdict, Some(Proof::Findings(evidence))),
             Ok(Inferred::Nothing(nothing)) => self.conclude(columns, *nothing),
         }
@@ -349,14 +348,8 @@ impl RwRegister {
         verdict.details["discarded"] = serde_json::json!(discarded);
     }
 
-    /// Looks for anomalies in what is known of the order of versions. With `guesses`, an order that proves the level is looked
-    /// for once no key contradicts itself.
-    fn infer(
-        &self,
-        columns: &Columns,
-        is_proven: bool,
-        guesses: bool,
-    ) -> Result<Inferred, TooManyEdges> {
+    /// Looks for anomalies in what is known of the order of versions.
+    fn infer(&self, columns: &Columns, is_proven: bool) -> Result<Inferred, TooManyEdges> {
         let mut findings = Findings::default();
         let seen_is_committed = self.level.implies(Level::ReadCommitted);
         let touches = Touches::new(columns, seen_is_committed, &mut findings);
@@ -370,12 +363,6 @@ impl RwRegister {
             });
             let name = contradiction.source.name();
             *discarded.entry(name).or_default() += 1;
-        }
-        if guesses
-            && findings.names().next().is_none()
-            && let Some(witness) = self.guess(columns)
-        {
-            return Ok(Inferred::Proven(witness));
         }
         let (found, edges) = self.cycles(columns, &orders)?;
         for (kind, cycle) in &found.cycles {
@@ -512,8 +499,6 @@ impl RwRegister {
 
 /// What inference came to.
 enum Inferred {
-    /// This order proves the level.
-    Proven(Witness),
     /// An invalid verdict, and the findings that prove it if they are wanted.
     Found(Box<Verdict>, Vec<Evidence>),
     /// Nothing that the level forbids.

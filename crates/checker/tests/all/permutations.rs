@@ -576,8 +576,9 @@ fn verdicts_are_those_of_all_permutations() {
         );
         assert_eq!(count(level, "unknown"), 0, "{seen:?}");
     }
+    // Only what is not serializable: a serial order is looked for first.
     assert!(
-        count(Level::SnapshotIsolation, Verdict::SNAPSHOT_ORDER) > 2,
+        count(Level::SnapshotIsolation, Verdict::SNAPSHOT_ORDER) > 1,
         "{seen:?}"
     );
     assert!(

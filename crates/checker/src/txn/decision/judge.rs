@@ -4,6 +4,7 @@ use super::blocks::{Blocks, Fork};
 use super::facts::Facts;
 use super::known::{Guessed, Known};
 use super::lists::{Lists, Relation};
+use super::mend::Mend;
 use super::promise::{Axiom, Follows, Promise};
 use super::replay::{Replay, Replayed};
 use super::solve::{Answer, Search};
@@ -43,6 +44,18 @@ impl Witness {
                 Witness::Snapshots(order.iter().flat_map(|&one| [one, one]).collect())
             }
             other => other,
+        }
+    }
+
+    /// Transactions in the order in which they commit.
+    pub(super) fn commits(&self) -> Vec<u32> {
+        match self {
+            Witness::Serial(order) | Witness::Visible(order) => order.clone(),
+            Witness::Snapshots(order) => {
+                let mut seen = vec![false; order.len()];
+                let is_second = |&&one: &&u32| std::mem::replace(&mut seen[one as usize], true);
+                order.iter().filter(is_second).copied().collect()
+            }
         }
     }
 
@@ -106,24 +119,35 @@ enum Guess {
     Refuted(BTreeSet<u32>),
 }
 
-/// The witness that a guess is, if one explains all: linear, and without a search.
+/// Steps of a search that mends a guess, before anything is inferred.
+const MEND_STEPS_MAX: u64 = 10_000_000;
+
+/// A witness that is found quickly: a guess that explains all, or one that was wrong about few events, mended by a short search.
+/// Linear but for that.
 pub(super) fn guessed(facts: &Facts, promise: Promise) -> Option<Witness> {
     let blocks = Blocks::new(facts, promise.axiom.is_chained()).ok()?;
     let known = Known::new(facts, &blocks, promise);
-    match guess(&known, &mut Effort::default()) {
+    let mut effort = Effort::default();
+    match guess(&known, &mut effort) {
         Guess::Right(order) => Some(witness(&known, order)),
+        Guess::Wrong(miss) if miss.unsettled <= UNSETTLED_MANY => {
+            match search(&known, *miss, MEND_STEPS_MAX, &mut effort) {
+                Decision::Holds(witness) => Some(witness),
+                Decision::Fails(_) | Decision::Open => None,
+            }
+        }
         Guess::Refuted(_) | Guess::Wrong(_) => None,
     }
 }
 
 /// A guess that was not right.
 #[derive(Clone)]
-struct Miss {
+pub(super) struct Miss {
     /// By node: its rank in the order that was guessed.
-    ranks: Vec<u64>,
-    heads: Lists,
+    pub(super) ranks: Vec<u64>,
+    pub(super) heads: Lists,
     /// The components of what is known and guessed, in topological order.
-    components: Lists,
+    pub(super) components: Lists,
     /// Nodes that are on cycles.
     unsettled: u64,
 }
@@ -136,7 +160,8 @@ const UNSETTLED_MANY: u64 = if cfg!(test) { 2 } else { 100 };
 const SHARES: [u64; 3] = [64, 8, 1];
 
 /// Stronger promises, which as a rule are kept if this one is, and leave far less to choose from: with real time besides
-/// (the order of sessions, where there are no times), and serializability instead of snapshot isolation.
+/// (the order of sessions, where there are no times), serializability instead of snapshot isolation, and that instead of
+/// prefix consistency.
 fn stronger(known: &Known<'_>) -> Vec<Promise> {
     let Promise { axiom, follows } = known.promise;
     let is_timed = known.facts.times.iter().any(|time| time.1 != NONE);
@@ -148,7 +173,8 @@ fn stronger(known: &Known<'_>) -> Vec<Promise> {
     let axioms = match axiom {
         Axiom::Parallel => return Vec::new(),
         Axiom::Snapshot => vec![Axiom::Serializable, axiom],
-        _ => vec![axiom],
+        Axiom::Prefix => vec![Axiom::Snapshot, axiom],
+        Axiom::Serializable => vec![axiom],
     };
     let promises = axioms.into_iter().map(|axiom| Promise { axiom, follows });
     promises.filter(|&it| it != known.promise).collect()
@@ -165,6 +191,10 @@ pub(super) fn settle(known: &Known<'_>, steps_max: u64, effort: &mut Effort) -> 
     if miss.unsettled <= UNSETTLED_MANY {
         return search(known, *miss, steps_max, effort);
     }
+    let miss = match mend(known, miss, steps_max) {
+        Ok(order) => return Decision::Holds(witness(known, order)),
+        Err(miss) => miss,
+    };
     let mut others = stronger(known);
     for share in SHARES {
         let bound = (steps_max / share).min(steps_max.saturating_sub(effort.steps));
@@ -179,7 +209,10 @@ pub(super) fn settle(known: &Known<'_>, steps_max: u64, effort: &mut Effort) -> 
             let decision = match guess(&other, &mut Effort::default()) {
                 Guess::Right(order) => Decision::Holds(witness(&other, order)),
                 Guess::Refuted(_) => continue,
-                Guess::Wrong(miss) => search(&other, *miss, steps_max / share, effort),
+                Guess::Wrong(miss) => match mend(&other, miss, steps_max / share) {
+                    Ok(order) => Decision::Holds(witness(&other, order)),
+                    Err(miss) => search(&other, *miss, steps_max / share, effort),
+                },
             };
             match decision {
                 Decision::Holds(witness) => {
@@ -192,6 +225,58 @@ pub(super) fn settle(known: &Known<'_>, steps_max: u64, effort: &mut Effort) -> 
         others = open;
     }
     Decision::Open
+}
+
+/// Searches from the guess that versions are in the order in which their writers stand here.
+pub(super) fn settle_from(
+    known: &Known<'_>,
+    commits: &[u32],
+    steps_max: u64,
+    effort: &mut Effort,
+) -> Decision {
+    let mut ranks = vec![0_u64; known.nodes() as usize];
+    for (place, &number) in commits.iter().enumerate() {
+        ranks[known.commit(number) as usize] = place as u64;
+    }
+    let mut heads = known.blocks.heads.clone();
+    for key in 0..known.facts.keys {
+        let rank = |&head: &u32| ranks[known.written(head) as usize];
+        heads.of_mut(key).sort_unstable_by_key(rank);
+    }
+    let mut best = None;
+    match attempt(known, heads, |node| ranks[node as usize], &mut best) {
+        Some(order) => Decision::Holds(witness(known, order)),
+        None => match best {
+            Some(miss) => search(known, *miss, steps_max, effort),
+            None => Decision::Open,
+        },
+    }
+}
+
+/// Steps around a component within which transactions are looked at when it is mended, at most.
+const MEND_DEPTH_MAX: u32 = 6;
+
+/// Mends a guess component by component, with more and more around those that are left: all nodes in an order that explains
+/// everything, or else the best guess.
+fn mend(known: &Known<'_>, miss: Box<Miss>, steps_max: u64) -> Result<Vec<u32>, Box<Miss>> {
+    if known.promise.axiom == Axiom::Parallel {
+        return Err(miss);
+    }
+    let mut steps = steps_max;
+    let mut best = miss;
+    for depth in 1..=MEND_DEPTH_MAX {
+        let heads = Mend::new(known, &best, &mut steps).run(depth);
+        let ranks = best.ranks.clone();
+        let mut better = Some(best);
+        if let Some(order) = attempt(known, heads, |node| ranks[node as usize], &mut better) {
+            return Ok(order);
+        }
+        best = better.expect("it is exchanged for a better one only");
+        if steps == 0 {
+            break;
+        }
+    }
+    Err(best)
 }
 
 /// Verifies guesses. If those from windows alone are far off, transactions are replayed.
@@ -306,7 +391,7 @@ fn single(order: &[u32]) -> Lists {
 }
 
 /// All nodes in an order in which no edge leads back (Kahn 1962); `None` when there is a cycle.
-fn topological(graph: &Lists) -> Option<Vec<u32>> {
+pub(super) fn topological(graph: &Lists) -> Option<Vec<u32>> {
     let mut before = vec![0_u32; graph.rows() as usize];
     graph.tell(&mut |_, to| before[to as usize] += 1);
     let free = (0..graph.rows()).filter(|&node| before[node as usize] == 0);

@@ -2,12 +2,13 @@
 
 use super::blocks::Blocks;
 use super::facts::Facts;
-use super::judge::{Decision, Effort, settle};
+use super::judge::{self, Decision, Effort};
 use super::known::Known;
 use super::lists::{Lists, Relation};
 use super::promise::{Axiom, Promise};
 use super::solve::Search;
 use crate::txn::transactions::NONE;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// Nodes of which it is found out at a time who sees them.
@@ -15,8 +16,15 @@ const SEEN_MAX: usize = 4_096;
 /// What is excluded at a time.
 const LEMMAS_MAX: usize = 64;
 
+/// Transactions whose reads are ignored at most to guess an order.
+const IGNORED_MAX: usize = 8;
+
 /// Decides parallel snapshot isolation. An order of snapshots and commits that keeps snapshot isolation keeps it as well, and is
 /// looked for first.
+///
+/// Transactions that have no such order often have none for parallel snapshot isolation either, and are few, so they are
+/// decided by themselves. If they do have one (a long fork), what one of them read is ignored, and so on until the rest keeps
+/// snapshot isolation. The order of versions is guessed from that: only what was ignored can be wrong with it.
 pub(super) fn decide(
     facts: &Facts,
     blocks: &Blocks,
@@ -28,12 +36,73 @@ pub(super) fn decide(
         axiom: Axiom::Snapshot,
         ..promise
     };
-    let known = Known::new(facts, blocks, stronger);
-    if let Decision::Holds(witness) = settle(&known, steps_max / 2, effort) {
-        return Decision::Holds(witness);
-    }
     let known = Known::new(facts, blocks, promise);
-    settle(&known, steps_max, effort)
+    let mut part = facts.clone();
+    for ignored in 0..=IGNORED_MAX {
+        let steps = (steps_max / 2).saturating_sub(effort.steps);
+        let core = match judge::decide(&part, stronger, steps, effort) {
+            Decision::Open => break,
+            Decision::Holds(witness) if ignored == 0 => return Decision::Holds(witness),
+            Decision::Holds(witness) => {
+                return judge::settle_from(&known, &witness.commits(), steps_max, effort);
+            }
+            Decision::Fails(core) => core,
+        };
+        if let Some(refuted) = refuted(&part, &core, promise, steps, effort) {
+            return Decision::Fails(refuted);
+        }
+        let Some(reader) = reader(&part, &core) else {
+            break;
+        };
+        part.reads = without(&part.reads, reader);
+    }
+    judge::settle(&known, steps_max, effort)
+}
+
+/// Decides some transactions by themselves; those of them that cannot be explained.
+fn refuted(
+    facts: &Facts,
+    core: &[u32],
+    promise: Promise,
+    steps_max: u64,
+    effort: &mut Effort,
+) -> Option<Vec<u32>> {
+    let part = facts.only(core);
+    let Ok(blocks) = Blocks::new(&part, promise.axiom.is_chained()) else {
+        // Two of them overwrote the same version.
+        return Some(core.to_vec());
+    };
+    let known = Known::new(&part, &blocks, promise);
+    match judge::settle(&known, steps_max, effort) {
+        Decision::Fails(found) => Some(found.iter().map(|&number| core[number as usize]).collect()),
+        Decision::Holds(_) | Decision::Open => None,
+    }
+}
+
+/// Who of these read most of what others of them wrote, and if it may be wrote least: that is forgotten with least harm.
+fn reader(facts: &Facts, core: &[u32]) -> Option<u32> {
+    let read = |number: u32| {
+        let writers = facts.reads.of(number).iter();
+        let writers = writers.map(|&version| facts.writers[version as usize]);
+        writers.filter(|writer| core.contains(writer)).count()
+    };
+    let readers = core
+        .iter()
+        .copied()
+        .filter(|&number| !facts.reads.of(number).is_empty());
+    readers.max_by_key(|&number| (read(number), Reverse(facts.writes.of(number).len())))
+}
+
+/// What was read, but for one transaction.
+fn without(reads: &Lists, reader: u32) -> Lists {
+    let mut left = Lists::default();
+    for number in 0..reads.rows() {
+        for &version in reads.of(number).iter().filter(|_| number != reader) {
+            left.push(version);
+        }
+        left.end();
+    }
+    left
 }
 
 /// An edge into a node: where it comes from, and the pair of blocks that it stands for, if it is not known.

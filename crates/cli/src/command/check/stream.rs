@@ -46,7 +46,8 @@ pub(super) fn wanted(path: &Path, arguments: &CheckArguments) -> Result<Option<W
     let judge = |name: &str| {
         let checker = Streaming::by_name(name)?.with_inference(inference);
         match promise.model() {
-            Some(model) if asked => checker.with_model(model),
+            // Counts have no model, and go with every checker.
+            Some(model) if asked && name != "stats" => checker.with_model(model),
             Some(model) => checker.with_model(model).or(Some(checker)),
             None => Some(checker),
         }
