@@ -5,9 +5,11 @@ use seatrial_history::{Chunk, ChunkBuffer, Chunks, History};
 use table::Table;
 
 mod clock;
+mod elements;
 mod groups;
 mod lists;
 mod models;
+mod records;
 mod registers;
 mod table;
 
@@ -43,8 +45,9 @@ pub fn verify(history: &History, certificate: &Certificate) -> Result<(), Unprov
 
 /// A history as the verifier of certificates sees it: read once, chunk by chunk, into columns of its own.
 ///
-/// 32 bytes a transaction and 16 a micro-operation. It reads no times and knows nothing of inference: what it takes for
-/// granted is what a certificate names.
+/// About 30 bytes a transaction with its place in an order, 3 to 4 bytes a micro-operation on lists (5 to 8 on registers)
+/// and 2 bytes an element that was read: 45 bytes a transaction of four micro-operations, 450 MB for 10^7. It reads no
+/// times and knows nothing of inference: what it takes for granted is what a certificate names.
 pub struct Verifier {
     table: Table,
     steps_max: u64,

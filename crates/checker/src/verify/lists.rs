@@ -4,6 +4,8 @@ pub(super) mod core;
 pub(super) mod orders;
 
 use super::cycle;
+use super::elements::Elements;
+use super::records::Events;
 use super::table::{Event, Table, Transaction};
 use crate::certificate::{Edge, Evidence};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +40,8 @@ struct List {
 /// The transactions that findings name, and the lists that these touch.
 struct Look<'a> {
     table: &'a Table,
-    named: BTreeMap<u64, u32>,
+    /// By index: what it is, and what it did.
+    named: BTreeMap<u64, (Transaction, Events)>,
     lists: BTreeMap<u32, List>,
 }
 
@@ -52,7 +55,7 @@ struct One<'a> {
 
 impl<'a> One<'a> {
     /// What it saw of which list.
-    fn seen(self) -> impl Iterator<Item = (u32, &'a [i64])> {
+    fn seen(self) -> impl Iterator<Item = (u32, Elements<'a>)> {
         let events = self.events.iter();
         events.filter_map(move |event| Some((event.key, self.table.seen(event)?)))
     }
@@ -78,8 +81,12 @@ impl<'a> Look<'a> {
         });
         let named = table.by_index(named);
         let mut lists: BTreeMap<u32, List> = BTreeMap::new();
-        for &number in named.values() {
-            let keys = table.events(number).iter().map(|event| event.key);
+        let unpacked = named.into_iter();
+        let named: BTreeMap<u64, (Transaction, Events)> = unpacked
+            .map(|(index, number)| (index, table.get(number)))
+            .collect();
+        for (_, events) in named.values() {
+            let keys = events.iter().map(|event| event.key);
             lists.extend(keys.map(|key| (key, List::default())));
         }
         let mut is_wanted = vec![false; table.key_count()];
@@ -96,7 +103,7 @@ impl<'a> Look<'a> {
                     list.is_ambiguous |= !one.is_fail() && !list.effective.insert(element);
                 }
                 if let Some(elements) = table.seen(event).filter(|_| one.is_ok()) {
-                    if table.longest(event.key).starts_with(elements) {
+                    if table.other(event).is_none() {
                         list.length = list.length.max(elements.len());
                     } else {
                         list.others.push(*event);
@@ -111,20 +118,20 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn one(&self, index: u64) -> Result<One<'a>, String> {
+    fn one(&self, index: u64) -> Result<One<'_>, String> {
         let found = self.named.get(&index);
-        let &number = found.ok_or_else(|| format!("op {index} completes no transaction"))?;
+        let (row, events) = found.ok_or_else(|| format!("op {index} completes no transaction"))?;
         Ok(One {
-            row: &self.table.all[number as usize],
-            events: self.table.events(number),
+            row,
+            events,
             table: self.table,
         })
     }
 
     /// Lists of which each read of this key is a prefix of one.
-    fn reads(&self, key: u32) -> impl Iterator<Item = &[i64]> {
+    fn reads(&self, key: u32) -> impl Iterator<Item = Elements<'_>> {
         let list = &self.lists[&key];
-        let longest = &self.table.longest(key)[..list.length];
+        let longest = self.table.longest(key).first(list.length);
         let others = list.others.iter();
         let others = others.filter_map(|event| self.table.seen(event));
         std::iter::once(longest).chain(others)
@@ -148,12 +155,12 @@ impl<'a> Look<'a> {
             ("internal", &[one]) => contradicts_itself(one),
             ("future-read", &[one]) => reads_its_future(one),
             ("garbage-read", &[one]) => {
-                let appended = |key, element| self.lists[&key].appended.contains(element);
+                let appended = |key, element| self.lists[&key].appended.contains(&element);
                 let mut seen = one.seen();
                 seen.any(|(key, elements)| !elements.iter().all(|one| appended(key, one)))
             }
             ("duplicate-elements", &[one]) => {
-                let is_twice = |elements: &[i64]| {
+                let is_twice = |elements: Elements<'_>| {
                     elements.iter().collect::<BTreeSet<_>>().len() < elements.len()
                 };
                 one.seen().any(|(_, elements)| is_twice(elements))
@@ -198,7 +205,7 @@ impl<'a> Look<'a> {
     /// Did anybody read what it appended?
     fn is_seen(&self, one: One<'_>) -> bool {
         let mut appends = one.appended();
-        appends.any(|(key, element)| self.reads(key).any(|read| read.contains(&element)))
+        appends.any(|(key, element)| self.reads(key).any(|read| read.contains(element)))
     }
 
     /// Is this append of a transaction the one that reads of its element saw? Of one that failed it is only where no other
@@ -210,14 +217,14 @@ impl<'a> Look<'a> {
     fn observes(&self, reader: One<'_>, writer: One<'_>) -> bool {
         reader.seen().any(|(key, elements)| {
             let mut appends = writer.appended_to(key);
-            appends.any(|one| elements.contains(&one) && self.is_effective(writer, key, one))
+            appends.any(|one| elements.contains(one) && self.is_effective(writer, key, one))
         })
     }
 
     /// Does a read end with an append of the writer that is not its last to the list?
     fn ends_inside(&self, reader: One<'_>, writer: One<'_>) -> bool {
         reader.seen().any(|(key, elements)| {
-            let Some(&last) = elements.last() else {
+            let Some(last) = elements.last() else {
                 return false;
             };
             let appends: Vec<i64> = writer.appended_to(key).collect();
@@ -234,7 +241,7 @@ impl<'a> Look<'a> {
         effective.any(|(key, first)| {
             other.appended_to(key).any(|second| {
                 self.reads(key).any(|elements| {
-                    let place = |element| elements.iter().position(|&one| one == element);
+                    let place = |element| elements.position(element);
                     place(first)
                         .is_some_and(|first| place(second).is_none_or(|second| first < second))
                 })
@@ -246,20 +253,20 @@ impl<'a> Look<'a> {
 /// Does a read of `one` lack what `other` appended? Then that was appended later.
 fn misses(one: One<'_>, other: One<'_>) -> bool {
     one.seen()
-        .any(|(key, elements)| other.appended_to(key).any(|it| !elements.contains(&it)))
+        .any(|(key, elements)| other.appended_to(key).any(|it| !elements.contains(it)))
 }
 
 fn disagree(one: One<'_>, other: One<'_>) -> bool {
     one.seen().any(|(key, mine)| {
         let mut theirs = other.seen().filter(|read| read.0 == key);
-        theirs.any(|(_, theirs)| mine.iter().zip(theirs).any(|(a, b)| a != b))
+        theirs.any(|(_, theirs)| mine.iter().zip(theirs.iter()).any(|(a, b)| a != b))
     })
 }
 
 /// Does a read show an append of the writer without one before it that the writer performed earlier?
 fn reorders(reader: One<'_>, writer: One<'_>) -> bool {
     reader.seen().any(|(key, elements)| {
-        let place = |element| elements.iter().position(|&one| one == element);
+        let place = |element| elements.position(element);
         let appends: Vec<i64> = writer.appended_to(key).collect();
         appends.array_windows().any(|&[earlier, later]| {
             place(later).is_some_and(|at| place(earlier).is_none_or(|before| at < before))
@@ -288,12 +295,12 @@ fn are_updates(all: &[One<'_>]) -> bool {
 }
 
 fn contradicts_itself(one: One<'_>) -> bool {
-    let mut known: BTreeMap<u32, (Option<&[i64]>, Vec<i64>)> = BTreeMap::new();
+    let mut known: BTreeMap<u32, (Option<Elements<'_>>, Vec<i64>)> = BTreeMap::new();
     for event in one.events {
         let (before, own) = known.entry(event.key).or_default();
         own.extend(event.appended());
         if let Some(elements) = one.table.seen(event) {
-            let rest = elements.strip_suffix(&own[..]);
+            let rest = elements.strip_suffix(own);
             if rest.is_none() || before.is_some_and(|before| rest != Some(before)) {
                 return true;
             }
@@ -311,7 +318,7 @@ fn reads_its_future(one: One<'_>) -> bool {
             .filter(|later| later.key == event.key);
         let seen = one.table.seen(event);
         seen.is_some_and(|elements| {
-            later.any(|later| later.appended().is_some_and(|it| elements.contains(&it)))
+            later.any(|later| later.appended().is_some_and(|it| elements.contains(it)))
         })
     })
 }

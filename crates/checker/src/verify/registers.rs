@@ -204,28 +204,28 @@ struct Facts<'a> {
 /// Who left the value behind that was read.
 fn writer(table: &Table, written: &Written, key: u32, value: i64) -> Option<Writer> {
     let writers = || written.of(key, value);
-    let is_fail = |writer: &Writer| table.all[writer.transaction as usize].is_fail();
+    let is_fail = |writer: &Writer| table.one(writer.transaction).is_fail();
     let sound = writers().find(|writer| !is_fail(writer));
     sound.or_else(|| writers().next())
 }
 
 impl<'a> Facts<'a> {
     fn new(table: &'a Table) -> Result<Facts<'a>, String> {
-        let written = Written::new(table, |number| !table.all[number as usize].is_fail());
+        let written = Written::new(table, |number| !table.one(number).is_fail());
         if let Some((key, value)) = written.twice(|_| true) {
             let name = table.name(key);
             return Err(format!("{value} is written to key {name} more than once"));
         }
         let mut facts = Facts {
             table,
-            took_place: table.all.iter().map(|one| one.is_ok()).collect(),
-            starts: Vec::with_capacity(table.all.len() + 1),
+            took_place: table.all().map(|one| one.is_ok()).collect(),
+            starts: Vec::with_capacity(table.len() + 1),
             reads: Vec::new(),
             writes: Vec::new(),
         };
         // By key: who wrote it last so far, and what.
         let mut own = vec![(NONE, 0); table.key_count()];
-        for number in 0..table.all.len() as u32 {
+        for number in 0..table.len() as u32 {
             facts.note_start();
             facts.add(number, &written, &mut own)?;
         }
@@ -246,9 +246,9 @@ impl<'a> Facts<'a> {
         own: &mut [(u32, i64)],
     ) -> Result<(), String> {
         let table = self.table;
-        let one = &table.all[number as usize];
+        let (one, events) = table.get(number);
         let first_write = self.writes.len();
-        for event in table.events(number) {
+        for event in events.iter() {
             let key = event.key;
             let (last, known) = own[key as usize];
             if let Some(value) = event.written() {
@@ -307,7 +307,7 @@ impl<'a> Facts<'a> {
     }
 
     fn index(&self, number: u32) -> u64 {
-        self.table.all[number as usize].index
+        self.table.one(number).index
     }
 
     /// The transactions at these places.

@@ -1,5 +1,8 @@
 //! What a certificate is replayed against: the transactions of a history, in columns.
 
+use super::elements::{Elements, List};
+pub(super) use super::records::{Event, State, Transaction};
+use super::records::{Events, Kind, Records};
 use crate::certificate::Fingerprint;
 use seatrial_history::chunk::{MopView, ValueView};
 use seatrial_history::{Chunk, Key, OpType, Process};
@@ -7,100 +10,6 @@ use std::collections::BTreeMap;
 
 /// No position, no transaction, no version.
 pub(super) const NONE: u32 = u32::MAX;
-
-/// One transaction.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Transaction {
-    /// The index of its completion, or of its invocation when it has none.
-    pub(super) index: u64,
-    /// Its place in a certificate.
-    pub(super) place: u32,
-    /// Position of its completion; [`NONE`] when there is none.
-    pub(super) ended: u32,
-    /// Its process, by number.
-    pub(super) session: u32,
-    /// Where its events are.
-    start: u32,
-    length: u32,
-    outcome: OpType,
-    /// Was its invocation recorded?
-    is_invoked: bool,
-}
-
-impl Transaction {
-    /// Position of its invocation, if that was recorded.
-    pub(super) fn begun(&self) -> Option<u32> {
-        self.is_invoked.then_some(self.place)
-    }
-
-    pub(super) fn is_ok(&self) -> bool {
-        self.outcome == OpType::Ok
-    }
-
-    pub(super) fn is_fail(&self) -> bool {
-        self.outcome == OpType::Fail
-    }
-
-    /// Had it ended before the other began?
-    pub(super) fn is_over_before(&self, other: &Transaction) -> bool {
-        self.is_ok() && other.begun().is_some_and(|begun| self.ended < begun)
-    }
-
-    /// Did their process run it, and later the other?
-    pub(super) fn is_run_before(&self, other: &Transaction) -> bool {
-        self.is_ok() && self.session == other.session && self.place < other.place
-    }
-}
-
-/// What a micro-operation did, and what its value is then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Appended an element.
-    Append,
-    /// Wrote a value.
-    Write,
-    /// Read nothing: an empty list, an unborn register.
-    ReadNothing,
-    /// Read a value.
-    ReadValue,
-    /// Read so many elements of [`Table::longest`].
-    ReadPrefix,
-    /// Read the list of a number that is no such prefix.
-    ReadOther,
-}
-
-/// One micro-operation. Of a transaction that did not succeed only what it may have written is known.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Event {
-    value: i64,
-    pub(super) key: u32,
-    kind: Kind,
-}
-
-/// What a register holds: nothing at first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct State(pub(super) Option<i64>);
-
-impl Event {
-    /// What it appended.
-    pub(super) fn appended(&self) -> Option<i64> {
-        (self.kind == Kind::Append).then_some(self.value)
-    }
-
-    /// What it wrote to a register.
-    pub(super) fn written(&self) -> Option<i64> {
-        (self.kind == Kind::Write).then_some(self.value)
-    }
-
-    /// What it read of a register.
-    pub(super) fn read(&self) -> Option<State> {
-        match self.kind {
-            Kind::ReadNothing => Some(State(None)),
-            Kind::ReadValue => Some(State(Some(self.value))),
-            _ => None,
-        }
-    }
-}
 
 /// Numbers from 0 on for names, in the order in which they come.
 #[derive(Default)]
@@ -141,19 +50,23 @@ impl Numbers {
 
 /// All transactions of clients, in the order of their places.
 ///
-/// A read of a list is kept as its length as long as it is a prefix of the longest list that was read of the key so far.
-/// 32 bytes a transaction and 16 a micro-operation, whatever was read; a read that contradicts others is kept as it is.
+/// A read of a list is kept as its length as long as it is a prefix of the longest list that was read of the key so far, and that
+/// list once, two bytes an element while its elements are near one another; a read that contradicts others is kept as it is. What
+/// transactions take: [`Records`].
 #[derive(Default)]
 pub(super) struct Table {
-    pub(super) all: Vec<Transaction>,
-    events: Vec<Event>,
+    records: Records,
     /// By key: its name, and the longest list that a successful transaction read of it.
     names: Vec<Key>,
-    lists: Vec<Vec<i64>>,
+    lists: Vec<List>,
     /// Lists that contradict those.
     others: Vec<Box<[i64]>>,
     numbers: Numbers,
     sessions: Numbers,
+    /// What a transaction did that ends. The memory is used again.
+    events: Vec<Event>,
+    /// Micro-operations of all.
+    event_count: u64,
     /// By session: its last transaction, while that has no completion.
     open: Vec<Open>,
     /// Does anybody touch a list, or a register?
@@ -168,12 +81,21 @@ pub(super) struct Table {
 /// A transaction without a completion so far.
 #[derive(Default)]
 struct Open {
-    /// Its number, and the position of its invocation; `None`: there is none.
-    begun: Option<(u32, u64)>,
+    begun: Option<Begun>,
     /// Is it one?
     is_transaction: bool,
     /// What it may write. The memory is used again.
     writes: Vec<Event>,
+}
+
+/// Where a transaction began.
+#[derive(Clone, Copy)]
+struct Begun {
+    number: u32,
+    /// The position of its invocation; of its completion if that alone was recorded.
+    position: u64,
+    index: u64,
+    is_invoked: bool,
 }
 
 impl Table {
@@ -223,34 +145,32 @@ impl Table {
         self.fingerprint.mix(client);
         if kind == OpType::Invoke {
             self.give_up(session);
-            let number = self.begin(index, session, position, true);
+            let begun = self.begin(index, position, true);
             let mut writes = std::mem::take(&mut self.open[session].writes);
             writes.clear();
             let is_transaction = self.tell_events(chunk, place, names, false, &mut writes);
             self.open[session] = Open {
-                begun: Some((number, position)),
+                begun: Some(begun),
                 is_transaction,
                 writes,
             };
             return;
         }
-        let number = match (chunk.invocation(place), self.open[session].begun) {
-            (Some(invocation), Some((number, begun))) if invocation == begun => number,
+        let begun = match (chunk.invocation(place), self.open[session].begun) {
+            (Some(invocation), Some(begun)) if invocation == begun.position => begun,
             (Some(_), _) => return self.refuse(format!("op {index} completes what never began")),
-            (None, _) if kind == OpType::Ok => self.begin(index, session, position, false),
+            (None, _) if kind == OpType::Ok => self.begin(index, position, false),
             (None, _) => return,
         };
-        let one = &mut self.all[number as usize];
-        one.index = index;
-        one.ended = position as u32;
         if kind != OpType::Ok {
-            return self.close(session, kind);
+            return self.close(session, kind, Some((index, position)));
         }
-        let start = self.events.len();
         let mut events = std::mem::take(&mut self.events);
+        events.clear();
         let is_transaction = self.tell_events(chunk, place, names, true, &mut events);
+        let end = Some((index, position));
+        self.note(begun, session, kind, end, (&events, is_transaction));
         self.events = events;
-        self.note(number, kind, start, is_transaction);
         if chunk.invocation(place).is_some() {
             self.open[session].begun = None;
         }
@@ -264,47 +184,60 @@ impl Table {
         session as usize
     }
 
-    fn begin(&mut self, index: u64, session: usize, position: u64, is_invoked: bool) -> u32 {
-        self.all.push(Transaction {
+    fn begin(&mut self, index: u64, position: u64, is_invoked: bool) -> Begun {
+        let number = self.records.begin(position as u32, self.names.len());
+        Begun {
+            number,
+            position,
             index,
-            place: position as u32,
-            ended: NONE,
-            session: session as u32,
-            start: 0,
-            length: 0,
-            outcome: OpType::Info,
             is_invoked,
-        });
-        self.all.len() as u32 - 1
+        }
     }
 
     /// What is open in a session, if anything, has no completion.
     fn give_up(&mut self, session: usize) {
-        self.close(session, OpType::Info);
+        self.close(session, OpType::Info, None);
     }
 
-    /// What is open in a session, if anything, ended without success: what it may have written is known.
-    fn close(&mut self, session: usize, outcome: OpType) {
+    /// What is open in a session, if anything, ended without success (with this index, at this position, if it did): what it may
+    /// have written is known.
+    fn close(&mut self, session: usize, outcome: OpType, end: Option<(u64, u64)>) {
         let open = &mut self.open[session];
-        let Some((number, _)) = open.begun.take() else {
+        let Some(begun) = open.begun.take() else {
             return;
         };
-        let (start, is_transaction) = (self.events.len(), open.is_transaction);
-        self.events.append(&mut open.writes);
-        self.note(number, outcome, start, is_transaction);
+        let (writes, is_transaction) = (std::mem::take(&mut open.writes), open.is_transaction);
+        self.note(begun, session, outcome, end, (&writes, is_transaction));
+        self.open[session].writes = writes;
     }
 
-    /// Notes how a transaction ended, whose events begin at `start`.
-    fn note(&mut self, number: u32, outcome: OpType, start: usize, is_transaction: bool) {
-        let one = &mut self.all[number as usize];
-        one.outcome = outcome;
-        one.start = start as u32;
-        one.length = (self.events.len() - start) as u32;
-        let index = one.index;
+    /// Notes how a transaction ended, and what it did; `false`: it is no transaction.
+    fn note(
+        &mut self,
+        begun: Begun,
+        session: usize,
+        outcome: OpType,
+        end: Option<(u64, u64)>,
+        (events, is_transaction): (&[Event], bool),
+    ) {
+        let (index, ended) = match end {
+            Some((index, position)) => (index, position as u32),
+            None => (begun.index, NONE),
+        };
+        let one = Transaction {
+            index,
+            place: begun.position as u32,
+            ended,
+            session: session as u32,
+            outcome,
+            is_invoked: begun.is_invoked,
+        };
+        self.records.close(begun.number, &one, events);
+        self.event_count += events.len() as u64;
         if !is_transaction {
             self.refuse(format!("op {index} is no transaction"));
         }
-        if self.events.len() >= NONE as usize {
+        if self.event_count >= u64::from(NONE) {
             self.refuse("the history has more than 2^32 micro-operations".into());
         }
     }
@@ -371,7 +304,7 @@ impl Table {
             if is_new {
                 self.fingerprint.mix_name(key);
                 self.names.push(key.clone());
-                self.lists.push(Vec::new());
+                self.lists.push(List::default());
             }
         }
         *known
@@ -380,15 +313,18 @@ impl Table {
     /// A read of a list. `agreed`: the elements of the chunk's list, of which this is a prefix, that are known to be those of the
     /// longest one.
     fn list_read(&mut self, key: u32, elements: &[i64], agreed: Option<&mut u32>) -> (Kind, i64) {
-        let longest = &mut self.lists[key as usize];
+        let list = &mut self.lists[key as usize];
         let from = agreed.as_ref().map_or(0, |agreed| **agreed as usize);
         if elements.len() > from {
+            let longest = list.elements();
             let common = elements.len().min(longest.len());
-            if common < from || elements[from..common] != longest[from..common] {
+            if common < from
+                || longest.first(common).after(from) != Elements::Far(&elements[from..common])
+            {
                 self.others.push(elements.into());
                 return (Kind::ReadOther, self.others.len() as i64 - 1);
             }
-            longest.extend_from_slice(&elements[common..]);
+            list.extend(&elements[common..]);
             if let Some(agreed) = agreed {
                 *agreed = elements.len() as u32;
             }
@@ -396,37 +332,58 @@ impl Table {
         (Kind::ReadPrefix, elements.len() as i64)
     }
 
-    /// What a transaction did.
-    pub(super) fn events(&self, number: u32) -> &[Event] {
-        let one = &self.all[number as usize];
-        &self.events[one.start as usize..(one.start + one.length) as usize]
+    /// Number of transactions.
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
     }
 
-    /// The same with the numbers of all.
-    pub(super) fn each(&self) -> impl Iterator<Item = (u32, &Transaction, &[Event])> {
-        let all = self.all.iter().enumerate();
-        all.map(|(number, one)| (number as u32, one, self.events(number as u32)))
+    /// The transaction of this number.
+    pub(super) fn one(&self, number: u32) -> Transaction {
+        self.records.one(number)
+    }
+
+    /// All transactions.
+    pub(super) fn all(&self) -> impl Iterator<Item = Transaction> {
+        (0..self.len() as u32).map(|number| self.one(number))
+    }
+
+    /// What a transaction did.
+    pub(super) fn events(&self, number: u32) -> Events {
+        self.records.get(number).1
+    }
+
+    /// A transaction and what it did.
+    pub(super) fn get(&self, number: u32) -> (Transaction, Events) {
+        self.records.get(number)
+    }
+
+    /// The same of all, with their numbers.
+    pub(super) fn each(&self) -> impl Iterator<Item = (u32, Transaction, Events)> {
+        (0..self.len() as u32).map(|number| {
+            let (one, events) = self.records.get(number);
+            (number, one, events)
+        })
     }
 
     /// The longest list that a successful transaction read of a key.
-    pub(super) fn longest(&self, key: u32) -> &[i64] {
-        &self.lists[key as usize]
+    pub(super) fn longest(&self, key: u32) -> Elements<'_> {
+        self.lists[key as usize].elements()
     }
 
     /// What a read saw of a list; `None` if it is no read.
-    pub(super) fn seen(&self, event: &Event) -> Option<&[i64]> {
+    pub(super) fn seen(&self, event: &Event) -> Option<Elements<'_>> {
         match event.kind {
-            Kind::ReadPrefix => Some(&self.longest(event.key)[..event.value as usize]),
+            Kind::ReadPrefix => Some(self.longest(event.key).first(event.value as usize)),
             Kind::ReadOther => self.other(event),
-            Kind::ReadNothing | Kind::ReadValue => Some(&[]),
+            Kind::ReadNothing | Kind::ReadValue => Some(Elements::Far(&[])),
             Kind::Append | Kind::Write => None,
         }
     }
 
     /// What a read saw, if that contradicts the longest list.
-    pub(super) fn other(&self, event: &Event) -> Option<&[i64]> {
+    pub(super) fn other(&self, event: &Event) -> Option<Elements<'_>> {
         let is_other = event.kind == Kind::ReadOther;
-        is_other.then(|| &*self.others[event.value as usize])
+        is_other.then(|| Elements::Far(&self.others[event.value as usize]))
     }
 
     pub(super) fn key_count(&self) -> usize {
@@ -444,18 +401,12 @@ impl Table {
 
     /// The transactions at these places of a certificate.
     pub(super) fn at_all(&self, places: &[u64]) -> Result<Vec<u32>, String> {
-        let end = self.all.last().map_or(0, |last| last.place as usize + 1);
-        // By place: the transaction.
-        let mut numbers = vec![NONE; end];
-        for (number, one) in self.all.iter().enumerate() {
-            numbers[one.place as usize] = number as u32;
+        let mut found = Vec::with_capacity(places.len());
+        for &place in places {
+            let number = self.records.at(place);
+            found.push(number.ok_or_else(|| format!("no transaction begins at {place}"))?);
         }
-        let found = places.iter().map(|&place| {
-            let number = usize::try_from(place).ok().and_then(|at| numbers.get(at));
-            let number = number.copied().filter(|&number| number != NONE);
-            number.ok_or_else(|| format!("no transaction begins at {place}"))
-        });
-        found.collect()
+        Ok(found)
     }
 
     /// The transactions that these indices name.
@@ -463,11 +414,9 @@ impl Table {
         let mut wanted: Vec<u64> = wanted.collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let all = self.all.iter().enumerate();
-        let named = all.filter(|(_, one)| wanted.binary_search(&one.index).is_ok());
-        named
-            .map(|(number, one)| (one.index, number as u32))
-            .collect()
+        let named = self.all().zip(0..);
+        let named = named.filter(|(one, _)| wanted.binary_search(&one.index).is_ok());
+        named.map(|(one, number)| (one.index, number)).collect()
     }
 }
 

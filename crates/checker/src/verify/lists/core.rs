@@ -1,6 +1,7 @@
 //! Transactions on lists of which there is no order of snapshots and commits.
 
 use crate::certificate::Certificate;
+use crate::verify::elements::Elements;
 use crate::verify::groups::Written;
 use crate::verify::registers::core::{follows, refute};
 use crate::verify::table::Table;
@@ -33,9 +34,11 @@ pub(in crate::verify) fn core(
         return Err(format!("more than {most} transactions are not replayed").into());
     }
     happened(table, &members)?;
-    let touched = members.iter().flat_map(|&one| table.events(one));
-    let touched: BTreeSet<u32> = touched.map(|event| event.key).collect();
-    let is_effective = |one: u32| !table.all[one as usize].is_fail();
+    let mut touched: BTreeSet<u32> = BTreeSet::new();
+    for &one in &members {
+        touched.extend(table.events(one).iter().map(|event| event.key));
+    }
+    let is_effective = |one: u32| !table.one(one).is_fail();
     let written = Written::of_keys(table, &touched, is_effective);
     if let Some((key, element)) = written.twice(|_| true) {
         let name = table.name(key);
@@ -58,25 +61,24 @@ pub(in crate::verify) fn core(
 fn happened(table: &Table, members: &[u32]) -> Result<(), String> {
     let mut unknown: BTreeMap<(u32, i64), u32> = BTreeMap::new();
     let mut unseen: BTreeSet<u32> = BTreeSet::new();
-    for &number in members
-        .iter()
-        .filter(|&&one| !table.all[one as usize].is_ok())
-    {
-        let index = table.all[number as usize].index;
-        if table.all[number as usize].is_fail() {
+    for &number in members.iter().filter(|&&one| !table.one(one).is_ok()) {
+        let index = table.one(number).index;
+        if table.one(number).is_fail() {
             return Err(format!("op {index} failed"));
         }
         unseen.insert(number);
-        let appends = table.events(number).iter();
-        let appends = appends.filter_map(|event| Some((event.key, event.appended()?)));
+        let events = table.events(number);
+        let appends = events
+            .iter()
+            .filter_map(|event| Some((event.key, event.appended()?)));
         unknown.extend(appends.map(|append| (append, number)));
     }
     if unseen.is_empty() {
         return Ok(());
     }
     for (_, _, events) in table.each().filter(|(_, one, _)| one.is_ok()) {
-        for event in events {
-            for &element in table.seen(event).unwrap_or_default() {
+        for event in events.iter() {
+            for element in table.seen(event).into_iter().flat_map(Elements::iter) {
                 if let Some(number) = unknown.get(&(event.key, element)) {
                     unseen.remove(number);
                 }
@@ -86,7 +88,7 @@ fn happened(table: &Table, members: &[u32]) -> Result<(), String> {
     match unseen.first() {
         None => Ok(()),
         Some(&number) => {
-            let index = table.all[number as usize].index;
+            let index = table.one(number).index;
             Err(format!("nothing shows that op {index} took place"))
         }
     }
@@ -124,13 +126,13 @@ impl<'a> Known<'a> {
         let mut lists: BTreeMap<u32, Appended> = BTreeMap::new();
         for (member, &number) in members.iter().enumerate() {
             let mut written: BTreeMap<u32, bool> = BTreeMap::new();
-            for event in table.events(number) {
+            for event in table.events(number).iter() {
                 let Some(element) = event.appended() else {
                     continue;
                 };
                 let places = places.entry(event.key).or_insert_with(|| {
                     let longest = table.longest(event.key).iter().enumerate();
-                    longest.map(|(place, &one)| (one, place)).collect()
+                    longest.map(|(place, one)| (one, place)).collect()
                 });
                 let is_read = written.entry(event.key).or_default();
                 if let Some(&place) = places.get(&element) {
@@ -161,7 +163,7 @@ impl<'a> Known<'a> {
     fn take_reads(&mut self) {
         for (member, &number) in self.members.iter().enumerate() {
             self.edges.push((snapshot(member), commit(member)));
-            for event in self.table.events(number) {
+            for event in self.table.events(number).iter() {
                 let (Some(seen), None, Some(list)) = (
                     self.table.seen(event),
                     self.table.other(event),

@@ -2,6 +2,7 @@
 
 use crate::certificate::Proof;
 use crate::verify::clock::Clock;
+use crate::verify::elements::Elements;
 use crate::verify::groups::{Groups, Writer, Written};
 use crate::verify::models;
 use crate::verify::table::{Event, NONE, Table, Transaction};
@@ -65,11 +66,12 @@ pub(in crate::verify) fn replay(table: &Table, model: &str, proof: &Proof) -> Re
     };
     let order = table.at_all(order)?;
     let times = if kind == "snapshots" { 2 } else { 1 };
-    let mut counts = vec![0_u32; table.all.len()];
+    let mut counts = vec![0_u8; table.len()];
     for &number in &order {
-        counts[number as usize] += 1;
+        let count = &mut counts[number as usize];
+        *count = count.saturating_add(1);
     }
-    for (one, &count) in table.all.iter().zip(&counts) {
+    for (one, &count) in table.all().zip(&counts) {
         let index = one.index;
         if one.is_fail() && count > 0 {
             return Err(format!("op {index} failed, and stands in the order"));
@@ -113,13 +115,12 @@ impl State<'_> {
     }
 
     /// Carries a transaction out. Do its reads see the lists as they are, with what it appended itself?
-    fn carry_out(&mut self, number: u32) -> Result<(), String> {
-        for event in self.table.events(number) {
+    fn carry_out(&mut self, one: &Transaction, events: &[Event]) -> Result<(), String> {
+        for event in events {
             if let Some(element) = event.appended() {
                 self.append(event.key, element);
             } else if !self.is_seen(event) {
-                let index = self.table.all[number as usize].index;
-                let name = self.table.name(event.key);
+                let (index, name) = (one.index, self.table.name(event.key));
                 return Err(format!("op {index} does not see key {name} as it was then"));
             }
         }
@@ -129,7 +130,7 @@ impl State<'_> {
     fn append(&mut self, key: u32, element: i64) {
         let list = &mut self.lists[key as usize];
         let next = self.table.longest(key).get(list.agreed);
-        if list.rest.is_empty() && next == Some(&element) {
+        if list.rest.is_empty() && next == Some(element) {
             list.agreed += 1;
         } else {
             list.rest.push(element);
@@ -137,8 +138,8 @@ impl State<'_> {
     }
 
     /// Takes back what a transaction appended, the last that was carried out.
-    fn take_back(&mut self, number: u32) {
-        for event in self.table.events(number) {
+    fn take_back(&mut self, events: &[Event]) {
+        for event in events {
             if event.appended().is_some() {
                 let list = &mut self.lists[event.key as usize];
                 if list.rest.pop().is_none() {
@@ -154,12 +155,12 @@ impl State<'_> {
         // What is a prefix of the longest list needs no second look at each element.
         match self.table.other(read) {
             None => {
-                let length = self.table.seen(read).map(<[i64]>::len);
+                let length = self.table.seen(read).map(Elements::len);
                 length == Some(*agreed) && rest.is_empty()
             }
             Some(elements) => {
-                let known = &self.table.longest(read.key)[..*agreed];
-                elements.strip_prefix(known) == Some(&rest[..])
+                let known = self.table.longest(read.key).first(*agreed);
+                elements.starts_with(known) && elements.after(*agreed) == Elements::Far(rest)
             }
         }
     }
@@ -168,10 +169,10 @@ impl State<'_> {
 fn serial(table: &Table, order: &[u32], mut clock: Clock) -> Result<(), String> {
     let mut state = State::new(table);
     for &number in order {
-        let one = &table.all[number as usize];
-        clock.end(one)?;
-        clock.begin(one);
-        state.carry_out(number)?;
+        let (one, events) = table.get(number);
+        clock.end(&one)?;
+        clock.begin(&one);
+        state.carry_out(&one, &events)?;
     }
     Ok(())
 }
@@ -181,18 +182,18 @@ fn serial(table: &Table, order: &[u32], mut clock: Clock) -> Result<(), String> 
 fn snapshots(table: &Table, order: &[u32], mut clock: Clock) -> Result<(), String> {
     let mut state = State::new(table);
     // By transaction: where it took its snapshot.
-    let mut begun = vec![NONE; table.all.len()];
+    let mut begun = vec![NONE; table.len()];
     for (&number, place) in order.iter().zip(0..) {
-        let one = &table.all[number as usize];
+        let (one, events) = table.get(number);
         let begun = &mut begun[number as usize];
         if *begun == NONE {
             *begun = place;
-            clock.begin(one);
-            state.carry_out(number)?;
-            state.take_back(number);
+            clock.begin(&one);
+            state.carry_out(&one, &events)?;
+            state.take_back(&events);
             continue;
         }
-        for event in table.events(number) {
+        for event in events.iter() {
             if event.appended().is_some() && state.lists[event.key as usize].place > *begun {
                 let (index, name) = (one.index, table.name(event.key));
                 return Err(format!(
@@ -200,8 +201,8 @@ fn snapshots(table: &Table, order: &[u32], mut clock: Clock) -> Result<(), Strin
                 ));
             }
         }
-        clock.end(one)?;
-        for event in table.events(number) {
+        clock.end(&one)?;
+        for event in events.iter() {
             if let Some(element) = event.appended() {
                 state.append(event.key, element);
                 state.lists[event.key as usize].place = place;
@@ -234,7 +235,7 @@ struct Commits<'a> {
 
 impl Commits<'_> {
     fn new<'a>(table: &'a Table, order: &[u32]) -> Result<Commits<'a>, String> {
-        let mut places = vec![NONE; table.all.len()];
+        let mut places = vec![NONE; table.len()];
         for (place, &number) in order.iter().enumerate() {
             places[number as usize] = place as u32;
         }
@@ -266,7 +267,7 @@ impl Commits<'_> {
         let longest = self.table.longest(key);
         let mut prefix = Prefix::default();
         let mut last = 0;
-        for (at, &element) in longest.iter().enumerate() {
+        for (at, element) in longest.iter().enumerate() {
             let place = self.place(key, element);
             if place.is_some() && prefix.written == at {
                 prefix.written += 1;
@@ -286,7 +287,7 @@ impl Commits<'_> {
         let mut counts = vec![0_u32; self.table.key_count()];
         let last = |key: u32| {
             let longest = self.table.longest(key).iter();
-            let places = longest.filter_map(|&element| self.place(key, element));
+            let places = longest.filter_map(|element| self.place(key, element));
             places.map(|(place, _)| place).max()
         };
         let lasts: Vec<Option<u32>> = (0..counts.len() as u32).map(last).collect();
@@ -300,7 +301,7 @@ impl Commits<'_> {
         for (key, &count) in counts.iter().enumerate() {
             let key = key as u32;
             let read = self.table.longest(key).iter();
-            let places = read.filter_map(|&element| self.place(key, element));
+            let places = read.filter_map(|element| self.place(key, element));
             let before = |&(place, _): &(u32, bool)| Some(place) < lasts[key as usize];
             if places.filter(before).count() < count as usize {
                 let name = self.table.name(key);
@@ -317,14 +318,14 @@ impl Commits<'_> {
         let Some(elements) = self.table.seen(event) else {
             return Ok(());
         };
-        let last = elements.last().map(|&last| self.place(event.key, last));
+        let last = elements.last().map(|last| self.place(event.key, last));
         let (sorted, known) = match self.table.other(event) {
             None => {
                 let Prefix { sorted, written } = self.prefixes[event.key as usize];
                 (elements.len() <= sorted, elements.len() <= written)
             }
             Some(elements) => {
-                let found = elements.iter().map(|&one| self.place(event.key, one));
+                let found = elements.iter().map(|one| self.place(event.key, one));
                 let found: Vec<Place> = found.collect();
                 let places = found.iter().flatten().map(|(place, _)| *place);
                 (places.is_sorted(), found.iter().all(Option::is_some))
@@ -345,7 +346,7 @@ impl Commits<'_> {
 
 fn commits(table: &Table, order: &[u32], mut clock: Clock, model: &str) -> Result<(), String> {
     for &number in order {
-        let one = &table.all[number as usize];
+        let one = &table.one(number);
         clock.end(one)?;
         clock.begin(one);
     }
@@ -353,9 +354,11 @@ fn commits(table: &Table, order: &[u32], mut clock: Clock, model: &str) -> Resul
     Shown::new(table, is_committed).lists()?;
     let commits = Commits::new(table, order)?;
     commits.unread_come_last()?;
-    let is_ok = |number: &u32| Transaction::is_ok(&table.all[*number as usize]);
-    for (place, &number) in order.iter().enumerate().filter(|(_, number)| is_ok(number)) {
-        let events = table.events(number);
+    for (place, &number) in order.iter().enumerate() {
+        let (one, events) = table.get(number);
+        if !one.is_ok() {
+            continue;
+        }
         for (at, event) in events.iter().enumerate() {
             let mut read = commits.read(event, place as u32, is_committed);
             if is_committed && table.other(event).is_some() {
@@ -365,7 +368,7 @@ fn commits(table: &Table, order: &[u32], mut clock: Clock, model: &str) -> Resul
                 read = Err("with what it appends only later");
             }
             read.map_err(|how| {
-                let (index, name) = (table.all[number as usize].index, table.name(event.key));
+                let (index, name) = (one.index, table.name(event.key));
                 format!("op {index} reads key {name} {how}")
             })?;
         }
@@ -389,9 +392,10 @@ fn sees_its_future(table: &Table, events: &[Event]) -> bool {
     }
     let own: Vec<i64> = later.collect();
     let reach = elements.len().saturating_sub(events.len().max(own.len()));
-    elements[reach..]
+    elements
+        .after(reach)
         .iter()
-        .any(|element| own.contains(element))
+        .any(|element| own.contains(&element))
 }
 
 /// What all reads show, whatever the order of commits.
@@ -413,7 +417,7 @@ impl Shown<'_> {
             last.fill((NONE, 0));
             // What failed has no effect, and its elements may be another's.
             for (number, _, events) in table.each().filter(|(_, one, _)| !one.is_fail()) {
-                for event in events {
+                for event in events.iter() {
                     let Some(element) = event.appended() else {
                         continue;
                     };
@@ -440,7 +444,7 @@ impl Shown<'_> {
             self.list(key, self.table.longest(key))?;
         }
         for (_, _, events) in self.table.each().filter(|(_, one, _)| one.is_ok()) {
-            for event in events {
+            for event in events.iter() {
                 if let Some(elements) = self.table.other(event) {
                     self.list(event.key, elements)?;
                 }
@@ -449,15 +453,15 @@ impl Shown<'_> {
         Ok(())
     }
 
-    fn list(&self, key: u32, elements: &[i64]) -> Result<(), String> {
+    fn list(&self, key: u32, elements: Elements<'_>) -> Result<(), String> {
         let name = self.table.name(key);
-        let mut sorted = elements.to_vec();
+        let mut sorted: Vec<i64> = elements.iter().collect();
         sorted.sort_unstable();
         if let Some([twice, _]) = sorted.array_windows().find(|[one, next]| one == next) {
             return Err(format!("a read of key {name} has {twice} twice"));
         }
         let mut written = elements.iter();
-        if let Some(element) = written.find(|&&one| self.written.of(key, one).next().is_none()) {
+        if let Some(element) = written.find(|&one| self.written.of(key, one).next().is_none()) {
             return Err(format!(
                 "a read of key {name} has {element}, which was never appended"
             ));
@@ -466,11 +470,11 @@ impl Shown<'_> {
         if !self.is_ordered || following.is_empty() {
             return Ok(());
         }
-        for (place, &element) in elements.iter().enumerate() {
+        for (place, element) in elements.iter().enumerate() {
             let at = following.partition_point(|&(later, _)| later < element);
             let earlier = following.get(at).filter(|(later, _)| *later == element);
             if let Some((_, earlier)) = earlier
-                && !elements[..place].contains(earlier)
+                && !elements.first(place).contains(*earlier)
             {
                 return Err(format!(
                     "a read of key {name} has {element} without {earlier} before it, which the same transaction appended first"

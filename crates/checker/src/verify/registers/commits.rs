@@ -39,12 +39,12 @@ impl<'a> Commits<'a> {
         // By session: the last successful one.
         let mut last = vec![NONE; table.session_count()];
         for number in facts.all() {
-            let one = &table.all[number as usize];
+            let one = &table.one(number);
             if one.is_ok() {
                 last[one.session as usize] = number;
             }
         }
-        let count = table.all.len();
+        let count = table.len();
         let mut commits = Commits {
             facts,
             lines: vec![NONE; count],
@@ -53,7 +53,7 @@ impl<'a> Commits<'a> {
         };
         let mut ends = vec![NONE; table.session_count()];
         for number in facts.all() {
-            let one = &table.all[number as usize];
+            let one = &table.one(number);
             let session = one.session as usize;
             if !one.is_ok() && last[session] != NONE && last[session] > number {
                 commits.lines[number as usize] = commits.line_count as u32;

@@ -27,22 +27,22 @@ pub(super) fn replay(table: &Table, model: &str, order: &[u64]) -> Result<(), St
     let &(_, is_committed, time) =
         row.ok_or_else(|| format!("this proves nothing about {model}"))?;
     let order = table.at_all(order)?;
-    let mut places = vec![NONE; table.all.len()];
+    let mut places = vec![NONE; table.len()];
     let mut clock = Clock::new(table, time);
     for (place, &number) in order.iter().enumerate() {
-        let one = &table.all[number as usize];
+        let one = &table.one(number);
         if std::mem::replace(&mut places[number as usize], place as u32) != NONE || one.is_fail() {
             return Err(format!("op {} failed, or takes place again", one.index));
         }
         clock.end(one)?;
         clock.begin(one);
     }
-    let mut all = table.all.iter().zip(&places);
+    let mut all = table.all().zip(&places);
     if all.any(|(one, &place)| one.is_ok() && place == NONE) {
         return Err("not all transactions are in the order".into());
     }
     let written = Written::new(table, |_| true);
-    let is_sound = |number: u32| !table.all[number as usize].is_fail();
+    let is_sound = |number: u32| !table.one(number).is_fail();
     if let Some((key, value)) = written.twice(is_sound) {
         let name = table.name(key);
         return Err(format!("{value} is written to key {name} more than once"));

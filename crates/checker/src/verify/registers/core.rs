@@ -339,7 +339,7 @@ impl<'a> Trial<'a> {
 
 /// Must `one` have committed before `other` begins?
 pub(in crate::verify) fn follows(table: &Table, relation: &str, one: u32, other: u32) -> bool {
-    let (one, other) = (&table.all[one as usize], &table.all[other as usize]);
+    let (one, other) = (&table.one(one), &table.one(other));
     !relation.is_empty() && one.is_run_before(other)
         || relation == "realtime" && one.is_over_before(other)
 }

@@ -6,13 +6,15 @@ use crate::certificate::{Certificate, Edge, Evidence};
 use crate::verify::cycle;
 use crate::verify::groups::Written;
 use crate::verify::models::is_committed;
-use crate::verify::table::{State, Table};
+use crate::verify::records::Events;
+use crate::verify::table::{State, Table, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The transactions that findings name.
 pub(super) struct Faults<'a> {
     table: &'a Table,
-    named: BTreeMap<u64, u32>,
+    /// By index: its number, what it is, and what it did.
+    named: BTreeMap<u64, (u32, Transaction, Events)>,
     written: Written,
     /// Those of unknown outcome of which something was read, where that says that they committed.
     seen: BTreeSet<u32>,
@@ -25,10 +27,16 @@ impl<'a> Faults<'a> {
         certificate: &'a Certificate,
         findings: &[Evidence],
     ) -> Faults<'a> {
-        let named = table.by_index(findings.iter().flat_map(indices));
+        let named = table
+            .by_index(findings.iter().flat_map(indices))
+            .into_iter();
+        let named = named.map(|(index, number)| {
+            let (row, events) = table.get(number);
+            (index, (number, row, events))
+        });
         let mut faults = Faults {
             table,
-            named,
+            named: named.collect(),
             written: Written::new(table, |_| true),
             seen: BTreeSet::new(),
             rules: Rules::new(certificate),
@@ -42,16 +50,14 @@ impl<'a> Faults<'a> {
     /// Looks which of the named transactions of unknown outcome somebody read from.
     fn note_seen(&mut self) {
         let table = self.table;
-        let unknown = |number: &u32| {
-            let one = &table.all[*number as usize];
-            !one.is_ok() && !one.is_fail()
-        };
-        let unknown: BTreeSet<u32> = self.named.values().copied().filter(unknown).collect();
+        let unknown = self.named.values();
+        let unknown = unknown.filter(|(_, one, _)| !one.is_ok() && !one.is_fail());
+        let unknown: BTreeSet<u32> = unknown.map(|(number, ..)| *number).collect();
         if unknown.is_empty() {
             return;
         }
         for (_, _, events) in table.each().filter(|(_, one, _)| one.is_ok()) {
-            for event in events {
+            for event in events.iter() {
                 if let Some(State(Some(value))) = event.read()
                     && let Some(writer) = writer(table, &self.written, event.key, value)
                     && unknown.contains(&writer.transaction)
@@ -63,15 +69,15 @@ impl<'a> Faults<'a> {
     }
 
     /// The transaction that an operation completes.
-    pub(super) fn one(&self, index: u64) -> Result<One<'a>, String> {
+    pub(super) fn one(&self, index: u64) -> Result<One<'_>, String> {
         let found = self.named.get(&index);
-        let &number = found.ok_or_else(|| format!("op {index} completes no transaction"))?;
-        let row = &self.table.all[number as usize];
+        let (number, row, events) =
+            found.ok_or_else(|| format!("op {index} completes no transaction"))?;
         Ok(One {
-            number,
+            number: *number,
             row,
-            events: self.table.events(number),
-            happened: row.is_ok() || self.seen.contains(&number),
+            events,
+            happened: row.is_ok() || self.seen.contains(number),
         })
     }
 
@@ -130,7 +136,7 @@ impl<'a> Faults<'a> {
     /// Did nobody write this value but a transaction that failed?
     fn is_aborted(&self, key: u32, value: Option<i64>) -> bool {
         let known = value.and_then(|value| writer(self.table, &self.written, key, value));
-        known.is_some_and(|known| self.table.all[known.transaction as usize].is_fail())
+        known.is_some_and(|known| self.table.one(known.transaction).is_fail())
     }
 
     /// Does the one come before the other as this edge says, and did both take place?

@@ -1,7 +1,7 @@
 //! Replays orders of transactions on registers: who reads must see what is there.
 
 use crate::verify::clock::Clock;
-use crate::verify::table::{NONE, State, Table};
+use crate::verify::table::{Event, NONE, State, Table};
 
 /// What a register holds.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ pub(super) fn replay(
     let mut story = Story::new(table);
     let mut clock = Clock::new(table, follows);
     for (number, place) in table.at_all(places)?.into_iter().zip(0..) {
-        let one = &table.all[number as usize];
+        let (one, events) = table.get(number);
         let index = one.index;
         if one.is_fail() {
             return Err(format!("op {index} failed, and stands in the order"));
@@ -56,8 +56,8 @@ pub(super) fn replay(
         let is_first = story.begun[number as usize] == NONE;
         if is_first {
             story.begun[number as usize] = place;
-            story.read(number)?;
-            clock.begin(one);
+            story.read(number, index, &events)?;
+            clock.begin(&one);
         }
         if is_first && !is_serial {
             continue;
@@ -65,11 +65,11 @@ pub(super) fn replay(
         if std::mem::replace(&mut story.done[number as usize], true) {
             return Err(format!("op {index} takes place again"));
         }
-        clock.end(one)?;
-        if is_first_committer && story.is_overwritten(number) {
+        clock.end(&one)?;
+        if is_first_committer && story.is_overwritten(number, &events) {
             return Err(format!("op {index} overwrites what it cannot see"));
         }
-        story.commit(number, place);
+        story.commit(number, place, &events);
     }
     story.end()
 }
@@ -85,25 +85,23 @@ impl Story<'_> {
             table,
             registers: vec![unborn; table.key_count()],
             own: vec![(NONE, 0); table.key_count()],
-            begun: vec![NONE; table.all.len()],
-            done: vec![false; table.all.len()],
-            seen: vec![false; table.all.len()],
+            begun: vec![NONE; table.len()],
+            done: vec![false; table.len()],
+            seen: vec![false; table.len()],
         }
     }
 
     /// Does it read what it wrote itself, else what was committed last?
-    fn read(&mut self, number: u32) -> Result<(), String> {
-        for event in self.table.events(number) {
+    fn read(&mut self, number: u32, index: u64, events: &[Event]) -> Result<(), String> {
+        for event in events {
             let (writer, own) = self.own[event.key as usize];
             if let Some(value) = event.written() {
                 self.own[event.key as usize] = (number, value);
             } else if writer == number && event.read() != Some(State(Some(own))) {
-                let index = self.table.all[number as usize].index;
                 return Err(format!("op {index} contradicts itself"));
             } else if writer != number {
                 let register = self.registers[event.key as usize];
                 if event.read() != Some(register.state()) {
-                    let index = self.table.all[number as usize].index;
                     let key = self.table.name(event.key);
                     return Err(format!("op {index} reads another version of key {key}"));
                 }
@@ -116,18 +114,17 @@ impl Story<'_> {
     }
 
     /// Did somebody commit a version of what it writes since it took its snapshot?
-    fn is_overwritten(&self, number: u32) -> bool {
+    fn is_overwritten(&self, number: u32, events: &[Event]) -> bool {
         let begun = self.begun[number as usize];
-        let events = self.table.events(number).iter();
-        let mut writes = events.filter(|event| event.written().is_some());
+        let mut writes = events.iter().filter(|event| event.written().is_some());
         writes.any(|event| {
             let register = self.registers[event.key as usize];
             register.writer != NONE && register.place > begun
         })
     }
 
-    fn commit(&mut self, writer: u32, place: u32) {
-        for event in self.table.events(writer) {
+    fn commit(&mut self, writer: u32, place: u32, events: &[Event]) {
+        for event in events {
             if let Some(value) = event.written() {
                 self.registers[event.key as usize] = Register {
                     writer,
@@ -140,7 +137,7 @@ impl Story<'_> {
 
     /// Did all commit that took place? One of unknown outcome did when somebody read from it, and only then.
     fn end(&self) -> Result<(), String> {
-        for (number, one) in self.table.all.iter().enumerate() {
+        for (number, one) in self.table.all().enumerate() {
             let index = one.index;
             let has_begun = self.begun[number] != NONE;
             if has_begun != self.done[number] || one.is_ok() && !has_begun {

@@ -28,7 +28,7 @@ pub(super) fn visible(facts: &Facts<'_>, follows: &str, places: &[u64]) -> Resul
     // Reads of what was overwritten earlier in the order. Nobody sees what comes later.
     let mut stale = Vec::new();
     for (&number, place) in order.iter().zip(0..) {
-        let one = &table.all[number as usize];
+        let one = &table.one(number);
         clock.end(one)?;
         clock.begin(one);
         let first = seen.all.len();

@@ -1,0 +1,451 @@
+//! Transactions in few bytes.
+
+use super::table::NONE;
+use seatrial_history::OpType;
+use std::ops::Deref;
+
+/// One transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Transaction {
+    /// The index of its completion, or of its invocation when it has none.
+    pub(super) index: u64,
+    /// Its place in a certificate.
+    pub(super) place: u32,
+    /// Position of its completion; [`NONE`] when there is none.
+    pub(super) ended: u32,
+    /// Its process, by number.
+    pub(super) session: u32,
+    pub(super) outcome: OpType,
+    /// Was its invocation recorded?
+    pub(super) is_invoked: bool,
+}
+
+impl Transaction {
+    /// Position of its invocation, if that was recorded.
+    pub(super) fn begun(&self) -> Option<u32> {
+        self.is_invoked.then_some(self.place)
+    }
+
+    pub(super) fn is_ok(&self) -> bool {
+        self.outcome == OpType::Ok
+    }
+
+    pub(super) fn is_fail(&self) -> bool {
+        self.outcome == OpType::Fail
+    }
+
+    /// Had it ended before the other began?
+    pub(super) fn is_over_before(&self, other: &Transaction) -> bool {
+        self.is_ok() && other.begun().is_some_and(|begun| self.ended < begun)
+    }
+
+    /// Did their process run it, and later the other?
+    pub(super) fn is_run_before(&self, other: &Transaction) -> bool {
+        self.is_ok() && self.session == other.session && self.place < other.place
+    }
+
+    /// The index that it has when operations are numbered by position.
+    fn usual_index(&self) -> u64 {
+        u64::from(if self.ended == NONE {
+            self.place
+        } else {
+            self.ended
+        })
+    }
+}
+
+/// What a micro-operation did, and what its value is then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Appended an element.
+    Append,
+    /// Wrote a value.
+    Write,
+    /// Read nothing: an empty list, an unborn register.
+    ReadNothing,
+    /// Read a value.
+    ReadValue,
+    /// Read so many elements of the longest list of the key.
+    ReadPrefix,
+    /// Read the list of a number that is no such prefix.
+    ReadOther,
+}
+
+impl Kind {
+    const ALL: [Kind; 6] = [
+        Kind::Append,
+        Kind::Write,
+        Kind::ReadNothing,
+        Kind::ReadValue,
+        Kind::ReadPrefix,
+        Kind::ReadOther,
+    ];
+}
+
+/// One micro-operation. Of a transaction that did not succeed only what it may have written is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    pub(super) value: i64,
+    pub(super) key: u32,
+    pub(super) kind: Kind,
+}
+
+/// What a register holds: nothing at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State(pub(super) Option<i64>);
+
+impl Event {
+    const EMPTY: Event = Event {
+        value: 0,
+        key: 0,
+        kind: Kind::ReadNothing,
+    };
+
+    /// What it appended.
+    pub(super) fn appended(&self) -> Option<i64> {
+        (self.kind == Kind::Append).then_some(self.value)
+    }
+
+    /// What it wrote to a register.
+    pub(super) fn written(&self) -> Option<i64> {
+        (self.kind == Kind::Write).then_some(self.value)
+    }
+
+    /// What it read of a register.
+    pub(super) fn read(&self) -> Option<State> {
+        match self.kind {
+            Kind::ReadNothing => Some(State(None)),
+            Kind::ReadValue => Some(State(Some(self.value))),
+            _ => None,
+        }
+    }
+}
+
+/// The micro-operations of one transaction, unpacked: a few of them without memory of their own.
+#[derive(Clone, Debug)]
+pub(super) struct Events {
+    few: [Event; FEW],
+    length: usize,
+    /// All of them, when they are more than few.
+    many: Vec<Event>,
+}
+
+const FEW: usize = 8;
+
+impl Deref for Events {
+    type Target = [Event];
+
+    fn deref(&self) -> &[Event] {
+        if self.length <= FEW {
+            &self.few[..self.length]
+        } else {
+            &self.many
+        }
+    }
+}
+
+impl Events {
+    fn new() -> Events {
+        Events {
+            few: [Event::EMPTY; FEW],
+            length: 0,
+            many: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, event: Event) {
+        if self.length == FEW {
+            self.many.extend_from_slice(&self.few);
+        }
+        match self.few.get_mut(self.length) {
+            Some(place) => *place = event,
+            None => self.many.push(event),
+        }
+        self.length += 1;
+    }
+}
+
+/// All transactions in the order of their places, each with its micro-operations, packed when it ends.
+///
+/// A record is a line of variable-length numbers (LEB128, 7 bits a byte): outcome and number of micro-operations; how far
+/// its end is from its place; its session; for each micro-operation the key, relative to the keys known when its block of
+/// transactions began, with the kind; and the value. Neighbouring transactions touch neighbouring keys, elements and
+/// lengths are small: 3 to 4 bytes a micro-operation on lists, 5 to 8 on registers.
+///
+/// Besides the records 9 bytes a transaction for its place and where its record is, 1.5 bits a position of the history to find a
+/// transaction by its place, and 8 bytes a transaction if indices are not positions. A transaction is unpacked each time that it
+/// is looked at, some nanoseconds a micro-operation.
+#[derive(Default)]
+pub(super) struct Records {
+    places: Vec<u32>,
+    /// Where the record is in `bytes`: the lower 32 bits, and the upper 8. [`OPEN`]: it has none yet.
+    starts: Vec<u32>,
+    upper: Vec<u8>,
+    bytes: Vec<u8>,
+    /// By block: so many keys were known when its first transaction began.
+    bases: Vec<u32>,
+    /// By transaction; empty as long as each is the position of the operation.
+    indices: Vec<u64>,
+    /// Positions at which a transaction has its place: a bit each, and by word the number of those before.
+    words: Vec<u64>,
+    ranks: Vec<u32>,
+}
+
+/// Transactions of a block.
+const BLOCK: usize = 256;
+
+/// Where the records of transactions are that have none: no history is so long.
+const OPEN: u64 = (1 << 40) - 1;
+
+impl Records {
+    /// Number of transactions.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// A transaction begins at this place, behind those before, when so many keys are known. Returns its number.
+    pub(super) fn begin(&mut self, place: u32, key_count: usize) -> u32 {
+        let number = self.places.len();
+        assert!(
+            self.places.last().is_none_or(|&last| last < place),
+            "places go up"
+        );
+        if number.is_multiple_of(BLOCK) {
+            self.bases.push(key_count as u32);
+        }
+        self.places.push(place);
+        self.starts.push(OPEN as u32);
+        self.upper.push((OPEN >> 32) as u8);
+        if !self.indices.is_empty() {
+            self.indices.push(0);
+        }
+        let word = place as usize / 64;
+        while self.words.len() <= word {
+            self.words.push(0);
+            self.ranks.push(number as u32);
+        }
+        self.words[word] |= 1 << (place % 64);
+        number as u32
+    }
+
+    /// The transaction of this number ended, or will not: packs it. Its place must be the one with which it began.
+    pub(super) fn close(&mut self, number: u32, one: &Transaction, events: &[Event]) {
+        assert_eq!(self.start(number), None, "it ends once");
+        assert_eq!(self.places[number as usize], one.place, "it began there");
+        if one.index != one.usual_index() && self.indices.is_empty() {
+            let all = (0..self.len() as u32).map(|number| match self.start(number) {
+                None => 0,
+                Some(_) => self.one(number).index,
+            });
+            self.indices = all.collect();
+        }
+        if let Some(index) = self.indices.get_mut(number as usize) {
+            *index = one.index;
+        }
+        let start = self.bytes.len() as u64;
+        self.starts[number as usize] = start as u32;
+        self.upper[number as usize] = (start >> 32) as u8;
+        let has_ended = one.ended != NONE;
+        let flags = u64::from(has_ended) << 3 | u64::from(one.is_invoked) << 2 | one.outcome as u64;
+        self.put((events.len() as u64) << 4 | flags);
+        if has_ended {
+            self.put(u64::from(one.ended - one.place));
+        }
+        self.put(u64::from(one.session));
+        let base = self.base(number);
+        for event in events {
+            let key = zigzag(i64::from(event.key) - base);
+            self.put(key << 3 | event.kind as u64);
+            match event.kind {
+                Kind::ReadNothing => {}
+                Kind::Append | Kind::Write | Kind::ReadValue => self.put(zigzag(event.value)),
+                Kind::ReadPrefix | Kind::ReadOther => self.put(event.value.cast_unsigned()),
+            }
+        }
+    }
+
+    /// The transaction of this number, which must have been closed.
+    pub(super) fn one(&self, number: u32) -> Transaction {
+        self.head(number).0
+    }
+
+    /// The same with what it did.
+    pub(super) fn get(&self, number: u32) -> (Transaction, Events) {
+        let (one, count, mut at) = self.head(number);
+        let base = self.base(number);
+        let mut events = Events::new();
+        for _ in 0..count {
+            let code = self.take(&mut at);
+            let kind = Kind::ALL[(code & 7) as usize];
+            let value = match kind {
+                Kind::ReadNothing => 0,
+                Kind::Append | Kind::Write | Kind::ReadValue => unzigzag(self.take(&mut at)),
+                Kind::ReadPrefix | Kind::ReadOther => self.take(&mut at).cast_signed(),
+            };
+            let key = (base + unzigzag(code >> 3)) as u32;
+            events.push(Event { value, key, kind });
+        }
+        (one, events)
+    }
+
+    /// The transaction that has this place.
+    pub(super) fn at(&self, place: u64) -> Option<u32> {
+        let word = usize::try_from(place / 64).ok()?;
+        let (bits, bit) = (*self.words.get(word)?, 1 << (place % 64));
+        let before = (bits & (bit - 1)).count_ones();
+        (bits & bit != 0).then(|| self.ranks[word] + before)
+    }
+
+    /// A transaction, the number of its micro-operations, and where these begin.
+    #[inline]
+    fn head(&self, number: u32) -> (Transaction, u64, usize) {
+        let start = self.start(number);
+        let mut at = start.expect("every transaction is closed before it is looked at");
+        let place = self.places[number as usize];
+        let flags = self.take(&mut at);
+        let has_ended = flags & 8 != 0;
+        let ended = if has_ended {
+            place + self.take(&mut at) as u32
+        } else {
+            NONE
+        };
+        let mut one = Transaction {
+            index: 0,
+            place,
+            ended,
+            session: self.take(&mut at) as u32,
+            outcome: OUTCOMES[(flags & 3) as usize],
+            is_invoked: flags & 4 != 0,
+        };
+        let known = self.indices.get(number as usize).copied();
+        one.index = known.unwrap_or_else(|| one.usual_index());
+        (one, flags >> 4, at)
+    }
+
+    fn start(&self, number: u32) -> Option<usize> {
+        let at = number as usize;
+        let start = u64::from(self.upper[at]) << 32 | u64::from(self.starts[at]);
+        (start != OPEN).then_some(start as usize)
+    }
+
+    fn base(&self, number: u32) -> i64 {
+        i64::from(self.bases[number as usize / BLOCK])
+    }
+
+    #[inline]
+    fn put(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    #[inline]
+    fn take(&self, at: &mut usize) -> u64 {
+        let byte = self.bytes[*at];
+        *at += 1;
+        // Most numbers are small.
+        let mut value = u64::from(byte & 0x7f);
+        if byte < 0x80 {
+            return value;
+        }
+        let mut shift = 7;
+        loop {
+            let byte = self.bytes[*at];
+            *at += 1;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return value;
+            }
+            shift += 7;
+        }
+    }
+}
+
+/// By the lowest two bits of a record.
+const OUTCOMES: [OpType; 4] = {
+    let mut all = [OpType::Invoke; 4];
+    all[OpType::Ok as usize] = OpType::Ok;
+    all[OpType::Fail as usize] = OpType::Fail;
+    all[OpType::Info as usize] = OpType::Info;
+    all
+};
+
+fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63).cast_unsigned()
+}
+
+fn unzigzag(code: u64) -> i64 {
+    (code >> 1).cast_signed() ^ -(code & 1).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seatrial_machine::Rng;
+
+    fn any_event(rng: &mut Rng) -> Event {
+        let kind = *rng.pick(&Kind::ALL);
+        let value = match kind {
+            Kind::ReadNothing => 0,
+            Kind::ReadPrefix | Kind::ReadOther => rng.below(1 << 20).cast_signed(),
+            _ => *rng.pick(&[0, 1, -1, 63, 64, 200, -70_000, i64::MAX, i64::MIN]),
+        };
+        let key = *rng.pick(&[0, 3, 90, 1_000, 70_000, NONE - 1]);
+        Event { value, key, kind }
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked() {
+        for seed in 0..300 {
+            let mut rng = Rng::from_seed(seed);
+            let is_numbered = rng.chance(0.5);
+            let mut records = Records::default();
+            let mut model: Vec<(Transaction, Vec<Event>)> = Vec::new();
+            let mut open: Vec<usize> = Vec::new();
+            let mut place = 0;
+            let count = 1 + rng.index(900);
+            while model.len() < count || !open.is_empty() {
+                if model.len() < count && rng.chance(0.5) {
+                    place += 1 + *rng.pick(&[0, 0, 1, 70, 10_000]);
+                    let number = records.begin(place, rng.index(100));
+                    assert_eq!(number as usize, model.len());
+                    open.push(model.len());
+                    let one = Transaction {
+                        index: u64::from(place),
+                        place,
+                        ended: NONE,
+                        session: rng.below(20_000) as u32,
+                        outcome: OpType::Info,
+                        is_invoked: rng.chance(0.9),
+                    };
+                    model.push((one, Vec::new()));
+                } else if !open.is_empty() {
+                    let number = open.swap_remove(rng.index(open.len()));
+                    let (one, events) = &mut model[number];
+                    one.outcome = *rng.pick(&[OpType::Ok, OpType::Fail, OpType::Info]);
+                    if rng.chance(0.8) {
+                        one.ended = place + rng.below(1_000) as u32;
+                        one.index = u64::from(one.ended);
+                    }
+                    if is_numbered && rng.chance(0.01) {
+                        one.index = rng.below(u64::MAX);
+                    }
+                    *events = (0..rng.below(20)).map(|_| any_event(&mut rng)).collect();
+                    records.close(number as u32, one, events);
+                }
+            }
+            assert_eq!(records.len(), model.len());
+            for (number, (one, events)) in (0..).zip(&model) {
+                let (unpacked, found) = records.get(number);
+                assert_eq!((&unpacked, &*found), (one, &events[..]), "seed {seed}");
+                assert_eq!(records.one(number), *one);
+                assert_eq!(records.at(u64::from(one.place)), Some(number));
+                let is_place = model.iter().any(|(other, _)| other.place == one.place + 1);
+                assert_eq!(records.at(u64::from(one.place) + 1).is_some(), is_place);
+            }
+            assert_eq!(records.at(1 << 40), None);
+        }
+    }
+}
