@@ -6,6 +6,7 @@
 mod definite;
 mod edges;
 mod gather;
+mod late;
 mod lists;
 mod online;
 mod proof;
@@ -29,6 +30,7 @@ use super::rows::Linked;
 use crate::{Anomaly, Certificate, Checker, Component, Finding, Verdict};
 use edges::Orders;
 use gather::Gather;
+use late::{Late, LateKeys, Pinned};
 use lists::Lists;
 pub(crate) use online::OnlineLists;
 use record::Record;
@@ -65,7 +67,8 @@ pub struct ListAppend {
 ///
 /// When so many transactions are known, those are judged and let go that can be on no cycle with anything later: for
 /// which all keys are closed that they touched, and those of all that comes before them. Nothing is lost by that; the
-/// verdict is that of the whole history.
+/// verdict is that of the whole history. A key that is only read after it was closed costs one more pass and about 1.3 bytes an
+/// element of its list (`LateKeys`); any other use of a closed key joins the windows from the first to the last use of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     /// Transactions that are known before some are let go; more when less than half of them could be let go before.
@@ -74,8 +77,8 @@ pub struct Windows {
     pub idle_chunks: u32,
     /// Chunks in a row that have fewer operations, as those of a slow test have, are counted as one.
     pub chunk_length_min: usize,
-    /// Is this a bound? Then the verdict is unknown when a key that was closed comes back. Otherwise the history is
-    /// judged once more, as a whole.
+    /// Is this a bound? Then the verdict is unknown when a key that was closed comes back, unless reads show its list as it was
+    /// closed. Otherwise the history is judged once more, with such keys kept open until they are named for the last time.
     pub is_bound: bool,
 }
 
@@ -156,7 +159,11 @@ impl ListAppend {
         certify: bool,
     ) -> Result<(Verdict, Option<Certificate>), P::Error> {
         let judge = *self;
-        let gathered = passes.pass(Gather { judge, certify })?;
+        let gathered = passes.pass(Gather {
+            judge,
+            certify,
+            late: LateKeys::default(),
+        })?;
         self.conclude(passes, gathered, certify)
     }
 
@@ -167,12 +174,13 @@ impl ListAppend {
         (mut table, mut record): (Table, Record),
         certify: bool,
     ) -> Result<(Verdict, Option<Certificate>), P::Error> {
+        let mut late_keys = 0;
+        if let Some(Refusal::Reopened(_)) = &table.refusal {
+            drop((table, record));
+            (table, record, late_keys) = self.gather_late(passes, certify)?;
+        }
         if let Some(Refusal::Reopened(key)) = &table.refusal {
-            if self.windows.is_bound {
-                return Ok((self.unknown(reopened(key)), None));
-            }
-            let judge = self.with_windows(Windows::WHOLE);
-            (table, record) = passes.pass(Gather { judge, certify })?;
+            return Ok((self.unknown(reopened(key)), None));
         }
         if let Some(refusal) = table.refusal.take() {
             let reason = refused(passes, table, refusal)?;
@@ -219,12 +227,43 @@ impl ListAppend {
         };
         verdict.details["windows"] = record.windows.into();
         verdict.details["largest_window"] = record.largest_window.into();
+        if late_keys > 0 {
+            verdict.details["late_keys"] = late_keys.into();
+        }
         let certificate = if certify {
             proof::certificate(self.level, record, &mut verdict)
         } else {
             None
         };
         Ok((verdict, certificate))
+    }
+
+    /// Gathers a history in which keys are named again after they were closed; how many.
+    fn gather_late<P: Passes>(
+        &self,
+        passes: &P,
+        certify: bool,
+    ) -> Result<(Table, Record, usize), P::Error> {
+        let judge = *self;
+        let late = passes.pass(Late(self.windows))?;
+        let gather = |pinned| {
+            passes.pass(Gather {
+                judge,
+                certify,
+                late: late.pinning(pinned),
+            })
+        };
+        let first = if self.windows.is_bound {
+            Pinned::None
+        } else {
+            Pinned::Appended
+        };
+        let (mut table, mut record) = gather(first)?;
+        if matches!(table.refusal, Some(Refusal::Reopened(_))) && !self.windows.is_bound {
+            drop((table, record));
+            (table, record) = gather(Pinned::All)?;
+        }
+        Ok((table, record, late.len()))
     }
 
     fn unknown(&self, reason: String) -> Verdict {

@@ -6,6 +6,7 @@ use seatrial_checker::{Certificate, Validity, Verdict, verify};
 use seatrial_history::chunk::{Assembly, Unstorable};
 use seatrial_history::{Chunk, History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_machine::Rng;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// A history in chunks of so many operations.
@@ -51,11 +52,11 @@ pub(crate) fn essence(verdict: &Verdict) -> String {
     // What is left open may be an append to a key that is closed in one of them.
     let mut verdict = verdict.clone();
     verdict.accept_undecided();
-    let mut details = verdict.details.clone();
     // Barriers of real time, and edges out of what is gone, depend on the cuts, and what holds on what is left open.
-    for field in ["windows", "largest_window", "edges", "holds"] {
-        details[field] = 0.into();
-    }
+    let of_cuts = ["windows", "largest_window", "late_keys", "edges", "holds"];
+    let details = verdict.details.as_object().into_iter().flatten();
+    let details = details.filter(|(field, _)| !of_cuts.contains(&field.as_str()));
+    let details: BTreeMap<_, _> = details.collect();
     let mut findings: Vec<_> = verdict.findings.iter().collect();
     findings.sort_by_key(|finding| finding.anomaly);
     let counts = findings.chunk_by(|one, other| one.anomaly == other.anomaly);
@@ -63,7 +64,7 @@ pub(crate) fn essence(verdict: &Verdict) -> String {
         .map(|group| (group[0].anomaly, group.len()))
         .collect();
     format!(
-        "{:?} {:?} {:?} {:?} {details} {counts:?} {:?}",
+        "{:?} {:?} {:?} {:?} {details:?} {counts:?} {:?}",
         verdict.valid,
         verdict.anomalies,
         verdict.not,
@@ -112,7 +113,7 @@ fn cuts_change_nothing() {
             let reason = cut.reason.as_deref().unwrap_or_default();
             assert!(reason.contains("named again"), "{reason}\n{}", context());
             refused += 1;
-            // Without a bound it is judged as a whole.
+            // Without a bound such keys are kept open.
             let is_bound = false;
             let windows = Windows {
                 is_bound,
@@ -145,6 +146,147 @@ fn cuts_change_nothing() {
         refused > enough && u64::from(proven) > enough,
         "{refused} {proven}"
     );
+}
+
+/// What a read of this key may show at this place of a history: what was read of it before, most often with the other appends
+/// that took place; now and then less, or something that was not there.
+fn late_list(ops: &[Op], key: &Key, rng: &mut Rng) -> Vec<i64> {
+    let mut longest: Vec<i64> = Vec::new();
+    let (mut certain, mut unknown) = (Vec::new(), Vec::new());
+    for op in ops.iter().filter(|op| !op.is_invoke()) {
+        for mop in op.value.as_txn().unwrap_or_default() {
+            match mop {
+                Mop::Read {
+                    key: other,
+                    observed: Observed::List(list),
+                } if op.is_ok() && other == key && list.len() > longest.len() => {
+                    longest = list.to_vec();
+                }
+                Mop::Append {
+                    key: other,
+                    element,
+                } if other == key && op.is_ok() => certain.push(*element),
+                Mop::Append {
+                    key: other,
+                    element,
+                } if other == key && op.is_info() => unknown.push(*element),
+                _ => {}
+            }
+        }
+    }
+    if rng.chance(0.9) {
+        longest.extend(
+            certain
+                .iter()
+                .filter(|one| !longest.contains(one))
+                .copied()
+                .collect::<Vec<_>>(),
+        );
+    }
+    if rng.chance(0.2) {
+        longest.extend(
+            unknown
+                .iter()
+                .filter(|one| !longest.contains(one))
+                .copied()
+                .collect::<Vec<_>>(),
+        );
+    }
+    match rng.below(20) {
+        0 => _ = longest.pop(),
+        1 => longest.push(77),
+        _ => {}
+    }
+    longest
+}
+
+/// The same history with transactions that read keys of the past.
+fn with_late_reads(history: &History, rng: &mut Rng) -> History {
+    let mut ops: Vec<Op> = history.iter().cloned().collect();
+    for process in 0..=rng.below(3) {
+        let at = match rng.below(3) {
+            0 => ops.len() / 2 + rng.index(ops.len() / 2 + 1),
+            _ => ops.len(),
+        };
+        let touched = ops[..at / 2]
+            .iter()
+            .flat_map(|op| op.value.as_txn().unwrap_or_default());
+        let keys: Vec<Key> = touched.map(|mop| mop.key().clone()).collect();
+        let mops = (0..=rng.below(2)).filter_map(|_| {
+            let key = keys.get(rng.index(keys.len().max(1)))?.clone();
+            let list = late_list(&ops[..at], &key, rng);
+            let observed = if list.is_empty() {
+                Observed::Nil
+            } else {
+                Observed::List(list.into())
+            };
+            Some(Mop::Read { key, observed })
+        });
+        let read: Vec<Mop> = mops.collect();
+        let asked = read.iter().map(|mop| Mop::Read {
+            key: mop.key().clone(),
+            observed: Observed::Nil,
+        });
+        let asked = Value::Txn(asked.collect());
+        let op = Op::invoke(Process::Client(1_000 + process), "txn", asked);
+        let done = op.complete(OpType::Ok, Value::Txn(read.into()));
+        ops.splice(at..at, [op, done]);
+    }
+    History::from_unindexed(ops)
+}
+
+#[test]
+fn late_reads_change_nothing() {
+    // Judged in windows: valid, invalid; in joined windows, of which some are not all of the history.
+    let (mut judged, mut refused, mut proven, mut smaller) = ([0, 0], 0, 0, 0);
+    for seed in 0..histories(3_000) {
+        let mut rng = Rng::from_seed(seed ^ 0x1a7e);
+        let (store, history, level) = any_case(seed, &mut rng);
+        let history = with_late_reads(&history, &mut rng);
+        let windows = Windows {
+            transactions_min: 1 + rng.index(4),
+            idle_chunks: 1 + rng.index(2) as u32,
+            chunk_length_min: 1,
+            is_bound: true,
+        };
+        let length = 1 + rng.index(6);
+        let (whole, _) = judge(&history, level, 100, Windows::WHOLE);
+        let (cut, certificate) = judge(&history, level, length, windows);
+        let context = || {
+            let text = printed(&history);
+            format!("seed {seed} {store:?} {level:?} {windows:?} {length}\n{text}")
+        };
+        if matches!(cut.valid, Validity::Unknown(_)) && cut.undecided.is_empty() {
+            refused += 1;
+            // Without a bound the windows are joined from the first to the last use of such a key.
+            let is_bound = false;
+            let windows = Windows {
+                is_bound,
+                ..windows
+            };
+            let (again, certificate) = judge(&history, level, length, windows);
+            assert_eq!(essence(&again), essence(&whole), "{}", context());
+            if let Some(certificate) = certificate {
+                assert_eq!(verify(&history, &certificate), Ok(()), "{}", context());
+            }
+            let largest = |verdict: &Verdict| verdict.details["largest_window"].as_u64();
+            smaller += u64::from(largest(&again) < largest(&whole));
+            continue;
+        }
+        assert_eq!(essence(&cut), essence(&whole), "{}", context());
+        if cut.details["late_keys"].as_u64() > Some(0) {
+            judged[usize::from(cut.valid == Validity::Invalid)] += 1;
+            if let Some(certificate) = certificate {
+                assert_eq!(verify(&history, &certificate), Ok(()), "{}", context());
+                proven += u64::from(certificate.is_valid());
+            }
+        }
+    }
+    println!("{judged:?} with late keys, {refused} joined, {smaller} in part, {proven} proven");
+    let enough = histories(3_000) / 30;
+    assert!(judged.iter().all(|&count| count > enough), "{judged:?}");
+    assert!(refused > enough && proven > enough, "{refused} {proven}");
+    assert!(smaller > enough, "{smaller}");
 }
 
 /// Transactions of one key after another, each run by two clients at a time.
@@ -195,4 +337,36 @@ fn windows_stay_small() {
         assert!(largest <= 400, "{largest} of {}", 50 * keys);
         assert_eq!(verify(&history, &certificate.unwrap()), Ok(()));
     }
+}
+
+#[test]
+fn late_reads_do_not_join_windows() {
+    let windows = Windows {
+        transactions_min: 200,
+        idle_chunks: 2,
+        chunk_length_min: 1,
+        is_bound: true,
+    };
+    let judge_with = |list: Vec<i64>| {
+        let mut ops: Vec<Op> = long_history(160, 50).iter().cloned().collect();
+        let read = |observed| {
+            let key = Key::Int(3);
+            Value::Txn([Mop::Read { key, observed }].into())
+        };
+        let op = Op::invoke(Process::Client(7), "txn", read(Observed::Nil));
+        let done = op.complete(OpType::Ok, read(Observed::List(list.into())));
+        ops.extend([op, done]);
+        let history = History::from_unindexed(ops);
+        let (verdict, certificate) = judge(&history, Level::StrictSerializable, 40, windows);
+        (history, verdict, certificate)
+    };
+    let (history, verdict, certificate) = judge_with((1..=50).collect());
+    assert_eq!(verdict.valid, Validity::Valid, "{:?}", verdict.reason);
+    assert_eq!(verdict.details["late_keys"], 1);
+    let largest = verdict.details["largest_window"].as_u64().unwrap();
+    assert!(largest <= 400, "{largest}");
+    assert_eq!(verify(&history, &certificate.unwrap()), Ok(()));
+    // A stale one needs what was let go.
+    let (_, verdict, _) = judge_with((1..=49).collect());
+    assert!(verdict.reason.unwrap().contains("named again"));
 }

@@ -1,5 +1,6 @@
 //! One pass over the chunks of a history.
 
+use super::late::LateKeys;
 use super::lists::Lists;
 use super::record::Record;
 use super::renaming::Renamed;
@@ -9,7 +10,7 @@ use crate::txn::dense::Map;
 use crate::txn::findings::FINDINGS_MAX;
 use crate::txn::g1::{Columns, Done, Own, mops};
 use seatrial_history::chunk::mop_tag;
-use seatrial_history::{Chunk, Fold, OpType, Order, Process};
+use seatrial_history::{Chunk, Fold, Key, OpType, Order, Process};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
@@ -23,6 +24,8 @@ pub(super) struct Gather {
     pub(super) judge: ListAppend,
     /// Is an order of transactions wanted?
     pub(super) certify: bool,
+    /// What is known in advance of keys that are read after they were closed.
+    pub(super) late: LateKeys,
 }
 
 /// The table while it is made.
@@ -40,6 +43,9 @@ pub(super) struct Gathering {
     uncounted: usize,
     /// With so many transactions the table is full.
     full: usize,
+    late: LateKeys,
+    /// Keys whose lists were let go, which late reads may show as they are in [`Gathering::late`].
+    shown: BTreeSet<Key>,
 }
 
 /// A transaction without a completion so far.
@@ -71,6 +77,8 @@ impl Fold for Gather {
             chunks: 0,
             uncounted: 0,
             full: self.judge.windows.transactions_min,
+            late: self.late.clone(),
+            shown: BTreeSet::new(),
         }
     }
 
@@ -151,15 +159,18 @@ impl Gathering {
     /// Judges what nothing can change any more, and lets it go.
     fn let_go(&mut self, windows: Windows) {
         let closing = self.closing(windows);
-        let table = std::mem::take(&mut self.table);
+        let mut table = std::mem::take(&mut self.table);
+        self.late.complete(&mut table, &closing);
         let mut lists = Lists::new(table, self.record.level());
         let judged = self.record.judge(&mut lists, &closing, false);
+        let unseen = std::mem::take(&mut lists.unseen);
         self.table = lists.table;
         let Ok(judged) = judged else {
             let refusal = Refusal::Size("more than 2^32 dependencies");
             self.table.refusal.get_or_insert(refusal);
             return;
         };
+        self.show(&judged.leaving, &unseen);
         let Renamed {
             transactions,
             lists,
@@ -182,13 +193,28 @@ impl Gathering {
         self.full = windows.transactions_min.max(2 * self.table.len());
     }
 
+    /// Settles which closed lists may be read late: not those of which an append that took place was not read, for a late
+    /// read misses it, and its writer may be let go. Notes the keys of those that are leaving. `unseen`: lists and writers
+    /// of such appends, sorted.
+    fn show(&mut self, leaving: &[bool], unseen: &[(u32, u32)]) {
+        for &(list, _) in unseen {
+            self.table.lists[list as usize].is_final = false;
+        }
+        let lists = self.table.lists.iter().zip(leaving);
+        let shown = lists.filter(|(list, leaving)| **leaving && list.is_final);
+        self.shown.extend(shown.map(|(list, _)| list.key.clone()));
+    }
+
     /// By list: has nobody named its key for so long that nobody will? A transaction that is still running holds all lists
     /// that it appends to, as long as it may turn out that it took place.
     fn closing(&self, windows: Windows) -> Vec<bool> {
         let lists = self.table.lists.iter();
         let idle = |named: u32| named.saturating_add(windows.idle_chunks) < self.chunks;
         let mut closing: Vec<_> = lists
-            .map(|list| !list.is_closed && idle(list.named))
+            .map(|list| {
+                let is_idle = !list.is_closed && idle(list.named);
+                is_idle && !self.late.is_pinned(&list.key, self.chunks)
+            })
             .collect();
         let is_unseen = |closing: &[bool], &(at, element): &(u32, i64)| {
             let list = &self.table.lists[at as usize];
@@ -469,7 +495,9 @@ impl<'a> Pass<'a> {
             gathering,
             ..
         } = self;
-        let table = &mut gathering.table;
+        let Gathering {
+            table, late, shown, ..
+        } = &mut **gathering;
         table.outcomes[number as usize] = outcome::OK;
         let found = own.check(self.checked, range, |done| match done {
             Done::Append(key, element) => {
@@ -477,7 +505,12 @@ impl<'a> Pass<'a> {
                 table.append(list, element, number);
             }
             Done::Read(read) => {
-                let list = names.list(read.key, chunk, table);
+                let Some(list) = names.open(read.key, chunk, table) else {
+                    let name = chunk.key(read.key);
+                    let is_shown = shown.contains(name) && late.shows(name, read.elements);
+                    table.read_late(name, read.elements, is_shown, number);
+                    return;
+                };
                 let key = read.key as usize;
                 if read.is_prefix && names.is_straight[key] {
                     let length = read.elements.len() as u32;

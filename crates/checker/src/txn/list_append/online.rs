@@ -2,6 +2,7 @@
 
 use super::definite::Definite;
 use super::gather::{Gather, Gathering};
+use super::late::LateKeys;
 use super::lists::Lists;
 use super::record::Kept;
 use super::scene::Scene;
@@ -52,6 +53,7 @@ impl OnlineLists {
         let gather = Gather {
             judge,
             certify: false,
+            late: LateKeys::default(),
         };
         OnlineLists {
             gathering: gather.start(),

@@ -410,6 +410,7 @@ impl<'a> Replay<'a> {
 mod tests {
     use super::super::edges::Orders;
     use super::super::gather::Gather;
+    use super::super::late::LateKeys;
     use super::super::{Dependencies, Level, ListAppend};
     use super::*;
     use crate::txn::graph::{Edge, Edges};
@@ -558,7 +559,12 @@ mod tests {
             let history = store.history(4 + rng.index(40));
             let judge = ListAppend::new(Level::StrictSerializable);
             let certify = false;
-            let (table, _) = InTurn(&history).pass(Gather { judge, certify }).unwrap();
+            let gather = Gather {
+                judge,
+                certify,
+                late: LateKeys::default(),
+            };
+            let (table, _) = InTurn(&history).pass(gather).unwrap();
             let is_torn = table.lists.iter().any(|list| list.conflict.is_some());
             let lists = &Lists::new(table, Level::StrictSerializable);
             let (process, realtime) = (false, true);

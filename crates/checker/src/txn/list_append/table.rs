@@ -100,6 +100,8 @@ pub(super) struct List {
     pub(super) is_closed: bool,
     /// Did a transaction append an element and then a lower one?
     pub(super) is_descending: bool,
+    /// Is it closed, and are its elements what reads that come late must show? See [`super::late::LateKeys`].
+    pub(super) is_final: bool,
 }
 
 /// Elements this far above a table's end still make it grow.
@@ -125,6 +127,7 @@ impl List {
             named: 0,
             is_closed: false,
             is_descending: false,
+            is_final: false,
         }
     }
 
@@ -447,6 +450,23 @@ impl Table {
         });
         self.read(at, BRANCH | branch, length, number);
         false
+    }
+
+    /// A successful transaction read this of a list that is closed. Refused unless it is the list as it was closed: of one
+    /// that was let go, does it show that (`is_shown`)?
+    pub(super) fn read_late(&mut self, key: &Key, elements: &[i64], is_shown: bool, number: u32) {
+        match self.number(key) {
+            Some(at) => {
+                let list = &self.lists[at as usize];
+                if list.is_final && list.elements == elements {
+                    return self.read(at, elements.len() as u32, elements.len() as u32, number);
+                }
+            }
+            None if is_shown => return,
+            None => {}
+        }
+        let refusal = Refusal::Reopened(key.clone());
+        self.refusal.get_or_insert(refusal);
     }
 
     fn read(&mut self, at: u32, place: u32, length: u32, number: u32) {
