@@ -35,7 +35,8 @@ pub struct Certificate {
 /// order of first use, from 0) times 2^40, xor a code; a value. Code and value are 1 and the element of an append; 2 and the
 /// value of a write; 3 and 0 of a read of nothing (or of an empty list); 4 and the value of a read register; 5 + 8 times the
 /// length and the last element of a read list. Before its first use a key has one word of its own: an integer itself, of
-/// other names the number of bytes of the name as EDN writes it, then these, eight a word, the lowest first.
+/// other names the number of bytes of the name (of a word without its colon, as in JSON), then these, eight a word, the
+/// lowest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
     /// Operations, invocations and completions, of whoever.
@@ -50,11 +51,13 @@ impl Fingerprint {
         self.hash = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
+    /// JSON does not tell a word from a text, so these count as the same name.
     pub(crate) fn mix_name(&mut self, key: &Key) {
-        if let Key::Int(integer) = key {
-            return self.mix(integer.cast_unsigned());
-        }
-        let name = key.to_string();
+        let name = match key {
+            Key::Int(integer) => return self.mix(integer.cast_unsigned()),
+            Key::Word(word) => word.as_str(),
+            Key::Text(text) => text,
+        };
         self.mix(name.len() as u64);
         for bytes in name.as_bytes().chunks(8) {
             let mut word = [0; 8];

@@ -97,10 +97,8 @@ pub(crate) struct RunArguments {
     /// The promise to hold the system to: strict-serializable, serializable, …; linearizable for registers.
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// Accept a history without anomalies although questions stayed open, as Jepsen does; without it that is unknown (exit
-    /// status 2).
-    #[arg(long)]
-    pub(crate) accept_undecided: bool,
+    #[command(flatten)]
+    pub(crate) undecided: UndecidedArguments,
     /// Plant a bug in the bundled system (see `seatrial sim kv --help` for their names).
     #[arg(long, value_name = "NAME")]
     pub(crate) bug: Option<String>,
@@ -109,6 +107,15 @@ pub(crate) struct RunArguments {
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
+}
+
+/// What a verdict with open questions is.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct UndecidedArguments {
+    /// Accept a history without anomalies although questions stayed open, as Jepsen does; without it that is unknown (exit
+    /// status 2).
+    #[arg(long)]
+    pub(crate) accept_undecided: bool,
 }
 
 /// How to talk.
@@ -233,10 +240,8 @@ pub(crate) struct CheckArguments {
     /// linearizable-keys.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) infer: Vec<String>,
-    /// Accept a history without anomalies although questions stayed open, as Jepsen does; without it that is unknown (exit
-    /// status 2).
-    #[arg(long, conflicts_with_all = ["certificate", "verify"])]
-    pub(crate) accept_undecided: bool,
+    #[command(flatten)]
+    pub(crate) undecided: UndecidedArguments,
     /// An order of transactions: a JSON object that has a number for each index of a completion. rw-register infers versions
     /// from it, isolation verifies it as its first guess.
     #[arg(long, value_name = "FILE")]
@@ -262,10 +267,14 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["certificate", "verify"])]
     pub(crate) findings: Option<PathBuf>,
     /// Write what proves the verdict here, for `--verify`. For transactions on lists.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["report", "record", "salvage", "verify"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["report", "record", "salvage", "verify", "accept_undecided"])]
     pub(crate) certificate: Option<PathBuf>,
     /// Do not judge, but replay such a proof: does it hold for this history?
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["report", "record", "salvage", "checker", "model"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["report", "record", "salvage", "checker", "model", "accept_undecided"]
+    )]
     pub(crate) verify: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,

@@ -8,7 +8,7 @@ use anyhow::Result;
 use seatrial_archive::root::RootError;
 use seatrial_checker::Missing;
 use seatrial_history::import::Options;
-use seatrial_history::{History, Op, OpenError, Tail, TestFile};
+use seatrial_history::{History, OpenError, Tail, TestFile};
 use serde_json::Value as Json;
 use std::io::Read;
 use std::path::Path;
@@ -44,10 +44,7 @@ pub(crate) fn load(path: &Path, format: &str, options: Options) -> Result<Loaded
 fn whole(source: &mut Source) -> Result<Loaded> {
     let mut attributes = source.attributes()?;
     let history = independent::keyed(source.history()?);
-    let mut clients = history.iter().filter(|op| op.process.is_client());
-    if !clients.any(Op::is_invoke) {
-        times::mark_completions(&mut attributes);
-    }
+    times::mark_completions(&mut attributes, history.ops());
     let mut missing = std::mem::take(&mut source.missing);
     if missing.is_empty() {
         missing.extend(losses::of_end(&history));

@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 pub(crate) const FORMATS: &str = "auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, \
                                   cobra, veristrong, timekiller";
 
+/// First operations of a foreign history that show what it is about.
+pub(crate) const SAMPLE_LENGTH: usize = 2_048;
+
 /// Bytes at a file's start that tell its format.
 const DETECTION_LENGTH: u64 = 4_096;
 
@@ -276,6 +279,11 @@ impl Source {
     /// Is it a text, which is read from its beginning to its end?
     pub(crate) fn is_text(&self) -> bool {
         matches!(self.kind, Kind::Text(_))
+    }
+
+    /// Was it written by another program?
+    pub(crate) fn is_foreign(&self) -> bool {
+        !matches!(self.kind, Kind::Test(_))
     }
 
     /// The operations of a text in chunks of at most so many; `None` when it is no text.

@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use seatrial_checker::txn::Level;
 use seatrial_checker::{Validity, Verdict};
+use seatrial_history::Op;
 use seatrial_history::import::Format;
 use serde_json::Value as Json;
 
@@ -24,9 +25,13 @@ pub(crate) fn is_timeless(attributes: &Json) -> bool {
     attributes[ATTRIBUTE] == NONE
 }
 
-/// Attributes of a history of completions only: when they began is not known.
-pub(crate) fn mark_completions(attributes: &mut Json) {
-    attributes[ATTRIBUTE] = NONE.into();
+/// Marks the attributes of a history that begins with these operations and has completions only: when they began is not
+/// known.
+pub(crate) fn mark_completions(attributes: &mut Json, first: &[Op]) {
+    let mut clients = first.iter().filter(|op| op.process.is_client()).peekable();
+    if clients.peek().is_some() && !clients.any(Op::is_invoke) {
+        attributes[ATTRIBUTE] = NONE.into();
+    }
 }
 
 /// Attributes of a history in this format.

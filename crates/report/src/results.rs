@@ -23,6 +23,7 @@ pub fn results_json(report: &Report<'_>) -> Json {
     put("undecided", json!(report.undecided()));
     let counts = report.summary.total;
     put("operations", json!(counts.total()));
+    put("events", json!(report.summary.events));
     put(
         "counts",
         json!({"ok": counts.ok, "fail": counts.fail, "info": counts.info}),

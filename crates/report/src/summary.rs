@@ -35,6 +35,8 @@ impl Counts {
 pub struct Summary {
     /// All operations together.
     pub total: Counts,
+    /// Entries of the history: invocations and completions, also of nemeses.
+    pub events: u64,
     /// By what was done.
     pub by_function: BTreeMap<Symbol, Counts>,
     /// By the node that was asked; empty when the history does not say.
@@ -55,7 +57,10 @@ const ERROR_LENGTH_MAX: usize = 100;
 impl Summary {
     /// Counts a history.
     pub fn of(history: &History) -> Summary {
-        let mut summary = Summary::default();
+        let mut summary = Summary {
+            events: history.len() as u64,
+            ..Summary::default()
+        };
         let mut errors: BTreeMap<(OpType, String), u64> = BTreeMap::new();
         let (mut first, mut last) = (i64::MAX, i64::MIN);
         for (position, op) in history.iter().enumerate() {

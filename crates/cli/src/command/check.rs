@@ -136,7 +136,7 @@ fn check_whole(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> 
     }
     let mut judged = judge(&choice.checkers, &loaded.history);
     judged.verdicts.extend(choice.unclear);
-    judged.valid = promise.weaken(&mut judged.verdicts, arguments.accept_undecided);
+    judged.valid = promise.weaken(&mut judged.verdicts, arguments.undecided.accept_undecided);
     for missing in &loaded.missing {
         judged.valid = missing.weigh(&mut judged.verdicts);
     }

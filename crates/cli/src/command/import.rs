@@ -5,9 +5,10 @@ use crate::exit::Exit;
 use crate::meter::Meter;
 use crate::output::say;
 use crate::place::Place;
-use crate::source::Source;
+use crate::source::{SAMPLE_LENGTH, Source};
+use crate::times::mark_completions;
 use anyhow::Result;
-use seatrial_history::{HistoryWriter, TestFile};
+use seatrial_history::{HistoryWriter, Op, TestFile};
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ImportArguments) -> Result<Exit> {
@@ -23,13 +24,39 @@ pub(crate) fn run(arguments: &ImportArguments) -> Result<Exit> {
 }
 
 /// Writes all of `source` as a test file; how many events it has (invocations and completions).
+///
+/// Attributes are written first, so the first operations wait until these show whether the history has completions only.
 pub(crate) fn write(source: &mut Source, place: &Place, quiet: bool) -> Result<u64> {
-    let mut writer = HistoryWriter::create(place.partial(), &source.attributes()?)?;
+    let mut attributes = source.attributes()?;
+    let is_foreign = source.is_foreign();
+    let mut create = |first: &[Op]| -> Result<HistoryWriter> {
+        if is_foreign {
+            mark_completions(&mut attributes, first);
+        }
+        let mut writer = HistoryWriter::create(place.partial(), &attributes)?;
+        for op in first {
+            writer.push(op)?;
+        }
+        Ok(writer)
+    };
     let mut meter = Meter::new(source.length, quiet);
+    let mut first: Vec<Op> = Vec::new();
+    let mut writer: Option<HistoryWriter> = None;
     source.for_each(|op, done| {
         meter.step(done);
-        Ok(writer.push(&op)?)
+        if let Some(writer) = &mut writer {
+            return Ok(writer.push(&op)?);
+        }
+        first.push(op);
+        if first.len() == SAMPLE_LENGTH {
+            writer = Some(create(&std::mem::take(&mut first))?);
+        }
+        Ok(())
     })?;
+    let writer = match writer {
+        Some(writer) => writer,
+        None => create(&first)?,
+    };
     writer.seal()?;
     if let Some(results) = source.results()? {
         TestFile::append_results(place.partial(), &results)?;

@@ -158,7 +158,7 @@ impl Plan {
         let planned = file
             .as_ref()
             .and_then(|file| file.plan.options().accept_undecided.as_ref());
-        let accepts = run.accept_undecided || planned.is_some_and(|it| it.value);
+        let accepts = run.undecided.accept_undecided || planned.is_some_and(|it| it.value);
         let works = plan.works(file)?.into_iter();
         let proven = works.map(|(work, checkers)| {
             let checkers = Proven::all(checkers, &plan.proofs);
@@ -308,7 +308,7 @@ impl Plan {
         if let Some(model) = &run.model {
             let _ = write!(command, " --model {model}");
         }
-        if run.accept_undecided {
+        if run.undecided.accept_undecided {
             command.push_str(" --accept-undecided");
         }
         if self.other_operations {

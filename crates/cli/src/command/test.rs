@@ -293,7 +293,7 @@ impl Plan {
     fn accepts_undecided(&self) -> bool {
         let planned = self.file.as_ref().map(|file| file.plan.options());
         let planned = planned.and_then(|options| options.accept_undecided.as_ref());
-        self.arguments.run.accept_undecided || planned.is_some_and(|it| it.value)
+        self.arguments.run.undecided.accept_undecided || planned.is_some_and(|it| it.value)
     }
 
     /// Those of these who can judge while the test runs, if a violation is to end it.

@@ -135,6 +135,22 @@ fn completions_alone_say_nothing_of_real_time() {
         let document = json(&run(0, words));
         assert_eq!(document["model"], "strong-session-serializable");
     }
+    // What is imported from it says no more.
+    let sea = scratch.path("a.sea");
+    run(0, &["import", &path, "-o", &sea]);
+    let document = json(&run(0, &["check", "--json", &sea]));
+    assert_eq!(document["model"], "strong-session-serializable");
+    assert_eq!(
+        (&document["operations"], &document["events"]),
+        (&3.into(), &3.into())
+    );
+    let strict = ["check", "--json", "--model", "strict-serializable", &sea];
+    assert_eq!(json(&run(2, &strict))["valid"], "unknown");
+    // A history with invocations keeps its times.
+    fs::write(&path, APPEND).unwrap();
+    run(0, &["import", "--force", &path, "-o", &sea]);
+    let document = json(&run(0, &["check", "--json", &sea]));
+    assert_eq!(document["model"], "strict-serializable");
 }
 
 #[test]

@@ -154,6 +154,88 @@ fn real_time_proves_nothing_where_there_is_none() {
     );
 }
 
+/// Lists and registers, keys as numbers and as words, values of each kind.
+const HISTORIES: [&str; 2] = [
+    r"{:process 0 :type :invoke :f :txn :value [[:append :x 1] [:r 7 nil]]}
+{:process 1 :type :invoke :f :txn :value [[:append 7 -3]]}
+{:process 0 :type :ok :f :txn :value [[:append :x 1] [:r 7 []]]}
+{:process :nemesis :type :info :f :start :value nil}
+{:process 1 :type :info :f :txn :value [[:append 7 -3]]}
+{:process 2 :type :invoke :f :txn :value [[:r :x nil] [:r 7 nil]]}
+{:process 2 :type :ok :f :txn :value [[:r :x [1]] [:r 7 [-3]]]}
+",
+    r"{:process 0 :type :invoke :f :txn :value [[:w :x 1] [:r 7 nil]]}
+{:process 1 :type :invoke :f :txn :value [[:w 7 -3]]}
+{:process 0 :type :ok :f :txn :value [[:w :x 1] [:r 7 nil]]}
+{:process 1 :type :fail :f :txn :value [[:w 7 -3]]}
+{:process 2 :type :invoke :f :txn :value [[:r :x nil]]}
+{:process 2 :type :ok :f :txn :value [[:r :x 1]]}
+",
+];
+
+#[test]
+fn a_certificate_is_of_one_history_in_whatever_format() {
+    let scratch = Scratch::new("proofs-fingerprint");
+    let mut proofs = Vec::new();
+    for (number, text) in HISTORIES.iter().enumerate() {
+        let path = |name: &str| scratch.path(&format!("{number}-{name}"));
+        let (edn, sea, lines) = (path("a.edn"), path("a.sea"), path("a.jsonl"));
+        std::fs::write(&edn, text).unwrap();
+        run(0, &["import", &edn, "-o", &sea]);
+        run(0, &["export", &sea, "--to", "jsonl", "-o", &lines]);
+        let files = [edn, sea, lines];
+        let mut fingerprints = Vec::new();
+        for file in &files {
+            let proof = format!("{file}.proof");
+            run(0, &["check", "--certificate", &proof, file]);
+            let text = std::fs::read_to_string(&proof).unwrap();
+            let document: Json = serde_json::from_str(&text).unwrap();
+            fingerprints.push(document["history"].clone());
+            for other in &files {
+                run(0, &["check", "--verify", &proof, other]);
+            }
+            proofs.push((number, proof));
+        }
+        assert!(!fingerprints[0].is_null());
+        fingerprints.dedup();
+        assert_eq!(fingerprints.len(), 1, "{fingerprints:?}");
+    }
+    // Of the other history, and of this one with another outcome, it proves nothing.
+    let changed = scratch.path("changed.edn");
+    std::fs::write(
+        &changed,
+        HISTORIES[0].replace(":type :info :f :txn", ":type :ok :f :txn"),
+    )
+    .unwrap();
+    for (number, proof) in &proofs {
+        let other = scratch.path(&format!("{}-a.edn", 1 - number));
+        for file in [&other, &changed] {
+            let told = stdout(&run(1, &["check", "--verify", proof, file]));
+            assert!(
+                told.contains("does not hold: it is about another history ("),
+                "{told}"
+            );
+            assert!(told.contains("; this one has "), "{told}");
+        }
+        let document = json(&run(1, &["check", "--json", "--verify", proof, &other]));
+        assert_eq!(document["holds"], false);
+    }
+}
+
+#[test]
+fn accepting_open_questions_proves_nothing() {
+    let scratch = Scratch::new("proofs-accept");
+    let (edn, proof) = (scratch.path("a.edn"), scratch.path("proof.json"));
+    std::fs::write(&edn, HISTORIES[0]).unwrap();
+    for option in ["--certificate", "--verify"] {
+        let told = stderr(&run(
+            254,
+            &["check", "--accept-undecided", option, &proof, &edn],
+        ));
+        assert!(told.contains("cannot be used with"), "{told}");
+    }
+}
+
 #[test]
 fn runs_prove_their_verdicts() {
     let scratch = Scratch::new("proofs-runs");

@@ -244,6 +244,7 @@ fn results_for_machines() {
           "proof": null,
           "undecided": [],
           "operations": 4,
+          "events": 8,
           "counts": {
             "ok": 3,
             "fail": 0,

@@ -52,7 +52,7 @@ pub(super) fn check(
     let columns = read(path, format, arguments)?;
     let checker = registers::ordered(Isolation::new(model), arguments)?;
     let mut verdicts = [checker.judge_gathered(columns)];
-    promise.weaken(&mut verdicts, arguments.accept_undecided);
+    promise.weaken(&mut verdicts, arguments.undecided.accept_undecided);
     let [verdict] = verdicts;
     let why = if arguments.checker.is_some() {
         "asked for"
@@ -66,6 +66,7 @@ pub(super) fn check(
         verdict,
         warning: promise.warning(),
         seconds: 0.0,
+        events: None,
         began,
     };
     Ok(counted.conclude(arguments))

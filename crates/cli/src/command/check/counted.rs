@@ -23,6 +23,8 @@ pub(super) struct Counted<'a> {
     pub(super) warning: Option<String>,
     /// Between the first and the last operation.
     pub(super) seconds: f64,
+    /// Its events; `None` when each operation is one, without an invocation of its own.
+    pub(super) events: Option<u64>,
     pub(super) began: Instant,
 }
 
@@ -44,12 +46,14 @@ impl Counted<'_> {
         }
         let why = self.why.map(|why| because([verdicts[0].checker], &why));
         let count = |name: &str| verdicts[0].details[name].as_u64().unwrap_or_default();
+        let total = Counts {
+            ok: count("ok"),
+            fail: count("fail"),
+            info: count("info"),
+        };
         let summary = Summary {
-            total: Counts {
-                ok: count("ok"),
-                fail: count("fail"),
-                info: count("info"),
-            },
+            total,
+            events: self.events.unwrap_or(total.total()),
             seconds: self.seconds,
             ..Summary::default()
         };

@@ -7,7 +7,7 @@ use super::stream::named;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::write_findings;
-use crate::source::{Reading, Source};
+use crate::source::{Reading, SAMPLE_LENGTH, Source};
 use crate::times::{Promise, mark_completions};
 use anyhow::{Context as _, Result, bail};
 use seatrial_checker::infer::Shapes;
@@ -18,7 +18,7 @@ use seatrial_history::import::{Format, Options};
 use seatrial_history::{Chunk, History, Op, OpType};
 use seatrial_report::Report;
 use serde_json::Value as Json;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::ControlFlow;
@@ -27,8 +27,6 @@ use std::time::Instant;
 
 /// Operations of a chunk.
 const CHUNK_LENGTH: usize = 16_384;
-/// Operations from which it is told what a text is about.
-const SAMPLE_LENGTH: usize = 2_048;
 /// Texts from so many bytes on are judged chunk by chunk without being asked.
 const LENGTH_MIN: u64 = 32 << 20;
 
@@ -40,8 +38,11 @@ pub(super) struct Text {
     path: PathBuf,
     reading: Reading,
     options: Options,
-    /// The first and the last time in it, once it was read.
+    /// What it says of itself, and its first operations, once these were read.
+    start: OnceCell<(Json, Vec<Op>)>,
+    /// The first and the last time in it, and how many events it has, once it was read.
     times: Cell<(i64, i64)>,
+    events: Cell<u64>,
 }
 
 /// Nobody wants more. Not an error for people.
@@ -67,7 +68,9 @@ impl Text {
             path: path.to_owned(),
             reading,
             options,
+            start: OnceCell::new(),
             times: Cell::default(),
+            events: Cell::default(),
         }))
     }
 
@@ -76,29 +79,37 @@ impl Text {
         std::fs::metadata(&self.path).is_ok_and(|file| file.len() >= LENGTH_MIN)
     }
 
-    /// What its first operations look like.
-    pub(super) fn sample(&self) -> Result<History> {
+    /// Its attributes and first operations, which are read once.
+    fn start(&self) -> Result<&(Json, Vec<Op>)> {
+        if let Some(start) = self.start.get() {
+            return Ok(start);
+        }
+        let mut source = Source::open(&self.path, self.reading, self.options)?;
+        let mut attributes = source.attributes()?;
         let mut ops = Vec::new();
-        self.each(|op| {
+        let read = source.for_each(|op, _| {
             ops.push(op);
             if ops.len() == SAMPLE_LENGTH {
                 bail!(Enough);
             }
             Ok(())
-        })?;
-        Ok(History::from_ops(ops))
+        });
+        match read {
+            Err(error) if !error.chain().any(|cause| cause.is::<Enough>()) => return Err(error),
+            _ => mark_completions(&mut attributes, &ops),
+        }
+        Ok(self.start.get_or_init(|| (attributes, ops)))
+    }
+
+    /// What its first operations look like.
+    pub(super) fn sample(&self) -> Result<History> {
+        Ok(History::from_ops(self.start()?.1.clone()))
     }
 
     /// What the text says of itself. Where its first operations are completions only, so are the others, and when they
     /// began is not known.
     pub(super) fn attributes(&self) -> Result<Json> {
-        let mut attributes = Source::open(&self.path, self.reading, self.options)?.attributes()?;
-        let sample = self.sample()?;
-        let mut clients = sample.iter().filter(|op| op.process.is_client());
-        if !sample.is_empty() && !clients.any(Op::is_invoke) {
-            mark_completions(&mut attributes);
-        }
-        Ok(attributes)
+        Ok(self.start()?.0.clone())
     }
 
     /// The operations of these indices with the other halves of them, as a history of their own, for which the text is read once
@@ -124,14 +135,6 @@ impl Text {
         let (first, last) = self.times.get();
         last.saturating_sub(first).max(0) as f64 / 1e9
     }
-
-    fn each(&self, mut take: impl FnMut(Op) -> Result<()>) -> Result<()> {
-        let mut source = Source::open(&self.path, self.reading, self.options)?;
-        match source.for_each(|op, _| take(op)) {
-            Err(error) if error.chain().any(|cause| cause.is::<Enough>()) => Ok(()),
-            done => done,
-        }
-    }
 }
 
 impl Rounds for Text {
@@ -142,7 +145,9 @@ impl Rounds for Text {
         let chunks = source.into_chunks(CHUNK_LENGTH);
         let mut chunks = chunks.context("what was a text is none any more")?;
         let mut times: Option<(i64, i64)> = None;
+        let mut events = 0;
         while let Some(chunk) = chunks.read()? {
+            events += chunk.len() as u64;
             if let Some((first, last)) = known_times(chunk) {
                 let (before, after) = times.unwrap_or((first, last));
                 times = Some((before.min(first), after.max(last)));
@@ -152,6 +157,7 @@ impl Rounds for Text {
             }
         }
         self.times.set(times.unwrap_or_default());
+        self.events.set(self.events.get().max(events));
         Ok(())
     }
 }
@@ -260,7 +266,7 @@ pub(super) fn check(path: &Path, text: &Text, arguments: &CheckArguments) -> Res
     let prover = Prover::new(arguments, &attributes, || text.sample());
     let prover = prover.with_context(|| path.display().to_string())?;
     let mut verdicts = [prover.judge_text(text)?];
-    promise.weaken(&mut verdicts, arguments.accept_undecided);
+    promise.weaken(&mut verdicts, arguments.undecided.accept_undecided);
     let [verdict] = verdicts;
     let why = if arguments.checker.is_some() {
         Some("asked for".to_owned())
@@ -274,6 +280,7 @@ pub(super) fn check(path: &Path, text: &Text, arguments: &CheckArguments) -> Res
         verdict,
         warning: promise.warning(),
         seconds: text.seconds(),
+        events: Some(text.events.get()),
         began,
     };
     let findings = |verdicts: &[Verdict]| {

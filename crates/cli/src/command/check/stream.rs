@@ -150,7 +150,7 @@ pub(super) fn conclude(
 ) -> Result<(Exit, Json)> {
     let attributes = file.attributes()?;
     let promise = Promise::of(arguments.model.as_deref(), &attributes);
-    promise.weaken(&mut verdicts, arguments.accept_undecided);
+    promise.weaken(&mut verdicts, arguments.undecided.accept_undecided);
     let lost = losses::of_attributes(&attributes);
     let warning = lost.as_ref().map(losses::warning);
     let missing: Vec<Missing> = lost.into_iter().chain(unended(file)).collect();
@@ -314,6 +314,7 @@ pub(super) fn counted(file: &TestFile, total: Counts) -> Result<Summary> {
     let last = file.chunk_summary(last)?.map_or(0, |chunk| chunk.time_max);
     Ok(Summary {
         total,
+        events: file.len(),
         seconds: (last.saturating_sub(first)).max(0) as f64 / 1e9,
         ..Summary::default()
     })

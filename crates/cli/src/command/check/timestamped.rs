@@ -59,6 +59,7 @@ pub(super) fn check(
         verdict,
         warning: None,
         seconds: 0.0,
+        events: None,
         began,
     };
     Ok(counted.conclude(arguments))
