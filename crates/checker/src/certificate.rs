@@ -26,7 +26,7 @@ pub struct Certificate {
     pub transaction_order: Vec<(u64, i64)>,
 }
 
-/// What tells a history from others, not from one made to look like it: how many operations it has, and a hash of what the
+/// What tells a history from others, not from one made to look like it: how many events it has, and a hash of what the
 /// verifier knows of them. It is the same whatever format the history comes in.
 ///
 /// The hash is that of a sequence of 64-bit words: `h = (rotl(h, 5) ^ word) * 0x9e37_79b9_7f4a_7c15`, from 0. Words are, for
@@ -39,8 +39,8 @@ pub struct Certificate {
 /// lowest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// Operations, invocations and completions, of whoever.
-    pub operations: u64,
+    /// Invocations and completions, of whoever.
+    pub events: u64,
     /// That hash.
     pub hash: u64,
 }
@@ -69,18 +69,15 @@ impl Fingerprint {
 
 impl std::fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} operations, hash {:016x}", self.operations, self.hash)
+        write!(f, "{} events, hash {:016x}", self.events, self.hash)
     }
 }
 
-/// `{"operations": 12, "hash": "00…"}`: sixteen hexadecimal digits, as not every reader of JSON knows 64-bit integers.
+/// `{"events": 12, "hash": "00…"}`: sixteen hexadecimal digits, as not every reader of JSON knows 64-bit integers.
 impl Serialize for Fingerprint {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let hash = format!("{:016x}", self.hash);
-        let fields = BTreeMap::from([
-            ("operations", Json::from(self.operations)),
-            ("hash", hash.into()),
-        ]);
+        let fields = BTreeMap::from([("events", Json::from(self.events)), ("hash", hash.into())]);
         fields.serialize(serializer)
     }
 }
@@ -89,12 +86,12 @@ impl<'de> Deserialize<'de> for Fingerprint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Fingerprint, D::Error> {
         #[derive(Deserialize)]
         struct Fields {
-            operations: u64,
+            events: u64,
             hash: String,
         }
-        let Fields { operations, hash } = Fields::deserialize(deserializer)?;
+        let Fields { events, hash } = Fields::deserialize(deserializer)?;
         let hash = u64::from_str_radix(&hash, 16).map_err(serde::de::Error::custom)?;
-        Ok(Fingerprint { operations, hash })
+        Ok(Fingerprint { events, hash })
     }
 }
 
@@ -450,8 +447,8 @@ mod tests {
                 certificate.transaction_order = vec![(3, -1)];
             }
             if certificate.model.len() % 2 == usize::from(certificate.is_valid()) {
-                let (operations, hash) = (7, u64::MAX - 3);
-                certificate.history = Some(Fingerprint { operations, hash });
+                let (events, hash) = (7, u64::MAX - 3);
+                certificate.history = Some(Fingerprint { events, hash });
             }
             let document = certificate.to_json();
             let mut written = Vec::new();

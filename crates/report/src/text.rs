@@ -104,13 +104,19 @@ fn heading(report: &Report<'_>) -> String {
 fn counts(report: &Report<'_>) -> String {
     let counts = report.summary.total;
     let total = counts.total();
-    let mut parts = vec![count(total, "operation")];
+    let mut parts = Vec::new();
     if total > 0 {
         let share = |part| percent(part, total);
         let (ok, fail, info) = (share(counts.ok), share(counts.fail), share(counts.info));
+        parts.push(count(total, "operation"));
         parts.push(format!("ok {ok}  fail {fail}  info {info}"));
+        parts.extend(rate(total, report.summary.seconds));
+    } else if report.summary.events > 0 {
+        // A checker that refuses a history does not count how its operations ended.
+        parts.push(count(report.summary.events, "event"));
+    } else {
+        parts.push(count(total, "operation"));
     }
-    parts.extend(rate(total, report.summary.seconds));
     let faults = report.fault_count();
     if faults > 0 || !report.fault_kinds().is_empty() {
         parts.push(count(faults, "fault"));

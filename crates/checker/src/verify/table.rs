@@ -108,7 +108,7 @@ impl Table {
             keys: vec![NONE; chunk.key_count()],
             agreed: vec![0; chunk.key_count()],
         };
-        self.fingerprint.operations += chunk.len() as u64;
+        self.fingerprint.events += chunk.len() as u64;
         for place in 0..chunk.len() {
             if self.refusal.is_some() {
                 return;

@@ -153,6 +153,24 @@ fn completions_alone_say_nothing_of_real_time() {
     assert_eq!(document["model"], "strict-serializable");
 }
 
+/// A checker that refuses a history counts no operations.
+#[test]
+fn a_refused_history_is_not_called_empty() {
+    let scratch = Scratch::new("refused");
+    let edn = scratch.path("a.edn");
+    fs::write(&edn, APPEND).unwrap();
+    let told = stdout(&run(2, &["check", "--checker", "isolation", &edn]));
+    assert!(
+        told.contains(" 2 events\n") && !told.contains("0 operations"),
+        "{told}"
+    );
+    let document = json(&run(
+        2,
+        &["check", "--json", "--checker", "isolation", &edn],
+    ));
+    assert_eq!(document["events"], 2);
+}
+
 #[test]
 fn a_history_in_which_nothing_took_place_is_unknown() {
     let scratch = Scratch::new("nothing");

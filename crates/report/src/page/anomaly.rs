@@ -193,7 +193,8 @@ fn write_finding(
         Escaped(finding.anomaly),
         Escaped(shortened(&headline, HEADLINE_LENGTH_MAX)),
     )?;
-    let story = finding.summary[told..].trim();
+    // Lines keep their indentation, the first one too.
+    let story = finding.summary[told..].trim_end().trim_start_matches('\n');
     if !story.is_empty() {
         let story = shortened(story, SUMMARY_LENGTH_MAX);
         writeln!(page, "<p class=\"story\">{}</p>", Escaped(story))?;
