@@ -39,7 +39,7 @@ pub(super) fn decide(
     let known = Known::new(facts, blocks, promise);
     let mut part = facts.clone();
     for ignored in 0..=IGNORED_MAX {
-        let steps = (steps_max / 2).saturating_sub(effort.steps);
+        let steps = steps_max.saturating_sub(effort.steps);
         let core = match judge::decide(&part, stronger, steps, effort) {
             Decision::Open => break,
             Decision::Holds(witness) if ignored == 0 => return Decision::Holds(witness),

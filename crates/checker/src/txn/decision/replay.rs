@@ -14,7 +14,7 @@ const STEPS_RETURNING: u64 = 20;
 const STEPS_MAX: u64 = 40;
 /// Rounds at most. Another one begins only as long as the last one ignored fewer needs than this share of those of the one
 /// before.
-const ROUNDS_MAX: u32 = 12;
+const ROUNDS_MAX: u32 = 4;
 const PROGRESS: (u64, u64) = (7, 8);
 
 /// What a replay found.
@@ -103,8 +103,9 @@ pub(super) struct Replay<'a> {
     replaced: Vec<u32>,
     /// By transaction: are its reads given up?
     is_missed: Vec<bool>,
-    /// Nodes in the order in which they took place.
+    /// Nodes in the order in which they took place, and by node its place there if it did.
     trail: Vec<u32>,
+    places: Vec<u32>,
     /// By two transactions: how often their order was guessed.
     flips: Map<(u32, u32), u32>,
     /// Needs that were ignored in this round.
@@ -149,6 +150,7 @@ impl<'a> Replay<'a> {
             replaced: vec![NONE; facts.versions()],
             is_missed: vec![false; facts.len() as usize],
             trail: Vec::with_capacity(nodes),
+            places: vec![0; nodes],
             flips: Map::default(),
             ignored: 0,
             steps: 0,
@@ -322,6 +324,7 @@ impl<'a> Replay<'a> {
     /// An event takes place.
     fn take(&mut self, node: u32) {
         self.is_done[node as usize] = true;
+        self.places[node as usize] = self.trail.len() as u32;
         self.trail.push(node);
         for &to in self.forward.of(node) {
             self.before[to as usize] -= 1;
@@ -493,14 +496,11 @@ impl<'a> Replay<'a> {
                 let turn = |number: u32| i64::from(self.turns[number as usize]);
                 turn(writer) - turn(number)
             }),
-            Blame::Latest => {
-                let all: Vec<(u32, u32)> = candidates.collect();
-                let mut trail = self.trail.iter().rev();
-                trail.find_map(|&node| {
-                    let begins = |&&(_, writer): &&(u32, u32)| self.begin(writer) == node;
-                    all.iter().find(begins).copied()
-                })
-            }
+            // The first of those with the same writer.
+            Blame::Latest => candidates
+                .rev()
+                .filter(|&(_, writer)| self.is_done[self.begin(writer) as usize])
+                .max_by_key(|&(_, writer)| self.places[self.begin(writer) as usize]),
         }
     }
 
