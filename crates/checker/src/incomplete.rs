@@ -8,6 +8,8 @@ use crate::{Anomaly, Validity, Verdict};
 pub enum Gap {
     /// At the end only: the run was killed or lost power. What is there is a prefix of the history.
     End,
+    /// At the end only, and some of it was written and cannot be read: what is there is a prefix of what was recorded.
+    DamagedEnd,
     /// Anywhere.
     Anywhere,
 }
@@ -28,7 +30,7 @@ pub struct Missing {
 /// there stand.
 fn stands(verdict: &Verdict, anomaly: Anomaly, gap: Gap) -> bool {
     let checker = verdict.checker;
-    if gap == Gap::End {
+    if gap != Gap::Anywhere {
         return match checker {
             "set" | "total-queue" | "monotonic" => anomaly != "lost",
             // Eventually it may be visible, but not at once.
@@ -65,6 +67,15 @@ impl Missing {
     pub fn end(what: impl Into<String>) -> Missing {
         Missing {
             gap: Gap::End,
+            what: what.into(),
+        }
+    }
+
+    /// The end of the history was recorded, but cannot be read: the words say why. An anomaly in the rest stands as with
+    /// [`Missing::end`]; a verdict without anomaly says nothing of what was recorded.
+    pub fn damaged_end(what: impl Into<String>) -> Missing {
+        Missing {
+            gap: Gap::DamagedEnd,
             what: what.into(),
         }
     }
@@ -114,7 +125,9 @@ impl Missing {
             }
         }
         let missing = match self.gap {
-            Gap::End => format!("the end of the history is missing ({})", self.what),
+            Gap::End | Gap::DamagedEnd => {
+                format!("the end of the history is missing ({})", self.what)
+            }
             Gap::Anywhere => format!("operations are missing ({})", self.what),
         };
         let found = match verdict.valid {
@@ -152,6 +165,21 @@ fn is_forbidden(verdict: &Verdict, explained: &[Anomaly]) -> bool {
         }
         _ => others.next().is_some(),
     }
+}
+
+/// Takes back verdicts without anomaly on a history whose attributes are lost: which checkers and models the test asked for
+/// is unknown, and those that were guessed may ask for less.
+pub fn without_attributes(verdicts: &mut [Verdict]) -> Validity {
+    for verdict in verdicts.iter_mut() {
+        if verdict.valid == Validity::Valid {
+            let reason = "the attributes of the test are lost, so its checkers and models are guessed; \
+                          --checker and --model name them";
+            verdict.proof = None;
+            verdict.reason = Some(reason.to_owned());
+            verdict.valid = Validity::Unknown(reason.to_owned());
+        }
+    }
+    Validity::of(verdicts)
 }
 
 /// Takes back verdicts on a history of which no operation is known to have taken place: there is nothing to check.
@@ -240,6 +268,24 @@ mod tests {
         assert_eq!(weighed("cas-register", &[]).valid, Validity::Valid);
         let register = weighed("cas-register", &["nonlinearizable"]);
         assert_eq!((register.valid, register.not.len()), (Validity::Invalid, 1));
+    }
+
+    #[test]
+    fn with_a_damaged_end_no_verdict_is_valid() {
+        let weighed = |checker, anomalies| weighed(Gap::DamagedEnd, checker, "", anomalies);
+        assert!(is_unknown(&weighed("cas-register", &[])));
+        assert!(is_unknown(&weighed("set", &["lost"])));
+        let register = weighed("cas-register", &["nonlinearizable"]);
+        assert_eq!((register.valid, register.not.len()), (Validity::Invalid, 1));
+    }
+
+    #[test]
+    fn without_attributes_no_guessed_model_passes() {
+        let mut broken = Verdict::valid("g1");
+        broken.valid = Validity::Invalid;
+        let mut verdicts = [Verdict::valid("list-append"), broken];
+        assert_eq!(without_attributes(&mut verdicts), Validity::Invalid);
+        assert!(matches!(verdicts[0].valid, Validity::Unknown(_)));
     }
 
     #[test]

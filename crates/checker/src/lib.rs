@@ -27,7 +27,7 @@ pub use data::{
     Agreement, Bank, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set, SetFull,
     TotalQueue, UniqueIds, Visibility,
 };
-pub use incomplete::{Gap, Missing, without_ok};
+pub use incomplete::{Gap, Missing, without_attributes, without_ok};
 pub use proven::{Proofs, Proven};
 pub use registry::{NAMES, UnknownName, by_name, for_workload, rw_register};
 pub use stats::{Counts, Stats, counts};

@@ -260,6 +260,9 @@ pub(crate) struct CheckArguments {
     /// Append the verdict to the test file, as one more analysis.
     #[arg(long, conflicts_with = "salvage")]
     pub(crate) record: bool,
+    /// First cut off an end of the test file that is no whole block; the bytes are kept beside it in FILE.cut-OFFSET.
+    #[arg(long, conflicts_with_all = ["salvage", "follow"])]
+    pub(crate) repair: bool,
     /// Write the report page here.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,

@@ -1,13 +1,14 @@
 //! From a history to verdicts, a run folder and what is shown.
 
+use crate::output::complain;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_checker::{Certificate, Checker, Proven, Validity, Verdict, compose};
 use seatrial_history::{History, HistoryWriter, TestFile};
+use seatrial_host::{create_folder, write_whole};
 use seatrial_report::{FindingFile, Report, finding_files, html, results_json, text};
 use seatrial_runner::RunFolder;
 use serde_json::Value as Json;
-use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -112,11 +113,7 @@ impl Keep<'_> {
 
 /// Writes a certificate, which may be long, piece by piece.
 pub(crate) fn save(certificate: &Certificate, out: &Path) -> Result<()> {
-    let written = File::create(out).and_then(|file| {
-        let mut file = BufWriter::new(file);
-        certificate.write(&mut file)?;
-        file.flush()
-    });
+    let written = write_whole(out, |mut file| certificate.write(&mut file));
     written.with_context(|| format!("{} cannot be written", out.display()))
 }
 
@@ -133,7 +130,7 @@ pub(crate) fn save_proofs(
         .iter()
         .filter(|verdict| Proven::is_refuted(verdict))
     {
-        eprintln!(
+        complain!(
             "seatrial: A BUG OF OURS: {}: {}; please keep the folder {}",
             verdict.checker,
             verdict.details["certificate"]["left_out"]
@@ -145,9 +142,10 @@ pub(crate) fn save_proofs(
     Ok(())
 }
 
-/// Writes a whole file, with its name in the error.
+/// Writes a whole file durably, with its name in the error.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))
+    let written = write_whole(path, |out| out.write_all(text.as_bytes()));
+    written.with_context(|| format!("{} cannot be written", path.display()))
 }
 
 /// Writes all findings into a folder, which must be new or empty; nothing when there are none. Whether there were any.
@@ -167,7 +165,7 @@ pub(crate) fn write_findings(folder: &Path, report: &Report<'_>) -> Result<bool>
     for FindingFile { name, contents } in files {
         let path = folder.join(name);
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).with_context(place)?;
+            create_folder(parent).with_context(place)?;
         }
         write(&path, &contents)?;
     }

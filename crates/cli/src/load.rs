@@ -82,20 +82,38 @@ fn test_file(path: &Path) -> Result<Loaded> {
     })
 }
 
-/// The missing end of a test whose file was never sealed.
+/// The missing end of a test whose file was never sealed. If it ends in bytes that are no whole block, more was recorded than
+/// can be read.
 pub(crate) fn unended(file: &TestFile) -> Option<Missing> {
-    (!file.is_complete()).then(|| Missing::end("the test file was never sealed"))
+    if file.is_complete() {
+        return None;
+    }
+    Some(match file.tail() {
+        Some(Tail::Torn(torn)) => Missing::damaged_end(format!("{torn}")),
+        Some(Tail::Open) | None => Missing::end("the test file was never sealed"),
+    })
+}
+
+/// Names bytes at the end of the file that are no whole block.
+fn torn_end(file: &TestFile, path: &Path) -> Option<String> {
+    let Some(Tail::Torn(torn)) = file.tail() else {
+        return None;
+    };
+    let behind = match torn.unordered {
+        0 => String::new(),
+        1 => "; --salvage reads the whole block after it".to_owned(),
+        many => format!("; --salvage reads the {many} whole blocks after it"),
+    };
+    Some(format!("{}: {torn}{behind}", path.display()))
 }
 
 /// Says so of a test that has not come to its end.
 pub(crate) fn not_ended(file: &TestFile, path: &Path) -> Option<String> {
+    let torn = torn_end(file, path);
     if file.is_complete() {
-        return None;
+        return torn;
     }
-    let how = match file.tail() {
-        Some(Tail::Torn(torn)) => format!(" (it ends in a {torn})"),
-        _ => String::new(),
-    };
+    let how = torn.map_or_else(String::new, |torn| format!(" ({torn})"));
     let written = std::fs::metadata(path).and_then(|it| it.modified()).ok();
     let age = written.and_then(|at| at.elapsed().ok());
     let age = age.map_or_else(String::new, |age| {

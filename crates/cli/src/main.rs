@@ -21,6 +21,7 @@ mod times;
 use args::{Arguments, Command};
 use clap::Parser;
 use exit::Exit;
+use output::complain;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -40,11 +41,11 @@ fn main() -> ExitCode {
     match std::panic::catch_unwind(|| run(arguments.command)) {
         Ok(Ok(exit)) => exit.into(),
         Ok(Err(error)) => {
-            eprintln!("seatrial: {error:#}");
+            complain!("seatrial: {error:#}");
             Exit::Error.into()
         }
         Err(_) => {
-            eprintln!("seatrial: this is a bug of seatrial; please report the lines above");
+            complain!("seatrial: this is a bug of seatrial; please report the lines above");
             Exit::Bug.into()
         }
     }

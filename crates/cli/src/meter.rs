@@ -1,5 +1,6 @@
 //! How far a long piece of work has come.
 
+use crate::output::complain;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -53,8 +54,8 @@ impl Meter {
         } else if self.last.elapsed() >= LINE_INTERVAL {
             self.last = Instant::now();
             match done.saturating_mul(100).checked_div(self.length) {
-                Some(percent) => eprintln!(" {}   {percent} %", text()),
-                None => eprintln!(" {}", text()),
+                Some(percent) => complain!(" {}   {percent} %", text()),
+                None => complain!(" {}", text()),
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Where a result goes.
 
 use anyhow::{Context as _, Result, ensure};
+use seatrial_host::keep_whole;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -49,10 +50,10 @@ impl Place {
         &self.partial
     }
 
-    /// Gives the complete file its name.
+    /// Gives the complete file its name; both are durable then.
     pub(crate) fn keep(mut self) -> Result<()> {
         self.free()?;
-        fs::rename(&self.partial, &self.path).with_context(|| self.path.display().to_string())?;
+        keep_whole(&self.partial, &self.path).with_context(|| self.path.display().to_string())?;
         self.kept = true;
         Ok(())
     }

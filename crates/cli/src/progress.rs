@@ -1,5 +1,6 @@
 //! What a person sees while a test runs.
 
+use crate::output::complain;
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_runner::{Observer, Phase, Progress};
 use std::fmt::Write as _;
@@ -82,7 +83,7 @@ impl Observer for Screen {
             last.is_none_or(|(at, phase)| phase != progress.phase || at.elapsed() >= LINE_INTERVAL);
         if due {
             *last = Some((Instant::now(), progress.phase));
-            eprintln!(" {}", self.describe(progress));
+            complain!(" {}", self.describe(progress));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::args::SourceArguments;
 use crate::load::is_test_file;
+use crate::output::complain;
 use crate::times;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_checker::Missing;
@@ -385,7 +386,7 @@ impl Source {
     /// Tells the warnings.
     pub(crate) fn warn(&self) {
         for warning in &self.warnings {
-            eprintln!("seatrial: {warning}");
+            complain!("seatrial: {warning}");
         }
     }
 

@@ -54,8 +54,9 @@ impl<W: Write> TextWriter<W> {
         TextWriter { out, layout, count }
     }
 
-    /// Adds one operation.
+    /// Adds one operation. An error, and nothing is written, if the text would be read as something else.
     pub fn push(&mut self, op: &Op) -> io::Result<()> {
+        check_names(op, self.layout)?;
         let begin = match (self.layout, self.count) {
             (Layout::Json, 0) => "[",
             (Layout::Json, _) => ",\n",
@@ -79,6 +80,84 @@ impl<W: Write> TextWriter<W> {
         }
         self.out.flush()?;
         Ok(self.out)
+    }
+}
+
+/// The members that every operation has; an extra field of one of these names would be taken for it.
+const MEMBERS: [&str; 6] = ["index", "time", "type", "process", "f", "value"];
+
+/// Fails when a name of the operation cannot be written so that a reader gets it back: an extra field with the name of one of
+/// the six members, and in EDN a keyword that EDN has no form for.
+pub fn check_names(op: &Op, layout: Layout) -> io::Result<()> {
+    let wrong = |reason: String| {
+        let text = format!("operation {}: {reason}", op.index);
+        Err(io::Error::new(io::ErrorKind::InvalidData, text))
+    };
+    for (name, _) in op.extra.iter() {
+        if MEMBERS.contains(&name.as_str()) {
+            return wrong(format!("has a second member `{name}`"));
+        }
+    }
+    if layout != Layout::Edn {
+        return Ok(());
+    }
+    let process = match op.process {
+        Process::Named(name) => Some(name.as_str()),
+        Process::Client(_) => None,
+    };
+    let fields = op.extra.iter();
+    let names = fields.map(|(name, _)| name.as_str()).chain(process);
+    let bad = names.chain([op.f.as_str()]).find(|name| !is_keyword(name));
+    let values = op.extra.iter().map(|(_, value)| value);
+    let bad = bad.or_else(|| values.chain([&op.value]).find_map(unwritable));
+    match bad {
+        None => Ok(()),
+        Some(name) => wrong(format!(
+            "EDN has no keyword {name:?}; sea, jsonl and json can carry it"
+        )),
+    }
+}
+
+/// Does `:NAME` read back as this keyword, with Clojure's reader and with ours? Letters, digits and the signs that EDN permits
+/// in symbols; what is no ASCII only if it is shown as itself.
+fn is_keyword(name: &str) -> bool {
+    let is_part = |letter: char| match letter {
+        // The last two not at the beginning.
+        '.' | '*' | '+' | '!' | '-' | '_' | '?' | '$' | '%' | '&' | '=' | '<' | '>' | '/'
+        | '\'' | ':' | '#' => true,
+        other if other.is_ascii() => other.is_ascii_alphanumeric(),
+        other => other.is_alphanumeric(),
+    };
+    !name.is_empty()
+        && !name.starts_with([':', '#', '/'])
+        && !name.ends_with([':', '/'])
+        && !name.contains("::")
+        && name.matches('/').count() < 2
+        && name.chars().all(is_part)
+}
+
+/// A keyword in the value that EDN has no form for.
+fn unwritable(value: &Value) -> Option<&str> {
+    let of_key = |key: &Key| match key {
+        Key::Word(word) => Some(word.as_str()).filter(|name| !is_keyword(name)),
+        Key::Int(_) | Key::Text(_) => None,
+    };
+    match value {
+        Value::Word(word) => Some(word.as_str()).filter(|name| !is_keyword(name)),
+        Value::List(items) | Value::Set(items) => items.iter().find_map(unwritable),
+        Value::Map(pairs) => pairs
+            .iter()
+            .find_map(|(key, item)| unwritable(key).or_else(|| unwritable(item))),
+        Value::Txn(mops) => mops.iter().find_map(|mop| match mop {
+            Mop::Append { key, .. } | Mop::Write { key, .. } | Mop::Read { key, .. } => of_key(key),
+        }),
+        Value::Keyed(key, item) => of_key(key).or_else(|| unwritable(item)),
+        Value::Nil
+        | Value::Bool(_)
+        | Value::Int(_)
+        | Value::Float(_)
+        | Value::Text(_)
+        | Value::Cas(..) => None,
     }
 }
 
@@ -207,6 +286,67 @@ mod tests {
             {"index":1,"time":12,"type":"info","process":"nemesis","f":"kill","value":["n1"]}
         "#]]
         .assert_eq(&String::from_utf8(json).unwrap());
+    }
+
+    fn pushed(op: &Op, layout: Layout) -> Result<String, String> {
+        let mut writer = TextWriter::new(Vec::new(), layout);
+        let pushed = writer.push(op).map_err(|error| error.to_string());
+        pushed.map(|()| String::from_utf8(writer.finish().unwrap()).unwrap())
+    }
+
+    fn read(value: Value) -> Op {
+        Op::invoke(Process::Client(1), "read", value)
+    }
+
+    /// Names, divided by `|`, that EDN has no keyword for; besides, the empty one.
+    const UNWRITABLE: &str = "a b|:a|a::b|a:|#a|/|a/|a/b/c|a)|a\"|a;|a,b|a@b|a\\b|a\u{202e}b|a\u{7f}|a\u{a0}b|tab\t|a{|`a|~a|^a|";
+
+    #[test]
+    fn keywords_that_edn_cannot_carry_are_refused() {
+        for name in UNWRITABLE.split('|') {
+            let word = Value::Word(name.into());
+            let key = Key::Word(name.into());
+            let write = Mop::Write {
+                key: key.clone(),
+                value: 1,
+            };
+            let ops = [
+                Op {
+                    f: name.into(),
+                    ..read(Value::Nil)
+                },
+                Op::invoke(Process::Named(name.into()), "kill", Value::Nil),
+                read(Value::Nil).with(name, Value::Nil),
+                read(Value::Map([(word.clone(), Value::Nil)].into())),
+                read(Value::List([Value::Set([word.clone()].into())].into())),
+                read(Value::Keyed(key, Value::Int(1).into())),
+                read(Value::Txn([write].into())),
+                read(word),
+            ];
+            for op in &ops {
+                let error = pushed(op, Layout::Edn).unwrap_err();
+                let says = "operation 0: EDN has no keyword";
+                assert!(error.starts_with(says), "{error}");
+                let line = pushed(op, Layout::JsonLines).unwrap();
+                assert!(serde_json::from_str::<Json>(&line).is_ok(), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn keywords_of_edn_come_back_and_members_stand_once() {
+        use crate::import::{Format, Operations, Options};
+        for name in "a|a-b|jepsen.etcd/kill|a'|a:b|<=|größe|x1?|r#1".split('|') {
+            let op = read(Value::Word(name.into()));
+            let text = pushed(&op, Layout::Edn).unwrap();
+            let (format, options) = (Some(Format::Edn), Options::default());
+            let mut read = Operations::open("x", text.as_bytes(), format, options).unwrap();
+            assert_eq!(read.next().unwrap().unwrap(), op, "{text}");
+        }
+        for layout in [Layout::Edn, Layout::Json, Layout::JsonLines] {
+            let error = pushed(&read(Value::Nil).with("value", Value::Int(1)), layout);
+            assert!(error.unwrap_err().contains("second member `value`"));
+        }
     }
 
     #[test]

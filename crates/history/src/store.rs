@@ -29,6 +29,7 @@ mod lz4;
 mod memory;
 mod pack;
 mod reader;
+mod repair;
 mod salvage;
 mod scan;
 mod writer;
@@ -40,6 +41,7 @@ pub use memory::SystemMemory;
 pub use pack::{Packed, repack};
 pub(crate) use reader::Scratch;
 pub use reader::{ChunkBuffer, TestFile};
+pub use repair::Repaired;
 pub use salvage::{Missing, SALVAGED, Salvaged, salvage_to};
 pub use scan::Damaged;
 pub use writer::{HistoryWriter, WriteError, WriterOptions};
@@ -55,6 +57,8 @@ mod fault_tests;
 mod live_tests;
 #[cfg(test)]
 mod power_tests;
+#[cfg(test)]
+mod repair_tests;
 #[cfg(test)]
 mod salvage_tests;
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod drive;
 mod link;
 mod net;
 mod session;
+mod whole;
 pub mod wire;
 
 pub use clock::ClockOrder;
@@ -19,6 +20,7 @@ pub use drive::{Booted, HostError, ListenOptions, ServeOptions, serve, serve_mac
 pub use link::{BlockingLink, Link, LinkOptions};
 pub use seatrial_machine::Peer;
 pub use session::{Session, SessionOptions};
+pub use whole::{create_folder, keep_whole, sync_folder_of, write_whole};
 
 #[cfg(test)]
 mod tests;

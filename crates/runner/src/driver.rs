@@ -263,6 +263,10 @@ mod tests {
             Ok(())
         }
 
+        fn sync(&mut self) -> Result<(), WriteError> {
+            Ok(())
+        }
+
         fn seal(self: Box<Self>) -> Result<(), WriteError> {
             Ok(())
         }

@@ -1,6 +1,7 @@
 //! The folder of one run.
 
 use rustix::fs::{FlockOperation, flock};
+use seatrial_host::{create_folder, sync_folder_of};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,7 +47,7 @@ impl RunFolder {
             path: path.to_owned(),
             error,
         };
-        fs::create_dir_all(&path).map_err(|error| file_error(&path, error))?;
+        create_folder(&path).map_err(|error| file_error(&path, error))?;
         let lock = File::open(&path).map_err(|error| file_error(&path, error))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -67,7 +68,7 @@ impl RunFolder {
             path: path.to_owned(),
             error,
         };
-        fs::create_dir_all(&suite_folder).map_err(|error| file_error(&suite_folder, error))?;
+        create_folder(&suite_folder).map_err(|error| file_error(&suite_folder, error))?;
         let name = format!("{}-{seed:04x}", time_name(SystemTime::now()));
         for twin in 1..=TWINS_MAX {
             let suffix = if twin == 1 {
@@ -76,7 +77,7 @@ impl RunFolder {
                 format!("-{twin}")
             };
             let path = suite_folder.join(format!("{name}{suffix}"));
-            match fs::create_dir(&path) {
+            match fs::create_dir(&path).and_then(|()| sync_folder_of(&path)) {
                 Ok(()) => return RunFolder::open(path),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(file_error(&path, error)),

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 /// Hands recorded operations in batches to a thread that owns the test file. The queue between them is bounded: when
 /// the disk is too slow, the test waits. What was recorded is in the file within 100 ms: an operation waits at most
-/// [`BATCH_AGE_MAX`] here, and the thread flushes every [`FLUSH_INTERVAL`].
+/// [`BATCH_AGE_MAX`] here, and the thread flushes every [`FLUSH_INTERVAL`]. Every [`SYNC_INTERVAL`] the file is synced, so a
+/// loss of power takes at most the last second.
 pub(crate) struct Recorder {
     batch: Vec<Op>,
     /// When the first operation of the batch came.
@@ -27,6 +28,9 @@ pub(crate) trait Journal: Send {
     /// Makes sure that a kill of the bench loses nothing of what came so far.
     fn flush(&mut self) -> Result<(), WriteError>;
 
+    /// [`Journal::flush`], and makes sure that a loss of power loses none of it either.
+    fn sync(&mut self) -> Result<(), WriteError>;
+
     /// Nothing comes any more.
     fn seal(self: Box<Self>) -> Result<(), WriteError>;
 }
@@ -38,6 +42,10 @@ impl Journal for HistoryWriter {
 
     fn flush(&mut self) -> Result<(), WriteError> {
         HistoryWriter::flush(self).map_err(|error| in_words(&error))
+    }
+
+    fn sync(&mut self) -> Result<(), WriteError> {
+        HistoryWriter::sync(self).map_err(|error| in_words(&error))
     }
 
     fn seal(self: Box<Self>) -> Result<(), WriteError> {
@@ -69,6 +77,8 @@ const BATCH_LENGTH_MAX: usize = 1024;
 const BATCH_AGE_MAX: Duration = Duration::from_millis(25);
 /// How often the thread makes sure that what it has is in the file.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the thread makes the file durable: with a flush interval and the sync itself this stays under a second.
+const SYNC_INTERVAL: Duration = Duration::from_millis(800);
 /// Batches that may wait for the disk: 64 × 1,024 operations, a few megabytes.
 const QUEUE_LENGTH_MAX: usize = 64;
 
@@ -130,7 +140,7 @@ fn write(
     batches: &Receiver<Vec<Op>>,
     returned: &SyncSender<Vec<Op>>,
 ) -> Result<(), WriteError> {
-    let mut flushed = Instant::now();
+    let (mut flushed, mut synced) = (Instant::now(), Instant::now());
     loop {
         match batches.recv_timeout(FLUSH_INTERVAL.saturating_sub(flushed.elapsed())) {
             Ok(mut batch) => {
@@ -144,7 +154,13 @@ fn write(
             Err(RecvTimeoutError::Disconnected) => return journal.seal(),
         }
         if flushed.elapsed() >= FLUSH_INTERVAL {
-            journal.flush()?;
+            if synced.elapsed() >= SYNC_INTERVAL {
+                // Counted from its beginning: what comes meanwhile is not in it.
+                synced = Instant::now();
+                journal.sync()?;
+            } else {
+                journal.flush()?;
+            }
             flushed = Instant::now();
         }
     }
@@ -161,6 +177,8 @@ mod tests {
         room: usize,
         pending: Vec<u64>,
         flushed: Arc<Mutex<Vec<u64>>>,
+        /// When it was synced.
+        synced: Arc<Mutex<Vec<Instant>>>,
     }
 
     impl Journal for Disk {
@@ -178,6 +196,11 @@ mod tests {
             Ok(())
         }
 
+        fn sync(&mut self) -> Result<(), WriteError> {
+            self.synced.lock().unwrap().push(Instant::now());
+            self.flush()
+        }
+
         fn seal(mut self: Box<Self>) -> Result<(), WriteError> {
             self.flush()
         }
@@ -189,8 +212,35 @@ mod tests {
             room,
             pending: Vec::new(),
             flushed: Arc::clone(&flushed),
+            synced: Arc::default(),
         };
         (Recorder::start(Box::new(disk)).unwrap(), flushed)
+    }
+
+    #[test]
+    fn what_is_recorded_is_durable_within_a_second() {
+        let synced = Arc::<Mutex<Vec<Instant>>>::default();
+        let disk = Disk {
+            room: usize::MAX,
+            pending: Vec::new(),
+            flushed: Arc::default(),
+            synced: Arc::clone(&synced),
+        };
+        let mut recorder = Recorder::start(Box::new(disk)).unwrap();
+        let began = Instant::now();
+        for index in 0..250 {
+            recorder.push(op(index), Instant::now()).unwrap();
+            recorder.hand_over().unwrap();
+            thread::sleep(Duration::from_millis(10));
+        }
+        let ended = Instant::now();
+        recorder.finish().unwrap();
+        let mut last = began;
+        for &at in synced.lock().unwrap().iter().chain([&ended]) {
+            let gap = at - last;
+            assert!(gap < Duration::from_secs(1), "{gap:?}");
+            last = at;
+        }
     }
 
     fn op(index: u64) -> Op {

@@ -15,9 +15,9 @@ use seatrial_generator::{
     Generator, Interpreter, InterpreterOptions, THREADS_MAX, Thread, sequence,
 };
 use seatrial_history::{History, HistoryWriter, Op, Process, TestFile};
+use seatrial_host::write_whole;
 use seatrial_machine::{NodeId, Rng, Time};
 use serde_json::{Value as Json, json};
-use std::fs;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -52,6 +52,7 @@ pub fn run(test: Test, observer: Arc<dyn Observer>) -> Result<Outcome, RunError>
         ));
     }
     raise_file_limit();
+    check_threads(test.concurrency)?;
     let (runtime, clients) = (runtime()?, client_runtime(test.concurrency)?);
     let nodes = Arc::clone(&test.nodes);
     let board = Arc::new(Board::default());
@@ -101,6 +102,41 @@ fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit); // then the usual number has to do
+}
+
+/// Threads beside those of the two runtimes: the driver's, the history's, progress, nodes, checkers.
+const OTHER_THREADS: usize = 8;
+
+/// Makes sure that this process may have all threads of a test, before anything depends on one: a runtime that lacks its
+/// threads waits for ever for work that none of them does.
+fn check_threads(concurrency: u32) -> Result<(), RunError> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let clients = (concurrency as usize).clamp(1, CLIENT_THREADS_MAX);
+    let count = workers + clients + OTHER_THREADS;
+    let mut threads = Vec::with_capacity(count);
+    let (release, gate) = std::sync::mpsc::channel::<()>();
+    let gate = Arc::new(std::sync::Mutex::new(gate));
+    let mut made = Ok(());
+    for number in 0..count {
+        let gate = Arc::clone(&gate);
+        // All of them wait until the last one is there or refused.
+        let wait = move || drop(gate.lock().map(|gate| gate.recv()));
+        match std::thread::Builder::new().spawn(wait) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                let what = "too few threads";
+                let text = format!("{number} of {count}: {error}; see `ulimit -u`");
+                let error = std::io::Error::new(error.kind(), text);
+                made = Err(RunError::Bench { what, error });
+                break;
+            }
+        }
+    }
+    drop(release);
+    for thread in threads {
+        let _ = thread.join(); // it does nothing that could panic
+    }
+    made
 }
 
 /// A test under way.
@@ -199,6 +235,7 @@ impl<'a> Run<'a> {
             sighting: watched.sighting,
             warnings: aftermath.warnings,
         };
+        outcome.warnings.extend(cut_short(&outcome));
         let sighting = outcome.sighting.iter().map(Sighting::sentence);
         outcome.warnings.extend(sighting);
         if let Some(error) = watched.error {
@@ -440,11 +477,22 @@ impl<'a> Run<'a> {
             reason,
         };
         let text = format!("{results:#}\n");
-        fs::write(&path, text).map_err(|error| results_error(&path, error.to_string()))?;
+        let written = write_whole(&path, |out| out.write_all(text.as_bytes()));
+        written.map_err(|error| results_error(&path, error.to_string()))?;
         let path = self.test.folder.history();
         let kept = TestFile::append_results(&path, results);
         kept.map_err(|error| results_error(&path, in_words(&error)))
     }
+}
+
+/// Says so of a run that was asked to end before its plan did: its verdict is on what was recorded until then.
+fn cut_short(outcome: &Outcome) -> Option<String> {
+    // A violation that ends a test has a sentence of its own.
+    let is_asked = outcome.ended == Ended::Stopped && outcome.sighting.is_none();
+    is_asked.then(|| {
+        let seconds = outcome.load.as_secs_f64();
+        format!("the run was cut short after {seconds:.1} s: the verdict is on what was recorded until then")
+    })
 }
 
 impl Tasks {

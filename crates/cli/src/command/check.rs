@@ -13,17 +13,17 @@ mod timestamped;
 
 use crate::args::CheckArguments;
 use crate::exit::Exit;
-use crate::judge::{color, judge, write, write_findings};
-use crate::load::{hint, is_test_file, load, salvage};
+use crate::judge::{Judged, color, judge, write, write_findings};
+use crate::load::{Loaded, hint, is_test_file, load, salvage};
 use crate::losses;
-use crate::output::say;
+use crate::output::{complain, say};
 use crate::source::resolved;
 use crate::times::Promise;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use choice::Choice;
 use seatrial_checker::infer::Shapes;
-use seatrial_checker::{UnknownName, Validity, by_name, without_ok};
-use seatrial_history::{Op, TestFile};
+use seatrial_checker::{UnknownName, Validity, by_name, without_attributes, without_ok};
+use seatrial_history::{Op, TestFile, WriteError};
 use seatrial_report::{Report, html, results_json, text};
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
             }
             // The others have verdicts all the same.
             Err(error) if several => {
-                eprintln!("seatrial: {error:#}");
+                complain!("seatrial: {error:#}");
                 exit = exit.worse(Exit::Error);
                 let file = path.display().to_string();
                 documents.push(json!({"file": file, "error": format!("{error:#}")}));
@@ -84,6 +84,9 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
         "{}: --record appends to test files only",
         path.display()
     );
+    if arguments.repair {
+        repair(path)?;
+    }
     if let Some(certificate) = &arguments.verify {
         return proof::verify(path, certificate, arguments);
     }
@@ -137,13 +140,7 @@ fn check_whole(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> 
     let mut judged = judge(&choice.checkers, &loaded.history);
     judged.verdicts.extend(choice.unclear);
     judged.valid = promise.weaken(&mut judged.verdicts, arguments.undecided.accept_undecided);
-    for missing in &loaded.missing {
-        judged.valid = missing.weigh(&mut judged.verdicts);
-    }
-    let mut clients = loaded.history.iter().filter(|op| op.process.is_client());
-    if !clients.any(Op::is_ok) {
-        judged.valid = without_ok(&mut judged.verdicts);
-    }
+    weigh(&loaded, &mut judged, arguments);
     let mut report = Report::new(&loaded.attributes, &loaded.history, &judged.verdicts)
         .checked_in(judged.checked_in)
         .chosen(choice.why);
@@ -156,9 +153,11 @@ fn check_whole(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> 
     }
     if arguments.output.verbose {
         for verdict in &judged.verdicts {
-            eprintln!(
+            complain!(
                 " {}: {:?} {}",
-                verdict.checker, verdict.valid, verdict.details
+                verdict.checker,
+                verdict.valid,
+                verdict.details
             );
         }
     }
@@ -180,13 +179,28 @@ fn check_whole(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> 
     Ok((exit, document))
 }
 
+/// Takes back what the verdicts cannot know, as parts of the history or its attributes are missing.
+fn weigh(loaded: &Loaded, judged: &mut Judged, arguments: &CheckArguments) {
+    for missing in &loaded.missing {
+        judged.valid = missing.weigh(&mut judged.verdicts);
+    }
+    let is_named = arguments.checker.is_some() && arguments.model.is_some();
+    if arguments.salvage && loaded.attributes.is_null() && !is_named {
+        judged.valid = without_attributes(&mut judged.verdicts);
+    }
+    let mut clients = loaded.history.iter().filter(|op| op.process.is_client());
+    if !clients.any(Op::is_ok) {
+        judged.valid = without_ok(&mut judged.verdicts);
+    }
+}
+
 /// The exit status after what was asked for besides a verdict was written, or not: the verdict is on the screen by then, so an
 /// error stands on standard error and in the document beside it.
 fn after_verdict(valid: &Validity, written: Result<()>, document: &mut Json) -> Exit {
     match written {
         Ok(()) => Exit::from(valid),
         Err(error) => {
-            eprintln!("seatrial: {error:#}");
+            complain!("seatrial: {error:#}");
             document["error"] = format!("{error:#}").into();
             Exit::Error
         }
@@ -208,9 +222,32 @@ fn show_one(path: &Path, report: &Report<'_>, document: &Json, arguments: &Check
     say!("{}", text(report, color()).trim_end());
 }
 
+/// Cuts a torn end off a test file and names the file that keeps it.
+fn repair(path: &Path) -> Result<()> {
+    ensure!(
+        is_test_file(path),
+        "{}: --repair is for test files only",
+        path.display()
+    );
+    if let Some(repaired) = TestFile::repair(path)? {
+        complain!(
+            "seatrial: {}: {}; cut off, kept in {}",
+            path.display(),
+            repaired.torn,
+            repaired.kept.display()
+        );
+    }
+    Ok(())
+}
+
 /// Appends the results to the test file they are of.
 fn record(path: &Path, results: &Json) -> Result<()> {
-    Ok(TestFile::append_results(path, results)?)
+    TestFile::append_results(path, results).map_err(|error| match error {
+        WriteError::Torn { .. } => anyhow!(
+            "{error}; --repair cuts these bytes off and keeps them in a file beside it, --salvage reads whole blocks among them"
+        ),
+        error => error.into(),
+    })
 }
 
 fn word(valid: &Json) -> &str {

@@ -3,7 +3,8 @@
 use super::export::is_broken_pipe;
 use crate::args::GenerateArguments;
 use crate::exit::Exit;
-use crate::output::say;
+use crate::output::{complain, say};
+use crate::place::Place;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_generator::Distribution;
@@ -13,7 +14,7 @@ use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions, export};
 use seatrial_machine::unknown_name;
 use serde_json::{Map, Value as Json, json};
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -53,10 +54,10 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Exit> {
     };
     match (arguments.output.json, is_standard) {
         (true, false) => say!("{:#}", written.json()),
-        (true, true) => eprintln!("{:#}", written.json()),
+        (true, true) => complain!("{:#}", written.json()),
         (false, _) if arguments.output.quiet => {}
         (false, false) => say!("{}", written.text()),
-        (false, true) => eprintln!("{}", written.text()),
+        (false, true) => complain!("{}", written.text()),
     }
     Ok(Exit::Valid)
 }
@@ -194,7 +195,8 @@ fn attributes(options: &Options) -> Json {
 
 /// Lets the database run on a thread of its own and writes what it does; the database as it is then, and the bytes
 /// written.
-fn write(database: Database, mut sink: Sink, bar: &ProgressBar) -> Result<(Database, u64)> {
+fn write(database: Database, begun: Begun, bar: &ProgressBar) -> Result<(Database, u64)> {
+    let (mut sink, place) = begun;
     let (full, batches) = sync_channel(BATCHES_MAX);
     // Empty ones; bounded by the number of full ones.
     let (back, empty) = channel();
@@ -211,7 +213,7 @@ fn write(database: Database, mut sink: Sink, bar: &ProgressBar) -> Result<(Datab
         let Ok(database) = simulation.join() else {
             bail!("the simulated database came to a bad end");
         };
-        Ok((database, sink.finish()?))
+        Ok((database, sink.finish(place)?))
     })
 }
 
@@ -282,11 +284,14 @@ impl Form {
 
 /// Where the operations go.
 enum Sink {
-    Sea(Box<HistoryWriter>, std::path::PathBuf),
+    Sea(Box<HistoryWriter>),
     Edn(Counted),
     Lines(Counted),
     Registers(Box<RegisterWriter<Counted>>),
 }
+
+/// The sink, and the file that gets its name when it is whole; `None` for standard output.
+type Begun = (Sink, Option<Place>);
 
 /// A file or standard output, and how much went there.
 struct Counted {
@@ -308,46 +313,52 @@ impl Write for Counted {
 
 impl Sink {
     /// Begins the file, which must not exist.
-    fn create(arguments: &GenerateArguments, attributes: &Json) -> Result<Sink> {
+    fn create(arguments: &GenerateArguments, attributes: &Json) -> Result<Begun> {
         let path = &arguments.out;
         let is_standard = path == Path::new("-");
-        let exists = || format!("{}: exists already, and is left as it is", path.display());
         let form = Form::of(arguments)?;
+        let place = (!is_standard).then(|| {
+            let path = path.display();
+            ensure!(
+                std::fs::symlink_metadata(&arguments.out).is_err(),
+                "{path}: exists already, and is left as it is"
+            );
+            Place::new(&arguments.out, false)
+        });
+        let place = place.transpose()?;
         if form == Form::Sea {
-            ensure!(!is_standard, "a test file is no text: name a file for it");
-            ensure!(!path.exists(), "{}", exists());
+            let Some(place) = place else {
+                bail!("a test file is no text: name a file for it");
+            };
             let options = WriterOptions {
                 codec: codec(&arguments.codec)?,
                 ..WriterOptions::default()
             };
-            let writer = HistoryWriter::create_with(path, attributes, options)?;
-            return Ok(Sink::Sea(Box::new(writer), path.clone()));
+            let writer = HistoryWriter::create_with(place.partial(), attributes, options)?;
+            return Ok((Sink::Sea(Box::new(writer)), Some(place)));
         }
-        let out: Box<dyn Write> = if is_standard {
-            Box::new(io::stdout())
-        } else {
-            let file = File::create_new(path).map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => anyhow::anyhow!(exists()),
-                _ => {
-                    anyhow::Error::from(error).context(format!("{} cannot be made", path.display()))
-                }
-            })?;
-            Box::new(file)
+        let out: Box<dyn Write> = match &place {
+            None => Box::new(io::stdout()),
+            Some(place) => {
+                let file = File::create_new(place.partial());
+                Box::new(file.with_context(|| format!("{} cannot be made", path.display()))?)
+            }
         };
         let out = Counted {
             out: BufWriter::with_capacity(1 << 16, out),
             bytes: 0,
         };
-        Ok(match form {
+        let sink = match form {
             Form::Sea | Form::Edn => Sink::Edn(out),
             Form::Lines => Sink::Lines(out),
             Form::Registers(layout) => Sink::Registers(Box::new(RegisterWriter::new(out, layout))),
-        })
+        };
+        Ok((sink, place))
     }
 
     fn push(&mut self, op: &Op) -> Result<()> {
         match self {
-            Sink::Sea(writer, _) => writer.push(op)?,
+            Sink::Sea(writer) => writer.push(op)?,
             Sink::Edn(out) => writeln!(out, "{op}")?,
             Sink::Lines(out) => writeln!(out, "{}", export::json(op))?,
             Sink::Registers(writer) => writer.push(op)?,
@@ -355,19 +366,22 @@ impl Sink {
         Ok(())
     }
 
-    /// Completes the file; its bytes.
-    fn finish(self) -> Result<u64> {
-        match self {
-            Sink::Sea(writer, path) => {
+    /// Completes the file and gives it its name; its bytes.
+    fn finish(self, place: Option<Place>) -> Result<u64> {
+        let bytes = match (self, &place) {
+            (Sink::Sea(writer), place) => {
                 writer.seal()?;
-                Ok(std::fs::metadata(&path)?.len())
+                let path = place.as_ref().map(Place::partial);
+                path.map_or(Ok(0), |path| std::fs::metadata(path).map(|it| it.len()))?
             }
-            Sink::Edn(mut out) | Sink::Lines(mut out) => {
+            (Sink::Edn(mut out) | Sink::Lines(mut out), _) => {
                 out.flush()?;
-                Ok(out.bytes)
+                out.bytes
             }
-            Sink::Registers(writer) => Ok(writer.finish()?.bytes),
-        }
+            (Sink::Registers(writer), _) => writer.finish()?.bytes,
+        };
+        place.map_or(Ok(()), Place::keep)?;
+        Ok(bytes)
     }
 }
 

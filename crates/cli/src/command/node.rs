@@ -2,6 +2,7 @@
 
 use crate::args::NodeArguments;
 use crate::exit::Exit;
+use crate::output::complain;
 use crate::suite::SUITES;
 use crate::suite::kv;
 use anyhow::{Context as _, Result, bail};
@@ -19,7 +20,7 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Exit> {
     }
     let bug = arguments.bug.as_deref().map(kv::bug).transpose()?;
     if let Some(bug) = bug {
-        eprintln!("planted bug: {bug}");
+        complain!("planted bug: {bug}");
     }
     let options = ServeOptions {
         listen: arguments.listen,
@@ -33,19 +34,21 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Exit> {
             ..StoreOptions::default()
         };
         let (machine, report) = Store::boot(disk, options).map_err(|error| error.to_string())?;
-        eprintln!(
+        complain!(
             "start {} with {} commands from {} bytes of log",
-            report.incarnation, report.commands, report.recovery.end
+            report.incarnation,
+            report.commands,
+            report.recovery.end
         );
         if let Some(torn) = &report.recovery.torn {
-            eprintln!("cut off: {torn}");
+            complain!("cut off: {torn}");
         }
         Ok(Booted {
             machine,
             log_end: report.recovery.end,
         })
     };
-    let ready = |address| eprintln!("listening on {address}");
+    let ready = |address| complain!("listening on {address}");
     serve(&options, boot, ready, told_to_end()).context("kv node")?;
     Ok(Exit::Valid)
 }
@@ -63,7 +66,7 @@ pub(crate) async fn told_to_end() {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            eprintln!("told to end");
+            complain!("told to end");
         }
         // Then only SIGKILL ends it, which it survives as well.
         _ => std::future::pending().await,

@@ -3,13 +3,14 @@
 use crate::args::ShowArguments;
 use crate::exit::Exit;
 use crate::load::{hint, is_test_file, load, not_ended, salvage};
-use crate::output::say;
+use crate::output::{complain, for_screen, say};
 use crate::source::resolved;
 use anyhow::{Context as _, Result};
+use seatrial_history::export::{Layout, check_names};
 use seatrial_history::import::Options;
 use seatrial_history::{ChunkBuffer, Op, TestFile};
 use seatrial_report::Columns;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 
 /// Fewer operations than this are taken out of their chunks one by one.
 const FEW: u64 = 1_000;
@@ -38,7 +39,7 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
         load(&arguments.file, &arguments.format, Options::default())?
     };
     for warning in &loaded.warnings {
-        eprintln!("seatrial: {warning}");
+        complain!("seatrial: {warning}");
     }
     let mut listing = Listing::new(arguments, Columns::of(loaded.history.iter()));
     listing.add(loaded.history.iter())?;
@@ -49,7 +50,7 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
 fn show_chunks(arguments: &ShowArguments) -> Result<Exit> {
     let file = TestFile::open(&arguments.file)?;
     if let Some(warning) = not_ended(&file, &arguments.file) {
-        eprintln!("seatrial: {warning}");
+        complain!("seatrial: {warning}");
     }
     if let Some(count) = arguments.count.filter(|&count| count < FEW) {
         return show_few(&file, arguments, count);
@@ -113,6 +114,7 @@ struct Listing {
     /// How many may still come.
     left: u64,
     edn: bool,
+    is_terminal: bool,
     columns: Columns,
     out: BufWriter<io::StdoutLock<'static>>,
 }
@@ -123,6 +125,7 @@ impl Listing {
             from: arguments.from,
             left: arguments.count.unwrap_or(u64::MAX),
             edn: arguments.edn,
+            is_terminal: io::stdout().is_terminal(),
             columns,
             out: BufWriter::new(io::stdout().lock()),
         }
@@ -136,9 +139,17 @@ impl Listing {
             }
             self.left -= 1;
             let written = if self.edn {
-                writeln!(self.out, "{op}")
+                check_names(op, Layout::Edn)?;
+                let text = op.to_string();
+                // For another program it stays what it is.
+                let shown = if self.is_terminal {
+                    for_screen(&text)
+                } else {
+                    text.as_str().into()
+                };
+                writeln!(self.out, "{shown}")
             } else {
-                writeln!(self.out, "{}", self.columns.line(op))
+                writeln!(self.out, "{}", for_screen(&self.columns.line(op)))
             };
             // Whoever reads has seen enough (`| head`).
             if matches!(&written, Err(error) if error.kind() == ErrorKind::BrokenPipe) {

@@ -3,7 +3,7 @@
 use crate::args::{RunArguments, SimArguments};
 use crate::exit::Exit;
 use crate::judge::{Judged, Keep, judge};
-use crate::output::say;
+use crate::output::{complain, say};
 use crate::plan::PlanFile;
 use crate::suite::SUITES;
 use crate::suite::kv::simulated::{Run, Simulation, Work};
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
         let judged = plan.judge(seed, &run);
         if plan.arguments.output.verbose {
             let (count, world) = (run.history.len(), &run.world);
-            eprintln!(
+            complain!(
                 " seed {seed:x}: {}, {count} operations: {:?}; {world}",
                 plan.work(seed).label(),
                 judged.valid

@@ -2,8 +2,9 @@
 
 use crate::args::TestArguments;
 use crate::exit::Exit;
+use crate::interrupt::{Signals, signal_runtime};
 use crate::judge::{color, save_proofs, write, write_findings};
-use crate::output::say;
+use crate::output::{complain, say};
 use crate::plan::PlanFile;
 use crate::progress::Screen;
 use crate::suite::SUITES;
@@ -371,7 +372,7 @@ impl Plan {
     fn conclude(&self, outcome: &Outcome, proofs: &[(String, Certificate)]) -> Result<Exit> {
         let output = &self.arguments.run.output;
         if outcome.ended == Ended::Aborted {
-            eprintln!(
+            complain!(
                 "seatrial: stopped at once; the history so far is {}",
                 outcome.history_path.display()
             );
@@ -379,7 +380,7 @@ impl Plan {
         }
         if output.verbose {
             for fault in &outcome.faults {
-                eprintln!(" {} {:?}: {:?}", fault.begin, fault.fault, fault.effect);
+                complain!(" {} {:?}: {:?}", fault.begin, fault.fault, fault.effect);
             }
         }
         let report = Report::new(&outcome.attributes, &outcome.history, &outcome.verdicts);
@@ -414,7 +415,7 @@ fn plan_file(arguments: &TestArguments) -> Result<Option<PlanFile>> {
     let file = PlanFile::of(run, &kv::VOCABULARY)?;
     if !run.output.quiet {
         for advice in file.iter().flat_map(PlanFile::advice) {
-            eprintln!(" note: {advice}");
+            complain!(" note: {advice}");
         }
     }
     Ok(file)
@@ -465,33 +466,24 @@ impl Observer for Listening {
     }
 }
 
-/// Ctrl-C and SIGTERM end the test; once more ends it at once, and a third time, or while the history is judged, this
-/// program: its nodes die with it, and what was recorded is in the file.
+/// Ctrl-C, SIGTERM, SIGHUP and SIGQUIT end the test; once more ends it at once, and a third time, or while the history is
+/// judged, this program: its nodes die with it, and what was recorded is in the file.
 fn listen_for_interrupts(stop: Stop, judging: Arc<AtomicBool>, history: PathBuf) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("no runtime for signals")?;
+    let runtime = signal_runtime()?;
+    let mut signals = {
+        let _inside = runtime.enter();
+        Signals::listen().context("signals cannot be listened to")?
+    };
     let listen = async move {
-        use tokio::signal::unix::{SignalKind, signal};
-        let (Ok(mut interrupt), Ok(mut terminate)) = (
-            signal(SignalKind::interrupt()),
-            signal(SignalKind::terminate()),
-        ) else {
-            return;
-        };
         loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
+            signals.next().await;
             if judging.load(Ordering::Relaxed) || stop.urgency() == Urgency::Abort {
                 let history = history.display();
-                eprintln!("seatrial: not judged; the history is {history}");
+                complain!("seatrial: not judged; the history is {history}");
                 std::process::exit(2);
             }
             stop.request();
-            eprintln!("seatrial: ending the test; once more to end it at once");
+            complain!("seatrial: ending the test; once more to end it at once");
         }
     };
     let thread = std::thread::Builder::new().name("signals".into());

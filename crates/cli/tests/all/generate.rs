@@ -835,3 +835,39 @@ fn families_are_written_for_other_checkers_too() {
     let told = stderr(&run(254, &lists));
     assert!(told.contains("no place in this format"), "{told}");
 }
+
+#[test]
+fn a_history_has_its_name_only_when_it_is_whole() {
+    let scratch = Scratch::new("generate-killed");
+    for ending in ["sea", "edn"] {
+        let path = scratch.path(&format!("long.{ending}"));
+        let partial = format!("{path}.partial");
+        let words = [
+            "generate",
+            "register",
+            "--events",
+            "1000000000",
+            "--quiet",
+            "-o",
+            &path,
+        ];
+        let mut child = super::command(&words).spawn().unwrap();
+        let began = std::time::Instant::now();
+        while fs::metadata(&partial).map_or(0, |file| file.len()) < 100_000 {
+            assert!(began.elapsed().as_secs() < 60, "nothing is written");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(!Path::new(&path).exists());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!Path::new(&path).exists());
+        // What was left over is in nobody's way.
+        run(
+            0,
+            &[
+                "generate", "register", "--events", "100", "--quiet", "-o", &path,
+            ],
+        );
+        assert!(Path::new(&path).exists() && !Path::new(&partial).exists());
+    }
+}

@@ -141,6 +141,124 @@ fn ctrl_c_ends_a_test_early_and_judges_what_there_is() {
 }
 
 #[test]
+fn a_terminal_that_goes_away_and_sigquit_end_a_test_like_sigterm() {
+    for (name, signal) in [
+        ("hup", Signal::HUP),
+        ("quit", Signal::QUIT),
+        ("term", Signal::TERM),
+    ] {
+        let scratch = Scratch::new(&format!("interrupt-{name}"));
+        let out = scratch.path("run");
+        let words = ["--time", "600", "--faults", "none", "--timeout", "1"];
+        let mut test = Test::begin(&out, &words);
+        test.signal(signal);
+        test.says("once more");
+        let said = stdout(&test.end(0));
+        assert!(said.contains("cut short after"), "{name}: {said}");
+        let results = fs::read_to_string(Path::new(&out).join("results.json")).unwrap();
+        assert!(results.contains("cut short after"), "{name}: {results}");
+    }
+}
+
+/// Runs the binary under `ulimit` as a user whom limits bind (the superuser is exempt from that of threads).
+fn limited(limit: &str, user: bool, words: &[&str]) -> Output {
+    let binary = env!("CARGO_BIN_EXE_seatrial");
+    let script = format!("ulimit {limit}; exec \"$0\" \"$@\"");
+    let mut command = if user {
+        let mut command = std::process::Command::new("setpriv");
+        // The plain shell of some systems has no limit of threads.
+        command.args(["--reuid=65533", "--regid=65533", "--clear-groups", "bash"]);
+        command
+    } else {
+        std::process::Command::new("sh")
+    };
+    command
+        .args(["-c", &script, binary])
+        .args(words)
+        .env("NO_COLOR", "1");
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.unwrap();
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "ulimit {limit}: {words:?} does not end"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn without_threads_or_descriptors_there_is_an_error_and_no_panic() {
+    let scratch = Scratch::new("limits");
+    let file = scratch.path("history.sea");
+    run(
+        0,
+        &[
+            "generate",
+            "list-append",
+            "--events",
+            "2000",
+            "--quiet",
+            "-o",
+            &file,
+        ],
+    );
+    let mut refused = 0;
+    for count in [3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 32] {
+        let out = scratch.path(&format!("run-{count}"));
+        let test = [
+            "test", "kv", "--time", "1", "--faults", "none", "--quiet", "--out", &out,
+        ];
+        for words in [&test[..], &["check", "--quiet", &file]] {
+            let output = limited(&format!("-n {count}"), false, words);
+            let said = stderr(&output);
+            assert!(!said.contains("panicked"), "-n {count} {words:?}: {said}");
+            let code = output.status.code();
+            // 2: no client could connect; 127: not even the program could be loaded.
+            assert!(
+                matches!(code, Some(0 | 2 | 254 | 127)),
+                "-n {count} {words:?}: {code:?} {said}"
+            );
+            refused += u32::from(code == Some(254));
+        }
+    }
+    assert!(refused > 2, "{refused}");
+    // Only the superuser can become another user, and only where that user can run the binary.
+    let probe = "exec \"$0\" --version";
+    let can_switch = std::process::Command::new("setpriv")
+        .args(["--reuid=65533", "--regid=65533", "--clear-groups", "bash"])
+        .args(["-c", probe, env!("CARGO_BIN_EXE_seatrial")])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !can_switch {
+        return;
+    }
+    fs::set_permissions(
+        &scratch.0,
+        std::os::unix::fs::PermissionsExt::from_mode(0o777),
+    )
+    .unwrap();
+    for count in [1, 2, 4, 8, 12] {
+        let out = scratch.path(&format!("threads-{count}"));
+        let test = [
+            "test", "kv", "--time", "1", "--faults", "none", "--quiet", "--out", &out,
+        ];
+        let output = limited(&format!("-u {count}"), true, &test);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(254), "-u {count}: {said}");
+        assert!(
+            said.contains("thread") && !said.contains("panicked"),
+            "-u {count}: {said}"
+        );
+    }
+}
+
+#[test]
 fn ctrl_c_while_it_is_judged_keeps_the_history() {
     let scratch = Scratch::new("interrupt-judging");
     let out = scratch.path("run");

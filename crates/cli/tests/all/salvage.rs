@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Transactions that append to one list and read it, one after another; `fails` is the one whose append is aborted,
 /// though everybody sees it.
-fn ops(count: u64, fails: Option<u64>) -> Vec<Op> {
+pub(super) fn ops(count: u64, fails: Option<u64>) -> Vec<Op> {
     let mut ops = Vec::new();
     for number in 0..count {
         let key = Key::Int(0);
@@ -48,7 +48,7 @@ fn ops(count: u64, fails: Option<u64>) -> Vec<Op> {
     ops
 }
 
-fn write(path: &str, ops: &[Op]) -> HistoryWriter {
+pub(super) fn write(path: &str, ops: &[Op]) -> HistoryWriter {
     let options = WriterOptions {
         chunk_length: 10,
         ..WriterOptions::default()

@@ -44,9 +44,15 @@ impl Appender {
         Ok(file)
     }
 
-    /// Goes on where a file ends. Whatever is behind that is cut off; what a killed writer had left unsynced becomes
-    /// durable.
-    pub(super) fn resume(mut log: LogFile, found: Found) -> Result<Appender, FileError> {
+    /// Continues a whole file at its end. What a killed writer had left unsynced becomes durable. Never shortens the
+    /// file: one with a torn tail has to be repaired first.
+    pub(super) fn resume(log: LogFile, found: Found) -> Result<Appender, FileError> {
+        assert_eq!(log.len(), found.end, "nothing behind the last block");
+        Appender::cut(log, found)
+    }
+
+    /// [`Appender::resume`] after cutting off whatever is behind the last whole block.
+    pub(super) fn cut(mut log: LogFile, found: Found) -> Result<Appender, FileError> {
         log.cut(found.end)?;
         let mut file = Appender {
             log,

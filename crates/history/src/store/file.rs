@@ -155,6 +155,11 @@ pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<Found, OpenError> {
         });
     }
     let found = root::newest(disk, PURPOSE).map_err(wrong)?;
+    if let Some((offset, sequence)) = hint
+        && found.is_none_or(|root| root.header.sequence < sequence)
+    {
+        return Err(hinted_root_lost(disk, path, offset));
+    }
     let mut start = Found {
         contents: Contents::default(),
         end: PAGE_LENGTH as u64,
@@ -175,6 +180,21 @@ pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<Found, OpenError> {
         start.slots = root.slots;
     }
     resume(disk, path, start)
+}
+
+/// What is wrong with the root at `offset`, which the first page names and which is not there. A slot is written once its
+/// root is durable, so an older root is not what the writer left, but damage that hides everything behind it.
+fn hinted_root_lost(disk: &dyn Disk, path: &Path, offset: u64) -> OpenError {
+    let reason = match read_block(disk, path, offset, BlockKind::ROOT) {
+        Err(OpenError::Block { reason, .. }) => reason,
+        Err(error) => return error,
+        Ok((header, _)) => format!("has sequence number {}", header.sequence),
+    };
+    OpenError::Block {
+        path: path.to_owned(),
+        offset,
+        reason: format!("the newest root, which the first page names, is not whole: {reason}"),
+    }
 }
 
 /// Walks on from where an earlier survey came to the end of the file.

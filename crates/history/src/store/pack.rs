@@ -3,7 +3,7 @@
 use super::append::Appender;
 use super::block::{CHUNK, Codec};
 use super::directory::Entry;
-use super::file::OpenError;
+use super::file::{OpenError, Tail};
 use super::reader::{ChunkBuffer, TestFile};
 use super::writer::{CHUNK_LENGTH, WriteError};
 use crate::chunk::{CHUNK_BYTES_MAX, Chunk, ChunkHeader, Encoder};
@@ -66,6 +66,13 @@ pub(super) fn repack_on(
     codec: Codec,
 ) -> Result<Packed, WriteError> {
     let file = TestFile::open_on(storage, path)?;
+    if is_same(path, new_path)
+        && let Some(Tail::Torn(torn)) = file.tail()
+    {
+        // The copy would be without these bytes, and the file is gone then.
+        let path = path.to_owned();
+        return Err(WriteError::Torn { path, torn });
+    }
     let attributes = file.attributes()?;
     write_beside(storage, path, new_path, &attributes, |packer| {
         packer.set_codec(codec);

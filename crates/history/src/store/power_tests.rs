@@ -4,6 +4,7 @@
 use super::Codec;
 use super::TestFile;
 use super::pack::repack_on;
+use super::repair::repair_on;
 use super::tests::{ops, small};
 use super::writer::{HistoryWriter, append_results_on};
 use crate::Op;
@@ -170,6 +171,7 @@ fn explore_analyses_of<P>(crash: &Crash<'_, P>, ops: &[Op]) -> CrashReport {
     let file = TestFile::on(Box::new(bytes), Path::new("crashed")).unwrap();
     let complete = file.is_complete();
     let recorder = crash.recorder();
+    repair_on(&*recorder.storage(), Path::new(FILE)).unwrap();
     for analyses in 1..=2 {
         append_results_on(&*recorder.storage(), Path::new(FILE), &results_of(analyses)).unwrap();
         recorder.promise(Promise {

@@ -4,6 +4,7 @@ use super::block::{ATTRIBUTES, CHUNK, DIRECTORY, JOURNAL, expand_taking};
 use super::directory::{Entry, read_block as read_directory};
 use super::document::{Analysis, Blocks, Head};
 use super::file::{Found, OpenError, Source, Tail, read_block, read_stored, resume, survey, walk};
+use super::repair::{Repaired, repair};
 use super::writer::{WriteError, append_results};
 use crate::chunk::{Chunk, ChunkSummary, Place};
 use crate::history::UNPAIRED;
@@ -322,9 +323,16 @@ impl TestFile {
     }
 
     /// Appends the results of one more analysis to the file at `path`, which nobody may be writing. Their member `valid` can
-    /// be read without the rest ([`TestFile::validity`]).
+    /// be read without the rest ([`TestFile::validity`]). An error if the file ends in bytes that are no whole block
+    /// ([`TestFile::repair`]): the file never becomes shorter.
     pub fn append_results(path: &Path, results: &Json) -> Result<(), WriteError> {
         append_results(path, results)
+    }
+
+    /// Removes a torn end from the file at `path`, which nobody may be writing, after it has copied the removed bytes into a
+    /// file beside it. `None` if the file has no torn end. The only call that ever shortens a test file.
+    pub fn repair(path: &Path) -> Result<Option<Repaired>, WriteError> {
+        repair(path)
     }
 
     /// Operations in the history.

@@ -122,6 +122,8 @@ struct Gleaned {
     journal: Vec<Saved>,
     /// Of the newest root.
     contents: Option<Contents>,
+    /// Its sequence number.
+    root_sequence: Option<u64>,
     /// Entries of directory blocks, by the offset of the block that they are in.
     nodes: BTreeMap<u64, Vec<Entry>>,
     /// Whole chunks of text, by sequence number: kind, flags, offset.
@@ -149,7 +151,10 @@ impl Gleaned {
                     self.journal.push(saved);
                 }
             }
-            BlockKind::ROOT => self.contents = Some(Contents::read(payload)?),
+            BlockKind::ROOT => {
+                self.contents = Some(Contents::read(payload)?);
+                self.root_sequence = Some(header.sequence);
+            }
             DIRECTORY => {
                 self.nodes.insert(place.offset, read_any_block(payload)?);
             }
@@ -376,9 +381,16 @@ impl Salvaged {
         let contents = gleaned.contents.as_ref();
         let complete = contents.is_some_and(|contents| contents.complete);
         let analyses_before = contents.map_or(0, |contents| contents.analyses);
-        let is_hinted_there = hint.is_some_and(|(offset, _)| offset < disk.len());
+        // An older root says nothing of what came after it.
+        let is_hinted_there = hint.is_some_and(|(_, sequence)| {
+            gleaned
+                .root_sequence
+                .is_some_and(|newest| newest >= sequence)
+        });
+        let is_end_damaged = gleaned.damaged.last();
+        let is_end_damaged = is_end_damaged.is_some_and(|last| last.bytes.end == disk.len());
         let chunks = gleaned.chosen();
-        let missing = gleaned.missing(&chunks, complete || is_hinted_there);
+        let missing = gleaned.missing(&chunks, complete || (is_hinted_there && !is_end_damaged));
         let heads = gleaned.heads.iter();
         let numbers = heads.filter_map(|(_, head)| Some(long(head.get(..HEAD_LENGTH)?, 8)));
         Ok(Salvaged {

@@ -3,15 +3,15 @@
 use super::append::Appender;
 use super::block::{CHUNK, Codec, JOURNAL};
 use super::directory::Entry;
-use super::file::{OpenError, survey};
+use super::file::{Found, OpenError, Tail, survey};
 use crate::Op;
 use crate::chunk::{CHUNK_BYTES_MAX, ChunkHeader, Encoder, Unstorable};
 use crate::pair::OpenInvocations;
 use seatrial_archive::file::Files;
-use seatrial_archive::{FileError, LogFile};
+use seatrial_archive::{FileError, LogFile, Torn};
 use seatrial_machine::Storage;
 use serde_json::Value as Json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Operations of a full chunk.
 pub(super) const CHUNK_LENGTH: usize = 16_384;
@@ -57,6 +57,14 @@ pub enum WriteError {
         index: u64,
         /// The one before.
         last: u64,
+    },
+    /// The file ends in bytes that are no whole block; appending would remove them.
+    #[error("{}: {torn}; nothing was written, as that would cut the file", path.display())]
+    Torn {
+        /// The file.
+        path: PathBuf,
+        /// Where, and what is wrong there.
+        torn: Torn,
     },
     /// Results were to be appended to a file that cannot be read.
     #[error(transparent)]
@@ -258,6 +266,17 @@ impl Drop for HistoryWriter {
     }
 }
 
+/// Refuses a file whose end is no whole block: appending would cut it.
+pub(super) fn refuse_torn(found: &Found, path: &Path) -> Result<(), WriteError> {
+    match found.tail {
+        Some(Tail::Torn(torn)) => Err(WriteError::Torn {
+            path: path.to_owned(),
+            torn,
+        }),
+        Some(Tail::Open) | None => Ok(()),
+    }
+}
+
 /// Appends the results of one more analysis to a file that nobody is writing.
 pub(super) fn append_results(path: &Path, results: &Json) -> Result<(), WriteError> {
     append_results_on(&Files, path, results)
@@ -271,6 +290,7 @@ pub(super) fn append_results_on(
 ) -> Result<(), WriteError> {
     let log = LogFile::open_on(storage, path)?;
     let found = survey(&log, path)?;
+    refuse_torn(&found, path)?;
     let mut file = Appender::resume(log, found)?;
     file.results(&results.to_string(), &results["valid"].to_string())?;
     Ok(file.root()?)

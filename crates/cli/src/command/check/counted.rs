@@ -4,6 +4,7 @@ use super::choice::because;
 use super::{after_verdict, show_one};
 use crate::args::CheckArguments;
 use crate::exit::Exit;
+use crate::output::complain;
 use crate::resources::Resources;
 use anyhow::Result;
 use seatrial_checker::{Validity, Verdict, without_ok};
@@ -67,11 +68,13 @@ impl Counted<'_> {
         document["file"] = json!(self.path.display().to_string());
         if arguments.output.verbose {
             let [verdict] = &verdicts;
-            eprintln!(
+            complain!(
                 " {}: {:?} {}",
-                verdict.checker, verdict.valid, verdict.details
+                verdict.checker,
+                verdict.valid,
+                verdict.details
             );
-            eprintln!(" {}", Resources::since(self.began));
+            complain!(" {}", Resources::since(self.began));
         }
         show_one(self.path, &report, &document, arguments);
         let exit = after_verdict(&Validity::of(&verdicts), write(&verdicts), &mut document);

@@ -5,6 +5,7 @@ use super::stream::{Passed, conclude, counted};
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
+use crate::output::complain;
 use crate::times::Promise;
 use anyhow::{Context as _, Result, bail};
 use seatrial_checker::online::{Follower, Judge, Progress};
@@ -159,7 +160,7 @@ fn wait_for<T>(
             return Err(error);
         }
         if !std::mem::replace(&mut is_told, true) {
-            eprintln!(" waiting for {}", path.display());
+            complain!(" waiting for {}", path.display());
         }
         std::thread::sleep(POLL_INTERVAL);
     }
@@ -268,7 +269,7 @@ impl Following<'_> {
         };
         if !self.is_quiet {
             for (name, finding) in found {
-                eprintln!(
+                complain!(
                     " {} ({name}):\n   {}",
                     finding.anomaly,
                     finding.summary.replace('\n', "\n   ")
@@ -290,7 +291,7 @@ impl Following<'_> {
             self.warn(name, &progress);
             let line = line((position, behind), name, &progress);
             if !self.is_quiet && line != self.told.line {
-                eprintln!("{line}");
+                complain!("{line}");
                 self.told.line = line;
             }
         }
@@ -304,7 +305,7 @@ impl Following<'_> {
         while self.warned_from <= progress.held {
             self.warned_from *= 2;
         }
-        eprintln!(
+        complain!(
             " note: {name} holds {} operations that later ones may have to do with, and will need more and more memory: keys are used for \
              ever, or operations never end",
             thousands(progress.held)

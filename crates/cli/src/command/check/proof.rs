@@ -7,7 +7,7 @@ use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::judge::save;
 use crate::load::{is_test_file, load};
-use crate::output::say;
+use crate::output::{complain, say};
 use crate::times::{Promise, is_timeless};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use seatrial_checker::txn::Rounds as _;
@@ -98,7 +98,7 @@ fn refused(
     arguments: &CheckArguments,
 ) -> (Exit, Json) {
     let path = path.display();
-    eprintln!(
+    complain!(
         "seatrial: A BUG OF OURS: {path}: the certificate was refused by our own verifier and is not written: {reason}; \
          please keep this history"
     );

@@ -7,6 +7,7 @@ use crate::exit::Exit;
 use crate::judge::write_findings;
 use crate::load::{is_test_file, not_ended, unended};
 use crate::losses;
+use crate::output::complain;
 use crate::resources::Resources;
 use crate::times::Promise;
 use anyhow::Result;
@@ -175,12 +176,14 @@ pub(super) fn conclude(
     }
     if arguments.output.verbose {
         for verdict in &verdicts {
-            eprintln!(
+            complain!(
                 " {}: {:?} {}",
-                verdict.checker, verdict.valid, verdict.details
+                verdict.checker,
+                verdict.valid,
+                verdict.details
             );
         }
-        eprintln!(" {}", Resources::since(began));
+        complain!(" {}", Resources::since(began));
     }
     show_one(path, &report, &document, arguments);
     let written = || {

@@ -1,0 +1,98 @@
+//! Repairing a test file that ends in bytes that are no whole block.
+
+use super::append::Appender;
+use super::file::{Tail, survey};
+use super::writer::WriteError;
+use seatrial_archive::file::Files;
+use seatrial_archive::{FileError, LogFile, Torn};
+use seatrial_machine::{Disk, Storage};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Bytes copied at a time.
+const COPY_LENGTH: u64 = 1 << 20;
+/// Most repairs of one file at one offset.
+const NAMES_MAX: u32 = 1_000;
+
+/// What a repair removed from a test file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    /// Where the file ends now, how many bytes were behind that, and what was wrong with them.
+    pub torn: Torn,
+    /// The file that holds the removed bytes.
+    pub kept: PathBuf,
+}
+
+/// Cuts a torn end off the file at `path` on any storage; nothing if the file has none.
+///
+/// The removed bytes are durable in a file beside it before the first of them is removed, so a crash at any point loses
+/// none. Calling this again after such a crash keeps them under one more name.
+pub(super) fn repair_on(
+    storage: &dyn Storage,
+    path: &Path,
+) -> Result<Option<Repaired>, WriteError> {
+    let log = LogFile::open_on(storage, path)?;
+    let found = survey(&log, path)?;
+    let Some(Tail::Torn(torn)) = found.tail else {
+        return Ok(None);
+    };
+    assert_eq!(
+        found.end, torn.offset,
+        "a log ends where its torn tail begins"
+    );
+    let kept = keep(storage, &log, torn.offset)?;
+    Appender::cut(log, found)?;
+    Ok(Some(Repaired { torn, kept }))
+}
+
+/// Copies what `log` holds from `offset` on into a new file beside it, durably; the file's name.
+fn keep(storage: &dyn Storage, log: &LogFile, offset: u64) -> Result<PathBuf, FileError> {
+    let (mut copy, name) = create_beside(storage, log.path(), offset)?;
+    let mut at = offset;
+    let mut bytes = Vec::new();
+    while at < log.len() {
+        bytes.resize((log.len() - at).min(COPY_LENGTH) as usize, 0);
+        log.read_at(at, &mut bytes)
+            .map_err(|source| FileError::System {
+                action: "read",
+                path: log.path().to_owned(),
+                source,
+            })?;
+        copy.append(&bytes)?;
+        at += bytes.len() as u64;
+    }
+    copy.sync()?;
+    assert_eq!(
+        copy.len(),
+        log.len() - offset,
+        "a copy of all removed bytes"
+    );
+    Ok(name)
+}
+
+/// A new file `NAME.cut-OFFSET`, or with one more number if that name is taken.
+fn create_beside(
+    storage: &dyn Storage,
+    path: &Path,
+    offset: u64,
+) -> Result<(LogFile, PathBuf), FileError> {
+    for number in 1.. {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".cut-{offset}"));
+        if number > 1 {
+            name.push(format!("-{number}"));
+        }
+        let name = PathBuf::from(name);
+        match LogFile::create_on(storage, &name) {
+            Err(FileError::System { source, .. })
+                if source.kind() == io::ErrorKind::AlreadyExists && number < NAMES_MAX => {}
+            created => return Ok((created?, name)),
+        }
+    }
+    unreachable!("the last name returns")
+}
+
+/// [`repair_on`] for a real file.
+pub(super) fn repair(path: &Path) -> Result<Option<Repaired>, WriteError> {
+    repair_on(&Files, path)
+}

@@ -1,0 +1,118 @@
+//! Files that have their name only when they are whole and durable.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Writes the file at `path` with `fill`: under the name `PATH.partial`, synced, renamed, and the folder synced. When this
+/// returns `Ok`, a loss of power loses neither the contents nor the name; at any time before, `path` is what it was. What an
+/// error leaves is removed.
+///
+/// A symbolic link keeps its name, the file that it names is replaced. What is no regular file (a terminal, a pipe) is
+/// written to as it is.
+pub fn write_whole(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|it| !it.is_file()) {
+        let mut file = BufWriter::new(File::create(path)?);
+        fill(&mut file)?;
+        return file.flush();
+    }
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let partial = partial_of(&path);
+    let written = File::create(&partial).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        fill(&mut file)?;
+        file.flush()
+    });
+    let kept = written.and_then(|()| keep_whole(&partial, &path));
+    if kept.is_err() {
+        // What went wrong says more than why this stays.
+        let _ = fs::remove_file(&partial);
+    }
+    kept
+}
+
+/// The name under which a file is written before it is whole.
+fn partial_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".partial");
+    PathBuf::from(name)
+}
+
+/// Gives the complete file `partial` its final name, which may be taken: contents first, then the name, both durable.
+pub fn keep_whole(partial: &Path, path: &Path) -> io::Result<()> {
+    File::open(partial)?.sync_all()?;
+    fs::rename(partial, path)?;
+    sync_folder_of(path)
+}
+
+/// Makes a folder and those above it that are missing; their names are durable then.
+pub fn create_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = folder.parent().filter(|it| !it.as_os_str().is_empty()) {
+        create_folder(parent)?;
+    }
+    match fs::create_dir(folder) {
+        // Another program made it meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+        made => made?,
+    }
+    sync_folder_of(folder)
+}
+
+/// Syncs the folder that has an entry for `path`.
+pub fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let folder = format!("seatrial-whole-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        let _ = fs::remove_dir_all(&folder);
+        create_folder(&folder.join("a/b")).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_file_is_whole_or_what_it_was() {
+        let folder = scratch("file");
+        let path = folder.join("a/b/results.json");
+        write_whole(&path, |out| out.write_all(b"first")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        let failed = write_whole(&path, |out| {
+            out.write_all(&vec![7; 100_000])?;
+            assert_eq!(fs::read(&path).unwrap(), b"first");
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        // Left over from a program that was killed.
+        fs::write(partial_of(&path), [9; 1_000]).unwrap();
+        write_whole(&path, |out| out.write_all(b"second")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(fs::read_dir(folder.join("a/b")).unwrap().count(), 1);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn links_and_devices_stay_what_they_are() {
+        let folder = scratch("link");
+        let (file, link) = (folder.join("file"), folder.join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write_whole(&link, |out| out.write_all(b"new")).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        write_whole(Path::new("/dev/null"), |out| out.write_all(b"gone")).unwrap();
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
