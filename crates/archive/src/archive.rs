@@ -12,6 +12,7 @@ pub use files::Segment;
 pub use open::{Recovered, RecoveredRecording};
 pub use repair::{RepairError, Repaired};
 pub use salvage::CatalogRepair;
+pub use view::View;
 
 use crate::catalog::{
     Boundary, Catalog, CatalogError, Event, EventKind, Filter, LABEL_LENGTH_MAX, RECORDINGS_MAX,
@@ -345,14 +346,7 @@ impl Archive {
     }
 
     fn orphaned(&self, state: &State, files: &[String]) -> Vec<PathBuf> {
-        let is_orphan = |file: &&String| {
-            SegmentName::parse(file).is_some_and(|name| {
-                let recording = state.log.catalog.recording(name.recording);
-                recording.is_none_or(|recording| {
-                    recording.stopped.is_some() && name.start >= recording.end.position
-                })
-            })
-        };
+        let is_orphan = |file: &&String| view::is_stray(&state.log.catalog, file);
         (files.iter().filter(is_orphan))
             .map(|file| self.shared.folder.path(file))
             .collect()

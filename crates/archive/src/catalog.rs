@@ -2,10 +2,14 @@
 
 mod event;
 mod log;
+mod mark;
 
 pub use event::{Event, EventError, EventKind};
 pub use log::CatalogError;
-pub(crate) use log::{CATALOG, CATALOG_DAMAGED, CATALOG_NEW, CatalogLog, encode_events, read};
+pub(crate) use log::{
+    CATALOG, CATALOG_DAMAGED, CATALOG_NEW, CatalogLog, encode_events, read, read_folder,
+};
+pub(crate) use mark::{CatalogMark, clear as clear_mark};
 
 use crate::recording::Durability;
 use crate::{Position, RecordingId};

@@ -20,7 +20,7 @@ pub(crate) use source::{First, Source, View};
 use crate::block::{BlockHeader, Defect, HEADER_LENGTH};
 use crate::catalog::CatalogError;
 use crate::recording::Progress;
-use crate::segment::{SEGMENT_LENGTH_MAX, SegmentName};
+use crate::segment::{SEGMENT_BLOCK_LENGTH, SEGMENT_LENGTH_MAX, SegmentName};
 use crate::walk::{WalkError, Walker};
 use crate::{BatchHeader, Position, RecordingId};
 use replay::Trim;
@@ -341,6 +341,7 @@ impl Cursor {
             }
             match self.look()? {
                 Look::Block(found) => {
+                    self.check_end(&found)?;
                     let trim = self.trim(&found)?;
                     self.step(&found);
                     if trim.messages > 0 {
@@ -358,6 +359,17 @@ impl Cursor {
                 }
             }
         }
+    }
+
+    /// The last block of a stopped recording has to lead to the end that the catalog says.
+    fn check_end(&self, found: &Found) -> Result<(), CursorError> {
+        let after = self.position.plus(found.length as u64);
+        if self.extent.stop() != Some(after) || matches!(self.bound, Bound::Live(_)) {
+            return Ok(());
+        }
+        let after = Chain::after(found.sequence, &found.batch);
+        let checked = self.extent.check_end(&after);
+        checked.map_err(|fault| self.damage(found.offset, fault))
     }
 
     /// The next block is behind this one.
@@ -495,14 +507,16 @@ impl Cursor {
         }
     }
 
-    /// Is there a block behind `offset` that was written after the one there was durable?
+    /// Is there a newer block behind `offset`?
     fn is_newer_behind(&self, offset: u64) -> Result<bool, CursorError> {
         let (Some(source), Some(chain)) = (&self.source, &self.chain) else {
             return Ok(false);
         };
         let mut walker = Walker::new(source.view.disk(), offset).expecting(chain.sequence);
         match walker.next_block() {
-            Ok(_) | Err(WalkError::Torn(_)) => Ok(false),
+            Ok(_) => Ok(false),
+            // Newer blocks are whole though nothing was synced between: recovery does not cut them, so they are no tail.
+            Err(WalkError::Torn(torn)) => Ok(torn.unordered > 0),
             Err(WalkError::Damaged(_) | WalkError::Version { .. }) => Ok(true),
             Err(WalkError::Fault {
                 offset,
@@ -560,17 +574,7 @@ impl Cursor {
                 return Ok(false);
             }
         }
-        // The file may have grown since it was looked at.
-        if let Some(source) = &self.source {
-            self.length = source.view.length();
-            if self.position.since(source.name.start) < self.length {
-                return Ok(true);
-            }
-        }
-        if self.look_again()? {
-            return Ok(true);
-        }
-        match self.enter(self.position)? {
+        match self.enter_next()? {
             Entered::Yes => Ok(true),
             Entered::Partly => {
                 self.pause = self.open_end();
@@ -579,8 +583,35 @@ impl Cursor {
             Entered::Missing(path) if self.position < self.promised() => {
                 Err(self.gone(Some(path))?)
             }
-            Entered::Missing(_) => self.rest(),
+            Entered::Missing(path) => {
+                let name = SegmentName {
+                    recording: self.recording,
+                    start: self.position,
+                };
+                if !self.is_behind(name)? {
+                    return self.rest();
+                }
+                // A later segment is there. What comes before it was written first, so it has to be there by now.
+                match self.enter_next()? {
+                    Entered::Yes => Ok(true),
+                    Entered::Partly | Entered::Missing(_) => Err(self.gone(Some(path))?),
+                }
+            }
         }
+    }
+
+    /// Goes on in the open segment, if it has grown since it was looked at, or else to the one that starts at its end.
+    fn enter_next(&mut self) -> Result<Entered, CursorError> {
+        if let Some(source) = &self.source {
+            self.length = source.view.length();
+            if self.position.since(source.name.start) < self.length {
+                return Ok(Entered::Yes);
+            }
+        }
+        if self.look_again()? {
+            return Ok(Entered::Yes);
+        }
+        self.enter(self.position)
     }
 
     /// Opens the segment that starts at `start` and checks its first block.
@@ -599,17 +630,26 @@ impl Cursor {
         let mut length = source.view.length();
         let mut read = source.first(self.chain.as_ref(), length);
         let is_last = !self.is_behind(name)?;
+        // A batch is written only once the first block is durable.
+        let is_begun = |read: &io::Result<Result<First, Fault>>, length: u64| match read {
+            Ok(Err(Fault::Block(Defect::Sequence { .. }))) => false,
+            Ok(Err(Fault::Block(_))) => length <= SEGMENT_BLOCK_LENGTH,
+            _ => false,
+        };
         if matches!(read, Ok(Err(Fault::Block(_)))) && start >= self.promised() {
             // What was being written a moment ago is whole now, if something newer is there.
             source.view.forget(0);
             length = source.view.length();
             read = source.first(self.chain.as_ref(), length);
-            if is_last && matches!(read, Ok(Err(Fault::Block(_)))) {
+            if is_last && is_begun(&read, length) {
                 return Ok(Entered::Partly);
             }
         }
         let first = match read {
-            Ok(Ok(first)) => first,
+            Ok(Ok(first)) => match self.extent.check_first(&first) {
+                Ok(()) => first,
+                Err(fault) => return Err(damage(&source.path, start, 0, fault)),
+            },
             Ok(Err(fault)) => return Err(damage(&source.path, start, 0, fault)),
             Err(error) => return Err(system("read", &source.path, 0, error)),
         };
@@ -630,6 +670,21 @@ impl Cursor {
         match &self.bound {
             Bound::Live(_) => length.max(first.segment.segment_length.min(SEGMENT_LENGTH_MAX)),
             _ => self.extent.settled(first.segment.start, length, is_last),
+        }
+    }
+
+    /// After the last block of a segment: does the next one, which is there, continue it?
+    pub(crate) fn check_next(&mut self) -> Result<(), CursorError> {
+        match self.enter_next()? {
+            Entered::Yes => Ok(()),
+            Entered::Partly => Err(self.damage(
+                0,
+                Fault::Block(Defect::Short {
+                    needed: SEGMENT_BLOCK_LENGTH,
+                    there: 0,
+                }),
+            )),
+            Entered::Missing(path) => Err(self.gone(Some(path))?),
         }
     }
 

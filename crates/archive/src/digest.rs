@@ -100,6 +100,11 @@ pub fn digest(
         .ok_or(CursorError::NoRecording { recording })?;
     let mut names = segments(&**storage, folder, recording)?;
     extent.keep(&mut names);
+    // A file that is missing elsewhere is found by the cursor that comes to its place.
+    if names.first().is_none_or(|first| first.start > extent.start) {
+        let start = extent.start;
+        Cursor::open(Arc::clone(storage), folder, recording, start, Bound::End)?.next_block()?;
+    }
     let pieces: Vec<(Position, Bound)> = names
         .iter()
         .enumerate()
@@ -118,7 +123,7 @@ pub fn digest(
             };
             let start = start.max(extent.start);
             let cursor = Cursor::open(Arc::clone(storage), folder, recording, start, bound)?;
-            let digest = piece(cursor, &numbers, told)?;
+            let digest = piece(cursor, &numbers, told, index + 1 < pieces.len())?;
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
             found[index] = Some(digest);
         }
@@ -141,13 +146,14 @@ fn piece(
     mut cursor: Cursor,
     numbers: &Range<u64>,
     told: &(dyn Fn(u64) + Sync),
+    is_followed: bool,
 ) -> Result<Digest, CursorError> {
     let mut digest = Digest::default();
     let mut shift = (0, None);
     while let Some(block) = cursor.next_block()? {
         let first = block.first_message();
         if first >= numbers.end {
-            break;
+            return Ok(digest);
         }
         let skipped = numbers.start.saturating_sub(first);
         let count = numbers.end - first;
@@ -158,6 +164,10 @@ fn piece(
             digest.push_with(flags, payload, &mut shift);
         }
         told(u64::from(block.messages_count()));
+    }
+    // Pieces are read apart: that each continues the one before is checked where they meet.
+    if is_followed {
+        cursor.check_next()?;
     }
     Ok(digest)
 }

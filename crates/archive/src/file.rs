@@ -8,7 +8,7 @@
 mod files;
 mod map;
 
-pub use files::Files;
+pub use files::{Files, ReadFiles};
 
 use crate::recover::{RecoverError, Recovery, recover};
 use seatrial_machine::{Disk, Medium, Storage};

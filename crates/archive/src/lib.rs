@@ -43,7 +43,7 @@ mod window;
 
 pub use archive::{
     Archive, ArchiveError, CatalogRepair, Description, Recovered, RecoveredRecording, RepairError,
-    Repaired, Segment,
+    Repaired, Segment, View,
 };
 pub use batch::{
     BATCH_FRAMES_OFFSET, BATCH_HEADER_LENGTH, BATCH_LENGTH, BATCH_LENGTH_MAX, Batch, BatchError,

@@ -114,12 +114,23 @@ impl Tape {
         tree
     }
 
+    /// As the first block says.
+    fn start(&self) -> Boundary {
+        let (position, bytes) = &self.segments[0];
+        let header = block::BlockHeader::decode(bytes.first_chunk().unwrap()).unwrap();
+        let payload = &bytes[block::HEADER_LENGTH..][..header.payload_length as usize];
+        let segment = SegmentHeader::decode(header.kind, payload).unwrap();
+        Boundary {
+            position: *position,
+            message: segment.first_message,
+            sequence: header.sequence,
+            time: segment.time,
+        }
+    }
+
     fn catalog(&self) -> Vec<u8> {
         let started = EventKind::Started {
-            start: Boundary {
-                position: self.segments[0].0,
-                ..Boundary::default()
-            },
+            start: self.start(),
             segment_length: 4096,
             durability: Durability::None,
             label: String::new(),

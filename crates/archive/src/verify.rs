@@ -5,7 +5,7 @@ mod walk;
 
 use crate::cursor::Chain;
 use crate::walk::{WalkError, Walker};
-use crate::{CursorError, Fault, Position, RecordingId};
+use crate::{CursorError, Fault, Position, RecordingId, SEGMENT_BLOCK_LENGTH};
 use piece::{Desk, Found, Piece, check};
 use seatrial_machine::Storage;
 use std::io;
@@ -200,6 +200,13 @@ fn fold(mut walked: Walked, mut pieces: Vec<Piece>, desk: &mut Desk) -> Recordin
             .damages
             .push(last.damage(last.length, 0, fault));
     }
+    if let (Some(stop), Some(chain), Some(last)) = (walked.extent.stop(), before, &walked.last)
+        && walked.report.end == stop
+        && let Err(fault) = walked.extent.check_end(&chain)
+    {
+        let damage = last.damage(last.length, 0, fault);
+        walked.report.damages.push(damage);
+    }
     let found = walked.found.into_iter().map(|found| found.damage);
     walked.report.damages.extend(found);
     let damages = &mut walked.report.damages;
@@ -227,8 +234,15 @@ fn cut_torn(walked: &mut Walked, pieces: &mut Vec<Piece>, desk: &mut Desk) {
     if let Some(sequence) = walked.found[index].sequence {
         walker = walker.expecting(sequence);
     }
-    if !matches!(walker.next_block(), Err(WalkError::Torn(_))) {
-        return;
+    match walker.next_block() {
+        // The blocks after it hold messages that recovery does not cut.
+        Err(WalkError::Torn(torn)) if torn.unordered > 0 => return,
+        // A batch is written only once the first block is durable: it was whole.
+        Err(WalkError::Torn(_)) if offset == 0 && last.length > SEGMENT_BLOCK_LENGTH => return,
+        // An interrupted write; or an empty file: the next segment was created, and its first block not yet written; or its
+        // writer has completed it meanwhile.
+        Err(WalkError::Torn(_)) | Ok(_) => {}
+        Err(_) => return,
     }
     let mut torn = walked.found.swap_remove(index).damage;
     torn.length = last.length - offset;

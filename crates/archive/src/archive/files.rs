@@ -124,6 +124,21 @@ fn files(
             problem,
         });
     }
+    let has_none = found.iter().all(|file| file.is_detached);
+    if has_none && from <= first && count_max > 0 && recording.end.position > first {
+        let name = SegmentName {
+            recording: recording.id,
+            start: first,
+        };
+        found.push(Segment {
+            start: first,
+            length: 0,
+            file: folder.path(&name.file()),
+            is_detached: false,
+            first_message: None,
+            problem: Some("it is missing".to_owned()),
+        });
+    }
     Ok(found)
 }
 

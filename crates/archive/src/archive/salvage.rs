@@ -3,7 +3,8 @@
 use crate::archive::open::lock;
 use crate::archive::{Archive, ArchiveError};
 use crate::catalog::{
-    CATALOG, CATALOG_DAMAGED, CATALOG_NEW, Catalog, CatalogError, Event, Recording, encode_events,
+    self, CATALOG, CATALOG_DAMAGED, CATALOG_NEW, Catalog, CatalogError, CatalogMark, Event,
+    Recording, clear_mark, encode_events,
 };
 use crate::folder::{Folder, StorageError};
 use crate::recording::{Durability, SegmentWalk, all_segments};
@@ -69,10 +70,13 @@ impl Archive {
             return Ok(repair);
         }
         write_whole(&folder, CATALOG_DAMAGED, &before)?;
-        write_whole(&folder, CATALOG_NEW, &encode_events(&catalog.events()))?;
+        let events = encode_events(&catalog.events());
+        write_whole(&folder, CATALOG_NEW, &events)?;
         folder.sync()?;
+        clear_mark(&folder)?;
         folder.rename(CATALOG_NEW, CATALOG)?;
         folder.sync()?;
+        // The next one who opens the archive writes its mark.
         repair.kept = Some(folder.path(CATALOG_DAMAGED));
         Ok(repair)
     }
@@ -91,6 +95,7 @@ fn salvage(
         }
         other => other?,
     };
+    let marked = CatalogMark::read(&*folder.storage, &folder.path(""));
     let mut bytes = vec![0; medium.len() as usize];
     folder.read(CATALOG, &*medium, 0, &mut bytes)?;
     let disk: &dyn Disk = &bytes;
@@ -115,6 +120,12 @@ fn salvage(
                 return Err(CatalogError::Log { path, source }.into());
             }
         }
+    }
+    // With damage inside, the mark says nothing more.
+    if repair.damages.is_empty()
+        && let Err(lost) = catalog::read(&bytes, folder.path(CATALOG), marked)
+    {
+        repair.damages.push(lost.to_string());
     }
     Ok((catalog, bytes))
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 
 mod damage;
 mod faults;
+mod losses;
 mod salvage;
 mod twin;
 

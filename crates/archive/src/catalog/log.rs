@@ -1,11 +1,14 @@
 //! The file with the events.
 
 use crate::block::{self, BlockKind};
+use crate::catalog::mark::{self, CatalogMark, MARK, MarkFile};
 use crate::catalog::{Catalog, Event, EventError, FoldError};
 use crate::folder::{Folder, StorageError};
+use crate::segment::SegmentName;
 use crate::walk::{Torn, WalkError, Walker};
-use seatrial_machine::{Disk, Medium};
-use std::path::PathBuf;
+use seatrial_machine::{Disk, Medium, Storage};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The file's name.
@@ -40,6 +43,16 @@ pub enum CatalogError {
         /// Why.
         source: EventError,
     },
+    /// The catalog, or its end, is missing: events that were in force are.
+    #[error("{path} has lost events: it ends at {offset}, {reason}")]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// Where what is left of it ends.
+        offset: u64,
+        /// What says that there was more.
+        reason: String,
+    },
     /// An event that does not follow from those before.
     #[error("{path} at {offset}: {source}")]
     Fold {
@@ -66,6 +79,8 @@ pub(crate) struct Contents {
     pub(crate) catalog: Catalog,
     /// The newest event.
     pub(crate) last: Option<Event>,
+    /// The mark of the newest event.
+    mark: Option<CatalogMark>,
     /// Where the file's blocks end.
     end: u64,
     next_sequence: u64,
@@ -73,14 +88,97 @@ pub(crate) struct Contents {
     pub(crate) torn: Option<Torn>,
 }
 
-/// Reads a catalog and adds up its events.
-pub(crate) fn read(disk: &dyn Disk, path: PathBuf) -> Result<Contents, CatalogError> {
+/// Reads the catalog of a folder beside whoever writes it. One that does not hold the event of `catalog.mark`, or that is
+/// missing or empty beside files of recordings, is damaged. Nothing if there is no archive.
+pub(crate) fn read_folder(
+    storage: &dyn Storage,
+    folder: &Path,
+) -> Result<Option<Contents>, CatalogError> {
+    let path = folder.join(CATALOG);
+    let mut mark = CatalogMark::read(storage, folder);
+    let mut is_second = false;
+    loop {
+        let read = match storage.open(&path) {
+            Ok(medium) => read(&*medium, path.clone(), mark).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(CatalogError::Storage(StorageError {
+                action: "open",
+                path: path.clone(),
+                offset: None,
+                source,
+            })),
+        };
+        let read = match read {
+            // One that was compacted meanwhile has another mark.
+            Err(lost @ CatalogError::Lost { .. }) => {
+                let now = CatalogMark::read(storage, folder);
+                if now == mark {
+                    return Err(lost);
+                }
+                mark = now;
+                continue;
+            }
+            other => other?,
+        };
+        // A recording's first event is durable before its first file is there, so these are seen in the other order.
+        let is_empty = (read.as_ref()).is_none_or(|contents| contents.last.is_none());
+        if !is_empty || !has_segments(storage, folder)? {
+            return Ok(read);
+        }
+        if is_second {
+            return Err(lost_beside_segments(path, read.is_none()));
+        }
+        is_second = true;
+    }
+}
+
+/// Are there files of recordings?
+fn has_segments(storage: &dyn Storage, folder: &Path) -> Result<bool, StorageError> {
+    let files = match storage.list(folder) {
+        Ok(files) => files,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(source) => {
+            return Err(StorageError {
+                action: "list folder",
+                path: folder.to_owned(),
+                offset: None,
+                source,
+            });
+        }
+    };
+    Ok(files.iter().any(|file| SegmentName::parse(file).is_some()))
+}
+
+fn lost_beside_segments(path: PathBuf, is_missing: bool) -> CatalogError {
+    let what = if is_missing {
+        "there is no such file"
+    } else {
+        "it holds no event"
+    };
+    CatalogError::Lost {
+        path,
+        offset: 0,
+        reason: format!("{what}, and files of recordings are beside it"),
+    }
+}
+
+/// Reads a catalog and adds up its events, of which the one of the mark has to be one.
+pub(crate) fn read(
+    disk: &dyn Disk,
+    path: PathBuf,
+    mark: Option<CatalogMark>,
+) -> Result<Contents, CatalogError> {
     let mut walker = Walker::new(disk, 0).expecting(0);
     let (mut catalog, mut last, mut torn) = (Catalog::default(), None, None);
+    let mut reached = None;
+    let mut is_marked = mark.is_none();
     loop {
         match walker.next_block() {
             Ok(Some(block)) => {
                 let offset = block.offset;
+                let after = CatalogMark::after(offset, &block.header);
+                is_marked |= mark == Some(after);
+                reached = Some(after);
                 let event = match Event::decode(block.header.kind, block.payload) {
                     Ok(event) => event,
                     Err(source) => {
@@ -105,9 +203,20 @@ pub(crate) fn read(disk: &dyn Disk, path: PathBuf) -> Result<Contents, CatalogEr
             Err(source) => return Err(CatalogError::Log { path, source }),
         }
     }
+    if let Some(mark) = mark.filter(|_| !is_marked) {
+        return Err(CatalogError::Lost {
+            path,
+            offset: walker.offset(),
+            reason: format!(
+                "and {MARK} says that event {} ended at {}",
+                mark.events, mark.length
+            ),
+        });
+    }
     Ok(Contents {
         catalog,
         last,
+        mark: reached,
         end: walker.offset(),
         next_sequence: walker.next_sequence(),
         torn,
@@ -120,6 +229,7 @@ pub(crate) fn read(disk: &dyn Disk, path: PathBuf) -> Result<Contents, CatalogEr
 pub(crate) struct CatalogLog {
     folder: Folder,
     medium: Arc<dyn Medium>,
+    mark: MarkFile,
     end: u64,
     next_sequence: u64,
     poison: Option<String>,
@@ -156,6 +266,9 @@ impl CatalogLog {
     ) -> Result<(CatalogLog, Option<Event>, Option<Torn>), CatalogError> {
         let medium = match folder.open_write(CATALOG) {
             Err(error) if error.is_not_found() => {
+                if has_segments(&*folder.storage, &folder.path(""))? {
+                    return Err(lost_beside_segments(folder.path(CATALOG), true));
+                }
                 let medium = folder.create(CATALOG)?;
                 folder.sync_file(CATALOG, &*medium)?;
                 folder.sync()?;
@@ -163,14 +276,23 @@ impl CatalogLog {
             }
             other => other?,
         };
-        let contents = read(&*medium, folder.path(CATALOG))?;
+        let marked = CatalogMark::read(&*folder.storage, &folder.path(""));
+        let contents = read(&*medium, folder.path(CATALOG), marked)?;
+        if contents.last.is_none() && has_segments(&*folder.storage, &folder.path(""))? {
+            return Err(lost_beside_segments(folder.path(CATALOG), false));
+        }
         if contents.torn.is_some() {
             folder.cut(CATALOG, &*medium, contents.end)?;
         }
         folder.sync_file(CATALOG, &*medium)?;
+        let mark = MarkFile::open(folder);
+        if let Some(reached) = contents.mark.filter(|_| contents.mark != marked) {
+            mark.write(folder, &reached);
+        }
         let log = CatalogLog {
             folder: folder.clone(),
             medium,
+            mark,
             end: contents.end,
             next_sequence: contents.next_sequence,
             poison: None,
@@ -211,6 +333,9 @@ impl CatalogLog {
         if let Err(error) = self.folder.sync_file(CATALOG, &*self.medium) {
             return Err(self.poison(error));
         }
+        if let Some(mark) = CatalogMark::of_blocks(self.end, &bytes) {
+            self.mark.write(&self.folder, &mark);
+        }
         self.end += bytes.len() as u64;
         self.next_sequence += events.len() as u64;
         self.catalog.replace_part(events, catalog);
@@ -247,7 +372,8 @@ impl CatalogLog {
         let written = self
             .folder
             .write(CATALOG_NEW, &*medium, 0, &bytes)
-            .and_then(|()| self.folder.sync_file(CATALOG_NEW, &*medium));
+            .and_then(|()| self.folder.sync_file(CATALOG_NEW, &*medium))
+            .and_then(|()| mark::clear(&self.folder));
         if let Err(error) = written {
             // Garbage that the next one removes, if this one cannot.
             let _ = self.folder.remove_if_there(CATALOG_NEW);
@@ -256,6 +382,9 @@ impl CatalogLog {
         let placed = self.folder.rename(CATALOG_NEW, CATALOG);
         if let Err(error) = placed.and_then(|()| self.folder.sync()) {
             return Err(self.poison(error));
+        }
+        if let Some(mark) = CatalogMark::of_blocks(0, &bytes) {
+            self.mark.write(&self.folder, &mark);
         }
         let before = self.end;
         self.medium = medium;

@@ -232,7 +232,7 @@ fn mutated_catalogs_never_panic_and_never_hold_what_was_not_written() {
             }
         }
         bytes.truncate(rng.index(2 * bytes.len() + 1));
-        if let Ok(contents) = read(&bytes, std::path::PathBuf::from("catalog")) {
+        if let Ok(contents) = read(&bytes, std::path::PathBuf::from("catalog"), None) {
             let is_whole = contents.torn.is_none();
             let is_written = states.iter().enumerate().any(|(count, state)| {
                 let last = count.checked_sub(1).map(|last| &events[last]);

@@ -1,7 +1,8 @@
 //! What the catalog says of a recording that is being read.
 
-use super::{CursorError, system};
-use crate::catalog::{self, CATALOG, Recording};
+use super::{Chain, ContentError, CursorError, Fault, First, system};
+use crate::block::Defect;
+use crate::catalog::{self, Boundary, CATALOG, Recording};
 use crate::segment::SegmentName;
 use crate::{Position, RecordingId};
 use seatrial_machine::{Medium, Storage};
@@ -18,6 +19,8 @@ pub(crate) struct Extent {
     pub(crate) promised: Position,
     /// Was it stopped? Then it ends there.
     pub(crate) is_stopped: bool,
+    /// What the catalog says of the first byte and of the end.
+    pub(crate) boundaries: [Boundary; 2],
 }
 
 /// By what a change of the catalog is seen: its length and its last bytes, in which the checksum of the newest event is.
@@ -54,8 +57,10 @@ impl Extent {
         folder: &Path,
         recording: RecordingId,
     ) -> Result<Option<Extent>, CursorError> {
-        let (path, medium) = catalog_file(storage, folder)?;
-        let contents = catalog::read(&*medium, path)?;
+        let contents = catalog::read_folder(storage, folder)?;
+        let contents = contents.ok_or_else(|| CursorError::NoArchive {
+            folder: folder.to_owned(),
+        })?;
         Ok(contents.catalog.recording(recording).map(Extent::of))
     }
 
@@ -65,7 +70,51 @@ impl Extent {
             start: recording.start.position,
             promised: recording.end.position,
             is_stopped: recording.stopped.is_some(),
+            boundaries: [recording.start, recording.end],
         }
+    }
+
+    /// Is the first segment the one of this recording: with the block, message and time that the catalog says?
+    pub(crate) fn check_first(&self, first: &First) -> Result<(), Fault> {
+        let [start, _] = self.boundaries;
+        if first.segment.start != start.position {
+            return Ok(());
+        }
+        let (expected, found) = (start.sequence, first.block.sequence);
+        if expected != found {
+            return Err(Defect::Sequence { expected, found }.into());
+        }
+        let chain = Chain {
+            sequence: start.sequence,
+            message: Some(start.message),
+            time: first.segment.time,
+        };
+        chain.check_segment(&first.segment)?;
+        let (expected, found) = (start.time, first.segment.time);
+        if expected != found {
+            return Err(ContentError::Begun { expected, found }.into());
+        }
+        Ok(())
+    }
+
+    /// Does the last block lead to what the catalog says of the end? A block of another recording does not.
+    pub(crate) fn check_end(&self, chain: &Chain) -> Result<(), Fault> {
+        let [_, end] = self.boundaries;
+        let (expected, found) = (end.sequence, chain.sequence);
+        if expected != found {
+            return Err(Defect::Sequence { expected, found }.into());
+        }
+        if let Some(found) = chain.message {
+            let expected = end.message;
+            if expected != found {
+                return Err(ContentError::FirstMessage { expected, found }.into());
+            }
+            let (expected, found) = (end.time, chain.time);
+            if expected != found {
+                return Err(ContentError::Ended { expected, found }.into());
+            }
+        }
+        Ok(())
     }
 
     /// Where it was stopped.
@@ -100,9 +149,13 @@ fn catalog_file(
     let path = folder.join(CATALOG);
     match storage.open(&path) {
         Ok(medium) => Ok((path, medium)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(CursorError::NoArchive {
-            folder: folder.to_owned(),
-        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Files of recordings without a catalog are an error of their own.
+            catalog::read_folder(storage, folder)?;
+            Err(CursorError::NoArchive {
+                folder: folder.to_owned(),
+            })
+        }
         Err(error) => Err(system("open", &path, 0, error)),
     }
 }

@@ -50,6 +50,22 @@ pub enum ContentError {
         /// The number in the header.
         found: u64,
     },
+    /// The first segment was begun at another time than its recording: it is one of another recording.
+    #[error("begun at {found} ns, the catalog says {expected} ns")]
+    Begun {
+        /// The time in the catalog.
+        expected: u64,
+        /// The time in the segment.
+        found: u64,
+    },
+    /// The last batch was written at another time than that of its recording: it is one of another recording.
+    #[error("the last batch was written at {found} ns, the catalog says {expected} ns")]
+    Ended {
+        /// The time in the catalog.
+        expected: u64,
+        /// The time of the batch.
+        found: u64,
+    },
     /// Written before the batch before it.
     #[error("written at {found} ns, the batch before at {before} ns")]
     Time {

@@ -93,6 +93,18 @@ impl Cursor {
         let Some(&first) = names.first() else {
             return Ok(None);
         };
+        let needs_start = match self.origin {
+            Origin::Position(from) => from < first.start,
+            Origin::Start | Origin::End | Origin::Time(_) | Origin::Message(_) => true,
+        };
+        if needs_start && first.start > self.extent.start {
+            let missing = SegmentName {
+                recording: self.recording,
+                start: self.extent.start,
+            };
+            let path = self.folder.join(missing.file());
+            return Err(self.gone(Some(path))?);
+        }
         let behind = match self.origin {
             Origin::Position(from) => names.partition_point(|name| name.start <= from),
             Origin::Start | Origin::End => 0,

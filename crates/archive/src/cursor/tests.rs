@@ -224,6 +224,16 @@ fn sealed_wrongly(lengths: &[usize], spoil: impl Fn(&mut [u8])) -> Tape {
     let kind = crate::BlockKind::BATCH;
     crate::block::write(&mut block, kind, 0, tape.sequence, &payload, length);
     tape.segments[0].1.extend_from_slice(&block);
+    // So that the end in the catalog is where this block leads.
+    tape.sequence += 1;
+    let message = |number| Seen {
+        position: Position(0),
+        number,
+        time: 0,
+        flags: 0,
+        payload: Vec::new(),
+    };
+    tape.messages = (0..lengths.len() as u64).map(message).collect();
     tape
 }
 

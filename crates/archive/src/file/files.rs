@@ -15,6 +15,51 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Files;
 
+/// [`Files`] that are read, never mapped. A mapped file that another program shortens meanwhile is a signal (SIGBUS) to
+/// whoever touches it; a read is an error. It costs a copy of what is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadFiles;
+
+impl Storage for ReadFiles {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+        Files.create(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+        let mut file = RealFile::new(regular(File::open(path)?)?, false);
+        file.is_read = true;
+        Ok(Arc::new(file))
+    }
+
+    fn open_write(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+        Files.open_write(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Files.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        Files.remove(path)
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        Files.create_folder(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        Files.list(folder)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        Files.sync_folder(folder)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
+        Files.lock(path)
+    }
+}
+
 impl Storage for Files {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
         let file = OpenOptions::new()
@@ -139,12 +184,18 @@ struct RealFile {
     /// is lost to a reader without it; a cut that comes undone is the end of an older life showing up behind the new one.
     /// So these two are followed by an fsync.
     whole: AtomicBool,
+    /// Read, never mapped.
+    is_read: bool,
 }
 
 impl RealFile {
     fn new(file: File, whole: bool) -> RealFile {
         let whole = AtomicBool::new(whole);
-        RealFile { file, whole }
+        RealFile {
+            file,
+            whole,
+            is_read: false,
+        }
     }
 }
 
@@ -180,6 +231,9 @@ impl Medium for RealFile {
     /// Nothing where the kernel cannot bring pages in with an error instead of a signal (Linux before 5.14, other systems):
     /// reading costs a copy there. `length` may lie behind the file's end, for a file that grows.
     fn map(&self, length: u64) -> io::Result<Option<Arc<dyn Mapped>>> {
+        if self.is_read {
+            return Ok(None);
+        }
         map::map(&self.file, length)
     }
 }

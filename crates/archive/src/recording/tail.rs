@@ -87,6 +87,19 @@ pub enum TailError {
         /// What is wrong there.
         torn: Option<Torn>,
     },
+    /// Blocks after an invalid one are whole. A power failure can leave that (they were written without a sync between
+    /// them), but so can a flipped bit, and cutting would lose the messages in them: only an explicit repair does.
+    #[error(
+        "{file}: {torn}; the file goes on with blocks that are whole ({}), so nothing was cut: \
+         `seatrial archive verify --repair` cuts the recording there and keeps what it cuts",
+        .torn.unordered
+    )]
+    Newer {
+        /// The file.
+        file: PathBuf,
+        /// Where it would have been cut, and why.
+        torn: Torn,
+    },
     /// There is no file of the recording.
     #[error("recording {recording} has no segment at or behind {start}")]
     Missing {
@@ -143,7 +156,10 @@ impl<'a> SegmentWalk<'a> {
         let (mut start, mut end, mut torn) = (None, None, None);
         match walker.next_block() {
             Ok(None) => {}
-            Err(WalkError::Torn(found)) => torn = Some(found),
+            // A batch is written only once the first block is durable: with bytes after its place it was whole.
+            Err(WalkError::Torn(found)) if medium.len() <= crate::SEGMENT_BLOCK_LENGTH => {
+                torn = Some(found);
+            }
             Err(source) => {
                 return Err(TailError::Walk {
                     file: file(),
@@ -274,8 +290,9 @@ fn exhausted(file: PathBuf, offset: u64) -> TailError {
 }
 
 /// Finds the end of a recording by walking its last segment, cuts off what a crash had interrupted, and makes durable what
-/// stays. `starts` are the positions at which its segments start, as far as there are files. A recording without any has
-/// its first one made if `may_be_new`: the crash came before that.
+/// stays. Only an incomplete last write is cut: a tail that holds a block after the invalid one is an error. `starts` are
+/// the positions at which its segments start, as far as there are files. A recording without any has its first one made if
+/// `may_be_new`: the crash came before that.
 pub(crate) fn recover_tail(
     folder: &Folder,
     recording: &Recording,
@@ -304,6 +321,12 @@ pub(crate) fn recover_tail(
                 found: position,
                 torn,
             });
+        }
+        if let Some(torn) = torn
+            && torn.unordered > 0
+        {
+            let file = folder.path(&file);
+            return Err(TailError::Newer { file, torn });
         }
         if torn.is_some() || end.is_none() {
             cuts.push(Cut {

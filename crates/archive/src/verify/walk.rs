@@ -142,9 +142,10 @@ impl<'a> Walk<'a> {
 }
 
 impl Walked {
-    /// Not one file of a recording that was stopped is there.
+    /// Not one file of a recording is there.
     fn miss_all(&mut self, folder: &Path) {
-        if let Some(expected) = self.extent.stop() {
+        let expected = self.extent.promised;
+        if self.extent.is_stopped || expected > self.extent.start {
             let (recording, start) = (self.report.recording, self.extent.start);
             let found = start;
             self.report.damages.push(VerifyDamage {
@@ -185,6 +186,16 @@ impl Walked {
         if expected != found {
             self.found(segment, 0, 0, VerifyFault::Gap { expected, found });
             self.sequence = None;
+            // Without a file before it, the first one is the file that is missing.
+            if self.last.is_none()
+                && let Some(Found { damage, .. }) = self.found.last_mut()
+            {
+                let recording = self.report.recording;
+                let start = expected;
+                let missing = SegmentName { recording, start };
+                damage.path = segment.path.with_file_name(missing.file());
+                damage.position = expected;
+            }
         }
         self.expected = found.plus(segment.length);
         self.report.segments += 1;
@@ -196,6 +207,9 @@ impl Walked {
     fn first(&mut self, segment: &Arc<Segment>, first: io::Result<Result<First, Fault>>) -> u64 {
         match first {
             Ok(Ok(first)) => {
+                if let Err(fault) = self.extent.check_first(&first) {
+                    self.found(segment, 0, first.block.block_length(), fault);
+                }
                 let (length, found) = (first.block.block_length(), first.block.sequence);
                 if let Some(expected) = self.sequence
                     && expected != found

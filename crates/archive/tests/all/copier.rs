@@ -1,5 +1,6 @@
 //! A machine that copies every recording of a service into an archive of its own, live.
 
+use crate::model::repair_holes;
 use seatrial_archive::service::{
     Answer, Client, ClientReply, ClientRequest, CopySource, CopyTarget, Description, ListFilter,
     Operation, ReplayBound, ReplayFrom, ReplayHandle, ReplayRequest, ServiceBug,
@@ -48,10 +49,8 @@ impl Copier {
         bug: Option<ServiceBug>,
     ) -> Result<Copier, String> {
         let opened = Archive::open(storage.clone(), Path::new(FOLDER), epoch);
-        let (archive, recovered) = opened.map_err(|error| error.to_string())?;
-        if let Some((_, problem)) = recovered.problems.first() {
-            return Err(problem.to_string());
-        }
+        let (mut archive, recovered) = opened.map_err(|error| error.to_string())?;
+        repair_holes(&mut archive, recovered)?;
         Ok(Copier {
             client,
             storage,

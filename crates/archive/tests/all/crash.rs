@@ -214,18 +214,21 @@ fn planted_bugs_are_found() {
         .retain(|_, it| !matches!(it, Operation::SyncFolder { .. }));
     planted("no sync of folders", &folders);
     // Where a file was made, renamed or removed.
-    let late = (trace.operations().iter()).position(|it| matches!(it, Operation::Rename { .. }));
-    let late = late.unwrap();
+    let place = |is: &dyn Fn(&Operation) -> bool| trace.operations().iter().position(is).unwrap();
+    let is_new = |path: &Path| is_file(path, "catalog.new");
+    let sync = place(&|it| matches!(it, Operation::Sync { path, .. } if is_new(path)));
+    let late = place(&|it| matches!(it, Operation::Rename { from, .. } if is_new(from)));
     planted(
         "a rename before the sync of the bytes",
-        &trace.clone().delay(late - 1..late, 1),
+        &trace.clone().delay(sync..sync + 1, late - sync),
     );
 }
 
 #[test]
 fn an_event_that_is_written_after_its_files_are_changed_is_found() {
     let trace = trace(Durability::Batch, 4);
-    // A truncation, a purge and a deletion change or remove files; the event before is one write and one sync.
+    // A truncation, a purge and a deletion change or remove files; the event before is one write and one sync,
+    // and the write of its mark.
     let all = trace.operations();
     let is_event = |it: usize| {
         let write = matches!(&all[it], Operation::Write { path, .. } if is_file(path, "catalog"));
@@ -239,10 +242,10 @@ fn an_event_that_is_written_after_its_files_are_changed_is_found() {
         )
     };
     let mut found = 0;
-    for event in (0..all.len() - 3).filter(|&it| is_event(it) && changes(it + 2)) {
-        let count = (event + 2..all.len()).take_while(|&it| changes(it) || is_folder(&all[it]));
-        let late = trace.clone().delay(event..event + 2, count.count());
-        planted(&format!("event {event} after {}", all[event + 2]), &late);
+    for event in (0..all.len() - 4).filter(|&it| is_event(it) && changes(it + 3)) {
+        let count = (event + 3..all.len()).take_while(|&it| changes(it) || is_folder(&all[it]));
+        let late = trace.clone().delay(event..event + 3, count.count());
+        planted(&format!("event {event} after {}", all[event + 3]), &late);
         found += 1;
     }
     assert!(found >= 1, "{found}");

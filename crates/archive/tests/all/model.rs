@@ -2,8 +2,8 @@
 //! archive, and an archive that was opened again is held to it.
 
 use seatrial_archive::{
-    Archive, Bound, Catalog, Cursor, Durability, Filter, Origin, Position, Recording, RecordingId,
-    RecordingOptions, Writer,
+    Archive, ArchiveError, Bound, Catalog, Cursor, Durability, Filter, Origin, Position, Recording,
+    RecordingId, RecordingOptions, Recovered, TailError, VerifyOptions, Writer,
 };
 use seatrial_machine::{Rng, Storage};
 use seatrial_sim::MemoryStorage;
@@ -148,10 +148,8 @@ pub(crate) fn compare(
 pub(crate) fn recover(storage: &Arc<dyn Storage>, model: &Model) -> Result<(), String> {
     let folder = Path::new(FOLDER);
     let open = || Archive::open(Arc::clone(storage), folder, 1_000_000).map_err(told);
-    let (archive, recovered) = open()?;
-    if let Some((id, problem)) = recovered.problems.into_iter().next() {
-        return Err(format!("recording {id}: {}", told(problem)));
-    }
+    let (mut archive, recovered) = open()?;
+    repair_holes(&mut archive, recovered)?;
     let found = read_all(storage, &archive.catalog())?;
     compare(model, &found)?;
     if let Some((id, _)) = found.iter().find(|(_, it)| !it.is_stopped) {
@@ -176,6 +174,27 @@ pub(crate) fn recover(storage: &Arc<dyn Storage>, model: &Model) -> Result<(), S
         let mut after = read(storage, &recording)?;
         if after.messages.pop().as_deref() != Some(b"more") || after != *before {
             return Err(format!("recording {id} does not go on as it was"));
+        }
+    }
+    Ok(())
+}
+
+/// Repairs recordings that end with a hole before whole blocks: without syncs in between, a power failure leaves that. Any
+/// other problem is an error.
+pub(crate) fn repair_holes(archive: &mut Archive, recovered: Recovered) -> Result<(), String> {
+    let options = VerifyOptions {
+        threads: 1,
+        checksums: true,
+    };
+    for (id, problem) in recovered.problems {
+        if !matches!(problem, ArchiveError::Tail(TailError::Newer { .. })) {
+            return Err(format!("recording {id}: {}", told(problem)));
+        }
+        let repaired = archive.repair(id, options, 1_000_000, &|_| ());
+        let repaired = repaired.map_err(told)?;
+        let repaired = repaired.ok_or(format!("recording {id}: verify does not find the hole"))?;
+        if repaired.cut == 0 || repaired.kept.is_empty() {
+            return Err(format!("recording {id}: {repaired:?} keeps nothing"));
         }
     }
     Ok(())

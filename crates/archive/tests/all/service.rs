@@ -2,13 +2,14 @@
 
 use crate::copier::Copier;
 use crate::ledger::Ledger;
+use crate::model::repair_holes;
 use crate::pusher::Pusher;
 use seatrial_archive::service::{
     Answer, ArchiveService, BatchPlace, Client, ClientOptions, ClientReply, ClientRequest,
     FrameBatch, Operation, ReplayBound, ReplayEnd, ReplayFrom, ReplayHandle, ReplayRequest,
     ServiceBug, ServiceLimits, ServiceOptions,
 };
-use seatrial_archive::{Bound, Cursor, Durability, Origin};
+use seatrial_archive::{Archive, Bound, Cursor, Durability, Origin};
 use seatrial_machine::{
     Disk, Fault, FaultKind, Input, Link, Machine, NodeId, Output, Peer, Rng, Storage, Ticket, Time,
 };
@@ -169,7 +170,13 @@ fn serve(
         bug,
         ..ServiceOptions::new(epoch)
     };
-    let opened = ArchiveService::open(storage, Path::new("archive"), options);
+    // As an operator would do after a power failure.
+    let folder = Path::new("archive");
+    let opened = Archive::open(Arc::clone(&storage), folder, epoch);
+    let (mut archive, recovered) = opened.map_err(|error| error.to_string())?;
+    repair_holes(&mut archive, recovered)?;
+    drop(archive);
+    let opened = ArchiveService::open(storage, folder, options);
     let (service, recovered) = opened.map_err(|error| error.to_string())?;
     if let Some((_, problem)) = recovered.problems.first() {
         return Err(problem.to_string());

@@ -360,7 +360,7 @@ fn a_reader_under_which_segments_are_purged_or_all_is_deleted_is_told() {
     let behind = desk.cursor(Origin::Message(first), Bound::Follow);
     assert_eq!(
         behind.position(),
-        kept.extent.start.plus(crate::SEGMENT_BLOCK_LENGTH)
+        kept.extent.start.plus(SEGMENT_BLOCK_LENGTH)
     );
     let early = Cursor::open(
         Arc::clone(&desk.storage),

@@ -7,7 +7,7 @@ use crate::args::ChecksumArguments;
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result};
-use seatrial_archive::file::Files;
+use seatrial_archive::file::ReadFiles;
 use seatrial_archive::{Catalog, Digest, Recording, digest};
 use seatrial_machine::Storage;
 use seatrial_report::thousands;
@@ -35,7 +35,7 @@ impl<'a> Side<'a> {
     }
 
     fn digest(&self, recording: &Recording, numbers: Range<u64>) -> Result<Digest> {
-        let storage: Arc<dyn Storage> = Arc::new(Files);
+        let storage: Arc<dyn Storage> = Arc::new(ReadFiles);
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         digest(&storage, self.path, recording.id, numbers, threads, &|_| {})
             .with_context(|| self.place.to_string())

@@ -11,7 +11,7 @@ use crate::interrupt::Interrupt;
 use crate::output::say;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use seatrial_archive::file::Files;
+use seatrial_archive::file::ReadFiles;
 use seatrial_archive::service::{
     CopyError, CopySource, CopyTarget, ListFilter, PushTarget, RefusalCode, RemoteError,
     ReplayBound, ReplayRequest,
@@ -95,7 +95,7 @@ impl Origins {
         match self {
             Origins::Folder(path) => {
                 let bound = if follow { Bound::Follow } else { Bound::End };
-                let cursor = Cursor::open(Arc::new(Files), path, id, origin, bound)?;
+                let cursor = Cursor::open(Arc::new(ReadFiles), path, id, origin, bound)?;
                 Ok(Blocks::Folder(Box::new(cursor)))
             }
             Origins::Server(address, _) => {
@@ -140,7 +140,7 @@ impl Destination {
     fn begin(&mut self, source: &CopySource) -> Result<Target, CopyError> {
         Ok(match self {
             Destination::Folder(path, archive) => {
-                let files = Arc::new(Files);
+                let files = Arc::new(ReadFiles);
                 let target = CopyTarget::begin(files, path, archive, source, moment::now());
                 Target::Folder(Box::new(target?))
             }

@@ -4,10 +4,10 @@ use super::moment;
 use super::record::{Reached, Recorder};
 use crate::args::RecordArguments;
 use anyhow::{Context as _, Result, bail, ensure};
-use seatrial_archive::file::Files;
+use seatrial_archive::file::ReadFiles;
 use seatrial_archive::{
     Archive, ArchiveError, Batch, Catalog, CatalogError, Durability, Position, Recording,
-    RecordingId, RecordingOptions, Recovered, SegmentName, Writer,
+    RecordingId, RecordingOptions, Recovered, SegmentName, View, Writer,
 };
 use seatrial_machine::Storage as _;
 use std::path::Path;
@@ -30,12 +30,17 @@ pub(super) fn has_catalog(folder: &Path) -> bool {
 
 /// Are there files of recordings?
 pub(super) fn has_segments(folder: &Path) -> bool {
-    let files = Files.list(folder).unwrap_or_default();
+    let files = ReadFiles.list(folder).unwrap_or_default();
     files.iter().any(|file| SegmentName::parse(file).is_some())
 }
 
 /// Its recordings, also while another process writes.
 pub(super) fn view(folder: &Path) -> Result<Catalog> {
+    Ok(look(folder)?.catalog)
+}
+
+/// [`view`], with what is damaged at the ends of recordings.
+pub(super) fn look(folder: &Path) -> Result<View> {
     let shown = folder.display();
     if !has_catalog(folder) {
         ensure!(
@@ -45,7 +50,7 @@ pub(super) fn view(folder: &Path) -> Result<Catalog> {
         );
         bail!("{shown}: there is no archive");
     }
-    Archive::view(Arc::new(Files), folder).map_err(|error| told(folder, error))
+    Archive::look(Arc::new(ReadFiles), folder).map_err(|error| told(folder, error))
 }
 
 /// The archive's error with the folder it is about, and what helps.
@@ -53,7 +58,10 @@ fn told(folder: &Path, error: ArchiveError) -> anyhow::Error {
     let is_damaged = matches!(
         error,
         ArchiveError::Catalog(
-            CatalogError::Log { .. } | CatalogError::Event { .. } | CatalogError::Fold { .. }
+            CatalogError::Log { .. }
+                | CatalogError::Event { .. }
+                | CatalogError::Fold { .. }
+                | CatalogError::Lost { .. }
         )
     );
     let error = anyhow::Error::new(error);
@@ -65,7 +73,7 @@ fn told(folder: &Path, error: ArchiveError) -> anyhow::Error {
 
 /// Opens it for writing and says what a crash had left that is cut off now.
 pub(super) fn open(folder: &Path) -> Result<Archive> {
-    let opened = Archive::open(Arc::new(Files), folder, moment::now());
+    let opened = Archive::open(Arc::new(ReadFiles), folder, moment::now());
     let (archive, recovered) = opened.map_err(|error| told(folder, error))?;
     tell(&recovered);
     Ok(archive)

@@ -9,7 +9,7 @@ use crate::args::{ListArguments, RecordingArguments};
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result, ensure};
-use seatrial_archive::file::Files;
+use seatrial_archive::file::ReadFiles;
 use seatrial_archive::service::{LabelFilter, ListFilter, SegmentDescription};
 use seatrial_archive::{Archive, Filter, Position};
 use serde_json::json;
@@ -20,19 +20,21 @@ use std::sync::Arc;
 pub(super) fn list(arguments: &ListArguments) -> Result<Exit> {
     let place = Place::parse(&arguments.place.archive)?;
     let span = span(arguments)?;
+    let mut is_whole = true;
     let entries: Vec<Entry> = match &place {
         Place::Folder(path) => {
+            let look = folder::look(path)?;
+            for (id, problem) in &look.problems {
+                eprintln!("recording {id}: {problem}");
+                is_whole = false;
+            }
             let filter = Filter {
                 label: arguments.label.clone(),
                 time: Some(span),
                 position: arguments.position.map(Position),
                 ..Filter::default()
             };
-            folder::view(path)?
-                .list(&filter)
-                .cloned()
-                .map(Entry)
-                .collect()
+            look.catalog.list(&filter).cloned().map(Entry).collect()
         }
         Place::Server(address) => {
             let label = arguments.label.clone().map(LabelFilter::Contains);
@@ -58,7 +60,7 @@ pub(super) fn list(arguments: &ListArguments) -> Result<Exit> {
     } else {
         say!("{}", entry::table(&entries));
     }
-    Ok(Exit::Valid)
+    Ok(if is_whole { Exit::Valid } else { Exit::Invalid })
 }
 
 /// The span of time of which something must be recorded.
@@ -79,11 +81,18 @@ fn span(arguments: &ListArguments) -> Result<RangeInclusive<u64>> {
 pub(super) fn describe(arguments: &RecordingArguments) -> Result<Exit> {
     let place = Place::parse(&arguments.place.archive)?;
     let wanted = &arguments.recording;
+    let mut is_whole = true;
     let (entry, files) = match &place {
         Place::Folder(path) => {
-            let catalog = folder::view(path)?;
-            let recording = folder::find(&catalog, wanted, path)?;
-            let files = Archive::view_segments(Arc::new(Files), path, recording);
+            let look = folder::look(path)?;
+            let recording = folder::find(&look.catalog, wanted, path)?;
+            for (id, problem) in &look.problems {
+                if *id == recording.id {
+                    eprintln!("recording {id}: {problem}");
+                    is_whole = false;
+                }
+            }
+            let files = Archive::view_segments(Arc::new(ReadFiles), path, recording);
             let files = files.with_context(|| place.to_string())?;
             let files = files.into_iter().map(SegmentDescription::from).collect();
             (Entry(recording.clone()), files)
@@ -99,6 +108,7 @@ pub(super) fn describe(arguments: &RecordingArguments) -> Result<Exit> {
         }
     };
     let files: Vec<SegmentDescription> = files;
+    is_whole &= files.iter().all(|file| file.problem.is_none());
     if arguments.place.json {
         let mut json = entry.json();
         json["files"] = entry.files_json(&files);
@@ -107,5 +117,5 @@ pub(super) fn describe(arguments: &RecordingArguments) -> Result<Exit> {
         say!("{}", entry.text());
         say!("{}", entry.files_text(&files));
     }
-    Ok(Exit::Valid)
+    Ok(if is_whole { Exit::Valid } else { Exit::Invalid })
 }

@@ -7,7 +7,7 @@ use crate::args::RepairCatalogArguments;
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result, ensure};
-use seatrial_archive::file::Files;
+use seatrial_archive::file::ReadFiles;
 use seatrial_archive::{Archive, RecordingId};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) fn run(arguments: &RepairCatalogArguments) -> Result<Exit> {
         folder::has_catalog(path) || folder::has_segments(path),
         "{place}: there is no archive"
     );
-    let repair = Archive::repair_catalog(Arc::new(Files), path);
+    let repair = Archive::repair_catalog(Arc::new(ReadFiles), path);
     let repair = repair.with_context(|| place.to_string())?;
     // Opening finds the ends of recordings whose end the catalog does not tell any more.
     let archive = folder::open(path)?;

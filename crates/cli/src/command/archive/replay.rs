@@ -10,7 +10,7 @@ use crate::args::ReplayArguments;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use anyhow::{Context as _, Result, ensure};
-use seatrial_archive::file::Files;
+use seatrial_archive::file::ReadFiles;
 use seatrial_archive::service::{ReplayBound, ReplayRequest};
 use seatrial_archive::{Bound, Cursor, Origin, Pause, ReplayBlock};
 use seatrial_archive::{Position, Recording};
@@ -145,7 +145,7 @@ fn from_folder(
     };
     let shown = || path.display().to_string();
     let mut cursor =
-        Cursor::open(Arc::new(Files), path, recording.id, origin, bound).with_context(shown)?;
+        Cursor::open(Arc::new(ReadFiles), path, recording.id, origin, bound).with_context(shown)?;
     let mut left = arguments.count;
     while !interrupt.told() && left != Some(0) {
         if let Some(block) = cursor.next_block()? {

@@ -6,7 +6,7 @@ use crate::args::ServeArguments;
 use crate::command::node::told_to_end;
 use crate::exit::Exit;
 use anyhow::{Context as _, Result};
-use seatrial_archive::file::Files;
+use seatrial_archive::file::ReadFiles;
 use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
 use seatrial_archive::service::{ArchiveService, ServiceOptions, ServiceRequest};
 use seatrial_host::{ListenOptions, serve_machine};
@@ -17,7 +17,8 @@ pub(super) fn run(arguments: &ServeArguments) -> Result<Exit> {
     let shown = || arguments.archive.display().to_string();
     let options = ServiceOptions::new(moment::now());
     let (service, recovered) =
-        ArchiveService::open(Arc::new(Files), &arguments.archive, options).with_context(shown)?;
+        ArchiveService::open(Arc::new(ReadFiles), &arguments.archive, options)
+            .with_context(shown)?;
     folder::tell(&recovered);
     let options = ListenOptions {
         listen: arguments.listen,

@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use seatrial_archive::file::Files;
+use seatrial_archive::file::ReadFiles;
 use seatrial_archive::{
     Archive, Recording, RecordingId, RecordingReport, Repaired, VerifyDamage, VerifyOptions, verify,
 };
@@ -57,8 +57,14 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<Exit> {
                 .with_context(|| place.to_string())?;
         }
     }
+    // Of one recording only its own files are asked for.
+    let strays = match &arguments.recording {
+        Some(_) => Vec::new(),
+        None => Archive::strays(&ReadFiles, path).with_context(|| place.to_string())?,
+    };
     let bytes: u64 = checked.iter().map(|one| one.report.bytes).sum();
-    let is_clean = checked.iter().all(|one| one.report.damages.is_empty());
+    let is_sound = checked.iter().all(|one| one.report.damages.is_empty());
+    let is_clean = is_sound && strays.is_empty();
     if arguments.place.json {
         let recordings: Vec<Value> = checked.iter().map(Checked::json).collect();
         let archive = place.to_string();
@@ -66,10 +72,17 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<Exit> {
             "{:#}",
             json!({
                 "archive": archive, "clean": is_clean, "bytes": bytes, "seconds": seconds, "recordings": recordings,
+                "strays": strays.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
             })
         );
     } else {
         checked.iter().for_each(Checked::say);
+        for path in &strays {
+            say!(
+                "{} at 0: belongs to no recording of the catalog",
+                path.display()
+            );
+        }
         let rate = bytes as f64 / 1e9 / seconds.max(1e-9);
         let clean = if is_clean { "no damage" } else { "DAMAGED" };
         say!(
@@ -92,7 +105,7 @@ fn check(
         checksums: true,
     };
     let bar = bar(arguments.quiet);
-    let reports = verify(&Files, path, ids, options, &|progress| {
+    let reports = verify(&ReadFiles, path, ids, options, &|progress| {
         if let Some(bar) = &bar {
             bar.set_length(progress.total);
             bar.set_position(progress.done);

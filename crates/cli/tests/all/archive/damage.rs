@@ -1,11 +1,13 @@
 //! The medium changes what was recorded.
 
 use super::{alike, archive, archive_json, feed, lines, replays};
-use crate::{Scratch, error, json, run, stdout};
+use crate::{Scratch, command, error, json, run, stderr, stdout};
 use seatrial_machine::Rng;
 use serde_json::Value;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 /// Files of segments, in order.
 fn segments(folder: &str) -> Vec<PathBuf> {
@@ -133,7 +135,11 @@ fn describe_tells_which_file_is_missing_or_short() {
     ];
     feed(0, &record, &lines(0, 60_000));
     let problems = || {
-        let files = archive_json(&["describe", &folder, "log"])["files"].clone();
+        let described = command(&["archive", "describe", &folder, "log", "--json"]).output();
+        let described = described.unwrap();
+        let files = json(&described)["files"].clone();
+        let is_whole = (files.as_array().unwrap().iter()).all(|file| file["problem"].is_null());
+        assert_eq!(described.status.code(), Some(i32::from(!is_whole)));
         let files = files.as_array().unwrap().clone();
         let problem = |file: &Value| file["problem"].as_str().map(str::to_owned);
         files.iter().map(problem).collect::<Vec<_>>()
@@ -152,7 +158,7 @@ fn describe_tells_which_file_is_missing_or_short() {
     assert!(told.contains("checksum"), "{told}");
     fs::remove_file(&paths[1]).unwrap();
     assert!(problems()[0].is_some());
-    let text = stdout(&archive(0, &["describe", &folder, "log"]));
+    let text = stdout(&archive(1, &["describe", &folder, "log"]));
     assert!(text.contains("the next file starts at"), "{text}");
 }
 
@@ -233,4 +239,127 @@ fn checksums_tell_equal_recordings_from_different_ones() {
     feed(0, &["record", &two, "--extend", "log"], b"one more\n");
     let text = stdout(&archive(1, &["checksum", &one, "--against", &two]));
     assert!(text.contains("differ"), "{text}");
+}
+
+/// Two recordings of some segments each.
+fn two(scratch: &Scratch) -> String {
+    let folder = scratch.path("a");
+    for label in ["one", "two"] {
+        let words = [
+            "record",
+            &folder,
+            "--label",
+            label,
+            "--segment-length",
+            "4096",
+        ];
+        feed(0, &words, &lines(0, 60_000));
+    }
+    folder
+}
+
+#[test]
+fn a_missing_first_file_is_reported_by_every_verb_that_needs_it() {
+    let scratch = Scratch::new("archive-first");
+    let folder = two(&scratch);
+    let copy = scratch.path("copy");
+    let path = segments(&folder).remove(0);
+    let file = path.file_name().unwrap().to_str().unwrap();
+    fs::remove_file(&path).unwrap();
+    for words in [
+        &["replay", &folder, "one"][..],
+        &["replay", &folder, "one", "--from-message", "3"],
+        &["checksum", &folder],
+        &["copy", &folder, &copy],
+    ] {
+        error(&[&["archive"], words].concat(), &[file]);
+    }
+    assert!(stdout(&archive(1, &["verify", &folder])).contains(file));
+    archive(1, &["describe", &folder, "one"]);
+    replays(&[&folder, "two"], &lines(0, 60_000));
+}
+
+#[test]
+fn a_catalog_that_lost_its_end_or_all_is_reported_by_every_verb_and_never_begun_anew() {
+    let scratch = Scratch::new("archive-lost");
+    let folder = two(&scratch);
+    let catalog = Path::new(&folder).join("catalog");
+    let whole = fs::read(&catalog).unwrap();
+    let files = || {
+        segments(&folder)
+            .iter()
+            .map(|path| fs::read(path).unwrap())
+            .collect::<Vec<_>>()
+    };
+    let before = files();
+    // An event of a stop is 88 bytes long; a cut there is one between blocks.
+    for length in [0, whole.len() - 88, whole.len() - 1] {
+        fs::write(&catalog, &whole[..length]).unwrap();
+        for words in [
+            &["list", &folder][..],
+            &["describe", &folder, "one"],
+            &["replay", &folder, "one"],
+            &["checksum", &folder],
+            &["verify", &folder],
+            &["record", &folder, "--extend", "one"],
+            &["record", &folder, "--label", "new"],
+            &["copy", &folder, &scratch.path("copy")],
+        ] {
+            error(
+                &[&["archive"], words].concat(),
+                &["catalog has lost events", "repair-catalog"],
+            );
+        }
+        assert_eq!(fs::read(&catalog).unwrap(), &whole[..length]);
+        assert!(files() == before);
+    }
+    archive(1, &["repair-catalog", &folder]);
+    archive(0, &["verify", &folder]);
+    replays(&[&folder, "one"], &lines(0, 60_000));
+    replays(&[&folder, "2"], &lines(0, 60_000));
+    // A file of no recording.
+    let stray = Path::new(&folder).join("0000000009-00000000000000000000.segment");
+    fs::copy(&segments(&folder)[0], &stray).unwrap();
+    let text = stdout(&archive(1, &["verify", &folder]));
+    assert!(
+        text.contains("0000000009") && text.contains("DAMAGED:"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_file_that_is_shortened_while_it_is_read_is_an_error_and_no_signal() {
+    let scratch = Scratch::new("archive-shortened");
+    let folder = scratch.path("a");
+    feed(
+        0,
+        &["record", &folder, "--label", "log"],
+        &lines(0, 400_000),
+    );
+    let path = segments(&folder).remove(0);
+    let bytes = fs::read(&path).unwrap();
+    for _ in 0..10 {
+        fs::write(&path, &bytes).unwrap();
+        let mut replay = command(&["archive", "replay", &folder, "log"]);
+        let mut child = replay
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It waits for its reader somewhere in the file.
+        let mut out = child.stdout.take().unwrap();
+        out.read_exact(&mut [0; 1_000]).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(5_000).unwrap();
+        out.read_to_end(&mut Vec::new()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(
+            output.status.code(),
+            Some(254),
+            "{:?} {text}",
+            output.status
+        );
+        assert!(text.contains(path.to_str().unwrap()), "{text}");
+    }
 }
