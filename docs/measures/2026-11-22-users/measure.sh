@@ -86,7 +86,8 @@ check() { # WHAT FILE OPTIONS...
   row "$what: \`seatrial check${*:+ $*} $file\`" "$program" check --quiet "$@" "$folder/$file"
 }
 
-blind=(rw-register --fail 0 --info 0 --distribution uniform --writes-per-key 1000000000 --txn-length 1..15 --even-lengths --concurrency 20)
+shape=(rw-register --fail 0 --distribution uniform --writes-per-key 1000000000 --txn-length 1..15 --even-lengths)
+blind=("${shape[@]}" --info 0)
 
 part_plain() {
   head_of "The command as it is typed, beside options picked by hand"
@@ -95,11 +96,11 @@ part_plain() {
   check "the same" lists.sea --checker list-append
   make lists-bad.sea list-append --ops 2000000 --anomaly G2-item --anomaly-at 0.9
   check "10^6 list transactions, G2-item at 90 %" lists-bad.sea
-  make blind.sea "${blind[@]}" --ops 2000000 --keys 10000
+  make blind.sea "${blind[@]}" --concurrency 20 --ops 2000000 --keys 10000
   check "10^6 blind register transactions" blind.sea
   check "the same" blind.sea --checker rw-register --infer linearizable-keys
   check "the same" blind.sea --checker isolation --model serializable
-  make blind-bad.sea "${blind[@]}" --ops 2000000 --keys 10000 --anomaly G2-item --anomaly-at 0.9
+  make blind-bad.sea "${blind[@]}" --concurrency 20 --ops 2000000 --keys 10000 --anomaly G2-item --anomaly-at 0.9
   check "10^6 blind register transactions, G2-item at 90 %" blind-bad.sea
   make small.sea list-append --ops 200000
   to small edn
@@ -109,11 +110,11 @@ part_plain() {
   check "125,000 register transactions without times" weak.plume --format plume
   check "the same" weak.plume --format plume --checker isolation --model causal
   make sets.sea set --ops 1000000
-  check "10^6 operations on sets" sets.sea
+  check "10^6 events on sets" sets.sea
   make queues.sea queue --ops 1000000
-  check "10^6 operations on queues" queues.sea
+  check "10^6 events on queues" queues.sea
   make registers.sea register --ops 1000000 --concurrency 5
-  check "10^6 operations on registers, 5 clients" registers.sea
+  check "10^6 events on registers, 5 clients" registers.sea
   row "\`seatrial show lists.sea --count 1\`" "$program" show --count 1 "$folder/lists.sea"
 }
 
@@ -124,7 +125,7 @@ part_peers() {
   to small edn
   check "10^5 list transactions" small.edn
   row "the same: adya 0.1.0" "$folder/adya/bin/adya" check --model list-append --consistency-models strict-serializable "$folder/small.edn"
-  make blind-32000.sea "${blind[@]}" --ops 64000 --keys 10000
+  make blind-32000.sea "${blind[@]}" --concurrency 20 --ops 64000 --keys 10000
   to blind-32000 edn
   check "32,000 blind register transactions" blind-32000.edn
   row "the same: adya 0.1.0 (inference alone, no decision)" \
@@ -146,8 +147,8 @@ part_hurt() {
   head_of "Histories that are hard"
   local clients model
   for clients in 20 1000; do
-    make "ten-$clients.sea" "${blind[@]}" --ops 200000 --keys 10 --info 0.1 --concurrency "$clients"
-    make "ten-$clients-bad.sea" "${blind[@]}" --ops 200000 --keys 10 --info 0.1 --concurrency "$clients" --anomaly lost-update --anomaly-at 0.9
+    make "ten-$clients.sea" "${shape[@]}" --ops 200000 --keys 10 --info 0.1 --concurrency "$clients"
+    make "ten-$clients-bad.sea" "${shape[@]}" --ops 200000 --keys 10 --info 0.1 --concurrency "$clients" --anomaly lost-update --anomaly-at 0.9
     for model in strict-serializable serializable snapshot-isolation parallel-snapshot-isolation; do
       check "10 keys, 100,000 transactions, 10 % unknown" "ten-$clients.sea" --checker isolation --model $model
       check "the same, a lost update at 90 %" "ten-$clients-bad.sea" --checker isolation --model $model
@@ -157,7 +158,7 @@ part_hurt() {
   check "125,000 transactions of 10,000 sessions" sessions.plume --format plume --checker isolation --model causal
   make two-keys.sea list-append --ops 200000 --keys 2 --concurrency 1000 --info 0.1
   check "lists: two keys at a time, 1,000 clients, 10 % unknown" two-keys.sea
-  make long-lists.sea list-append --ops 200000 --keys 10 --writes-per-key 100000
+  make long-lists.sea list-append --ops 200000 --keys 10 --writes-per-key 65536
   check "lists: keys that never retire" long-lists.sea
   make hot.sea register --ops 2000 --keys 1 --concurrency 32
   check "registers: one key, 32 clients" hot.sea
