@@ -46,7 +46,7 @@ const RESULTS_MAX: usize = 64;
 ///
 /// Loop: one key after another, in the order of keys. The operations, values and configurations of a key are freed before
 /// those of the next are built, so that memory is bounded by the history, 4 bytes for each operation, and the largest key.
-/// With [`Linearizable::stopping_at_first`] there are two rounds: each key first gets only [`CONFIGURATIONS_FIRST`]
+/// With [`Linearizable::stopping_at_first`] there are two rounds: each key first gets only `CONFIGURATIONS_FIRST`
 /// configurations and a few for each operation, which decides all but contended keys; the rest gets the whole bound. So a
 /// broken key is found before the searches that take long, and none is searched after it.
 #[derive(Clone, Copy, Debug)]
