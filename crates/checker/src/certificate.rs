@@ -39,7 +39,7 @@ pub struct Certificate {
 /// lowest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// Invocations and completions, of whoever.
+    /// Invocations and completions of all processes.
     pub events: u64,
     /// That hash.
     pub hash: u64,

@@ -8,6 +8,7 @@ mod compose;
 mod data;
 mod incomplete;
 pub mod infer;
+mod leb128;
 pub mod linear;
 pub mod online;
 mod proven;

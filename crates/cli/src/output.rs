@@ -32,7 +32,7 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes one line to standard error; nobody is left to tell when that cannot be written.
+/// Writes one line to standard error; an error is ignored, since there is nowhere left to report it.
 pub(crate) fn complaint(text: fmt::Arguments<'_>) {
     let text = text.to_string();
     let _ = writeln!(std::io::stderr(), "{}", for_screen(&text));

@@ -1,7 +1,7 @@
 //! Where a result goes.
 
 use anyhow::{Context as _, Result, ensure};
-use seatrial_host::keep_whole;
+use seatrial_host::{keep_whole, partial_of};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,15 +17,13 @@ pub(crate) struct Place {
 impl Place {
     /// A place for `path`, which must not exist unless with `force`.
     pub(crate) fn new(path: &Path, force: bool) -> Result<Place> {
-        let name = path.file_name().with_context(|| {
+        path.file_name().with_context(|| {
             let path = path.display();
             format!("{path}: not the name of a file")
         })?;
-        let mut partial = name.to_owned();
-        partial.push(".partial");
         let place = Place {
             path: path.to_owned(),
-            partial: path.with_file_name(partial),
+            partial: partial_of(path),
             force,
             kept: false,
         };

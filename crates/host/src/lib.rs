@@ -20,7 +20,7 @@ pub use drive::{Booted, HostError, ListenOptions, ServeOptions, serve, serve_mac
 pub use link::{BlockingLink, Link, LinkOptions};
 pub use seatrial_machine::Peer;
 pub use session::{Session, SessionOptions};
-pub use whole::{create_folder, keep_whole, sync_folder_of, write_whole};
+pub use whole::{create_folder, keep_whole, partial_of, sync_folder_of, write_whole};
 
 #[cfg(test)]
 mod tests;

@@ -34,11 +34,11 @@ pub fn write_whole(
     kept
 }
 
-/// The name under which a file is written before it is whole.
-fn partial_of(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
+/// The name under which a file is written before it is whole: `PATH.partial`.
+pub fn partial_of(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
-    PathBuf::from(name)
+    path.with_file_name(name)
 }
 
 /// Gives the complete file `partial` its final name, which may be taken: contents first, then the name, both durable.

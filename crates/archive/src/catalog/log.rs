@@ -88,8 +88,8 @@ pub(crate) struct Contents {
     pub(crate) torn: Option<Torn>,
 }
 
-/// Reads the catalog of a folder beside whoever writes it. One that does not hold the event of `catalog.mark`, or that is
-/// missing or empty beside files of recordings, is damaged. Nothing if there is no archive.
+/// Reads the catalog of a folder beside the process that writes it. One that does not hold the event of `catalog.mark`, or
+/// that is missing or empty beside files of recordings, is damaged. `None` if there is no archive.
 pub(crate) fn read_folder(
     storage: &dyn Storage,
     folder: &Path,

@@ -107,7 +107,7 @@ impl<'a> Elements<'a> {
         self.iter().position(|one| one == element)
     }
 
-    /// The first elements, of which there must be so many.
+    /// The first `count` elements. Panics when there are fewer.
     pub(super) fn first(self, count: usize) -> Elements<'a> {
         match self {
             Elements::Near(base, offsets) => Elements::Near(base, &offsets[..count]),
@@ -115,7 +115,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The elements behind the first, of which there must be so many.
+    /// The elements after the first `count`. Panics when there are fewer.
     pub(super) fn after(self, count: usize) -> Elements<'a> {
         match self {
             Elements::Near(base, offsets) => Elements::Near(base, &offsets[count..]),

@@ -31,7 +31,7 @@ struct List {
     /// Reads that are not.
     others: Vec<Event>,
     appended: BTreeSet<i64>,
-    /// Those of transactions that did not fail: whoever else appended one of them, that had no effect.
+    /// Those of transactions that did not fail: a failed append of the same element had no effect.
     effective: BTreeSet<i64>,
     /// Did two transactions append an element of which neither failed? Then nothing shows whose append a read saw.
     is_ambiguous: bool,

@@ -1,6 +1,7 @@
 //! Transactions in few bytes.
 
 use super::table::NONE;
+use crate::leb128::{put, take, unzigzag, zigzag};
 use seatrial_history::OpType;
 use std::ops::Deref;
 
@@ -65,7 +66,7 @@ pub(super) enum Kind {
     ReadNothing,
     /// Read a value.
     ReadValue,
-    /// Read so many elements of the longest list of the key.
+    /// Read a prefix of the key's longest list; the value is its length.
     ReadPrefix,
     /// Read the list of a number that is no such prefix.
     ReadOther,
@@ -182,7 +183,7 @@ pub(super) struct Records {
     starts: Vec<u32>,
     upper: Vec<u8>,
     bytes: Vec<u8>,
-    /// By block: so many keys were known when its first transaction began.
+    /// By block: the number of keys known when its first transaction began.
     bases: Vec<u32>,
     /// By transaction; empty as long as each is the position of the operation.
     indices: Vec<u64>,
@@ -203,7 +204,7 @@ impl Records {
         self.places.len()
     }
 
-    /// A transaction begins at this place, behind those before, when so many keys are known. Returns its number.
+    /// Begins a transaction at this place, which is past all others, when `key_count` keys are known. Returns its number.
     pub(super) fn begin(&mut self, place: u32, key_count: usize) -> u32 {
         let number = self.places.len();
         assert!(
@@ -247,19 +248,23 @@ impl Records {
         self.upper[number as usize] = (start >> 32) as u8;
         let has_ended = one.ended != NONE;
         let flags = u64::from(has_ended) << 3 | u64::from(one.is_invoked) << 2 | one.outcome as u64;
-        self.put((events.len() as u64) << 4 | flags);
+        put(&mut self.bytes, (events.len() as u64) << 4 | flags);
         if has_ended {
-            self.put(u64::from(one.ended - one.place));
+            put(&mut self.bytes, u64::from(one.ended - one.place));
         }
-        self.put(u64::from(one.session));
+        put(&mut self.bytes, u64::from(one.session));
         let base = self.base(number);
         for event in events {
             let key = zigzag(i64::from(event.key) - base);
-            self.put(key << 3 | event.kind as u64);
+            put(&mut self.bytes, key << 3 | event.kind as u64);
             match event.kind {
                 Kind::ReadNothing => {}
-                Kind::Append | Kind::Write | Kind::ReadValue => self.put(zigzag(event.value)),
-                Kind::ReadPrefix | Kind::ReadOther => self.put(event.value.cast_unsigned()),
+                Kind::Append | Kind::Write | Kind::ReadValue => {
+                    put(&mut self.bytes, zigzag(event.value));
+                }
+                Kind::ReadPrefix | Kind::ReadOther => {
+                    put(&mut self.bytes, event.value.cast_unsigned());
+                }
             }
         }
     }
@@ -275,12 +280,14 @@ impl Records {
         let base = self.base(number);
         let mut events = Events::new();
         for _ in 0..count {
-            let code = self.take(&mut at);
+            let code = take(&self.bytes, &mut at);
             let kind = Kind::ALL[(code & 7) as usize];
             let value = match kind {
                 Kind::ReadNothing => 0,
-                Kind::Append | Kind::Write | Kind::ReadValue => unzigzag(self.take(&mut at)),
-                Kind::ReadPrefix | Kind::ReadOther => self.take(&mut at).cast_signed(),
+                Kind::Append | Kind::Write | Kind::ReadValue => {
+                    unzigzag(take(&self.bytes, &mut at))
+                }
+                Kind::ReadPrefix | Kind::ReadOther => take(&self.bytes, &mut at).cast_signed(),
             };
             let key = (base + unzigzag(code >> 3)) as u32;
             events.push(Event { value, key, kind });
@@ -302,10 +309,10 @@ impl Records {
         let start = self.start(number);
         let mut at = start.expect("every transaction is closed before it is looked at");
         let place = self.places[number as usize];
-        let flags = self.take(&mut at);
+        let flags = take(&self.bytes, &mut at);
         let has_ended = flags & 8 != 0;
         let ended = if has_ended {
-            place + self.take(&mut at) as u32
+            place + take(&self.bytes, &mut at) as u32
         } else {
             NONE
         };
@@ -313,7 +320,7 @@ impl Records {
             index: 0,
             place,
             ended,
-            session: self.take(&mut at) as u32,
+            session: take(&self.bytes, &mut at) as u32,
             outcome: OUTCOMES[(flags & 3) as usize],
             is_invoked: flags & 4 != 0,
         };
@@ -331,36 +338,6 @@ impl Records {
     fn base(&self, number: u32) -> i64 {
         i64::from(self.bases[number as usize / BLOCK])
     }
-
-    #[inline]
-    fn put(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.bytes.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.bytes.push(value as u8);
-    }
-
-    #[inline]
-    fn take(&self, at: &mut usize) -> u64 {
-        let byte = self.bytes[*at];
-        *at += 1;
-        // Most numbers are small.
-        let mut value = u64::from(byte & 0x7f);
-        if byte < 0x80 {
-            return value;
-        }
-        let mut shift = 7;
-        loop {
-            let byte = self.bytes[*at];
-            *at += 1;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return value;
-            }
-            shift += 7;
-        }
-    }
 }
 
 /// By the lowest two bits of a record.
@@ -371,14 +348,6 @@ const OUTCOMES: [OpType; 4] = {
     all[OpType::Info as usize] = OpType::Info;
     all
 };
-
-fn zigzag(value: i64) -> u64 {
-    (value << 1 ^ value >> 63).cast_unsigned()
-}
-
-fn unzigzag(code: u64) -> i64 {
-    (code >> 1).cast_signed() ^ -(code & 1).cast_signed()
-}
 
 #[cfg(test)]
 mod tests {

@@ -200,7 +200,7 @@ fn any_history(rng: &mut Rng) -> History {
     let mut left = count;
     let mut process = 0;
     let mut free: Vec<u64> = Vec::new();
-    // Appends that failed and that nobody has tried again.
+    // Failed appends without a retry.
     let mut failed: Vec<Mop> = Vec::new();
     let wrong = *rng.pick(&[0.0, 0.0, 0.05, 0.2]);
     while left > 0 || !begun.is_empty() {

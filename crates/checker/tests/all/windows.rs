@@ -7,6 +7,7 @@ use seatrial_history::chunk::{Assembly, Unstorable};
 use seatrial_history::{Chunk, History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::ControlFlow;
 
 /// A history in chunks of so many operations.
@@ -88,6 +89,83 @@ pub(crate) fn any_case(seed: u64, rng: &mut Rng) -> (Store, History, Level) {
     (store, history, level)
 }
 
+/// A history that is judged in windows, and whole.
+struct Case {
+    seed: u64,
+    store: Store,
+    level: Level,
+    history: History,
+    windows: Windows,
+    /// Operations of a chunk.
+    length: usize,
+}
+
+impl Case {
+    /// Windows that are a bound: the largest `transactions_min`, `idle_chunks` and length of a chunk.
+    fn any(
+        (seed, rng): (u64, &mut Rng),
+        (store, history, level): (Store, History, Level),
+        [transactions, idle, operations]: [usize; 3],
+    ) -> Case {
+        let windows = Windows {
+            transactions_min: 1 + rng.index(transactions),
+            idle_chunks: 1 + rng.index(idle) as u32,
+            chunk_length_min: 1,
+            is_bound: true,
+        };
+        let length = 1 + rng.index(operations);
+        Case {
+            seed,
+            store,
+            level,
+            history,
+            windows,
+            length,
+        }
+    }
+
+    fn whole(&self) -> Verdict {
+        judge(&self.history, self.level, 100, Windows::WHOLE).0
+    }
+
+    fn in_windows(&self) -> (Verdict, Option<Certificate>) {
+        judge(&self.history, self.level, self.length, self.windows)
+    }
+
+    /// The same without a bound: keys that are named again are kept open, or join windows.
+    fn unbound(&self) -> (Verdict, Option<Certificate>) {
+        let is_bound = false;
+        let windows = Windows {
+            is_bound,
+            ..self.windows
+        };
+        judge(&self.history, self.level, self.length, windows)
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Case {
+            seed,
+            store,
+            level,
+            windows,
+            length,
+            ..
+        } = self;
+        let text = printed(&self.history);
+        write!(
+            out,
+            "seed {seed} {store:?} {level:?} {windows:?} {length}\n{text}"
+        )
+    }
+}
+
+/// Does a verdict leave all open, because a key was named again?
+fn is_refused(verdict: &Verdict) -> bool {
+    matches!(verdict.valid, Validity::Unknown(_)) && verdict.undecided.is_empty()
+}
+
 #[test]
 fn cuts_change_nothing() {
     // Cut and not refused: valid, invalid; refused; proven by order.
@@ -95,35 +173,17 @@ fn cuts_change_nothing() {
     let (mut parts, mut forgotten) = (0, 0);
     for seed in 0..histories(1_500) {
         let mut rng = Rng::from_seed(seed ^ 0x77d0);
-        let (store, history, level) = any_case(seed, &mut rng);
-        let windows = Windows {
-            transactions_min: 1 + rng.index(8),
-            idle_chunks: 1 + rng.index(4) as u32,
-            chunk_length_min: 1,
-            is_bound: true,
-        };
-        let length = 1 + rng.index(12);
-        let (whole, _) = judge(&history, level, 100, Windows::WHOLE);
-        let (cut, certificate) = judge(&history, level, length, windows);
-        let context = || {
-            let text = printed(&history);
-            format!("seed {seed} {store:?} {level:?} {windows:?} {length}\n{text}")
-        };
-        if matches!(cut.valid, Validity::Unknown(_)) && cut.undecided.is_empty() {
+        let any = any_case(seed, &mut rng);
+        let case = Case::any((seed, &mut rng), any, [8, 4, 12]);
+        let (whole, (cut, certificate)) = (case.whole(), case.in_windows());
+        if is_refused(&cut) {
             let reason = cut.reason.as_deref().unwrap_or_default();
-            assert!(reason.contains("named again"), "{reason}\n{}", context());
+            assert!(reason.contains("named again"), "{reason}\n{case}");
             refused += 1;
-            // Without a bound such keys are kept open.
-            let is_bound = false;
-            let windows = Windows {
-                is_bound,
-                ..windows
-            };
-            let (again, _) = judge(&history, level, length, windows);
-            assert_eq!(essence(&again), essence(&whole), "{}", context());
+            assert_eq!(essence(&case.unbound().0), essence(&whole), "{case}");
             continue;
         }
-        assert_eq!(essence(&cut), essence(&whole), "{}", context());
+        assert_eq!(essence(&cut), essence(&whole), "{case}");
         // An unknown transaction may append to a key that is closed; what comes of it is seen elsewhere.
         forgotten += u32::from(cut.undecided != whole.undecided);
         if cut.details["windows"].as_u64() > Some(1) {
@@ -131,7 +191,7 @@ fn cuts_change_nothing() {
             judged[usize::from(cut.valid == Validity::Invalid)] += 1;
         }
         if let Some(certificate) = certificate {
-            assert_eq!(verify(&history, &certificate), Ok(()), "{}", context());
+            assert_eq!(verify(&case.history, &certificate), Ok(()), "{case}");
             proven += u32::from(certificate.is_valid());
         }
     }
@@ -242,42 +302,26 @@ fn late_reads_change_nothing() {
     for seed in 0..histories(3_000) {
         let mut rng = Rng::from_seed(seed ^ 0x1a7e);
         let (store, history, level) = any_case(seed, &mut rng);
-        let history = with_late_reads(&history, &mut rng);
-        let windows = Windows {
-            transactions_min: 1 + rng.index(4),
-            idle_chunks: 1 + rng.index(2) as u32,
-            chunk_length_min: 1,
-            is_bound: true,
-        };
-        let length = 1 + rng.index(6);
-        let (whole, _) = judge(&history, level, 100, Windows::WHOLE);
-        let (cut, certificate) = judge(&history, level, length, windows);
-        let context = || {
-            let text = printed(&history);
-            format!("seed {seed} {store:?} {level:?} {windows:?} {length}\n{text}")
-        };
-        if matches!(cut.valid, Validity::Unknown(_)) && cut.undecided.is_empty() {
+        let any = (store, with_late_reads(&history, &mut rng), level);
+        let case = Case::any((seed, &mut rng), any, [4, 2, 6]);
+        let (whole, (cut, certificate)) = (case.whole(), case.in_windows());
+        if is_refused(&cut) {
             refused += 1;
-            // Without a bound the windows are joined from the first to the last use of such a key.
-            let is_bound = false;
-            let windows = Windows {
-                is_bound,
-                ..windows
-            };
-            let (again, certificate) = judge(&history, level, length, windows);
-            assert_eq!(essence(&again), essence(&whole), "{}", context());
+            // The windows are joined from the first to the last use of such a key.
+            let (again, certificate) = case.unbound();
+            assert_eq!(essence(&again), essence(&whole), "{case}");
             if let Some(certificate) = certificate {
-                assert_eq!(verify(&history, &certificate), Ok(()), "{}", context());
+                assert_eq!(verify(&case.history, &certificate), Ok(()), "{case}");
             }
             let largest = |verdict: &Verdict| verdict.details["largest_window"].as_u64();
             smaller += u64::from(largest(&again) < largest(&whole));
             continue;
         }
-        assert_eq!(essence(&cut), essence(&whole), "{}", context());
+        assert_eq!(essence(&cut), essence(&whole), "{case}");
         if cut.details["late_keys"].as_u64() > Some(0) {
             judged[usize::from(cut.valid == Validity::Invalid)] += 1;
             if let Some(certificate) = certificate {
-                assert_eq!(verify(&history, &certificate), Ok(()), "{}", context());
+                assert_eq!(verify(&case.history, &certificate), Ok(()), "{case}");
                 proven += u64::from(certificate.is_valid());
             }
         }
@@ -366,7 +410,7 @@ fn late_reads_do_not_join_windows() {
     let largest = verdict.details["largest_window"].as_u64().unwrap();
     assert!(largest <= 400, "{largest}");
     assert_eq!(verify(&history, &certificate.unwrap()), Ok(()));
-    // A stale one needs what was let go.
+    // A stale one needs what was freed.
     let (_, verdict, _) = judge_with((1..=49).collect());
     assert!(verdict.reason.unwrap().contains("named again"));
 }

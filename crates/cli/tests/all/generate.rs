@@ -861,7 +861,7 @@ fn a_history_has_its_name_only_when_it_is_whole() {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!Path::new(&path).exists());
-        // What was left over is in nobody's way.
+        // A leftover does not prevent another run.
         run(
             0,
             &[

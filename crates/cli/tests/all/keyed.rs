@@ -219,7 +219,7 @@ fn checking_stops_at_the_first_broken_key_when_only_the_verdict_is_asked_for() {
         ),
         (&3.into(), &2.into(), &1.into())
     );
-    // Whoever asks for more than the verdict gets all keys.
+    // All keys are checked when more than the verdict is asked for.
     let (page, folder) = (scratch.path("page.html"), scratch.path("findings"));
     for more in [
         &["--all-keys"][..],

@@ -329,7 +329,7 @@ impl TestFile {
         append_results(path, results)
     }
 
-    /// Removes a torn end from the file at `path`, which nobody may be writing, after it has copied the removed bytes into a
+    /// Removes a torn end from the file at `path`, which no process may be writing, after it has copied the removed bytes into a
     /// file beside it. `None` if the file has no torn end. The only call that ever shortens a test file.
     pub fn repair(path: &Path) -> Result<Option<Repaired>, WriteError> {
         repair(path)

@@ -62,7 +62,7 @@ fn a_lost_catalog_is_made_again_from_the_files() {
     let (mut files, before) = lived();
     files.remove(catalog());
     let storage = MemoryStorage::from_files(&files);
-    // Nobody begins a new one beside the files.
+    // No new one is begun beside the files.
     let refused = Archive::open(Arc::new(storage.clone()), Path::new(FOLDER), 1_000);
     let text = refused.unwrap_err().to_string();
     assert!(

@@ -111,35 +111,8 @@ impl Closure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::txn::decision::lists::Relation;
+    use crate::txn::decision::lists::testing::{Pairs, reaches};
     use seatrial_machine::Rng;
-
-    struct Pairs(Vec<(u32, u32)>);
-
-    impl Relation for Pairs {
-        fn tell(&self, take: &mut impl FnMut(u32, u32)) {
-            for &(from, to) in &self.0 {
-                take(from, to);
-            }
-        }
-    }
-
-    fn reaches(edges: &[(u32, u32)], from: u32, to: u32) -> bool {
-        let mut seen = vec![from];
-        let mut next = 0;
-        while let Some(&node) = seen.get(next) {
-            next += 1;
-            for &(one, other) in edges {
-                if one == node && other == to {
-                    return true;
-                }
-                if one == node && !seen.contains(&other) {
-                    seen.push(other);
-                }
-            }
-        }
-        false
-    }
 
     #[test]
     fn is_what_walks_find_with_edges_added_and_taken_back() {

@@ -119,11 +119,11 @@ enum Guess {
     Refuted(BTreeSet<u32>),
 }
 
-/// Steps of a search that mends a guess, before anything is inferred.
-const MEND_STEPS_MAX: u64 = 10_000_000;
+/// Steps of a search from a guess that is wrong about few events, before anything is inferred.
+const QUICK_STEPS_MAX: u64 = 10_000_000;
 
-/// A witness that is found quickly: a guess that explains all, or one that was wrong about few events, mended by a short search.
-/// Linear but for that.
+/// A witness that is found quickly: a guess that explains all, or the end of a short search from one that was wrong about few
+/// events. Linear but for that.
 pub(super) fn guessed(facts: &Facts, promise: Promise) -> Option<Witness> {
     let blocks = Blocks::new(facts, promise.axiom.is_chained()).ok()?;
     let known = Known::new(facts, &blocks, promise);
@@ -131,7 +131,7 @@ pub(super) fn guessed(facts: &Facts, promise: Promise) -> Option<Witness> {
     match guess(&known, &mut effort) {
         Guess::Right(order) => Some(witness(&known, order)),
         Guess::Wrong(miss) if miss.unsettled <= UNSETTLED_MANY => {
-            match search(&known, *miss, MEND_STEPS_MAX, &mut effort) {
+            match search(&known, *miss, QUICK_STEPS_MAX, &mut effort) {
                 Decision::Holds(witness) => Some(witness),
                 Decision::Fails(_) | Decision::Open => None,
             }

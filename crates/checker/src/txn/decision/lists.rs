@@ -112,3 +112,38 @@ impl Arcs for Lists {
         Some(self.items[edge as usize])
     }
 }
+
+/// Small graphs for tests, and what walks find in them.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::Relation;
+
+    /// Edges in a row.
+    pub(in crate::txn::decision) struct Pairs(pub(in crate::txn::decision) Vec<(u32, u32)>);
+
+    impl Relation for Pairs {
+        fn tell(&self, take: &mut impl FnMut(u32, u32)) {
+            for &(from, to) in &self.0 {
+                take(from, to);
+            }
+        }
+    }
+
+    /// Is there a path of at least one edge?
+    pub(in crate::txn::decision) fn reaches(edges: &[(u32, u32)], from: u32, to: u32) -> bool {
+        let mut seen = vec![from];
+        let mut next = 0;
+        while let Some(&node) = seen.get(next) {
+            next += 1;
+            for &(_, other) in edges.iter().filter(|edge| edge.0 == node) {
+                if other == to {
+                    return true;
+                }
+                if !seen.contains(&other) {
+                    seen.push(other);
+                }
+            }
+        }
+        false
+    }
+}

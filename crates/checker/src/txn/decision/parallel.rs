@@ -36,27 +36,48 @@ pub(super) fn decide(
         axiom: Axiom::Snapshot,
         ..promise
     };
-    let known = Known::new(facts, blocks, promise);
-    let mut part = facts.clone();
-    for ignored in 0..=IGNORED_MAX {
-        let steps = steps_max.saturating_sub(effort.steps);
-        let core = match judge::decide(&part, stronger, steps, effort) {
-            Decision::Open => break,
-            Decision::Holds(witness) if ignored == 0 => return Decision::Holds(witness),
-            Decision::Holds(witness) => {
-                return judge::settle_from(&known, &witness.commits(), steps_max, effort);
+    match judge::settle(&Known::new(facts, blocks, stronger), steps_max, effort) {
+        Decision::Holds(witness) => return Decision::Holds(witness),
+        Decision::Open => {}
+        Decision::Fails(core) => {
+            let decision = relax(facts, blocks, [promise, stronger], core, steps_max, effort);
+            if let Some(decision) = decision {
+                return decision;
             }
-            Decision::Fails(core) => core,
-        };
-        if let Some(refuted) = refuted(&part, &core, promise, steps, effort) {
-            return Decision::Fails(refuted);
         }
-        let Some(reader) = reader(&part, &core) else {
-            break;
-        };
-        part.reads = without(&part.reads, reader);
     }
-    judge::settle(&known, steps_max, effort)
+    judge::settle(&Known::new(facts, blocks, promise), steps_max, effort)
+}
+
+/// Decides what is not snapshot isolation (the second promise) because of these transactions: by them alone, or from an order of
+/// snapshot isolation with as little ignored as it takes. `None` if neither is found.
+fn relax(
+    facts: &Facts,
+    blocks: &Blocks,
+    [promise, stronger]: [Promise; 2],
+    mut core: Vec<u32>,
+    steps_max: u64,
+    effort: &mut Effort,
+) -> Option<Decision> {
+    let mut part = facts.clone();
+    let mut steps = steps_max;
+    for _ in 0..IGNORED_MAX {
+        if let Some(refuted) = refuted(&part, &core, promise, steps, effort) {
+            return Some(Decision::Fails(refuted));
+        }
+        part.reads = without(&part.reads, reader(&part, &core)?);
+        steps = steps_max.saturating_sub(effort.steps);
+        core = match judge::decide(&part, stronger, steps, effort) {
+            Decision::Open => return None,
+            Decision::Fails(core) => core,
+            Decision::Holds(witness) => {
+                let known = Known::new(facts, blocks, promise);
+                let commits = witness.commits();
+                return Some(judge::settle_from(&known, &commits, steps_max, effort));
+            }
+        };
+    }
+    refuted(&part, &core, promise, steps, effort).map(Decision::Fails)
 }
 
 /// Decides some transactions by themselves; those of them that cannot be explained.

@@ -176,7 +176,7 @@ fn careless(rng: &mut Rng) -> Vec<Op> {
     let mut lists: Vec<Vec<i64>> = vec![Vec::new(); 4];
     let mut next = [0; 4];
     let mut open: Vec<Option<Op>> = vec![None; 5];
-    // Failed appends that nobody has tried again.
+    // Failed appends without a retry.
     let mut failed: Vec<Vec<Mop>> = Vec::new();
     let lies = rng.chance(0.8);
     let mut ops = Vec::new();

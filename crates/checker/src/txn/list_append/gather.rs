@@ -44,7 +44,7 @@ pub(super) struct Gathering {
     /// With so many transactions the table is full.
     full: usize,
     late: LateKeys,
-    /// Keys whose lists were let go, which late reads may show as they are in [`Gathering::late`].
+    /// Keys whose lists were freed, which late reads may show as they are in [`Gathering::late`].
     shown: BTreeSet<Key>,
 }
 
@@ -194,7 +194,7 @@ impl Gathering {
     }
 
     /// Settles which closed lists may be read late: not those of which an append that took place was not read, for a late
-    /// read misses it, and its writer may be let go. Notes the keys of those that are leaving. `unseen`: lists and writers
+    /// read misses it, and its writer may be freed. Notes the keys of those that are leaving. `unseen`: lists and writers
     /// of such appends, sorted.
     fn show(&mut self, leaving: &[bool], unseen: &[(u32, u32)]) {
         for &(list, _) in unseen {

@@ -3,6 +3,7 @@
 use super::Windows;
 use super::table::{List, Pair, Table, outcome};
 use crate::closed::Closed;
+use crate::leb128::{put, take, unzigzag, zigzag};
 use seatrial_history::chunk::{MopView, ValueView};
 use seatrial_history::{Chunk, Fold, Key, OpType, Order};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,13 +63,7 @@ impl Packed {
         let mut bytes = Vec::new();
         let mut before = 0_i64;
         for &element in elements {
-            let difference = element.wrapping_sub(before);
-            let mut code = (difference << 1 ^ difference >> 63).cast_unsigned();
-            while code >= 0x80 {
-                bytes.push(code as u8 | 0x80);
-                code >>= 7;
-            }
-            bytes.push(code as u8);
+            put(&mut bytes, zigzag(element.wrapping_sub(before)));
             before = element;
         }
         Packed {
@@ -78,18 +73,9 @@ impl Packed {
     }
 
     fn elements(&self) -> impl Iterator<Item = i64> {
-        let mut bytes = self.bytes.iter();
-        let mut before = 0_i64;
+        let (mut at, mut before) = (0, 0_i64);
         (0..self.length).map(move |_| {
-            let (mut code, mut shift) = (0, 0);
-            for &byte in bytes.by_ref() {
-                code |= u64::from(byte & 0x7f) << shift;
-                shift += 7;
-                if byte < 0x80 {
-                    break;
-                }
-            }
-            let difference = (code >> 1).cast_signed() ^ -(code & 1).cast_signed();
+            let difference = unzigzag(take(&self.bytes, &mut at));
             before = before.wrapping_add(difference);
             before
         })
@@ -166,10 +152,10 @@ impl LateKeys {
     }
 }
 
-/// May this be the list in the end, of which nothing can be told but by cycles? It goes on from what was read of it, in
-/// agreement; each element was appended, once, by a transaction that did not fail; the appends of each transaction stand in
-/// its order; and the last one is not followed by another of its transaction. (Whether an append that took place is missing
-/// is known when the window is judged: `Gathering::show`.)
+/// May this be the list in the end, of which nothing can be told but by cycles? It begins with what was read of it;
+/// each element was appended, once, by a transaction that did not fail; the appends of each transaction stand in its order;
+/// and the last one is not followed by another of its transaction. (Whether an append that took place is missing is known
+/// when the window is checked: `Gathering::show`.)
 fn is_final(list: &List, elements: &[i64], pairs: &[Pair], outcomes: &[u8]) -> bool {
     let mut places: BTreeMap<i64, usize> = BTreeMap::new();
     places.extend(elements.iter().copied().zip(0..));

@@ -453,7 +453,7 @@ impl Table {
     }
 
     /// A successful transaction read this of a list that is closed. Refused unless it is the list as it was closed: of one
-    /// that was let go, does it show that (`is_shown`)?
+    /// that was freed, does it show that (`is_shown`)?
     pub(super) fn read_late(&mut self, key: &Key, elements: &[i64], is_shown: bool, number: u32) {
         match self.number(key) {
             Some(at) => {
