@@ -68,7 +68,7 @@ fn fill(message: &[u8], checksums: bool, seals: bool, bytes: u64) -> (u64, u64) 
         messages += u64::from(batch.messages());
         written += batch.block_length() as u64;
         if seals {
-            black_box(batch.seal(messages, 0, 0, 0));
+            black_box(batch.seal(None, messages, 0, 0, 0));
         }
         black_box(batch.frames());
     }

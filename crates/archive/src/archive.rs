@@ -24,7 +24,7 @@ use crate::recording::{
     recover_tail, segments,
 };
 use crate::segment::{SEGMENT_LENGTH_MAX, SEGMENT_LENGTH_MIN, SegmentName};
-use crate::{Position, RecordingId};
+use crate::{Position, RecordingId, RecordingTag};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -37,6 +37,16 @@ pub enum ArchiveError {
     /// The catalog cannot be read or added to.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    /// A file of the recording is missing, or is not the one that belongs there.
+    #[error("{file} at {offset}: {problem}; nothing was changed")]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong, with expected and found values.
+        problem: String,
+    },
     /// A recording's files are not what they should be.
     #[error(transparent)]
     Tail(#[from] TailError),
@@ -205,7 +215,9 @@ impl Archive {
         if state.log.catalog.len() >= RECORDINGS_MAX || id > RecordingId::MAX {
             return Err(ArchiveError::Full);
         }
+        let folder = &self.shared.folder;
         let started = EventKind::Started {
+            tag: Some(RecordingTag::derive(&folder.path(""), id, now)),
             start,
             segment_length: length,
             durability: options.durability,
@@ -219,8 +231,7 @@ impl Archive {
         let recording = known(&state, id)?;
         match create_first(&self.shared.folder, &recording) {
             Ok((medium, end)) => {
-                let settings = (options.durability, length);
-                let writer = Writer::new(&self.shared, id, settings, medium, start.position, end);
+                let writer = Writer::new(&self.shared, &recording, medium, start.position, end);
                 state.writers.insert(id, writer.progress());
                 Ok(writer)
             }
@@ -240,10 +251,12 @@ impl Archive {
     }
 
     /// Goes on with a stopped recording at its end, with the durability and segment length that it was started with. One
-    /// whose writer was dropped, or died with its process, is stopped first.
+    /// whose writer was dropped, or died with its process, is stopped first. All its files have to be there, each to begin
+    /// with a whole block of this recording and to end where the next one starts: one small read per file.
     pub fn extend(&mut self, id: RecordingId, now: u64) -> Result<Writer, ArchiveError> {
         let mut state = self.shared.state();
         let recording = self.stopped(&mut state, id, now)?;
+        self.check_files(&recording)?;
         let end = recording.end;
         let start = self.last_start(&recording)?;
         let name = SegmentName {
@@ -264,8 +277,7 @@ impl Archive {
         }
         let extended = EventKind::Extended { end };
         state.log.append(&[event(id, now, extended)])?;
-        let settings = (recording.durability, recording.segment_length);
-        let writer = Writer::new(&self.shared, id, settings, medium, start, end);
+        let writer = Writer::new(&self.shared, &recording, medium, start, end);
         state.writers.insert(id, writer.progress());
         Ok(writer)
     }

@@ -2,7 +2,7 @@
 //! `docs/formats/archive.md`.
 
 use crate::block::{self, BlockHeader, BlockKind};
-use crate::{Shift, crc32c, frame};
+use crate::{RecordingTag, Shift, crc32c, frame};
 
 /// Bytes of a batch's payload before its first frame.
 pub const BATCH_HEADER_LENGTH: usize = 24;
@@ -296,8 +296,15 @@ impl Batch {
         }
     }
 
-    /// The finished block. Messages may still be pushed, and it be sealed again.
-    pub fn seal(&mut self, sequence: u64, flags: u16, time: u64, first_message: u64) -> &[u8] {
+    /// The finished block of the recording with this tag. Messages may still be pushed, and it be sealed again.
+    pub fn seal(
+        &mut self,
+        tag: Option<RecordingTag>,
+        sequence: u64,
+        flags: u16,
+        time: u64,
+        first_message: u64,
+    ) -> &[u8] {
         let head = BatchHeader {
             time,
             first_message,
@@ -323,6 +330,7 @@ impl Batch {
             sequence,
             payload_checksum,
         };
+        let header = header.with_tag(tag);
         self.bytes[..block::HEADER_LENGTH].copy_from_slice(&header.encode());
         // Frames end at multiples of 8, so there is no padding behind them.
         &self.bytes[..self.end]
@@ -366,7 +374,9 @@ mod tests {
     fn the_byte_map_is_the_documented_one() {
         let mut batch = Batch::with_capacity(200);
         assert!(batch.push(5, b"nine bytes"));
-        let block = batch.seal(8, block::flags::UNORDERED, 0x11, 0x22).to_vec();
+        let block = batch
+            .seal(None, 8, block::flags::UNORDERED, 0x11, 0x22)
+            .to_vec();
         let header = BlockHeader::decode(block[..32].try_into().unwrap()).unwrap();
         assert_eq!(
             (header.kind, header.flags, header.sequence),
@@ -439,7 +449,7 @@ mod tests {
                 messages.push((3, false, Vec::new()));
                 header.messages += 1;
             }
-            let sealed = batch.seal(round, 0, header.time, header.first_message);
+            let sealed = batch.seal(None, round, 0, header.time, header.first_message);
             assert_eq!(sealed, twin(&messages, round, header), "round {round}");
             assert!(sealed.len() <= 4_000 && sealed.len().is_multiple_of(ALIGNMENT));
             let sealed = sealed.to_vec();
@@ -477,7 +487,7 @@ mod tests {
         assert!(!batch.fits(usize::MAX) && batch.claim(0, usize::MAX).is_none());
         assert!(batch.push(0, &vec![1; MESSAGE_LENGTH_MAX]));
         assert!(!batch.push(0, b""));
-        assert_eq!(batch.seal(0, 0, 0, 0).len(), BATCH_LENGTH_MAX);
+        assert_eq!(batch.seal(None, 0, 0, 0, 0).len(), BATCH_LENGTH_MAX);
     }
 
     #[test]

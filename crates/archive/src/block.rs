@@ -1,6 +1,6 @@
 //! One block: header of 32 bytes, payload, padding. Byte map in `docs/formats/block.md`.
 
-use crate::crc32c;
+use crate::{RecordingTag, crc32c};
 use std::fmt;
 
 /// Bytes of a block's header.
@@ -29,6 +29,8 @@ pub mod flags {
     pub const CODEC_ZSTD: u16 = 0x20;
     /// The bits whose meaning belongs to the block's kind.
     pub const OF_KIND: u16 = 0xff00;
+    /// Of segments and batches: the header has the tag of its recording in place of the uncompressed length.
+    pub const TAGGED: u16 = 0x0100;
 }
 
 /// What a block's payload is. Ranges: 1–15 archive, 16–31 test file, 32–47 key-value store, 48–63 volume.
@@ -57,7 +59,7 @@ pub struct BlockHeader {
     pub flags: u16,
     /// Bytes of payload as stored; at most [`PAYLOAD_LENGTH_MAX`].
     pub payload_length: u32,
-    /// Bytes of payload after decompression.
+    /// Bytes of payload after decompression; in a block of a recording its tag, see [`BlockHeader::tag`].
     pub uncompressed_length: u32,
     /// One more than that of the block before.
     pub sequence: u64,
@@ -69,6 +71,26 @@ impl BlockHeader {
     /// Bytes from the start of this block to the start of the next.
     pub fn block_length(&self) -> u64 {
         block_length(self.payload_length as usize) as u64
+    }
+
+    /// The tag of the recording that a segment's first block or a batch belongs to. None in other blocks, and in those
+    /// of a recording that was begun before there were tags.
+    pub fn tag(&self) -> Option<RecordingTag> {
+        let has_tag = matches!(self.kind, BlockKind::SEGMENT | BlockKind::BATCH)
+            && self.flags & flags::TAGGED != 0;
+        has_tag.then_some(RecordingTag(self.uncompressed_length))
+    }
+
+    /// This header with the tag of another recording, or without one.
+    #[must_use]
+    pub fn with_tag(mut self, tag: Option<RecordingTag>) -> BlockHeader {
+        self.flags &= !flags::TAGGED;
+        self.uncompressed_length = self.payload_length;
+        if let Some(RecordingTag(tag)) = tag {
+            self.flags |= flags::TAGGED;
+            self.uncompressed_length = tag;
+        }
+        self
     }
 
     /// Was everything before this block durable when it was written?
@@ -171,6 +193,13 @@ pub enum Defect {
         /// The number in the header.
         found: u64,
     },
+    /// A whole block of another recording.
+    Recording {
+        /// The tag of this recording.
+        expected: Option<RecordingTag>,
+        /// The tag in the header.
+        found: Option<RecordingTag>,
+    },
 }
 
 impl fmt::Display for Defect {
@@ -200,6 +229,17 @@ impl fmt::Display for Defect {
             Defect::Sequence { expected, found } => {
                 write!(f, "block number {found} where {expected} belongs")
             }
+            Defect::Recording { expected, found } => {
+                let name = |tag: Option<RecordingTag>| match tag {
+                    Some(tag) => format!("tag {tag}"),
+                    None => "no tag".to_owned(),
+                };
+                let (found, expected) = (name(found), name(expected));
+                write!(
+                    f,
+                    "block of another recording: it has {found}, this recording has {expected}"
+                )
+            }
         }
     }
 }
@@ -207,6 +247,16 @@ impl fmt::Display for Defect {
 /// Bytes that a block with this payload takes, padding included.
 pub const fn block_length(payload_length: usize) -> usize {
     (HEADER_LENGTH + payload_length).next_multiple_of(ALIGNMENT)
+}
+
+/// Are two whole blocks the same but for the tags of their recordings?
+pub fn is_same_content(one: &[u8], other: &[u8]) -> bool {
+    let split = |block: &[u8]| {
+        let header = BlockHeader::decode(block.first_chunk()?).ok()?;
+        Some(header.with_tag(None))
+    };
+    let (first, second) = (split(one), split(other));
+    first.is_some() && first == second && one.get(HEADER_LENGTH..) == other.get(HEADER_LENGTH..)
 }
 
 /// Appends one whole block to `out`. `out` must be at a multiple of [`ALIGNMENT`] (it is, if it holds whole blocks
@@ -256,6 +306,28 @@ pub fn finish(
         payload_checksum: crc32c(payload),
     };
     out[start..start + HEADER_LENGTH].copy_from_slice(&header.encode());
+    out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+}
+
+/// [`finish`] for a block of a recording, whose payload is stored as it is.
+pub fn finish_tagged(
+    out: &mut Vec<u8>,
+    start: usize,
+    (kind, flags): (BlockKind, u16),
+    sequence: u64,
+    tag: Option<RecordingTag>,
+) {
+    let payload = &out[start + HEADER_LENGTH..];
+    assert!(payload.len() <= PAYLOAD_LENGTH_MAX, "{}", payload.len());
+    let header = BlockHeader {
+        kind,
+        flags,
+        payload_length: payload.len() as u32,
+        uncompressed_length: payload.len() as u32,
+        sequence,
+        payload_checksum: crc32c(payload),
+    };
+    out[start..start + HEADER_LENGTH].copy_from_slice(&header.with_tag(tag).encode());
     out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
 }
 
@@ -328,6 +400,42 @@ mod tests {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(BlockHeader::decode(&flipped).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn the_tag_of_a_recording_is_in_the_header_and_changes_nothing_else() {
+        let (mut plain, mut tagged) = (Vec::new(), Vec::new());
+        for (out, tag) in [
+            (&mut plain, None),
+            (&mut tagged, Some(RecordingTag(0x1122_3344))),
+        ] {
+            let start = begin(out);
+            out.extend_from_slice(b"some messages");
+            finish_tagged(out, start, (BlockKind::BATCH, flags::UNORDERED), 7, tag);
+        }
+        let header = |block: &[u8]| BlockHeader::decode(block.first_chunk().unwrap()).unwrap();
+        assert_eq!(tagged[6..8], [1, 1]);
+        assert_eq!(tagged[12..16], [0x44, 0x33, 0x22, 0x11]);
+        assert_eq!(header(&plain).tag(), None);
+        assert_eq!(header(&plain).uncompressed_length, 13);
+        assert_eq!(header(&tagged).tag(), Some(RecordingTag(0x1122_3344)));
+        assert_eq!(header(&tagged).with_tag(None), header(&plain));
+        assert_eq!(
+            header(&plain).with_tag(header(&tagged).tag()),
+            header(&tagged)
+        );
+        assert!(is_same_content(&plain, &tagged));
+        // A block of a test file has other bits there.
+        let document = BlockHeader {
+            kind: BlockKind(16),
+            ..header(&tagged)
+        };
+        assert_eq!(document.tag(), None);
+        for byte in (0..plain.len()).filter(|byte| !(28..32).contains(byte)) {
+            let mut other = tagged.clone();
+            other[byte] ^= 0x10;
+            assert!(!is_same_content(&plain, &other), "{byte}");
         }
     }
 

@@ -12,7 +12,7 @@ pub(crate) use log::{
 pub(crate) use mark::{CatalogMark, clear as clear_mark};
 
 use crate::recording::Durability;
-use crate::{Position, RecordingId};
+use crate::{Position, RecordingId, RecordingTag};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -62,6 +62,8 @@ pub struct Source {
 pub struct Recording {
     /// Its number.
     pub id: RecordingId,
+    /// What its blocks are known by; nothing when it was begun before there were tags.
+    pub tag: Option<RecordingTag>,
     /// Its name; several may have the same.
     pub label: String,
     /// The length after which a segment is followed by the next one, in bytes.
@@ -281,6 +283,7 @@ impl Catalog {
 
     fn start(&mut self, event: &Event) -> Result<(), FoldError> {
         let EventKind::Started {
+            tag,
             start,
             segment_length,
             durability,
@@ -299,6 +302,7 @@ impl Catalog {
         self.pass_over(id);
         let recording = Recording {
             id,
+            tag,
             label: label.clone(),
             segment_length,
             durability,
@@ -408,6 +412,7 @@ impl Recording {
             });
         };
         let started = EventKind::Started {
+            tag: self.tag,
             start: self.start,
             segment_length: self.segment_length,
             durability: self.durability,

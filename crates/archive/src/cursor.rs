@@ -477,7 +477,8 @@ impl Cursor {
         let Fault::Block(defect) = fault else {
             return Err(self.damage(offset, fault));
         };
-        if self.position < promised {
+        // No writer leaves a block of another recording.
+        if self.position < promised || matches!(defect, Defect::Recording { .. }) {
             return Err(self.damage(offset, fault));
         }
         if self.torn == Some((offset, self.length)) {
@@ -512,7 +513,8 @@ impl Cursor {
         let (Some(source), Some(chain)) = (&self.source, &self.chain) else {
             return Ok(false);
         };
-        let mut walker = Walker::new(source.view.disk(), offset).expecting(chain.sequence);
+        let walker = Walker::new(source.view.disk(), offset).expecting(chain.sequence);
+        let mut walker = walker.of_recording(self.extent.tag);
         match walker.next_block() {
             Ok(_) => Ok(false),
             // Newer blocks are whole though nothing was synced between: recovery does not cut them, so they are no tail.
@@ -620,7 +622,7 @@ impl Cursor {
             recording: self.recording,
             start,
         };
-        let mut source = match Source::open(&*self.storage, &self.folder, name) {
+        let mut source = match Source::open(&*self.storage, &self.folder, name, self.extent.tag) {
             Ok(source) => source,
             Err((path, error)) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Entered::Missing(path));
@@ -632,7 +634,7 @@ impl Cursor {
         let is_last = !self.is_behind(name)?;
         // A batch is written only once the first block is durable.
         let is_begun = |read: &io::Result<Result<First, Fault>>, length: u64| match read {
-            Ok(Err(Fault::Block(Defect::Sequence { .. }))) => false,
+            Ok(Err(Fault::Block(Defect::Sequence { .. } | Defect::Recording { .. }))) => false,
             Ok(Err(Fault::Block(_))) => length <= SEGMENT_BLOCK_LENGTH,
             _ => false,
         };
@@ -729,7 +731,7 @@ impl Cursor {
         let (Some(source), Some((offset, last))) = (&mut self.source, &self.last) else {
             return Ok(false);
         };
-        let now = match Source::open(&*self.storage, &self.folder, source.name) {
+        let now = match Source::open(&*self.storage, &self.folder, source.name, self.extent.tag) {
             Ok(now) => now,
             // Purged behind the reader, which only matters if it needs more.
             Err((_, error)) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

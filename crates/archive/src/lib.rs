@@ -62,7 +62,7 @@ pub use digest::{Digest, digest};
 pub use file::{FileError, LogFile};
 pub use folder::StorageError;
 pub use frame::{Frame, FrameError, Frames};
-pub use position::{Position, RecordingId};
+pub use position::{Position, RecordingId, RecordingTag};
 pub use recording::{
     AppendError, Appended, Cut, Durability, Progress, RecordingOptions, TailError, Writer,
     WriterState,

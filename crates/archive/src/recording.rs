@@ -1,18 +1,20 @@
 //! One recording: how it is written, how far it has got, and where it ends after a crash.
 
+mod kept;
 mod progress;
 mod tail;
 mod writer;
 
+pub(crate) use kept::keep_end;
 pub use progress::{Progress, WriterState};
 pub use tail::{Cut, TailError};
-pub(crate) use tail::{SegmentWalk, Walked, create_first, recover_tail};
+pub(crate) use tail::{SegmentWalk, Walked, check_torn, create_first, recover_tail};
 pub use writer::{AppendError, Appended, Writer};
 pub(crate) use writer::{Shared, State};
 
 use crate::folder::{Folder, StorageError};
 use crate::segment::{SegmentHeader, SegmentName};
-use crate::{Position, RecordingId, SEGMENT_LENGTH};
+use crate::{Position, RecordingId, RecordingTag, SEGMENT_LENGTH};
 use seatrial_machine::Medium;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,6 +65,7 @@ pub(crate) fn create_segment(
     folder: &Folder,
     header: &SegmentHeader,
     sequence: u64,
+    tag: Option<RecordingTag>,
 ) -> Result<Arc<dyn Medium>, StorageError> {
     let name = SegmentName {
         recording: header.recording,
@@ -70,7 +73,7 @@ pub(crate) fn create_segment(
     };
     let name = name.file();
     let medium = folder.create(&name)?;
-    folder.write(&name, &*medium, 0, &header.block(sequence))?;
+    folder.write(&name, &*medium, 0, &header.block(sequence, tag))?;
     folder.sync_file(&name, &*medium)?;
     folder.sync()?;
     Ok(medium)

@@ -1,7 +1,7 @@
 //! Segments, the files of a recording: their names and first blocks. Byte map in `docs/formats/archive.md`.
 
 use crate::block::{self, BlockKind};
-use crate::{Position, RecordingId};
+use crate::{Position, RecordingId, RecordingTag};
 
 /// Bytes of the payload of a segment's first block.
 pub const SEGMENT_HEADER_LENGTH: usize = 40;
@@ -88,18 +88,12 @@ impl SegmentHeader {
         bytes
     }
 
-    /// The whole first block with its number.
-    pub fn block(&self, sequence: u64) -> Vec<u8> {
+    /// The whole first block with its number and the tag of its recording.
+    pub fn block(&self, sequence: u64, tag: Option<RecordingTag>) -> Vec<u8> {
         let mut out = Vec::with_capacity(SEGMENT_BLOCK_LENGTH as usize);
-        let length = SEGMENT_HEADER_LENGTH as u32;
-        block::write(
-            &mut out,
-            BlockKind::SEGMENT,
-            0,
-            sequence,
-            &self.encode(),
-            length,
-        );
+        let start = block::begin(&mut out);
+        out.extend_from_slice(&self.encode());
+        block::finish_tagged(&mut out, start, (BlockKind::SEGMENT, 0), sequence, tag);
         out
     }
 
@@ -208,7 +202,7 @@ mod tests {
             SegmentHeader::decode(BlockKind::SEGMENT, &bytes),
             Ok(HEADER)
         );
-        assert_eq!(HEADER.block(5).len() as u64, SEGMENT_BLOCK_LENGTH);
+        assert_eq!(HEADER.block(5, None).len() as u64, SEGMENT_BLOCK_LENGTH);
     }
 
     #[test]

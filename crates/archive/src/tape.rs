@@ -5,7 +5,7 @@ use crate::block::{self, BlockKind};
 use crate::catalog::{Boundary, CATALOG, Event, EventKind};
 use crate::recording::Durability;
 use crate::segment::{SegmentHeader, SegmentName};
-use crate::{Position, RecordingId};
+use crate::{Position, RecordingId, RecordingTag};
 use seatrial_machine::{Rng, Storage};
 use seatrial_sim::{FileTree, MemoryStorage};
 use std::path::Path;
@@ -33,6 +33,8 @@ pub(crate) struct Tape {
     pub(crate) blocks: Vec<Position>,
     pub(crate) sequence: u64,
     pub(crate) time: u64,
+    /// What its blocks are known by.
+    pub(crate) tag: Option<RecordingTag>,
     /// Does the catalog say that it was stopped?
     pub(crate) is_stopped: bool,
 }
@@ -51,7 +53,8 @@ impl Tape {
             segment_length: 4096,
             time: self.time,
         };
-        self.segments.push((start, header.block(self.sequence)));
+        self.segments
+            .push((start, header.block(self.sequence, self.tag)));
         self.sequence += 1;
     }
 
@@ -77,7 +80,7 @@ impl Tape {
             };
             assert!(fits);
         }
-        let block = batch.seal(self.sequence, 0, self.time, first);
+        let block = batch.seal(self.tag, self.sequence, 0, self.time, first);
         self.sequence += 1;
         self.blocks.push(start);
         self.segments.last_mut().unwrap().1.extend_from_slice(block);
@@ -89,6 +92,7 @@ impl Tape {
             time: 1_000,
             sequence: rng.below(2) * 5,
             is_stopped: rng.chance(0.5),
+            tag: rng.chance(0.7).then(|| RecordingTag(rng.word() as u32)),
             ..Tape::default()
         };
         let mut start = Position(rng.below(3) * 800);
@@ -130,6 +134,7 @@ impl Tape {
 
     fn catalog(&self) -> Vec<u8> {
         let started = EventKind::Started {
+            tag: self.tag,
             start: self.start(),
             segment_length: 4096,
             durability: Durability::None,
@@ -178,7 +183,10 @@ pub(crate) fn name(start: Position) -> SegmentName {
 /// Three segments of a few short blocks.
 pub(crate) fn small() -> Tape {
     let mut rng = Rng::from_seed(11);
-    let mut tape = Tape::default();
+    let mut tape = Tape {
+        tag: Some(RecordingTag(0x5ea7_ab1e)),
+        ..Tape::default()
+    };
     tape.begin_segment(Position(0));
     tape.append(&mut rng, 2, 9);
     tape.append(&mut rng, 1, 5);

@@ -230,13 +230,13 @@ fn cut_torn(walked: &mut Walked, pieces: &mut Vec<Piece>, desk: &mut Desk) {
         return;
     };
     let offset = walked.found[index].damage.offset;
-    let mut walker = Walker::new(view.disk(), offset);
+    let mut walker = Walker::new(view.disk(), offset).of_recording(walked.extent.tag);
     if let Some(sequence) = walked.found[index].sequence {
         walker = walker.expecting(sequence);
     }
     match walker.next_block() {
         // The blocks after it hold messages that recovery does not cut.
-        Err(WalkError::Torn(torn)) if torn.unordered > 0 => return,
+        Err(WalkError::Torn(torn)) if torn.unordered > 0 || torn.is_foreign() => return,
         // A batch is written only once the first block is durable: it was whole.
         Err(WalkError::Torn(_)) if offset == 0 && last.length > SEGMENT_BLOCK_LENGTH => return,
         // An interrupted write; or an empty file: the next segment was created, and its first block not yet written; or its

@@ -1,8 +1,8 @@
 //! Reading blocks in order, each checked before it is believed.
 
 use crate::block::{ALIGNMENT, BlockHeader, Defect, HEADER_LENGTH, MAGIC};
-use crate::crc32c;
 use crate::window::Window;
+use crate::{RecordingTag, crc32c};
 use seatrial_machine::Disk;
 use std::io;
 
@@ -32,6 +32,13 @@ pub struct Torn {
     pub defect: Defect,
     /// Newer blocks behind the hole that were written before the hole's sync (flag *unordered*); they go too.
     pub unordered: u64,
+}
+
+impl Torn {
+    /// Is it a block of another recording? No interrupted write leaves one.
+    pub fn is_foreign(&self) -> bool {
+        matches!(self.defect, Defect::Recording { .. })
+    }
 }
 
 /// A block that was durable once and is no longer whole: newer blocks, written after its sync, are behind it.
@@ -85,6 +92,7 @@ pub struct Walker<'a> {
     window: Window<'a>,
     offset: u64,
     expected: Option<u64>,
+    owner: Owner,
     stopped: bool,
 }
 
@@ -95,6 +103,7 @@ impl<'a> Walker<'a> {
             window: Window::new(disk),
             offset: from_offset,
             expected: None,
+            owner: Owner::Any,
             stopped: false,
         }
     }
@@ -102,6 +111,12 @@ impl<'a> Walker<'a> {
     /// Only a block with this sequence number is taken for the first one.
     pub fn expecting(mut self, sequence: u64) -> Walker<'a> {
         self.expected = Some(sequence);
+        self
+    }
+
+    /// Only blocks of the recording with this tag are part of the log, or evidence of a loss.
+    pub fn of_recording(mut self, tag: Option<RecordingTag>) -> Walker<'a> {
+        self.owner = Owner::Recording(tag);
         self
     }
 
@@ -163,6 +178,12 @@ impl<'a> Walker<'a> {
             Ok(header) => header,
             Err(defect) => return Ok(Err(defect)),
         };
+        if let Owner::Recording(expected) = self.owner
+            && expected != header.tag()
+        {
+            let found = header.tag();
+            return Ok(Err(Defect::Recording { expected, found }));
+        }
         if let Some(expected) = self.expected
             && expected != header.sequence
         {
@@ -251,7 +272,7 @@ impl<'a> Walker<'a> {
             let Ok(header) = self.header(at)? else {
                 continue;
             };
-            if !self.is_newer(invalid, at, header.sequence) {
+            if !self.owner.has(&header) || !self.is_newer(invalid, at, header.sequence) {
                 continue;
             }
             if header.is_ordered() {
@@ -294,6 +315,24 @@ impl<'a> Walker<'a> {
                 return Ok(Some(offset + (index * ALIGNMENT) as u64));
             }
             offset += length.next_multiple_of(ALIGNMENT as u64);
+        }
+    }
+}
+
+/// Whose blocks a log holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// It is no segment, or its recording is not known.
+    Any,
+    /// The recording with this tag, or one without a tag.
+    Recording(Option<RecordingTag>),
+}
+
+impl Owner {
+    fn has(self, header: &BlockHeader) -> bool {
+        match self {
+            Owner::Any => true,
+            Owner::Recording(tag) => tag == header.tag(),
         }
     }
 }

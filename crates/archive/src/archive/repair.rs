@@ -2,20 +2,13 @@
 
 use crate::archive::{Archive, ArchiveError};
 use crate::folder::StorageError;
+use crate::recording::keep_end;
 use crate::segment::SegmentName;
 use crate::{
     CursorError, Position, RecordingId, VerifyDamage, VerifyFault, VerifyOptions, VerifyProgress,
     verify,
 };
-use seatrial_machine::Medium;
 use std::path::PathBuf;
-
-/// What is appended to a segment's name where what was cut off from it is kept.
-const CUT: &str = ".cut";
-/// Bytes copied at a time.
-const COPY_LENGTH: usize = 1 << 20;
-/// Bytes left out, as zeros, where the medium gives none.
-const SECTOR_LENGTH: usize = 4096;
 
 /// What a repair did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +93,11 @@ impl Archive {
                     recording: id,
                     start: segment.start,
                 };
-                self.keep(name, position.since(segment.start), &mut repaired)?;
+                let offset = position.since(segment.start);
+                let kept = keep_end(&self.shared.folder, &name.file(), offset)?;
+                repaired.cut += kept.length;
+                repaired.unreadable += kept.unreadable;
+                repaired.kept.push(kept.path);
             }
         }
         self.shared.folder.sync()?;
@@ -111,42 +108,6 @@ impl Archive {
             repaired.end = self.truncate(id, position, now)?;
         }
         Ok(Some(repaired))
-    }
-
-    /// Copies what is behind `offset` of a segment to a file beside it.
-    fn keep(
-        &self,
-        name: SegmentName,
-        offset: u64,
-        repaired: &mut Repaired,
-    ) -> Result<(), StorageError> {
-        let folder = &self.shared.folder;
-        let medium = folder.open(&name.file())?;
-        let there = folder.list()?;
-        let base = name.file() + CUT;
-        let mut to = base.clone();
-        let mut number = 1;
-        while there.contains(&to) {
-            number += 1;
-            to = format!("{base}{number}");
-        }
-        let copy = folder.create(&to)?;
-        let length = medium.len();
-        let mut buffer = vec![0; COPY_LENGTH];
-        let mut at = offset;
-        while at < length {
-            let count = (length - at).min(COPY_LENGTH as u64) as usize;
-            let bytes = &mut buffer[..count];
-            if folder.read(&name.file(), &*medium, at, bytes).is_err() {
-                repaired.unreadable += salvage(&*medium, at, bytes);
-            }
-            folder.write(&to, &*copy, at - offset, bytes)?;
-            at += count as u64;
-        }
-        folder.sync_file(&to, &*copy)?;
-        repaired.cut += length - offset;
-        repaired.kept.push(folder.path(&to));
-        Ok(())
     }
 
     /// Cuts off what is behind the end of a stopped recording: nobody was promised that.
@@ -168,19 +129,6 @@ impl Archive {
         folder.sync()?;
         Ok(())
     }
-}
-
-/// Reads what can be read, sector by sector; zeros for the rest, of which it tells the length.
-fn salvage(medium: &dyn Medium, at: u64, bytes: &mut [u8]) -> u64 {
-    let mut unreadable = 0;
-    for (index, sector) in bytes.chunks_mut(SECTOR_LENGTH).enumerate() {
-        let offset = at + (index * SECTOR_LENGTH) as u64;
-        if medium.read_at(offset, sector).is_err() {
-            sector.fill(0);
-            unreadable += sector.len() as u64;
-        }
-    }
-    unreadable
 }
 
 #[cfg(test)]

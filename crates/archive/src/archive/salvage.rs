@@ -7,10 +7,10 @@ use crate::catalog::{
     Recording, clear_mark, encode_events,
 };
 use crate::folder::{Folder, StorageError};
-use crate::recording::{Durability, SegmentWalk, all_segments};
+use crate::recording::{Durability, all_segments};
 use crate::segment::{SegmentHeader, SegmentName};
 use crate::walk::{WalkError, Walker};
-use crate::{Position, RecordingId};
+use crate::{Position, RecordingId, RecordingTag};
 use seatrial_machine::{Disk, Storage};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -157,11 +157,16 @@ fn rebuild(
         .range(from.unwrap_or_default()..)
         .map(|(start, _)| *start);
     for start in first {
-        let Some((boundary, header)) = first_block(folder, id, start) else {
+        let Some((boundary, tag, header)) = first_block(folder, id, start) else {
             continue;
         };
+        // A file of another recording.
+        if known.is_some_and(|known| known.tag != tag) {
+            continue;
+        }
         let mut recording = Recording {
             id,
+            tag,
             label: known.map_or(String::new(), |known| known.label.clone()),
             segment_length: header.segment_length,
             durability: known.map_or(Durability::None, |known| known.durability),
@@ -189,18 +194,24 @@ fn first_block(
     folder: &Folder,
     id: RecordingId,
     start: Position,
-) -> Option<(crate::Boundary, SegmentHeader)> {
+) -> Option<(crate::Boundary, Option<RecordingTag>, SegmentHeader)> {
     let name = SegmentName {
         recording: id,
         start,
     };
     let medium = folder.open(&name.file()).ok()?;
-    let boundary = SegmentWalk::new(folder, name, &*medium).ok()?.start()?;
-    let mut payload = [0; crate::SEGMENT_HEADER_LENGTH];
-    let place = crate::HEADER_LENGTH as u64;
-    medium.read_at(place, &mut payload).ok()?;
-    let header = SegmentHeader::decode(crate::BlockKind::SEGMENT, &payload).ok()?;
-    Some((boundary, header))
+    let disk: &dyn Disk = &*medium;
+    let mut walker = Walker::new(disk, 0);
+    let block = walker.next_block().ok()??;
+    let header = SegmentHeader::decode(block.header.kind, block.payload).ok()?;
+    header.check(name).ok()?;
+    let boundary = crate::Boundary {
+        position: start,
+        message: header.first_message,
+        sequence: block.header.sequence,
+        time: header.time,
+    };
+    Some((boundary, block.header.tag(), header))
 }
 
 /// Writes a file in place of one with this name, durable but for its name.

@@ -106,7 +106,7 @@ impl Archive {
             start: holding(&starts, recording, position)?,
         };
         let medium = folder.open(&name.file())?;
-        let mut walk = SegmentWalk::new(folder, name, &*medium)?;
+        let mut walk = SegmentWalk::new(folder, name, recording.tag, &*medium)?;
         if let Some(place) = walk_to(&mut walk, name, position)? {
             return Ok(Cutting {
                 name,
@@ -258,7 +258,7 @@ fn cut_batch(
     rest.extend_from_slice(&header.encode());
     rest.extend_from_slice(frames);
     let of = &batch.block;
-    block::finish_plain(&mut rest, start, of.kind, of.flags, of.sequence);
+    block::finish_tagged(&mut rest, start, (of.kind, of.flags), of.sequence, of.tag());
     let end = (batch.before).after_block(rest.len() as u64, messages, header.time);
     Ok(Place {
         end: end.unwrap_or(batch.before),

@@ -64,7 +64,7 @@ impl Archive {
                 // The segment between them is elsewhere.
                 break;
             }
-            let mut walk = SegmentWalk::new(folder, name, &*medium)?;
+            let mut walk = SegmentWalk::new(folder, name, recording.tag, &*medium)?;
             walk.finish()?;
             first = joined(&walk, first, || folder.path(&name.file()))?;
         }
@@ -128,7 +128,7 @@ impl Archive {
             return Ok(recording.start);
         }
         let medium = folder.open(&name.file())?;
-        let walk = SegmentWalk::new(folder, name, &*medium)?;
+        let walk = SegmentWalk::new(folder, name, recording.tag, &*medium)?;
         walk.start().ok_or(ArchiveError::Tail(TailError::Missing {
             recording: id,
             start: name.start,

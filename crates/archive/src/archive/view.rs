@@ -5,7 +5,7 @@ use crate::batch::BATCH_HEADER_LENGTH;
 use crate::block::{self, BlockKind};
 use crate::catalog::{self, CATALOG, Catalog, EventKind, Recording};
 use crate::folder::{Folder, StorageError};
-use crate::recording::{TailError, all_segments};
+use crate::recording::{TailError, all_segments, check_torn};
 use crate::segment::{SEGMENT_HEADER_LENGTH, SegmentHeader, SegmentName};
 use crate::walk::{WalkError, Walker};
 use crate::{Position, RecordingId, SEGMENT_BLOCK_LENGTH};
@@ -144,7 +144,7 @@ fn look_ahead(
     let file = name.file();
     let medium = folder.open(&file)?;
     let disk: &dyn Disk = &*medium;
-    let mut walker = Walker::new(disk, 0);
+    let mut walker = Walker::new(disk, 0).of_recording(recording.tag);
     let mut end = recording.end;
     let mut reached = name.start;
     let problem = loop {
@@ -193,16 +193,13 @@ fn look_ahead(
         }
         .into());
     }
-    match problem {
-        // A batch is written only once the first block is durable: it was whole.
-        Some(torn) if torn.offset == 0 && torn.length > SEGMENT_BLOCK_LENGTH => {
-            let (file, source) = (folder.path(&file), WalkError::Torn(torn));
-            Err(TailError::Walk { file, source }.into())
-        }
-        Some(torn) if torn.unordered > 0 => {
-            let file = folder.path(&file);
-            Err(TailError::Newer { file, torn }.into())
-        }
-        _ => Ok(()),
+    let Some(torn) = problem else {
+        return Ok(());
+    };
+    // A batch is written only once the first block is durable: it was whole.
+    if torn.offset == 0 && torn.length > SEGMENT_BLOCK_LENGTH && !torn.is_foreign() {
+        let (file, source) = (folder.path(&file), WalkError::Torn(torn));
+        return Err(TailError::Walk { file, source }.into());
     }
+    Ok(check_torn(|| folder.path(&file), torn)?)
 }

@@ -3,7 +3,7 @@
 use crate::block::BlockKind;
 use crate::catalog::{Boundary, LABEL_LENGTH_MAX, Source};
 use crate::recording::Durability;
-use crate::{Position, RecordingId};
+use crate::{Position, RecordingId, RecordingTag};
 
 /// Bytes that every event has: code, recording, time.
 const COMMON_LENGTH: usize = 24;
@@ -23,8 +23,10 @@ pub struct Event {
 /// `docs/formats/archive.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// Code 1: there is a new recording, and it is being recorded. Its first segment is created.
+    /// Code 9, without a tag code 1: there is a new recording, and it is being recorded. Its first segment is created.
     Started {
+        /// What its blocks are known by; nothing when it was begun before there were tags.
+        tag: Option<RecordingTag>,
         /// Where its first segment begins.
         start: Boundary,
         /// The length after which the next segment is begun, in bytes.
@@ -115,7 +117,7 @@ pub enum EventError {
 impl EventKind {
     fn code(&self) -> u8 {
         match self {
-            EventKind::Started { .. } => 1,
+            EventKind::Started { tag: None, .. } => 1,
             EventKind::Extended { .. } => 2,
             EventKind::Stopped { .. } => 3,
             EventKind::Truncated { .. } => 4,
@@ -123,6 +125,7 @@ impl EventKind {
             EventKind::Deleted => 6,
             EventKind::Labelled { .. } => 7,
             EventKind::CopiedFrom { .. } => 8,
+            EventKind::Started { tag: Some(_), .. } => 9,
         }
     }
 }
@@ -135,6 +138,7 @@ impl Event {
         put(out, self.time);
         match &self.kind {
             EventKind::Started {
+                tag,
                 start,
                 segment_length,
                 durability,
@@ -143,6 +147,9 @@ impl Event {
                 put_boundary(out, start);
                 put(out, *segment_length);
                 put_durability(out, *durability);
+                if let Some(RecordingTag(tag)) = tag {
+                    put(out, u64::from(*tag));
+                }
                 out.extend_from_slice(label.as_bytes());
             }
             EventKind::Extended { end }
@@ -274,6 +281,12 @@ impl Fields<'_> {
         }
     }
 
+    fn tag(&mut self) -> Result<RecordingTag, EventError> {
+        let word = self.word()?;
+        let tag = u32::try_from(word).map_err(|_| self.field_error("tag", word))?;
+        Ok(RecordingTag(tag))
+    }
+
     /// Everything that is left.
     fn text(&mut self) -> Result<String, EventError> {
         let bytes = std::mem::take(&mut self.rest);
@@ -285,10 +298,14 @@ impl Fields<'_> {
 
     fn kind(&mut self) -> Result<EventKind, EventError> {
         Ok(match self.code {
-            1 => EventKind::Started {
+            1 | 9 => EventKind::Started {
                 start: self.boundary()?,
                 segment_length: self.word()?,
                 durability: self.durability()?,
+                tag: match self.code {
+                    9 => Some(self.tag()?),
+                    _ => None,
+                },
                 label: self.text()?,
             },
             2 => EventKind::Extended {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::BlockKind;
+use crate::{BlockKind, RecordingTag};
 use seatrial_machine::Rng;
 
 fn boundary(rng: &mut Rng) -> Boundary {
@@ -21,6 +21,7 @@ fn text(rng: &mut Rng) -> String {
 fn event(rng: &mut Rng) -> Event {
     let kind = match rng.below(8) {
         0 => EventKind::Started {
+            tag: (rng.below(2) == 0).then(|| RecordingTag(rng.word() as u32)),
             start: boundary(rng),
             segment_length: rng.word(),
             durability: match rng.below(3) {

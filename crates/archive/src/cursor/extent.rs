@@ -4,7 +4,7 @@ use super::{Chain, ContentError, CursorError, Fault, First, system};
 use crate::block::Defect;
 use crate::catalog::{self, Boundary, CATALOG, Recording};
 use crate::segment::SegmentName;
-use crate::{Position, RecordingId};
+use crate::{Position, RecordingId, RecordingTag};
 use seatrial_machine::{Medium, Storage};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,8 @@ use std::sync::Arc;
 /// How far a recording reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
+    /// What its blocks are known by.
+    pub(crate) tag: Option<RecordingTag>,
     /// Nothing before this is to be read.
     pub(crate) start: Position,
     /// Everything before this was whole once. Where the recording ends if it was stopped, otherwise at least.
@@ -67,6 +69,7 @@ impl Extent {
     /// That of a recording.
     pub(crate) fn of(recording: &Recording) -> Extent {
         Extent {
+            tag: recording.tag,
             start: recording.start.position,
             promised: recording.end.position,
             is_stopped: recording.stopped.is_some(),

@@ -6,7 +6,7 @@ use crate::block::{self, BlockHeader, Defect};
 use crate::crc32c::{Shift, crc32c, crc32c_more};
 use crate::frame::{self, FrameError};
 use crate::segment::{SegmentError, SegmentHeader};
-use crate::{ALIGNMENT, Position};
+use crate::{ALIGNMENT, Position, RecordingTag};
 
 /// From this length on, a message with a checksum of its own is read once for both checksums: its own is moved into that
 /// of the block. Below, reading the block twice while it is in the cache costs less.
@@ -96,14 +96,19 @@ impl From<Defect> for Fault {
     }
 }
 
-/// Checks header and place of a block, whatever is in it: with the number `sequence`, if one is expected, and all of it in
-/// the `there` bytes that the file holds from its start on.
+/// Checks header and place of a block, whatever is in it: with the tag of its recording, with the number `sequence`, if one
+/// is expected, and all of it in the `there` bytes that the file holds from its start on.
 pub(crate) fn check_header(
     bytes: &[u8; block::HEADER_LENGTH],
+    tag: Option<RecordingTag>,
     sequence: Option<u64>,
     there: u64,
 ) -> Result<BlockHeader, Defect> {
     let header = BlockHeader::decode(bytes)?;
+    let (expected, found) = (tag, header.tag());
+    if expected != found {
+        return Err(Defect::Recording { expected, found });
+    }
     if let Some(expected) = sequence
         && expected != header.sequence
     {

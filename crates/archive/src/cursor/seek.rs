@@ -5,7 +5,7 @@ use super::{Bound, Chain, Cursor, CursorError, Entered, Origin, system};
 use crate::batch::BATCH_HEADER_LENGTH;
 use crate::block::{self, BlockHeader, Defect};
 use crate::segment::SegmentName;
-use crate::{BatchHeader, Position, RecordingId};
+use crate::{BatchHeader, Position, RecordingId, RecordingTag};
 use seatrial_machine::{Disk, Storage};
 use std::io;
 use std::path::Path;
@@ -82,7 +82,7 @@ impl Cursor {
         let Some(last) = last else {
             return Ok(self.extent.start);
         };
-        match Source::open(&*self.storage, &self.folder, last) {
+        match Source::open(&*self.storage, &self.folder, last, self.extent.tag) {
             Ok(source) => Ok(last.start.plus(source.view.length())),
             Err((path, error)) => Err(system("open", &path, 0, error)),
         }
@@ -151,7 +151,7 @@ impl Cursor {
 
     /// The first block of a segment.
     fn first(&self, name: SegmentName) -> Result<First, CursorError> {
-        let mut source = match Source::open(&*self.storage, &self.folder, name) {
+        let mut source = match Source::open(&*self.storage, &self.folder, name, self.extent.tag) {
             Ok(source) => source,
             Err((path, error)) => return Err(system("open", &path, 0, error)),
         };
@@ -175,7 +175,7 @@ impl Cursor {
             return Ok(());
         };
         let disk = source.view.disk();
-        let mut steps = Steps::new(self.length);
+        let mut steps = Steps::new(self.length, self.extent.tag);
         let fault = |at, error| system("read", &source.path, at, error);
         let mut at = self.position.since(source.name.start);
         let mut chain = chain;
@@ -215,6 +215,8 @@ impl Cursor {
 pub(crate) struct Steps {
     /// Bytes of the file.
     length: u64,
+    /// What the blocks of the recording are known by.
+    tag: Option<RecordingTag>,
     bytes: [u8; Steps::LENGTH],
     /// How many of them are held, and from which offset.
     held: usize,
@@ -225,10 +227,11 @@ impl Steps {
     /// Bytes read at a time: the kernel reads no less.
     pub(crate) const LENGTH: usize = 4096;
 
-    /// For the first `length` bytes of a file.
-    pub(crate) fn new(length: u64) -> Steps {
+    /// For the first `length` bytes of a file of the recording with this tag.
+    pub(crate) fn new(length: u64, tag: Option<RecordingTag>) -> Steps {
         Steps {
             length,
+            tag,
             bytes: [0; Steps::LENGTH],
             held: 0,
             start: 0,
@@ -259,11 +262,12 @@ impl Steps {
         if there < needed {
             return Ok(Err(Defect::Short { needed, there }));
         }
+        let tag = self.tag;
         let bytes = self.bytes(disk, at, block::HEADER_LENGTH)?;
         let header = bytes.first_chunk();
         Ok(
             header.map_or(Err(Defect::Short { needed, there }), |header| {
-                check_header(header, sequence, there)
+                check_header(header, tag, sequence, there)
             }),
         )
     }

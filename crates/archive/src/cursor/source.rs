@@ -1,6 +1,7 @@
 //! One open segment: its bytes, lent from a mapped file or from a buffer.
 
 use super::replay::{Chain, Fault, check_header, check_payload};
+use crate::RecordingTag;
 use crate::block::{BlockHeader, Defect, HEADER_LENGTH};
 use crate::segment::{SegmentHeader, SegmentName};
 use crate::window::ReadAhead;
@@ -22,6 +23,8 @@ pub(crate) struct Source {
 #[derive(Debug)]
 pub(crate) struct View {
     medium: Arc<dyn Medium>,
+    /// What the blocks of the recording are known by.
+    tag: Option<RecordingTag>,
     map: Option<(Arc<dyn Mapped>, u64)>,
     buffer: ReadAhead,
 }
@@ -32,6 +35,7 @@ impl Source {
         storage: &dyn Storage,
         folder: &Path,
         name: SegmentName,
+        tag: Option<RecordingTag>,
     ) -> Result<Source, (PathBuf, io::Error)> {
         let path = folder.join(name.file());
         match storage.open(&path) {
@@ -40,6 +44,7 @@ impl Source {
                 name,
                 view: View {
                     medium,
+                    tag,
                     map: None,
                     buffer: ReadAhead::default(),
                 },
@@ -117,6 +122,7 @@ impl View {
     pub(crate) fn again(&self) -> View {
         View {
             medium: Arc::clone(&self.medium),
+            tag: self.tag,
             map: self.map.clone(),
             buffer: ReadAhead::default(),
         }
@@ -166,10 +172,11 @@ impl View {
                 there: left,
             }));
         }
+        let tag = self.tag;
         let bytes = self.bytes(offset, HEADER_LENGTH, there)?;
         let Some(bytes) = bytes.first_chunk() else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
-        Ok(check_header(bytes, sequence, left))
+        Ok(check_header(bytes, tag, sequence, left))
     }
 }

@@ -216,7 +216,7 @@ fn sealed_wrongly(lengths: &[usize], spoil: impl Fn(&mut [u8])) -> Tape {
     for &length in lengths {
         assert!(batch.push_checksummed(0, &vec![length as u8; length]));
     }
-    let sound = batch.seal(tape.sequence, 0, 0, 0);
+    let sound = batch.seal(tape.tag, tape.sequence, 0, 0, 0);
     let mut payload = sound[HEADER_LENGTH..].to_vec();
     spoil(&mut payload[crate::BATCH_HEADER_LENGTH..]);
     let mut block = Vec::new();
@@ -305,7 +305,7 @@ fn lengths_that_change_often_or_seldom_are_read_alike() {
                 assert!(fits);
                 messages.push((flags, message));
             }
-            let block = batch.seal(1 + number, 0, 0, number * 60);
+            let block = batch.seal(tape.tag, 1 + number, 0, 0, number * 60);
             tape.segments[0].1.extend_from_slice(block);
         }
         let storage = tape.storage(true);

@@ -63,7 +63,7 @@ impl Sink for TapeSink {
         }
         tape.blocks.push(batch.messages());
         let number = tape.blocks.len() as u64;
-        tape.end += batch.seal(number, 0, now, 0).len() as u64;
+        tape.end += batch.seal(None, number, 0, now, 0).len() as u64;
         self.appended_at.get_or_insert(now);
         Ok(first)
     }

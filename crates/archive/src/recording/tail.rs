@@ -5,9 +5,10 @@ use crate::block::BlockHeader;
 use crate::catalog::{Boundary, Recording};
 use crate::folder::{Folder, StorageError};
 use crate::recording::create_segment;
+use crate::recording::kept::{has_content, keep_end};
 use crate::segment::{SegmentError, SegmentHeader, SegmentName};
 use crate::walk::{Block, Torn, WalkError, Walker};
-use crate::{Position, RecordingId};
+use crate::{Position, RecordingId, RecordingTag};
 use seatrial_machine::{Disk, Medium};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct Cut {
     pub length: u64,
     /// Why: what is wrong there. Nothing when an empty file went.
     pub torn: Option<Torn>,
+    /// The file that holds the bytes that were cut off; nothing when they were zeros, or none.
+    pub kept: Option<PathBuf>,
 }
 
 /// Why the end of a recording cannot be told. Nothing of it was changed.
@@ -87,6 +90,17 @@ pub enum TailError {
         /// What is wrong there.
         torn: Option<Torn>,
     },
+    /// The last file goes on with a block of another recording.
+    #[error(
+        "{file} at {}: {}; nothing was cut: `seatrial archive verify --repair` cuts the recording there and keeps what it \
+         cuts", .torn.offset, .torn.defect
+    )]
+    Foreign {
+        /// The file.
+        file: PathBuf,
+        /// Where, and which.
+        torn: Torn,
+    },
     /// Blocks after an invalid one are whole. A power failure can leave that (they were written without a sync between
     /// them), but so can a flipped bit, and cutting would lose the messages in them: only an explicit repair does.
     #[error(
@@ -148,11 +162,12 @@ impl<'a> SegmentWalk<'a> {
     pub(crate) fn new(
         folder: &Folder,
         name: SegmentName,
+        tag: Option<RecordingTag>,
         medium: &'a dyn Medium,
     ) -> Result<SegmentWalk<'a>, TailError> {
         let disk: &dyn Disk = medium;
         let file = || folder.path(&name.file());
-        let mut walker = Walker::new(disk, 0);
+        let mut walker = Walker::new(disk, 0).of_recording(tag);
         let (mut start, mut end, mut torn) = (None, None, None);
         match walker.next_block() {
             Ok(None) => {}
@@ -289,8 +304,35 @@ fn exhausted(file: PathBuf, offset: u64) -> TailError {
     }
 }
 
+/// May recovery cut what is invalid at the end of a recording? Not what no interrupted write leaves.
+pub(crate) fn check_torn(file: impl FnOnce() -> PathBuf, torn: Torn) -> Result<(), TailError> {
+    if torn.is_foreign() {
+        return Err(TailError::Foreign { file: file(), torn });
+    }
+    if torn.unordered > 0 {
+        return Err(TailError::Newer { file: file(), torn });
+    }
+    Ok(())
+}
+
+/// Copies what follows `offset` in a segment to a file beside it, durable when this returns; nothing when all of it is zero.
+fn keep(
+    folder: &Folder,
+    file: &str,
+    medium: &dyn Medium,
+    offset: u64,
+) -> Result<Option<PathBuf>, StorageError> {
+    if !has_content(medium, offset) {
+        return Ok(None);
+    }
+    let kept = keep_end(folder, file, offset)?;
+    folder.sync()?;
+    Ok(Some(kept.path))
+}
+
 /// Finds the end of a recording by walking its last segment, cuts off what a crash had interrupted, and makes durable what
-/// stays. Only an incomplete last write is cut: a tail that holds a block after the invalid one is an error. `starts` are
+/// stays. Only an incomplete last write is cut: a tail that holds a block after the invalid one is an error. What is cut off
+/// is kept in a file of its own, durable before the cut, unless all of it is zero. `starts` are
 /// the positions at which its segments start, as far as there are files. A recording without any has its first one made if
 /// `may_be_new`: the crash came before that.
 pub(crate) fn recover_tail(
@@ -309,7 +351,7 @@ pub(crate) fn recover_tail(
         };
         let file = name.file();
         let medium = folder.open_write(&file)?;
-        let mut walk = SegmentWalk::new(folder, name, &*medium)?;
+        let mut walk = SegmentWalk::new(folder, name, recording.tag, &*medium)?;
         walk.finish()?;
         let (end, torn) = (walk.end(), walk.torn());
         let position = end.map_or(start, |end| end.position);
@@ -322,19 +364,19 @@ pub(crate) fn recover_tail(
                 torn,
             });
         }
-        if let Some(torn) = torn
-            && torn.unordered > 0
-        {
-            let file = folder.path(&file);
-            return Err(TailError::Newer { file, torn });
+        if let Some(torn) = torn {
+            check_torn(|| folder.path(&file), torn)?;
         }
         if torn.is_some() || end.is_none() {
+            let offset = position.since(start);
+            let kept = keep(folder, &file, &*medium, offset)?;
             cuts.push(Cut {
                 recording: id,
                 file: folder.path(&file),
-                offset: position.since(start),
-                length: medium.len() - position.since(start),
+                offset,
+                length: medium.len() - offset,
                 torn,
+                kept,
             });
         }
         let Some(end) = end else {
@@ -381,7 +423,7 @@ pub(crate) fn create_first(
         segment_length: recording.segment_length,
         time: start.time,
     };
-    let medium = create_segment(folder, &header, start.sequence)?;
+    let medium = create_segment(folder, &header, start.sequence, recording.tag)?;
     let end = Boundary {
         position: start.position.plus(crate::SEGMENT_BLOCK_LENGTH),
         sequence: start.sequence.saturating_add(1),

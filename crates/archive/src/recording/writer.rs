@@ -2,11 +2,11 @@
 
 use crate::batch::{Batch, MESSAGE_LENGTH_MAX};
 use crate::block::{self, BlockHeader, Defect};
-use crate::catalog::{Boundary, CatalogError, CatalogLog, Event, EventKind};
+use crate::catalog::{Boundary, CatalogError, CatalogLog, Event, EventKind, Recording};
 use crate::folder::{Folder, StorageError};
 use crate::recording::{Durability, Progress, WriterState, create_segment};
 use crate::segment::{SEGMENT_BLOCK_LENGTH, SegmentHeader, SegmentName};
-use crate::{BatchError, BatchHeader, Position, RecordingId, crc32c};
+use crate::{BatchError, BatchHeader, Position, RecordingId, RecordingTag, crc32c};
 use seatrial_machine::Medium;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -154,6 +154,7 @@ pub struct Appended {
 pub struct Writer {
     shared: Arc<Shared>,
     id: RecordingId,
+    tag: Option<RecordingTag>,
     durability: Durability,
     segment_length: u64,
     /// The file that is being written, its name and where it starts.
@@ -167,6 +168,8 @@ pub struct Writer {
     waiting_since: Option<u64>,
     /// For messages that come one by one; made when it is first needed.
     batch: Option<Batch>,
+    /// A copied block with the tag of this recording; allocated once.
+    copied: Vec<u8>,
     progress: Arc<Progress>,
     failure: Option<String>,
 }
@@ -175,24 +178,25 @@ impl Writer {
     /// Goes on at `end`, in the segment that starts at `start`; everything before is durable.
     pub(crate) fn new(
         shared: &Arc<Shared>,
-        id: RecordingId,
-        (durability, segment_length): (Durability, u64),
+        recording: &Recording,
         medium: Arc<dyn Medium>,
         start: Position,
         end: Boundary,
     ) -> Writer {
         Writer {
             shared: Arc::clone(shared),
-            id,
-            durability,
-            segment_length,
+            id: recording.id,
+            tag: recording.tag,
+            durability: recording.durability,
+            segment_length: recording.segment_length,
             medium,
-            file: segment_file(id, start),
+            file: segment_file(recording.id, start),
             start,
             end,
             durable: end.position,
             waiting_since: None,
             batch: None,
+            copied: Vec::new(),
             progress: Arc::new(Progress::new(end)),
             failure: None,
         }
@@ -290,7 +294,8 @@ impl Writer {
         self.appended(Some(first), now)
     }
 
-    /// Appends a whole batch block of another archive's recording as it is, so that both have the same positions.
+    /// Appends a whole batch block of another archive's recording, so that both have the same positions. It gets the tag
+    /// of this recording and stays as it is otherwise: a copy is a recording of its own.
     /// `position` is the block's there: it has to be the end of this recording, or so far behind that a segment's first
     /// block is between them, which is then written here too. Everything is checked before anything is written. A block
     /// that says that all before it was durable when it was written is written when that is so here too, after a sync.
@@ -302,16 +307,21 @@ impl Writer {
     ) -> Result<Appended, AppendError> {
         self.check()?;
         let begin = position == self.end.position.plus(SEGMENT_BLOCK_LENGTH);
-        let header = self.check_copied(position, bytes, begin)?;
+        let (block, header) = self.check_copied(position, bytes, begin)?;
         if begin {
             self.begin_segment(header.time)?;
         }
-        let flags = bytes.get(6..8).map_or(0, |flags| u16::from(flags[0]));
-        if flags & block::flags::UNORDERED == 0 {
+        if block.is_ordered() {
             self.sync()?;
         }
         let first = position.plus(crate::BATCH_FRAMES_OFFSET as u64);
-        self.write(bytes, header.time, header.messages, now)?;
+        let mut copied = std::mem::take(&mut self.copied);
+        copied.clear();
+        copied.extend_from_slice(&block.with_tag(self.tag).encode());
+        copied.extend_from_slice(&bytes[block::HEADER_LENGTH..]);
+        let written = self.write(&copied, header.time, header.messages, now);
+        self.copied = copied;
+        written?;
         self.appended(Some((first, header.first_message)), now)
     }
 
@@ -321,7 +331,7 @@ impl Writer {
         position: Position,
         bytes: &[u8],
         begin: bool,
-    ) -> Result<BatchHeader, AppendError> {
+    ) -> Result<(BlockHeader, BatchHeader), AppendError> {
         let defect = |defect| AppendError::Block { position, defect };
         let there = bytes.len() as u64;
         let needed = block::HEADER_LENGTH as u64;
@@ -365,7 +375,7 @@ impl Writer {
                 });
             }
         }
-        Ok(batch)
+        Ok((header, batch))
     }
 
     /// Writes a batch; answers with position and number of its first message.
@@ -387,7 +397,7 @@ impl Writer {
             self.end.message,
         );
         let messages = batch.messages();
-        let block = batch.seal(self.end.sequence, flags, time, self.end.message);
+        let block = batch.seal(self.tag, self.end.sequence, flags, time, self.end.message);
         self.write(block, time, messages, now)?;
         Ok(first)
     }
@@ -430,7 +440,7 @@ impl Writer {
             segment_length: self.segment_length,
             time,
         };
-        let created = create_segment(&self.shared.folder, &header, self.end.sequence);
+        let created = create_segment(&self.shared.folder, &header, self.end.sequence, self.tag);
         self.medium = self.carry_out(created)?;
         self.file = segment_file(self.id, position);
         self.start = position;

@@ -5,7 +5,7 @@ use super::{RecordingReport, VerifyDamage, VerifyFault};
 use crate::block::{ALIGNMENT, BlockHeader, Defect, MAGIC};
 use crate::cursor::{Extent, First, Source, Steps, segments};
 use crate::segment::SegmentName;
-use crate::{CursorError, Fault, HEADER_LENGTH, Position, RecordingId};
+use crate::{CursorError, Fault, HEADER_LENGTH, Position, RecordingId, RecordingTag};
 use seatrial_machine::{Disk, Storage};
 use std::collections::VecDeque;
 use std::io;
@@ -71,7 +71,7 @@ impl<'a> Walk<'a> {
             let mut names = segments(storage, folder, recording)?;
             extent.keep(&mut names);
             for &name in &names {
-                if let Ok(source) = Source::open(storage, folder, name) {
+                if let Ok(source) = Source::open(storage, folder, name, extent.tag) {
                     walk.total += source.view.length();
                 }
             }
@@ -119,22 +119,23 @@ impl<'a> Walk<'a> {
             length: 0,
             view: None,
         };
-        let (first, segment) = match Source::open(self.storage, self.folder, name) {
-            Ok(mut source) => {
-                segment.length = source.view.length();
-                let settled = walked.extent.settled(name.start, segment.length, is_last);
-                let mapped = source.view.map(settled);
-                let first = mapped.and_then(|()| source.first(None, segment.length));
-                segment.view = Some(source.view.again());
-                (first, segment)
-            }
-            Err((_, error)) => (Err(error), segment),
-        };
+        let (first, segment) =
+            match Source::open(self.storage, self.folder, name, walked.extent.tag) {
+                Ok(mut source) => {
+                    segment.length = source.view.length();
+                    let settled = walked.extent.settled(name.start, segment.length, is_last);
+                    let mapped = source.view.map(settled);
+                    let first = mapped.and_then(|()| source.first(None, segment.length));
+                    segment.view = Some(source.view.again());
+                    (first, segment)
+                }
+                Err((_, error)) => (Err(error), segment),
+            };
         let segment = Arc::new(segment);
         walked.begin(&segment);
         let at = walked.first(&segment, first);
         self.open = Some(Open {
-            steps: Steps::new(segment.length),
+            steps: Steps::new(segment.length, walked.extent.tag),
             segment,
             at,
         });
@@ -229,7 +230,10 @@ impl Walked {
     /// Finds where to go on behind `at`, and that what is between is damaged.
     fn skip(&mut self, segment: &Segment, at: u64, fault: VerifyFault) -> u64 {
         let disk = segment.view.as_ref().map(|view| view.disk());
-        let next = disk.and_then(|disk| next_header(disk, at, segment.length, self.sequence));
+        let next = disk.and_then(|disk| {
+            let expected = (self.extent.tag, self.sequence);
+            next_header(disk, at, segment.length, expected)
+        });
         let end = next.map_or(segment.length, |(at, _)| at);
         self.found(segment, at, end - at, fault);
         self.sequence = next.map(|(_, header)| header.sequence);
@@ -280,7 +284,7 @@ fn next_header(
     disk: &dyn Disk,
     invalid: u64,
     length: u64,
-    expected: Option<u64>,
+    (tag, expected): (Option<RecordingTag>, Option<u64>),
 ) -> Option<(u64, BlockHeader)> {
     let mut bytes = vec![0; SEARCH_LENGTH];
     let mut at = invalid;
@@ -304,9 +308,10 @@ fn next_header(
                 0 => u64::MAX,
                 between => between / HEADER_LENGTH as u64,
             };
-            let is_newer = expected.is_none_or(|expected| {
-                header.sequence > expected && header.sequence - expected <= steps_max
-            });
+            let is_newer = header.tag() == tag
+                && expected.is_none_or(|expected| {
+                    header.sequence > expected && header.sequence - expected <= steps_max
+                });
             // The first place without an expectation is the one that was found invalid.
             if is_newer && (expected.is_some() || place > invalid) {
                 return Some((place, header));

@@ -9,7 +9,9 @@ use seatrial_archive::service::{
     PushTarget, RemoteArchive, ReplayBound, ReplayEnd, ReplayFrom, ReplayRequest, ServiceOptions,
     ServiceRequest, copy_remote,
 };
-use seatrial_archive::{Archive, Bound, Cursor, Durability, Origin, Pause, RecordingId};
+use seatrial_archive::{
+    Archive, BlockHeader, Bound, Cursor, Durability, Origin, Pause, RecordingId,
+};
 use seatrial_host::{BlockingLink, LinkOptions, ListenOptions, serve_machine};
 use seatrial_machine::NodeId;
 use std::net::SocketAddr;
@@ -202,14 +204,18 @@ fn copy(address: SocketAddr, folder: &Path, recording: u64) -> u64 {
     messages
 }
 
-/// The raw blocks of a recording.
+/// The blocks of a recording without its tag.
 fn blocks(folder: &Path) -> Vec<(u64, Vec<u8>)> {
     let (id, origin) = (RecordingId(1), Origin::Start);
     let mut cursor = Cursor::open(Arc::new(Files), folder, id, origin, Bound::End).unwrap();
     let mut found = Vec::new();
     while let Some(block) = cursor.next_block().unwrap() {
         let (bytes, position) = block.stored();
-        found.push((position.0, bytes.to_vec()));
+        let header = BlockHeader::decode(bytes.first_chunk().unwrap()).unwrap();
+        assert!(header.tag().is_some());
+        let mut bytes = bytes.to_vec();
+        bytes[..32].copy_from_slice(&header.with_tag(None).encode());
+        found.push((position.0, bytes));
     }
     found
 }

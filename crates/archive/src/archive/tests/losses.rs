@@ -2,9 +2,10 @@
 //! nothing that is asked for, or it is reported with the file.
 
 use super::{FOLDER, options};
+use crate::service::{CopySource, CopyTarget};
 use crate::{
     Archive, ArchiveError, Bound, Cursor, CursorError, Durability, Origin, Position, RecordingId,
-    RecordingOptions, VerifyOptions, Walker, digest, verify,
+    RecordingOptions, SegmentName, VerifyOptions, Walker, digest, verify,
 };
 use seatrial_machine::Storage;
 use seatrial_sim::{FileTree, MemoryStorage};
@@ -21,8 +22,12 @@ enum Said {
 
 /// Two recordings of several segments, stopped, and one that was left open. `seed` changes times and messages.
 fn archive(seed: u64) -> FileTree {
+    archive_in(Path::new(FOLDER), seed, 0)
+}
+
+/// [`archive`] in any folder, with other messages at the same times.
+fn archive_in(folder: &Path, seed: u64, content: u8) -> FileTree {
     let storage = MemoryStorage::new();
-    let folder = Path::new(FOLDER);
     let (mut archive, _) = Archive::open(Arc::new(storage.clone()), folder, seed).unwrap();
     for number in 0..3_u64 {
         let options = RecordingOptions {
@@ -34,7 +39,7 @@ fn archive(seed: u64) -> FileTree {
         let mut writer = archive.start(&options, now).unwrap();
         for message in 0..8_u8 {
             now += 1;
-            let bytes = [message ^ seed as u8 ^ number as u8; 200];
+            let bytes = [message ^ seed as u8 ^ number as u8 ^ content; 200];
             writer.append_batch([&bytes[..], b"short"], now).unwrap();
         }
         if number < 2 {
@@ -67,6 +72,33 @@ fn block_offsets(bytes: &[u8]) -> Vec<usize> {
 
 /// The ways in which one file is lost: its name, and the archive then.
 fn losses(files: &FileTree, path: &Path) -> Vec<(String, FileTree)> {
+    let mut losses = losses_of(files, path, &archive);
+    let bytes = files.get(path).unwrap();
+    // The same file of an archive that was recorded at the same times elsewhere: every number of it fits.
+    let twin = archive_in(Path::new("twin"), 1_000, 0x40);
+    let twin = twin.get(Path::new("twin").join(path.file_name().unwrap()));
+    let twin = twin.unwrap();
+    let with = |bytes: &[u8]| {
+        let mut files = files.clone();
+        files.insert(path, bytes.to_vec());
+        files
+    };
+    losses.push(("twin".to_owned(), with(twin)));
+    let offsets = block_offsets(bytes);
+    for pair in offsets.windows(2).filter(|_| is_segment(path)) {
+        let mut bytes = bytes.to_vec();
+        bytes[pair[0]..pair[1]].copy_from_slice(&twin[pair[0]..pair[1]]);
+        losses.push((format!("block of the twin at {}", pair[0]), with(&bytes)));
+    }
+    losses
+}
+
+/// [`losses`] but for those by a twin; `foreign` makes another archive of the same files.
+fn losses_of(
+    files: &FileTree,
+    path: &Path,
+    foreign: &dyn Fn(u64) -> FileTree,
+) -> Vec<(String, FileTree)> {
     let bytes = files.get(path).unwrap();
     let with = |bytes: Option<&[u8]>| {
         let mut files = files.clone();
@@ -83,7 +115,7 @@ fn losses(files: &FileTree, path: &Path) -> Vec<(String, FileTree)> {
             losses.push((format!("cut at {at}"), with(Some(&bytes[..at]))));
         }
     }
-    let foreign = archive(7_777);
+    let foreign = foreign(7_777);
     losses.push(("foreign".to_owned(), with(foreign.get(path))));
     let other = files.iter().find(|(other, _)| {
         *other != path && other.extension() == path.extension() && is_segment(other)
@@ -162,8 +194,17 @@ fn replay(
     id: RecordingId,
     origin: Origin,
 ) -> Result<Vec<Read>, CursorError> {
+    replay_in(storage, Path::new(FOLDER), id, origin)
+}
+
+fn replay_in(
+    storage: &Arc<dyn Storage>,
+    folder: &Path,
+    id: RecordingId,
+    origin: Origin,
+) -> Result<Vec<Read>, CursorError> {
     let storage = Arc::clone(storage);
-    let mut cursor = Cursor::open(storage, Path::new(FOLDER), id, origin, Bound::End)?;
+    let mut cursor = Cursor::open(storage, folder, id, origin, Bound::End)?;
     let mut read = Vec::new();
     while let Some(block) = cursor.next_block()? {
         read.extend(
@@ -225,7 +266,8 @@ fn verified(storage: &Arc<dyn Storage>) -> Said {
     Said::Output(format!("{reports:?}"))
 }
 
-/// Opens for writing, extends the recording and says where it went on. No whole block of a file is ever removed.
+/// Opens for writing, extends the recording and says where it went on. No whole block of a file is ever removed, and what is
+/// cut off is kept.
 fn record(files: &FileTree, id: RecordingId) -> Said {
     let (memory, storage) = storage(files);
     let extended = || -> Result<String, ArchiveError> {
@@ -243,9 +285,64 @@ fn record(files: &FileTree, id: RecordingId) -> Said {
         if is_segment(path) || !now.starts_with(bytes) {
             let whole = *block_offsets(bytes).last().unwrap();
             assert!(now.len() >= whole, "{} of {} is cut", path.display(), whole);
+            let cut = &bytes[whole..];
+            if is_segment(path) && !now.starts_with(bytes) && cut.iter().any(|byte| *byte != 0) {
+                let kept = after.get(path.with_extension("segment.cut"));
+                assert_eq!(kept, Some(cut), "{}", path.display());
+            }
         }
     }
     said
+}
+
+/// Copies all recordings of the archive in `from` into the one in `to`, as the command does: what the copies say then.
+fn copy(from: &FileTree, to: &FileTree) -> Said {
+    let (memory, source) = storage(from);
+    let (_, target) = storage(to);
+    let said = said(copy_all(&source, &target));
+    assert_eq!(&memory.files(), from, "a copy changed its source");
+    said
+}
+
+fn copy_all(from: &Arc<dyn Storage>, to: &Arc<dyn Storage>) -> Result<String, String> {
+    let (folder, copies) = (Path::new(FOLDER), Path::new("copies"));
+    let look = Archive::look(Arc::clone(from), folder).map_err(|error| error.to_string())?;
+    if let Some((id, problem)) = look.problems.first() {
+        return Err(format!("recording {id}: {problem}"));
+    }
+    let opened = Archive::open(Arc::clone(to), copies, 8_000);
+    let (mut archive, recovered) = opened.map_err(|error| error.to_string())?;
+    // The command prints what was cut and what belongs to no recording.
+    if !recovered.is_clean() {
+        return Err(format!("{recovered:?}"));
+    }
+    let mut said = Vec::new();
+    for recording in look.catalog.recordings() {
+        let (source, now) = (CopySource::folder("whole", recording), 8_001);
+        let begun = CopyTarget::begin(Arc::clone(to), copies, &mut archive, &source, now);
+        let mut target = begun.map_err(|error| error.to_string())?;
+        let (id, start) = (target.recording(), target.from());
+        let cursor = Cursor::open(Arc::clone(from), folder, recording.id, start, Bound::End);
+        let mut cursor = cursor.map_err(|error| error.to_string())?;
+        while let Some(block) = cursor.next_block().map_err(|error| error.to_string())? {
+            let (bytes, position) = block.stored();
+            let appended = target.append(position, bytes, now);
+            appended.map_err(|error| error.to_string())?;
+        }
+        target.stop(now).map_err(|error| error.to_string())?;
+        let copied = replay_in(to, copies, id, Origin::Start).map_err(|error| error.to_string())?;
+        said.push(format!("{copied:?}"));
+    }
+    Ok(said.join("\n"))
+}
+
+/// The archive that the command makes of a whole one.
+fn copied(files: &FileTree) -> FileTree {
+    let (_, source) = storage(files);
+    let memory = MemoryStorage::new();
+    let target: Arc<dyn Storage> = Arc::new(memory.clone());
+    copy_all(&source, &target).unwrap();
+    memory.files()
 }
 
 /// Losses that are found by nothing, for want of a second place that says the same; `docs/formats/archive.md`, "What is not
@@ -258,8 +355,7 @@ fn is_known_gap(path: &Path, loss: &str, files: &FileTree) -> bool {
         .filter(|(path, _)| is_segment(path))
         .last()
         .unwrap();
-    let is_cut = loss == "missing" || loss == "older" || loss.starts_with("cut");
-    path == last && (is_cut || loss == "foreign")
+    path == last && (loss == "missing" || loss == "older" || loss.starts_with("cut"))
 }
 
 #[test]
@@ -270,6 +366,7 @@ fn every_loss_of_a_file_is_harmless_or_reported() {
         assert!(matches!(said, Said::Output(_)), "{verb}: {said:?}");
     }
     let recorded: Vec<Said> = (1..=3).map(|id| record(&files, RecordingId(id))).collect();
+    let copied_whole = copy(&files, &FileTree::default());
     let mut silent = BTreeSet::new();
     let (mut tried, mut told) = (0, 0);
     let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.to_owned()).collect();
@@ -291,11 +388,50 @@ fn every_loss_of_a_file_is_harmless_or_reported() {
                 check(verb, before, &after);
             }
             for (id, before) in (1..=3).map(RecordingId).zip(&recorded) {
-                check(&format!("record {id}"), before, &record(&damaged, id));
+                let after = record(&damaged, id);
+                check(&format!("record {id}"), before, &after);
+                // Nothing is appended to a recording of which a file is missing, or another's.
+                let name = SegmentName::parse(file);
+                let is_other = [
+                    "missing",
+                    "cut at 0",
+                    "foreign",
+                    "another's",
+                    "noise",
+                    "twin",
+                ];
+                if name.is_some_and(|name| name.recording == id)
+                    && is_other.contains(&loss.as_str())
+                    && !is_known_gap(&path, &loss, &files)
+                {
+                    assert!(matches!(after, Said::Damage(_)), "{file} {loss}: {after:?}");
+                }
             }
+            let copied = copy(&damaged, &FileTree::default());
+            check("copy from it", &copied_whole, &copied);
         }
     }
     println!("{tried} cases, {told} reported");
     assert!(silent.is_empty(), "{} silent: {silent:#?}", silent.len());
     assert!(tried > 3_000 && told > 1_000, "{tried} {told}");
+}
+
+#[test]
+fn a_copy_that_lost_something_is_reported_when_it_is_resumed() {
+    let source = archive(1_000);
+    let target = copied(&source);
+    let whole = copy(&source, &target);
+    assert!(matches!(whole, Said::Output(_)), "{whole:?}");
+    let (mut tried, mut told) = (0, 0);
+    let paths: Vec<PathBuf> = target.iter().map(|(path, _)| path.to_owned()).collect();
+    for path in paths {
+        for (loss, damaged) in losses_of(&target, &path, &|seed| copied(&archive(seed))) {
+            tried += 1;
+            match copy(&source, &damaged) {
+                Said::Damage(_) => told += 1,
+                said @ Said::Output(_) => assert_eq!(said, whole, "{} {loss}", path.display()),
+            }
+        }
+    }
+    assert!(tried > 200 && told > 200, "{tried} {told}");
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::block::{self, BlockKind};
-use crate::{BatchHeader, SegmentHeader};
+use crate::{BatchHeader, RecordingTag, SegmentHeader};
 
 /// Changes some bytes.
 fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
@@ -118,7 +118,8 @@ fn hostile(rng: &mut Rng) -> (Tape, SegmentHeader) {
         time: any(rng),
     };
     let sequence = any(rng);
-    let mut bytes = header.block(sequence);
+    let tag = rng.chance(0.5).then(|| RecordingTag(rng.word() as u32));
+    let mut bytes = header.block(sequence, tag);
     let mut message = header.first_message;
     for index in 0..rng.below(5) {
         let mut frames = Vec::new();
@@ -147,13 +148,16 @@ fn hostile(rng: &mut Rng) -> (Tape, SegmentHeader) {
             rng.below(70) as u16
         });
         let number = sequence.wrapping_add(1 + index);
-        let length = payload.len() as u32;
-        block::write(&mut bytes, kind, 0, number, &payload, length);
+        let begun = block::begin(&mut bytes);
+        bytes.extend_from_slice(&payload);
+        let tag = if rng.chance(0.95) { tag } else { None };
+        block::finish_tagged(&mut bytes, begun, (kind, 0), number, tag);
     }
     let tape = Tape {
         segments: vec![(Position(start), bytes)],
         is_stopped: rng.chance(0.5),
         time: 9,
+        tag,
         ..Tape::default()
     };
     (tape, header)

@@ -3,7 +3,7 @@
 use super::*;
 use crate::block::BlockKind;
 use crate::file::Files;
-use crate::{Archive, Batch, Durability, RecordingOptions, Writer, block};
+use crate::{Archive, Batch, Durability, RecordingOptions, RecordingTag, Writer, block};
 
 const HERE: &str = "recordings";
 
@@ -34,6 +34,10 @@ impl Desk {
 
     fn in_memory() -> (Desk, Writer) {
         Desk::new(Arc::new(MemoryStorage::new().lending()), Path::new(HERE))
+    }
+
+    fn tag(&self) -> Option<RecordingTag> {
+        self.archive.recording(RecordingId(1)).unwrap().tag
     }
 
     fn cursor(&self, from: impl Into<Origin>, bound: Bound) -> Cursor {
@@ -171,7 +175,9 @@ fn a_block_that_is_being_written_is_nothing_yet_and_no_damage() {
     let mut batch = Batch::default();
     assert!(batch.push(0, &message(3)));
     let mut torn = Vec::new();
-    let block = batch.seal(3, block::flags::UNORDERED, 3, 3).to_vec();
+    let block = batch
+        .seal(desk.tag(), 3, block::flags::UNORDERED, 3, 3)
+        .to_vec();
     let name = SegmentName {
         recording: RecordingId(1),
         start: Position(0),
@@ -210,7 +216,8 @@ fn a_hole_before_a_newer_ordered_block_is_damage_to_a_follower() {
     for number in 1..3 {
         let start = block::begin(&mut bytes);
         bytes.extend_from_slice(&[0; 24]);
-        block::finish_plain(&mut bytes, start, BlockKind::BATCH, 0, number + 1);
+        let kind = (BlockKind::BATCH, 0);
+        block::finish_tagged(&mut bytes, start, kind, number + 1, desk.tag());
     }
     bytes[40] ^= 1;
     let name = SegmentName {

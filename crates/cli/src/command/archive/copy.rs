@@ -67,12 +67,19 @@ impl Origins {
     fn recordings(&mut self, wanted: &[String]) -> Result<Vec<Recording>> {
         match self {
             Origins::Folder(path) => {
-                let catalog = folder::view(path)?;
-                if wanted.is_empty() {
-                    return Ok(catalog.recordings().cloned().collect());
+                let view = folder::look(path)?;
+                let catalog = &view.catalog;
+                let find = |wanted: &String| folder::find(catalog, wanted, path).cloned();
+                let found: Vec<Recording> = match wanted {
+                    [] => catalog.recordings().cloned().collect(),
+                    _ => wanted.iter().map(find).collect::<Result<_>>()?,
+                };
+                for (id, problem) in view.problems {
+                    if found.iter().any(|recording| recording.id == id) {
+                        return Err(problem).with_context(|| format!("recording {id}"));
+                    }
                 }
-                let find = |wanted: &String| folder::find(&catalog, wanted, path).cloned();
-                wanted.iter().map(find).collect()
+                Ok(found)
             }
             Origins::Server(address, remote) => {
                 let found = if wanted.is_empty() {

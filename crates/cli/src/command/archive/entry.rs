@@ -23,6 +23,8 @@ impl Entry {
     pub(super) fn json(&self) -> Value {
         let Recording {
             id,
+            // Over a network it is not known.
+            tag: _,
             label,
             segment_length,
             durability,

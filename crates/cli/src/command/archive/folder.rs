@@ -90,8 +90,11 @@ pub(super) fn tell(recovered: &Recovered) {
         for cut in &recording.cuts {
             let (file, torn) = (cut.file.display(), cut.torn.as_ref());
             let why = torn.map_or("nothing was in it".to_owned(), ToString::to_string);
+            let kept = cut.kept.as_ref().map_or(String::new(), |kept| {
+                format!("; they are kept in {}", kept.display())
+            });
             eprintln!(
-                "{file}: cut off {} bytes at {}: {why}",
+                "{file}: cut off {} bytes at {}: {why}{kept}",
                 cut.length, cut.offset
             );
         }

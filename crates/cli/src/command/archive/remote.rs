@@ -51,6 +51,8 @@ pub(super) fn connect(address: SocketAddr) -> Result<Remote> {
 pub(super) fn entry(description: &Description) -> Entry {
     Entry(Recording {
         id: RecordingId(description.recording),
+        // The protocol does not carry it.
+        tag: None,
         label: description.label.clone(),
         segment_length: description.segment_length,
         durability: description.durability,
