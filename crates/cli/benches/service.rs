@@ -17,7 +17,7 @@ use seatrial_archive::service::{
     ReplayFrom, ReplayRequest, ServiceOptions, ServiceRequest,
 };
 use seatrial_archive::{BATCH_FRAMES_OFFSET, BATCH_LENGTH, Durability};
-use seatrial_host::{BlockingLink, LinkOptions, ListenOptions, serve_machine};
+use seatrial_host::{BlockingLink, HostLimits, LinkOptions, ListenOptions, serve_machine};
 use seatrial_machine::{NodeId, Storage};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -70,6 +70,8 @@ fn with_server<T>(folder: &Path, work: impl FnOnce(SocketAddr) -> T) -> T {
             let options = ListenOptions {
                 listen: SocketAddr::from(([127, 0, 0, 1], 0)),
                 message_length_max: MESSAGE_LENGTH_MAX,
+                limits: HostLimits::default(),
+                report: |text| eprintln!("{text}"),
             };
             let ready = |address| ready.send(address).expect("somebody waits");
             let stopped = async {

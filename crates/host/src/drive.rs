@@ -2,7 +2,9 @@
 
 use crate::clock::{self, ServerClock};
 use crate::disk::{DiskThread, LogFile};
+use crate::limits::{HostLimits, files_max};
 use crate::net::{Arrival, Connections, INBOX_MAX, listen};
+use crate::notice::Report;
 use seatrial_machine::{Computed, Disk, Input, Machine, Output, Ticket, Time};
 use std::future::{Future, pending};
 use std::io;
@@ -21,8 +23,12 @@ pub struct ServeOptions {
     pub listen: SocketAddr,
     /// The folder of the log; made when missing.
     pub data: PathBuf,
-    /// Longest message in bytes; whoever sends a longer one is disconnected.
+    /// Longest message in bytes; a connection that sends a longer one is closed.
     pub message_length_max: usize,
+    /// What connections may cost.
+    pub limits: HostLimits,
+    /// Where notices about connections go.
+    pub report: Report,
     /// The file in which a test orders the machine's clock to be wrong ([`ClockOrder`](crate::ClockOrder)); none, it is
     /// right.
     pub clock: Option<PathBuf>,
@@ -33,8 +39,12 @@ pub struct ServeOptions {
 pub struct ListenOptions {
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Longest message in bytes; whoever sends a longer one is disconnected.
+    /// Longest message in bytes; a connection that sends a longer one is closed.
     pub message_length_max: usize,
+    /// What connections may cost.
+    pub limits: HostLimits,
+    /// Where notices about connections go.
+    pub report: Report,
 }
 
 /// What was made of a log.
@@ -120,6 +130,8 @@ pub fn serve<M: Machine>(
     let listen = ListenOptions {
         listen: options.listen,
         message_length_max: options.message_length_max,
+        limits: options.limits,
+        report: options.report,
     };
     runtime.block_on(work(
         listen,
@@ -180,17 +192,20 @@ async fn work<M: Machine>(
     let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let (accepted, arrivals) = mpsc::channel(64);
-    tokio::spawn(listen(listener, accepted));
+    tokio::spawn(listen(listener, accepted, options.report));
     let (inbox, messages) = mpsc::channel(INBOX_MAX);
     let (done, durable) = mpsc::unbounded_channel();
     let disk = disk(Box::new(move |result| {
         let _ = done.send(result); // the server has ended
     }))?;
     let (finished, jobs) = mpsc::unbounded_channel();
+    let limits = options.limits.within_files(files_max());
+    let connections = Connections::new(inbox, options.message_length_max, limits, options.report);
     let server = Server {
         machine,
         clock,
-        connections: Connections::new(inbox, options.message_length_max),
+        connections,
+        report: options.report,
         disk,
         finished,
         out: Vec::new(),
@@ -222,6 +237,7 @@ struct Server<M: Machine> {
     machine: M,
     clock: ServerClock,
     connections: Connections,
+    report: Report,
     /// `None` for a machine without a log.
     disk: Option<DiskThread>,
     finished: mpsc::UnboundedSender<(Ticket, JobResult)>,
@@ -261,7 +277,7 @@ impl<M: Machine> Server<M> {
                     self.turn(Input::Request(CLOSING, request));
                 }
                 () = &mut deadline, if is_stopping => {
-                    eprintln!("gave up closing after {CLOSING_MAX:?}");
+                    (self.report)(format_args!("gave up closing after {CLOSING_MAX:?}"));
                     return Ok(());
                 }
                 Some(stream) = sources.arrivals.recv() => self.connections.accept(stream),
@@ -302,14 +318,9 @@ impl<M: Machine> Server<M> {
 
     fn arrive(&mut self, arrival: Arrival) {
         match arrival {
-            Arrival::Message(from, bytes, _share) => self.turn(Input::Message { from, bytes }),
-            Arrival::Closed(id, None) => self.connections.close(id),
-            Arrival::Closed(id, Some(error)) => {
-                if error.kind() == io::ErrorKind::InvalidData {
-                    eprintln!("{id} was disconnected: {error}");
-                }
-                self.connections.reset(id);
-            }
+            Arrival::Message(from, bytes, _held) => self.turn(Input::Message { from, bytes }),
+            Arrival::Closed(id, reason) => self.connections.ended(id, reason.as_ref()),
+            Arrival::Written(id, reason) => self.connections.written(id, reason.as_ref()),
         }
     }
 
@@ -320,11 +331,9 @@ impl<M: Machine> Server<M> {
         self.machine.check_invariants();
         for output in self.out.drain(..) {
             match output {
-                Output::Send { to, message } => {
-                    if !self.connections.send(to, &message) {
-                        eprintln!("{to} was disconnected: it does not read what it asked for");
-                    }
-                }
+                Output::Send { to, message } => self.connections.send(to, &message),
+                Output::Admit(id) => self.connections.admit(id),
+                Output::Close(id) => self.connections.close(id),
                 Output::Append(bytes, ticket) => match &self.disk {
                     Some(disk) => disk.append(bytes, ticket),
                     None => panic!("a machine without a log appends {} bytes", bytes.len()),

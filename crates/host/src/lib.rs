@@ -4,12 +4,17 @@
 //! [`serve`] runs a server: one machine, its log on disk, and whoever connects. [`Session`] runs a client's machine over
 //! one connection. Both speak [`wire`]: a length of four bytes before each message.
 
+mod budget;
 mod clock;
 mod connection;
 mod disk;
 mod drive;
+mod limits;
 mod link;
 mod net;
+mod notice;
+mod receive;
+mod send;
 mod session;
 mod whole;
 pub mod wire;
@@ -17,7 +22,9 @@ pub mod wire;
 pub use clock::ClockOrder;
 pub use disk::LogFile;
 pub use drive::{Booted, HostError, ListenOptions, ServeOptions, serve, serve_machine};
+pub use limits::HostLimits;
 pub use link::{BlockingLink, Link, LinkOptions};
+pub use notice::Report;
 pub use seatrial_machine::Peer;
 pub use session::{Session, SessionOptions};
 pub use whole::{create_folder, keep_whole, partial_of, sync_folder_of, write_whole};

@@ -161,6 +161,8 @@ impl<M: Peer> Link<M> {
                 }
                 Output::Reply(ticket, reply) => self.replies.push_back((ticket, reply)),
                 Output::Compute(job, ticket) => computed.push((ticket, job.run())),
+                // Only servers have connections to bound.
+                Output::Admit(_) | Output::Close(_) => {}
                 Output::Append(bytes, _) => panic!("a client appends {} bytes", bytes.len()),
             }
         }

@@ -1,164 +1,299 @@
-//! Those who connect.
+//! The connections of a server.
 
-use crate::wire::{self, Messages};
+use crate::limits::HostLimits;
+use crate::notice::{Notices, Report};
+use crate::receive::{Held, Peer, Reader, Receiving};
+use crate::send::{Chunk, Unsent, Writer};
+use crate::wire;
 use seatrial_machine::NodeId;
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{
+    self,
+    ErrorKind::{InvalidData, OutOfMemory, TimedOut},
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::AbortHandle;
 
 /// Messages that wait for the machine; connections are not read meanwhile.
 pub(crate) const INBOX_MAX: usize = 4_096;
-/// Bytes of messages that wait for the machine, one message of any length aside.
-const INBOX_LENGTH_MAX: usize = 64 << 20;
-/// Bytes that wait for one connection; one that reads so slowly is closed.
-const OUTBOX_LENGTH_MAX: usize = 64 << 20;
-/// Connections at a time; further ones are closed at once.
-const CONNECTIONS_MAX: usize = 10_000;
-/// How long what waits for a connection is still written after the other side has ended its half.
+/// How long what waits for a connection is still written after it was closed.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// What comes from the network.
 pub(crate) enum Arrival {
-    /// One message, and its share of the inbox.
-    Message(NodeId, Vec<u8>, OwnedSemaphorePermit),
-    /// The connection is over, for this reason if it is not the usual one.
+    /// One message, and what it holds.
+    Message(NodeId, Vec<u8>, Held),
+    /// Nothing more will come, for this reason if it is not the usual one.
     Closed(NodeId, Option<io::Error>),
+    /// Nothing more will be written, for this reason if it is not the usual one.
+    Written(NodeId, Option<io::Error>),
 }
 
 /// All connections: each is an endpoint with a fresh number.
 ///
 /// It owns their writing ends. Sends are gathered while the machine works through a batch, then handed over once per
-/// connection ([`Connections::flush`]). The bound of each outbox is in bytes, so its channel needs none.
+/// connection ([`Connections::flush`]). The bounds of what waits are in bytes ([`HostLimits`]), so the channels need none.
+///
+/// Cost: a send is a look-up and a copy. At the bound of all bytes that wait, each send costs one pass over the
+/// connections, to find the one that has not read for longest.
 pub(crate) struct Connections {
     open: BTreeMap<NodeId, Connection>,
-    next: u32,
-    inbox: mpsc::Sender<Arrival>,
-    /// Bytes that the inbox has room for.
-    room: Arc<Semaphore>,
-    length_max: usize,
+    /// Closed ones to which something is still written.
+    draining: BTreeMap<NodeId, Connection>,
+    /// Those without a session, in the order in which they came.
+    strangers: BTreeMap<u64, NodeId>,
+    accepted: u64,
+    receiving: Receiving,
+    limits: HostLimits,
+    /// Bytes that wait to be sent to all of them.
+    unsent: Arc<AtomicUsize>,
     /// Connections with something gathered.
     touched: Vec<NodeId>,
+    notices: Notices,
 }
 
 struct Connection {
+    /// Its place among the strangers, if it is one.
+    stranger: Option<u64>,
     gathered: Vec<u8>,
-    outbox: UnboundedSender<Vec<u8>>,
-    /// Bytes in the outbox.
-    waiting: Arc<AtomicUsize>,
+    outbox: UnboundedSender<Chunk>,
+    unsent: Arc<Unsent>,
     reader: AbortHandle,
     writer: AbortHandle,
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.reader.abort();
-    }
-}
-
 impl Connections {
-    pub(crate) fn new(inbox: mpsc::Sender<Arrival>, length_max: usize) -> Connections {
+    pub(crate) fn new(
+        inbox: mpsc::Sender<Arrival>,
+        length_max: usize,
+        limits: HostLimits,
+        report: Report,
+    ) -> Connections {
         Connections {
             open: BTreeMap::new(),
-            next: 0,
-            inbox,
-            room: Arc::new(Semaphore::new(INBOX_LENGTH_MAX)),
-            length_max,
+            draining: BTreeMap::new(),
+            strangers: BTreeMap::new(),
+            accepted: 0,
+            receiving: Receiving::new(inbox, limits, length_max),
+            limits,
+            unsent: Arc::new(AtomicUsize::new(0)),
             touched: Vec::new(),
+            notices: Notices::new(report),
         }
     }
 
     /// Takes in a connection that was accepted.
     pub(crate) fn accept(&mut self, stream: TcpStream) {
-        if self.open.len() >= CONNECTIONS_MAX {
+        if !self.has_place() {
+            self.refuse(&stream);
             return;
         }
         let _ = stream.set_nodelay(true); // slower without, not wrong
-        let id = NodeId::client(self.next);
-        self.next = (self.next + 1) % (1 << 31);
+        let id = NodeId::client((self.accepted % (1 << 31)) as u32);
+        if self.open.contains_key(&id) || self.draining.contains_key(&id) {
+            return; // one that has been there for 2^31 others
+        }
+        self.accepted += 1;
+        let order = self.accepted;
+        self.strangers.insert(order, id);
         let (reading, writing) = stream.into_split();
         let (outbox, queue) = mpsc::unbounded_channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let writer = tokio::spawn(write(writing, queue, Arc::clone(&waiting)));
-        let writer = writer.abort_handle();
-        let reader = tokio::spawn(read(
-            reading,
+        let peer = Arc::new(Peer::default());
+        let pause = self.limits.connection_send_bytes_pause;
+        let unsent = Arc::new(Unsent::new(Arc::clone(&peer), &self.unsent, pause));
+        let writer = Writer {
+            stream: writing,
             id,
-            self.inbox.clone(),
-            Arc::clone(&self.room),
-            self.length_max,
-        ));
-        let reader = reader.abort_handle();
-        let gathered = Vec::new();
-        self.open.insert(
-            id,
-            Connection {
-                gathered,
-                outbox,
-                waiting,
-                reader,
-                writer,
-            },
-        );
+            queue,
+            unsent: Arc::clone(&unsent),
+            patience: self.limits.send_patience,
+            inbox: self.receiving.inbox.clone(),
+        };
+        let reader = Reader::new(reading, id, peer, self.receiving.clone());
+        let connection = Connection {
+            stranger: Some(order),
+            gathered: Vec::new(),
+            outbox,
+            unsent,
+            reader: tokio::spawn(reader.run()).abort_handle(),
+            writer: tokio::spawn(writer.run()).abort_handle(),
+        };
+        self.open.insert(id, connection);
     }
 
-    /// Forgets a connection whose other side has ended its half; what waits for it is still written if it can be soon.
-    pub(crate) fn close(&mut self, id: NodeId) {
-        if let Some(connection) = self.open.remove(&id) {
-            let writer = connection.writer.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(DRAIN_MAX).await;
-                writer.abort();
-            });
+    /// Is there a place for one more? The connection that has been without a session for longest makes room.
+    fn has_place(&mut self) -> bool {
+        let most = self.limits.connections_max;
+        let is_full = self.open.len() + self.draining.len() >= most;
+        if is_full || self.strangers.len() >= self.limits.strangers_max {
+            let Some((_, id)) = self.strangers.first_key_value() else {
+                return false;
+            };
+            let id = *id;
+            let text = "it has no session, and others want its place";
+            self.notices
+                .say("displaced", format_args!("{id} was disconnected: {text}"));
+            self.reset(id);
         }
+        true
+    }
+
+    /// All places are taken by connections that have a session.
+    fn refuse(&mut self, stream: &TcpStream) {
+        let from = stream.peer_addr().map(|it| it.to_string());
+        let from = from.unwrap_or_else(|_| "somebody".to_owned());
+        let most = self.limits.connections_max;
+        let text = format_args!("{from} was refused: {most} connections are open");
+        self.notices.say("refused", text);
+    }
+
+    /// A connection has a session.
+    pub(crate) fn admit(&mut self, id: NodeId) {
+        if let Some(connection) = self.open.get_mut(&id)
+            && let Some(order) = connection.stranger.take()
+        {
+            self.strangers.remove(&order);
+            let peer = &connection.unsent.peer;
+            peer.is_admitted.store(true, Ordering::Relaxed);
+            peer.changed.notify_one();
+        }
+    }
+
+    /// What the reader or the writer of a connection reports.
+    pub(crate) fn ended(&mut self, id: NodeId, reason: Option<&io::Error>) {
+        let Some(error) = reason else {
+            self.close(id);
+            return;
+        };
+        // The usual ways in which connections break are no news.
+        if matches!(error.kind(), InvalidData | OutOfMemory | TimedOut) && self.is_open(id) {
+            let text = format_args!("{id} was disconnected: {error}");
+            self.notices.say("disconnected", text);
+        }
+        self.reset(id);
+    }
+
+    fn is_open(&self, id: NodeId) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    /// Ends a connection; what waits for it is still written if it can be soon.
+    pub(crate) fn close(&mut self, id: NodeId) {
+        let Some(mut connection) = self.remove(id) else {
+            return;
+        };
+        connection.hand_over();
+        connection.reader.abort();
+        if connection.unsent.bytes() == 0 {
+            return; // the writer ends with its queue
+        }
+        let writer = connection.writer.clone();
+        // Without its outbox the writer ends when it has written all.
+        connection.outbox = mpsc::unbounded_channel().0;
+        self.draining.insert(id, connection);
+        tokio::spawn(async move {
+            tokio::time::sleep(DRAIN_MAX).await;
+            writer.abort();
+        });
     }
 
     /// Ends a connection at once, whatever waits for it.
-    pub(crate) fn reset(&mut self, id: NodeId) {
-        if let Some(connection) = self.open.remove(&id) {
+    fn reset(&mut self, id: NodeId) {
+        let open = self.remove(id);
+        for connection in open.into_iter().chain(self.draining.remove(&id)) {
+            connection.reader.abort();
             connection.writer.abort();
+            connection.unsent.drop_all();
         }
     }
 
-    /// Gathers a message for an endpoint; dropped when it is gone. False when this closed the connection, because more
-    /// waits for it than the bound allows: it does not read what it asked for.
-    pub(crate) fn send(&mut self, to: NodeId, message: &[u8]) -> bool {
-        let Some(connection) = self.open.get_mut(&to) else {
-            return true;
+    fn remove(&mut self, id: NodeId) -> Option<Connection> {
+        let connection = self.open.remove(&id)?;
+        if let Some(order) = connection.stranger {
+            self.strangers.remove(&order);
+        }
+        Some(connection)
+    }
+
+    /// The writer of a connection is done.
+    pub(crate) fn written(&mut self, id: NodeId, reason: Option<&io::Error>) {
+        if self.draining.remove(&id).is_none() {
+            self.ended(id, reason);
+        }
+    }
+
+    /// Gathers a message for an endpoint; dropped when it is gone. Closes connections that do not read what they asked for
+    /// when more waits than the bounds allow.
+    pub(crate) fn send(&mut self, to: NodeId, message: &[u8]) {
+        let length = wire::PREFIX_LENGTH + message.len();
+        let Some(connection) = self.open.get(&to) else {
+            return;
         };
-        let waiting = connection.gathered.len() + connection.waiting.load(Ordering::Relaxed);
-        if waiting > 0 && waiting + message.len() > OUTBOX_LENGTH_MAX {
-            self.reset(to);
-            return false;
+        let waiting = connection.unsent.bytes();
+        if waiting > 0 && waiting + length > self.limits.connection_send_bytes_max {
+            self.reset_deaf(to);
+            return;
         }
-        if connection.gathered.is_empty() {
-            self.touched.push(to);
+        while self.unsent.load(Ordering::Relaxed) + length > self.limits.send_bytes_max {
+            let Some(slowest) = self.slowest() else {
+                break; // one message of any length
+            };
+            self.reset_deaf(slowest);
         }
-        wire::write(&mut connection.gathered, message);
-        true
+        if let Some(connection) = self.open.get_mut(&to) {
+            if connection.gathered.is_empty() {
+                self.touched.push(to);
+            }
+            connection.unsent.add(length);
+            wire::write(&mut connection.gathered, message);
+        }
+    }
+
+    /// The connection that has not read for longest, of those for which something waits.
+    fn slowest(&self) -> Option<NodeId> {
+        let all = self.draining.iter().chain(&self.open);
+        let waiting = all.filter(|(_, it)| it.unsent.bytes() > 0);
+        let slowest = waiting.max_by_key(|(_, it)| (it.unsent.age(), it.unsent.bytes()));
+        slowest.map(|(id, _)| *id)
+    }
+
+    fn reset_deaf(&mut self, id: NodeId) {
+        let text = format_args!("{id} was disconnected: it does not read what it asked for");
+        self.notices.say("deaf", text);
+        self.reset(id);
     }
 
     /// Hands over what was gathered.
     pub(crate) fn flush(&mut self) {
         for id in self.touched.drain(..) {
             if let Some(connection) = self.open.get_mut(&id) {
-                let bytes = std::mem::take(&mut connection.gathered);
-                connection.waiting.fetch_add(bytes.len(), Ordering::Relaxed);
-                let _ = connection.outbox.send(bytes); // a broken connection is reported by its reader
+                connection.hand_over();
             }
         }
     }
 }
 
+impl Connection {
+    /// Gives what was gathered to the writer.
+    fn hand_over(&mut self) {
+        let bytes = std::mem::take(&mut self.gathered);
+        if !bytes.is_empty() {
+            let _ = self.outbox.send(Chunk::new(bytes)); // a broken connection is reported by its ends
+        }
+    }
+}
+
 /// Listens until the socket fails.
-pub(crate) async fn listen(listener: TcpListener, accepted: mpsc::Sender<TcpStream>) {
+pub(crate) async fn listen(
+    listener: TcpListener,
+    accepted: mpsc::Sender<TcpStream>,
+    report: Report,
+) {
+    let mut notices = Notices::new(report);
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -168,50 +303,12 @@ pub(crate) async fn listen(listener: TcpListener, accepted: mpsc::Sender<TcpStre
             }
             // Too many open files, or the other side gave up: neither ends the server.
             Err(error) => {
-                eprintln!("a connection could not be accepted: {error}");
+                notices.say(
+                    "accept",
+                    format_args!("a connection could not be accepted: {error}"),
+                );
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-        }
-    }
-}
-
-async fn read(
-    stream: OwnedReadHalf,
-    id: NodeId,
-    inbox: mpsc::Sender<Arrival>,
-    room: Arc<Semaphore>,
-    length_max: usize,
-) {
-    let mut messages = Messages::new(stream, length_max);
-    let reason = loop {
-        match messages.next().await {
-            Ok(Some(message)) => {
-                let share = message.len().min(INBOX_LENGTH_MAX) as u32;
-                let Ok(share) = Arc::clone(&room).acquire_many_owned(share).await else {
-                    return;
-                };
-                let arrival = Arrival::Message(id, message, share);
-                if inbox.send(arrival).await.is_err() {
-                    return;
-                }
-            }
-            Ok(None) => break None,
-            Err(error) => break Some(error),
-        }
-    };
-    let _ = inbox.send(Arrival::Closed(id, reason)).await; // nobody is left to care
-}
-
-async fn write(
-    mut stream: OwnedWriteHalf,
-    mut queue: UnboundedReceiver<Vec<u8>>,
-    waiting: Arc<AtomicUsize>,
-) {
-    while let Some(bytes) = queue.recv().await {
-        let written = stream.write_all(&bytes).await;
-        waiting.fetch_sub(bytes.len(), Ordering::Relaxed);
-        if written.is_err() {
-            return;
         }
     }
 }

@@ -1,6 +1,8 @@
 //! A toy machine on real sockets and a real file.
 
-use crate::{Booted, HostError, Peer, ServeOptions, Session, SessionOptions, serve, wire};
+use crate::{
+    Booted, HostError, HostLimits, Peer, ServeOptions, Session, SessionOptions, serve, wire,
+};
 use seatrial_machine::{Computed, Disk, Input, Job, Machine, NodeId, Output, Ticket, Time};
 use std::fs;
 use std::io::{Read, Write};
@@ -129,6 +131,8 @@ fn options(data: &Path) -> ServeOptions {
         listen: "127.0.0.1:0".parse().unwrap(),
         data: data.to_owned(),
         message_length_max: 1_000,
+        limits: HostLimits::default(),
+        report: |text| eprintln!("{text}"),
         clock: None,
     }
 }

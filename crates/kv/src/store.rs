@@ -153,6 +153,7 @@ impl Store {
         };
         bytes.copy_from_slice(&welcome.encode());
         let position = if opened.is_ok() {
+            out.push(Output::Admit(from));
             self.log.position()
         } else {
             0

@@ -38,6 +38,12 @@ pub enum Output<P> {
         /// One message, without the length prefix of the wire.
         message: Vec<u8>,
     },
+    /// The endpoint has a session: its connection gets the bounds of one that is known. A driver without connections ignores
+    /// it.
+    Admit(NodeId),
+    /// The endpoint has no session any more: end its connection when it has what was sent to it before. A driver without
+    /// connections ignores it.
+    Close(NodeId),
     /// Append bytes (whole archive blocks) to the machine's log and make them durable, then answer
     /// [`Input::Appended`]. Appends reach the log in order; several may share one sync.
     Append(Vec<u8>, Ticket),

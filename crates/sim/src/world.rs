@@ -553,6 +553,8 @@ impl<M: Machine> World<M> {
                 self.network
                     .send(self.now, id, to, message, &mut self.queue);
             }
+            // Endpoints of this world are known by their names; it has no connections to bound.
+            Output::Admit(_) | Output::Close(_) => {}
             Output::Append(bytes, ticket) => {
                 node.disk.append(&bytes, ticket);
                 if node.disk.refuses_writes() {

@@ -137,6 +137,7 @@ struct Waiting {
 /// A session with the server.
 #[derive(Debug)]
 struct Session {
+    token: u64,
     granted: Granted,
     next_request: u64,
     asked: BTreeMap<u64, Asked>,
@@ -157,6 +158,8 @@ pub struct Client {
     options: ClientOptions,
     tokens: Rng,
     is_connected: bool,
+    /// Was the session welcomed on this connection? A server takes nothing but a hello from a connection before.
+    is_welcome: bool,
     hello: Option<(u64, Time)>,
     session: Option<Session>,
     waiting: VecDeque<Waiting>,
@@ -172,6 +175,7 @@ impl Client {
             tokens: Rng::from_seed(options.seed),
             options,
             is_connected: true,
+            is_welcome: false,
             hello: None,
             session: None,
             waiting: VecDeque::new(),
@@ -470,7 +474,16 @@ impl Client {
         match granted {
             Ok(granted) => {
                 self.hello = None;
+                self.is_welcome = true;
+                if let Some(session) = &self.session {
+                    if session.granted.session == granted.session {
+                        self.hurry(now);
+                        return;
+                    }
+                    self.lose_session(out);
+                }
                 self.session = Some(Session {
+                    token,
                     granted,
                     next_request: 1,
                     asked: BTreeMap::new(),
@@ -494,6 +507,7 @@ impl Client {
         let Some(session) = self.session.take() else {
             return;
         };
+        self.hello = None;
         for asked in session.asked.into_values().rev() {
             let (Purpose::Caller(ticket), Some(deadline)) = (asked.purpose, asked.deadline) else {
                 continue;
@@ -631,7 +645,7 @@ impl Client {
         if !self.is_connected {
             return;
         }
-        if self.session.is_none() {
+        if self.session.is_none() || !self.is_welcome {
             self.say_hello(now, out);
             return;
         }
@@ -676,14 +690,17 @@ impl Client {
 
     /// Asks for a session, or asks again if it is time.
     fn say_hello(&mut self, now: Time, out: &mut Vec<Output<ClientReply>>) {
-        if self.waiting.is_empty() && self.recorders.is_empty() && self.players.is_empty() {
+        let has_session = self.session.is_some();
+        let has_work = !self.waiting.is_empty() || !self.recorders.is_empty();
+        if !has_session && !has_work && self.players.is_empty() {
             self.hello = None;
             return;
         }
-        let token = match self.hello {
-            Some((_, again_at)) if now < again_at => return,
-            Some((token, _)) => token,
-            None => self.tokens.word(),
+        let token = match (self.hello, &self.session) {
+            (Some((_, again_at)), _) if now < again_at => return,
+            (Some((token, _)), _) => token,
+            (None, Some(session)) => session.token,
+            (None, None) => self.tokens.word(),
         };
         self.hello = Some((token, now + self.options.retry_interval));
         let version = VERSION;
@@ -810,11 +827,13 @@ impl Peer for Client {
     /// Everything waits for the connection to come back, until its time is up.
     fn connection_closed(&mut self, _: &mut Vec<Output<ClientReply>>) {
         self.is_connected = false;
+        self.is_welcome = false;
     }
 
-    /// What has no answer is sent again at once.
+    /// The session is taken up again; what has no answer is sent again as soon as the server has welcomed it.
     fn connection_opened(&mut self, now: Time, out: &mut Vec<Output<ClientReply>>) {
         self.is_connected = true;
+        self.is_welcome = false;
         self.hurry(now);
         self.proceed(now, out);
     }
@@ -842,23 +861,26 @@ impl Machine for Client {
             return waiting;
         }
         let hello = self.hello.map(|(_, again_at)| again_at);
+        let is_welcome = self.is_welcome;
         let session = self.session.as_ref().map(|session| {
+            let again = |asked: &Asked| Some(asked.again_at).filter(|_| is_welcome);
             let asked = session.asked.values();
-            let asked = asked.flat_map(|asked| [Some(asked.again_at), asked.deadline]);
+            let asked = asked.flat_map(|asked| [again(asked), asked.deadline]);
             let asked = asked.flatten().min().unwrap_or(Time::MAX);
-            asked.min(session.alive_at)
+            let alive_at = Some(session.alive_at).filter(|_| is_welcome);
+            asked.min(alive_at.unwrap_or(Time::MAX))
         });
         let recorders = self.recorders.values().filter_map(Recorder::wake_at).min();
         let players = self.players.values().filter_map(Player::wake_at).min();
         let work = recorders.into_iter().chain(players);
-        let work = work.filter(|_| self.session.is_some());
+        let work = work.filter(|_| self.session.is_some() && is_welcome);
         let times = [waiting, hello, session].into_iter().flatten();
         times.chain(work).min()
     }
 
     fn check_invariants(&self) {
         assert!(self.waiting.len() <= self.options.waiting_max + REQUEST_WINDOW as usize);
-        assert!(self.hello.is_none() || self.session.is_none());
+        assert!(self.hello.is_none() || self.session.is_none() || !self.is_welcome);
         for recorder in self.recorders.values() {
             recorder.check_invariants();
         }

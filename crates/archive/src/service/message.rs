@@ -8,7 +8,7 @@ use seatrial_machine::FieldReader;
 pub use seatrial_machine::MessageError;
 
 /// The version of the protocol that is spoken.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes of the header that every message starts with.
 pub const HEADER_LENGTH: usize = 24;
 /// The longest message: 18 MiB, which holds one block with a message of the longest length.

@@ -191,7 +191,6 @@ impl ArchiveService {
             return;
         };
         session.heard = now;
-        session.endpoint = from;
         match decoded {
             ClientMessage::Request {
                 request, operation, ..
@@ -269,8 +268,10 @@ impl ArchiveService {
         };
         if let Some(session) = self.sessions.get_mut(&id) {
             session.heard = now;
-            session.endpoint = from;
+            let before = std::mem::replace(&mut session.endpoint, from);
+            self.close_endpoint(before, out);
         }
+        out.push(Output::Admit(from));
         let limits = &self.options.limits;
         let timeout = limits.session_timeout.as_millis();
         Ok(Granted {
@@ -307,6 +308,14 @@ impl ArchiveService {
         Ok(id)
     }
 
+    /// Ends the connection to an endpoint that no session has any more.
+    fn close_endpoint(&self, endpoint: NodeId, out: &mut Out) {
+        let mut sessions = self.sessions.values();
+        if !sessions.any(|session| session.endpoint == endpoint) {
+            out.push(Output::Close(endpoint));
+        }
+    }
+
     /// Frees all that a session holds.
     fn end_session(&mut self, now: Time, id: u64, out: &mut Out) {
         let Some(session) = self.sessions.remove(&id) else {
@@ -325,6 +334,7 @@ impl ArchiveService {
         for recording in orphaned {
             self.pump_track(now, recording, out);
         }
+        self.close_endpoint(session.endpoint, out);
     }
 
     fn alive(&mut self, id: u64, out: &mut Out) {

@@ -1,7 +1,7 @@
 //! A service and a client that are sent anything.
 
 use seatrial_archive::Durability;
-use seatrial_archive::service::message::{ClientMessage, ServerMessage};
+use seatrial_archive::service::message::{ClientMessage, ServerMessage, VERSION};
 use seatrial_archive::service::{
     ArchiveService, Client, ClientOptions, ClientRequest, FrameBatch, Operation, ReplayBound,
     ReplayFrom, ReplayRequest, ServiceOptions,
@@ -35,7 +35,7 @@ fn turn<M: Machine<Reply: Debug>>(
                 Output::Compute(job, ticket) => {
                     inputs.push_back(Input::Computed(ticket, job.run()));
                 }
-                Output::Append(..) | Output::Reply(..) => {}
+                Output::Append(..) | Output::Reply(..) | Output::Admit(_) | Output::Close(_) => {}
             }
         }
     }
@@ -136,7 +136,7 @@ fn changed_messages_harm_neither_the_service_nor_the_client() {
             }
         }
         let hello = ClientMessage::Hello {
-            version: 1,
+            version: VERSION,
             token: 77,
         };
         let from = NodeId::client(2);

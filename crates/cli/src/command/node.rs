@@ -2,11 +2,11 @@
 
 use crate::args::NodeArguments;
 use crate::exit::Exit;
-use crate::output::complain;
+use crate::output::{complain, complaint};
 use crate::suite::SUITES;
 use crate::suite::kv;
 use anyhow::{Context as _, Result, bail};
-use seatrial_host::{Booted, ServeOptions, serve};
+use seatrial_host::{Booted, HostLimits, ServeOptions, serve};
 use seatrial_kv::message::MESSAGE_LENGTH_MAX;
 use seatrial_kv::{Store, StoreOptions};
 use seatrial_machine::Disk;
@@ -26,6 +26,12 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Exit> {
         listen: arguments.listen,
         data: arguments.data.clone(),
         message_length_max: MESSAGE_LENGTH_MAX,
+        limits: HostLimits {
+            // A client asks and waits: what it does not read, it need not ask for.
+            connection_send_bytes_pause: 1 << 20,
+            ..HostLimits::default()
+        },
+        report: complaint,
         clock: arguments.clock.clone(),
     };
     let boot = |disk: &dyn Disk| {

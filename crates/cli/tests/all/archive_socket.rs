@@ -12,7 +12,7 @@ use seatrial_archive::service::{
 use seatrial_archive::{
     Archive, BlockHeader, Bound, Cursor, Durability, Origin, Pause, RecordingId,
 };
-use seatrial_host::{BlockingLink, LinkOptions, ListenOptions, serve_machine};
+use seatrial_host::{BlockingLink, HostLimits, LinkOptions, ListenOptions, serve_machine};
 use seatrial_machine::NodeId;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -51,6 +51,8 @@ impl Server {
             let options = ListenOptions {
                 listen,
                 message_length_max: MESSAGE_LENGTH_MAX,
+                limits: HostLimits::default(),
+                report: |text| eprintln!("{text}"),
             };
             let ready = |address| ready.send(address).unwrap();
             let stopped = async {

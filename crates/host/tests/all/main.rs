@@ -1,6 +1,8 @@
 //! Machines on real sockets and files.
 
 #[cfg(test)]
+mod attack;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod session;

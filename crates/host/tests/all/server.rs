@@ -1,7 +1,7 @@
 //! A toy machine as a server on real sockets and files.
 
 use crate::wire::{PATIENCE, receive, send};
-use seatrial_host::{Booted, HostError, ServeOptions, serve};
+use seatrial_host::{Booted, HostError, HostLimits, ServeOptions, serve};
 use seatrial_machine::{Computed, Disk, Input, Job, Machine, NodeId, Output, Ticket, Time};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -103,6 +103,8 @@ fn options(data: &Path) -> ServeOptions {
         listen: "127.0.0.1:0".parse().unwrap(),
         data: data.to_owned(),
         message_length_max: 64,
+        limits: HostLimits::default(),
+        report: |text| eprintln!("{text}"),
         clock: None,
     }
 }

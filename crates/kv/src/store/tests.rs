@@ -66,7 +66,8 @@ impl Bench {
                     self.under_way = Some((bytes, ticket));
                 }
                 Output::Reply(ticket, outcome) => self.replies.push((ticket, outcome)),
-                Output::Compute(..) => panic!("a store computes nothing"),
+                Output::Admit(to) => assert_eq!(to, CLIENT),
+                other => panic!("{other:?}"),
             }
         }
     }

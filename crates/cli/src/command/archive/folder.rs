@@ -3,6 +3,7 @@
 use super::moment;
 use super::record::{Reached, Recorder};
 use crate::args::RecordArguments;
+use crate::output::complain;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_archive::file::ReadFiles;
 use seatrial_archive::{
@@ -82,31 +83,32 @@ pub(super) fn open(folder: &Path) -> Result<Archive> {
 /// What opening had to do, on standard error.
 pub(super) fn tell(recovered: &Recovered) {
     if let Some(torn) = &recovered.catalog {
-        eprintln!("catalog: cut off: {torn}");
+        complain!("catalog: cut off: {torn}");
     }
     for recording in &recovered.recordings {
         let (id, end) = (recording.recording, recording.end);
-        eprintln!("recording {id} had not been stopped; it ends at {end}");
+        complain!("recording {id} had not been stopped; it ends at {end}");
         for cut in &recording.cuts {
             let (file, torn) = (cut.file.display(), cut.torn.as_ref());
             let why = torn.map_or("nothing was in it".to_owned(), ToString::to_string);
             let kept = cut.kept.as_ref().map_or(String::new(), |kept| {
                 format!("; they are kept in {}", kept.display())
             });
-            eprintln!(
+            complain!(
                 "{file}: cut off {} bytes at {}: {why}{kept}",
-                cut.length, cut.offset
+                cut.length,
+                cut.offset
             );
         }
     }
     for (id, problem) in &recovered.problems {
-        eprintln!("recording {id}: {problem}");
+        complain!("recording {id}: {problem}");
     }
     for file in &recovered.removed {
-        eprintln!("{}: removed, it was not finished", file.display());
+        complain!("{}: removed, it was not finished", file.display());
     }
     for file in &recovered.orphans {
-        eprintln!("{}: belongs to no recording", file.display());
+        complain!("{}: belongs to no recording", file.display());
     }
 }
 

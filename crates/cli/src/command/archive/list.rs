@@ -7,7 +7,7 @@ use super::place::Place;
 use super::remote;
 use crate::args::{ListArguments, RecordingArguments};
 use crate::exit::Exit;
-use crate::output::say;
+use crate::output::{complain, say};
 use anyhow::{Context as _, Result, ensure};
 use seatrial_archive::file::ReadFiles;
 use seatrial_archive::service::{LabelFilter, ListFilter, SegmentDescription};
@@ -25,7 +25,7 @@ pub(super) fn list(arguments: &ListArguments) -> Result<Exit> {
         Place::Folder(path) => {
             let look = folder::look(path)?;
             for (id, problem) in &look.problems {
-                eprintln!("recording {id}: {problem}");
+                complain!("recording {id}: {problem}");
                 is_whole = false;
             }
             let filter = Filter {
@@ -56,7 +56,7 @@ pub(super) fn list(arguments: &ListArguments) -> Result<Exit> {
             json!({"archive": place.to_string(), "recordings": recordings})
         );
     } else if entries.is_empty() {
-        eprintln!("no recordings");
+        complain!("no recordings");
     } else {
         say!("{}", entry::table(&entries));
     }
@@ -88,7 +88,7 @@ pub(super) fn describe(arguments: &RecordingArguments) -> Result<Exit> {
             let recording = folder::find(&look.catalog, wanted, path)?;
             for (id, problem) in &look.problems {
                 if *id == recording.id {
-                    eprintln!("recording {id}: {problem}");
+                    complain!("recording {id}: {problem}");
                     is_whole = false;
                 }
             }

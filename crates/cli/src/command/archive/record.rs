@@ -8,7 +8,7 @@ use super::remote::RemoteRecorder;
 use crate::args::RecordArguments;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::say;
+use crate::output::{complain, say};
 use anyhow::{Context as _, Result};
 use seatrial_report::thousands;
 use serde_json::json;
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &RecordArguments) -> Result<Exit> {
         Place::Server(address) => Box::new(RemoteRecorder::new(*address, arguments, durability)?),
     };
     let id = recorder.id();
-    eprintln!("recording {id} of {place}");
+    complain!("recording {id} of {place}");
     let mut acknowledged = recorder.reached();
     let outcome = record(arguments, &events, &mut *recorder, &mut acknowledged);
     // Also after an error: what came before it is recorded.

@@ -5,11 +5,12 @@ use super::moment;
 use crate::args::ServeArguments;
 use crate::command::node::told_to_end;
 use crate::exit::Exit;
+use crate::output::{complain, complaint};
 use anyhow::{Context as _, Result};
 use seatrial_archive::file::ReadFiles;
 use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
 use seatrial_archive::service::{ArchiveService, ServiceOptions, ServiceRequest};
-use seatrial_host::{ListenOptions, serve_machine};
+use seatrial_host::{HostLimits, ListenOptions, serve_machine};
 use std::sync::Arc;
 
 /// Carries the verb out: serves until SIGTERM or Ctrl-C.
@@ -23,8 +24,10 @@ pub(super) fn run(arguments: &ServeArguments) -> Result<Exit> {
     let options = ListenOptions {
         listen: arguments.listen,
         message_length_max: MESSAGE_LENGTH_MAX,
+        limits: HostLimits::default(),
+        report: complaint,
     };
-    let ready = |address| eprintln!("listening on {address}");
+    let ready = |address| complain!("listening on {address}");
     serve_machine(
         options,
         service,

@@ -1,0 +1,459 @@
+//! Memory that many readers share.
+
+use seatrial_machine::NodeId;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, oneshot};
+
+/// Whoever waits looks this often for somebody who can be closed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// A half message that has not grown for this long makes room if somebody waits.
+const IDLE_MIN: Duration = Duration::from_millis(20);
+/// The same of a connection that has brought whole messages: a network may have paused.
+const PROVEN_IDLE_MIN: Duration = Duration::from_millis(250);
+
+/// How urgent a reader's wish for memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    /// It begins to read: a short message is never behind long ones.
+    Begins,
+    /// It has half of a message, and has brought as many bytes of whole ones before.
+    Proven,
+    /// It has half of a message.
+    Unproven,
+}
+
+/// The place of a wish in the queue: its rank, then when its message began.
+pub(crate) type Turn = (Rank, u64);
+
+/// Bytes that the readers of many connections may hold together.
+///
+/// A reader takes a [`Share`] before it reads, so what is held was counted before it came. When all is taken it waits for its
+/// turn ([`Rank`]). While somebody waits, a connection whose half message has not grown for a while is evicted, the idlest
+/// first, and proven ones later than others; so half messages cannot keep others out. When everybody waits for everybody,
+/// one reader may pass the bound until its message is whole: the bound is `max` and one message of the greatest length.
+///
+/// Cost: a lock and a look-up for each read. Looking for the idlest costs one pass over the half messages, at most every
+/// 10 ms for each reader that waits.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// Below zero when somebody passes the bound.
+    free: isize,
+    /// Those that hold part of a message.
+    halves: BTreeMap<NodeId, Half>,
+    waiters: BTreeMap<Turn, Waiter>,
+    messages: u64,
+    /// Who may pass the bound.
+    exempt: Option<NodeId>,
+}
+
+/// Part of a message.
+#[derive(Debug)]
+struct Half {
+    bytes: usize,
+    idle_min: Duration,
+    /// When it grew last.
+    grown: Instant,
+    /// It does not grow because it waits for memory.
+    is_waiting: bool,
+    is_evicted: bool,
+    evict: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    id: NodeId,
+    bytes: usize,
+    grant: oneshot::Sender<()>,
+}
+
+/// Bytes that are held; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Share {
+    /// Takes `bytes` out, at most all.
+    pub(crate) fn split(&mut self, bytes: usize) -> Share {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Share {
+            budget: Arc::clone(&self.budget),
+            bytes,
+        }
+    }
+
+    /// Gives all but `bytes` back.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        drop(self.split(self.bytes.saturating_sub(bytes)));
+    }
+
+    /// Takes the bytes of another share of the same budget.
+    pub(crate) fn merge(&mut self, mut other: Share) {
+        debug_assert!(Arc::ptr_eq(&self.budget, &other.budget), "of one budget");
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.give_back(self.bytes);
+        }
+    }
+}
+
+/// The place of a reader in the queue.
+struct Place<'a> {
+    budget: &'a Budget,
+    id: NodeId,
+    turn: Turn,
+    bytes: usize,
+    is_settled: bool,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.is_settled {
+            return;
+        }
+        let mut inner = self.budget.lock();
+        inner.resume(self.id);
+        if inner.waiters.remove(&self.turn).is_none() {
+            // Granted, and nobody took it.
+            inner.free += self.bytes as isize;
+        }
+        inner.grant();
+    }
+}
+
+impl Budget {
+    pub(crate) fn new(max: usize) -> Arc<Budget> {
+        Arc::new(Budget {
+            inner: Mutex::new(Inner {
+                free: isize::try_from(max).unwrap_or(isize::MAX),
+                halves: BTreeMap::new(),
+                waiters: BTreeMap::new(),
+                messages: 0,
+                exempt: None,
+            }),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing that is done under the lock panics half-way.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number for a message that begins, by which its reader queues.
+    pub(crate) fn number(&self) -> u64 {
+        let mut inner = self.lock();
+        inner.messages += 1;
+        inner.messages
+    }
+
+    /// Takes `bytes` for a connection; waits until they are there. No two that wait have the same turn.
+    pub(crate) async fn take(self: &Arc<Budget>, id: NodeId, turn: Turn, bytes: usize) -> Share {
+        let share = || Share {
+            budget: Arc::clone(self),
+            bytes,
+        };
+        let mut granted = {
+            let mut inner = self.lock();
+            if inner.exempt == Some(id) || inner.can_grant(bytes) {
+                inner.free -= bytes as isize;
+                return share();
+            }
+            inner.enqueue(id, turn, bytes)
+        };
+        // Given up by the caller: leaves the queue, or gives back what was granted meanwhile.
+        let mut place = Place {
+            budget: self,
+            id,
+            turn,
+            bytes,
+            is_settled: false,
+        };
+        loop {
+            match tokio::time::timeout(LOOK_INTERVAL, &mut granted).await {
+                Ok(_) => {
+                    place.is_settled = true;
+                    self.lock().resume(id);
+                    return share();
+                }
+                Err(_) => self.lock().make_room(id, Instant::now()),
+            }
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let mut inner = self.lock();
+        inner.free += bytes as isize;
+        inner.grant();
+    }
+
+    /// The half message of a connection has grown to so many bytes.
+    pub(crate) fn grown(&self, id: NodeId, rank: Rank, bytes: usize, evict: &Arc<Notify>) {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        let half = inner.halves.entry(id).or_insert_with(|| Half {
+            bytes,
+            idle_min: match rank {
+                Rank::Begins | Rank::Unproven => IDLE_MIN,
+                Rank::Proven => PROVEN_IDLE_MIN,
+            },
+            grown: now,
+            is_waiting: false,
+            is_evicted: false,
+            evict: Arc::clone(evict),
+        });
+        (half.bytes, half.grown) = (bytes, now);
+    }
+
+    /// The message of a connection is whole, or the connection is over.
+    pub(crate) fn forget(&self, id: NodeId) {
+        self.lock().finish(id);
+    }
+
+    #[cfg(test)]
+    fn free(&self) -> isize {
+        self.lock().free
+    }
+}
+
+impl Inner {
+    fn can_grant(&self, bytes: usize) -> bool {
+        self.waiters.is_empty() && self.free >= bytes as isize
+    }
+
+    fn enqueue(&mut self, id: NodeId, turn: Turn, bytes: usize) -> oneshot::Receiver<()> {
+        let (grant, granted) = oneshot::channel();
+        self.waiters.insert(turn, Waiter { id, bytes, grant });
+        if let Some(half) = self.halves.get_mut(&id) {
+            half.is_waiting = true;
+        }
+        self.grant();
+        granted
+    }
+
+    /// Serves those that wait, as far as there is room.
+    fn grant(&mut self) {
+        while let Some(first) = self.waiters.first_entry()
+            && first.get().bytes as isize <= self.free
+        {
+            let waiter = first.remove();
+            // Whoever has given up meanwhile gives it back.
+            self.free -= waiter.bytes as isize;
+            let _ = waiter.grant.send(());
+        }
+    }
+
+    /// A reader goes on reading.
+    fn resume(&mut self, id: NodeId) {
+        if let Some(half) = self.halves.get_mut(&id) {
+            half.is_waiting = false;
+            half.grown = Instant::now();
+        }
+    }
+
+    /// For a reader that waits: evicts who does nothing, or lets the reader pass the bound.
+    fn make_room(&mut self, id: NodeId, now: Instant) {
+        let wanted: usize = self.waiters.values().map(|waiter| waiter.bytes).sum();
+        let coming = self.halves.values().filter(|half| half.is_evicted);
+        let mut coming: usize = coming.map(|half| half.bytes).sum();
+        let is_idle = |half: &Half| !half.is_waiting && now - half.grown >= half.idle_min;
+        let idle = self.halves.values_mut().filter(|half| !half.is_evicted);
+        let mut idle: Vec<&mut Half> = idle.filter(|half| is_idle(half)).collect();
+        idle.sort_by_key(|half| half.grown);
+        for half in idle {
+            if coming >= wanted {
+                break;
+            }
+            coming += half.bytes;
+            half.is_evicted = true;
+            half.evict.notify_one();
+        }
+        let mut halves = self.halves.values();
+        let is_stuck = coming == 0 && halves.all(|half| half.is_waiting);
+        if is_stuck && self.exempt.is_none() && self.halves.contains_key(&id) {
+            self.exempt = Some(id);
+            self.grant_exempt(id);
+        }
+    }
+
+    /// Serves the one that may pass the bound.
+    fn grant_exempt(&mut self, id: NodeId) {
+        let mut waiters = self.waiters.extract_if(.., |_, waiter| waiter.id == id);
+        if let Some((_, waiter)) = waiters.next() {
+            self.free -= waiter.bytes as isize;
+            let _ = waiter.grant.send(());
+        }
+    }
+
+    fn finish(&mut self, id: NodeId) {
+        self.halves.remove(&id);
+        if self.exempt == Some(id) {
+            self.exempt = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use tokio::time::timeout;
+
+    fn id(number: u32) -> NodeId {
+        NodeId::client(number)
+    }
+
+    fn run(future: impl Future<Output = ()>) {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().build().unwrap().block_on(future);
+    }
+
+    fn begins(budget: &Budget) -> Turn {
+        (Rank::Begins, budget.number())
+    }
+
+    /// A half message of so many bytes that holds them.
+    async fn half(budget: &Arc<Budget>, number: u32, bytes: usize) -> (Share, Arc<Notify>) {
+        let evict = Arc::new(Notify::new());
+        let share = budget.take(id(number), begins(budget), bytes).await;
+        budget.grown(id(number), Rank::Unproven, bytes, &evict);
+        (share, evict)
+    }
+
+    #[test]
+    fn shares_are_given_back_whatever_is_done_with_them() {
+        run(async {
+            let budget = Budget::new(100);
+            let mut share = budget.take(id(1), begins(&budget), 60).await;
+            let part = share.split(20);
+            assert_eq!(budget.free(), 40);
+            share.shrink(30);
+            assert_eq!(budget.free(), 50);
+            share.merge(part);
+            assert_eq!((share.bytes, budget.free()), (50, 50));
+            assert_eq!(share.split(1_000).bytes, 50);
+            assert_eq!(budget.free(), 100);
+        });
+    }
+
+    #[test]
+    fn who_begins_and_who_is_proven_is_served_first() {
+        run(async {
+            let budget = Budget::new(100);
+            let all = budget.take(id(1), begins(&budget), 100).await;
+            let wish = |number, rank| {
+                let turn = (rank, budget.number());
+                budget.take(id(number), turn, 50)
+            };
+            let mut last = pin!(wish(2, Rank::Unproven));
+            let mut second = pin!(wish(3, Rank::Proven));
+            let mut first = pin!(wish(4, Rank::Begins));
+            let waits = timeout(Duration::from_millis(5), async {
+                tokio::select! { _ = &mut last => {}, _ = &mut second => {}, _ = &mut first => {} }
+            });
+            assert!(waits.await.is_err(), "nothing is free");
+            let mut all = all;
+            all.shrink(50);
+            let mut served = Vec::new();
+            for _ in 0..2 {
+                tokio::select! {
+                    biased;
+                    _ = &mut last => served.push("last"),
+                    _ = &mut second, if served.len() == 1 => served.push("second"),
+                    _ = &mut first, if served.is_empty() => served.push("first"),
+                }
+            }
+            assert_eq!(served, ["first", "second"]);
+            last.await;
+        });
+    }
+
+    #[test]
+    fn a_half_message_that_does_not_grow_makes_room() {
+        run(async {
+            let budget = Budget::new(100);
+            let (idle, idle_evict) = half(&budget, 1, 60).await;
+            tokio::time::sleep(IDLE_MIN).await;
+            let (_busy, busy_evict) = half(&budget, 2, 40).await;
+            let mut wanted = pin!(budget.take(id(3), begins(&budget), 30));
+            tokio::select! {
+                _ = &mut wanted => panic!("nothing is free"),
+                () = idle_evict.notified() => {}
+            }
+            let busy = timeout(Duration::from_millis(1), busy_evict.notified());
+            assert!(busy.await.is_err(), "one is enough");
+            drop(idle);
+            budget.forget(id(1));
+            let share = wanted.await;
+            assert_eq!((share.bytes, budget.free()), (30, 30));
+        });
+    }
+
+    #[test]
+    fn readers_that_wait_for_each_other_come_to_an_end() {
+        run(async {
+            let budget = Budget::new(100);
+            let (one, one_evict) = half(&budget, 1, 50).await;
+            let (two, two_evict) = half(&budget, 2, 50).await;
+            let finish = |number, held: Share| {
+                let budget = Arc::clone(&budget);
+                async move {
+                    let more = budget
+                        .take(id(number), (Rank::Unproven, number.into()), 50)
+                        .await;
+                    let most = budget.free();
+                    budget.forget(id(number));
+                    drop((held, more));
+                    most
+                }
+            };
+            let both = async { tokio::join!(finish(1, one), finish(2, two)) };
+            let (one, two) = timeout(Duration::from_secs(5), both).await.unwrap();
+            // The first to finish passed the bound by what its message needed.
+            assert_eq!((one.min(two), one.max(two)), (-50, 0));
+            assert_eq!(budget.free(), 100);
+            for evict in [one_evict, two_evict] {
+                let evicted = timeout(Duration::from_millis(1), evict.notified());
+                assert!(evicted.await.is_err(), "it was not idle, it waited");
+            }
+        });
+    }
+
+    #[test]
+    fn who_gives_up_waiting_holds_nothing() {
+        run(async {
+            let budget = Budget::new(100);
+            let all = budget.take(id(1), begins(&budget), 100).await;
+            {
+                let mut wanted = pin!(budget.take(id(2), begins(&budget), 100));
+                let waits = timeout(Duration::from_millis(5), &mut wanted);
+                assert!(waits.await.is_err());
+                // Granted while nobody looks.
+                drop(all);
+                assert_eq!(budget.free(), 0);
+            }
+            assert_eq!(budget.free(), 100);
+            let all = budget.take(id(1), begins(&budget), 100).await;
+            let waits = timeout(
+                Duration::from_millis(5),
+                budget.take(id(2), begins(&budget), 1),
+            );
+            assert!(waits.await.is_err());
+            drop(all);
+            assert_eq!(budget.free(), 100, "its place in the queue is empty");
+        });
+    }
+}
