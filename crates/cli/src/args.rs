@@ -353,7 +353,7 @@ pub(crate) struct SourceArguments {
     /// format says].
     #[arg(long, value_name = "VALUE", allow_negative_numbers = true)]
     pub(crate) initial_value: Option<i64>,
-    /// Leave damaged chunks of a test.jepsen, and what follows an error in a text, out; say which.
+    /// Leave damaged chunks of a test file or test.jepsen, and what follows an error in a text, out; say which.
     #[arg(long)]
     pub(crate) salvage: bool,
 }

@@ -90,7 +90,7 @@ pub(crate) fn unended(file: &TestFile) -> Option<Missing> {
     }
     Some(match file.tail() {
         Some(Tail::Torn(torn)) => Missing::damaged_end(format!("{torn}")),
-        Some(Tail::Open) | None => Missing::end("the test file was never sealed"),
+        Some(Tail::Open) | None => losses::of_unsealed(&file.attributes().unwrap_or_default()),
     })
 }
 
@@ -113,7 +113,9 @@ pub(crate) fn not_ended(file: &TestFile, path: &Path) -> Option<String> {
     if file.is_complete() {
         return torn;
     }
-    let how = torn.map_or_else(String::new, |torn| format!(" ({torn})"));
+    let repaired = || losses::of_repairs(&file.attributes().ok()?);
+    let how = torn.or_else(repaired);
+    let how = how.map_or_else(String::new, |how| format!(" ({how})"));
     let written = std::fs::metadata(path).and_then(|it| it.modified()).ok();
     let age = written.and_then(|at| at.elapsed().ok());
     let age = age.map_or_else(String::new, |age| {
@@ -143,15 +145,9 @@ pub(crate) fn salvage(path: &Path, format: &str, judges: bool) -> Result<Loaded>
     let lost = losses::of_salvaged(&salvaged, orphans);
     let lost = lost.or_else(|| losses::of_attributes(&attributes));
     let mut warnings: Vec<String> = lost.iter().map(losses::warning).collect();
-    let end = || Missing::end("the test file was never sealed");
+    let end = || losses::of_unsealed(&attributes);
     let missing = lost.or_else(|| (!salvaged.is_complete()).then(end));
-    for damaged in salvaged.damaged() {
-        let (from, to) = (damaged.bytes.start, damaged.bytes.end);
-        warnings.push(format!(
-            "bytes {from} to {to} are damaged: {}",
-            damaged.reason
-        ));
-    }
+    warnings.extend(losses::damages(&salvaged));
     if salvaged.attributes().is_none() {
         warnings.push("the attributes of the test are lost".to_owned());
     }

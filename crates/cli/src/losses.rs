@@ -1,7 +1,7 @@
 //! Which parts of a history are missing.
 
 use seatrial_checker::Missing;
-use seatrial_history::{History, SALVAGED, Salvaged};
+use seatrial_history::{History, REPAIRED, SALVAGED, Salvaged};
 use serde_json::{Value as Json, json};
 
 /// Most gaps that are named one by one.
@@ -27,11 +27,41 @@ pub(crate) fn of_salvaged(salvaged: &Salvaged, orphans: usize) -> Option<Missing
     (!missing.is_empty()).then(|| Missing::anywhere(what))
 }
 
+/// The places of a damaged file that hold no whole block, for people.
+pub(crate) fn damages(salvaged: &Salvaged) -> Vec<String> {
+    let damaged = salvaged.damaged().iter().map(|damaged| {
+        let (from, to) = (damaged.bytes.start, damaged.bytes.end);
+        format!("bytes {from} to {to} are damaged: {}", damaged.reason)
+    });
+    damaged.collect()
+}
+
 /// What a file lacks that was salvaged from another.
 pub(crate) fn of_attributes(attributes: &Json) -> Option<Missing> {
     let gaps = attributes[SALVAGED]["missing"].as_array()?.len();
     let what = format!("{gaps} gaps, see `seatrial show --attributes`");
     (gaps > 0).then(|| Missing::anywhere(what))
+}
+
+/// What was cut off a file by repairs.
+pub(crate) fn of_repairs(attributes: &Json) -> Option<String> {
+    let repairs = attributes[REPAIRED].as_array()?;
+    let cut = repairs.iter().map(|repair| {
+        let (bytes, offset) = (&repair["bytes"], &repair["offset"]);
+        let reason = repair["reason"].as_str().unwrap_or("not known");
+        format!("a repair cut {bytes} bytes off at {offset}: {reason}")
+    });
+    let cut: Vec<String> = cut.collect();
+    (!cut.is_empty()).then(|| cut.join("; "))
+}
+
+/// The missing end of a test whose file was never sealed and ends with a whole block. Bytes that a repair cut off were
+/// recorded; without a repair, nothing is known to have been.
+pub(crate) fn of_unsealed(attributes: &Json) -> Missing {
+    match of_repairs(attributes) {
+        Some(cut) => Missing::damaged_end(cut),
+        None => Missing::end("the test file was never sealed"),
+    }
 }
 
 /// The end of a foreign history in which clients are still at work when it ends: Jepsen completes every operation, so

@@ -2,6 +2,7 @@
 
 use crate::args::SourceArguments;
 use crate::load::is_test_file;
+use crate::losses;
 use crate::output::complain;
 use crate::times;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -9,7 +10,7 @@ use seatrial_checker::Missing;
 use seatrial_history::import::{
     self, Format, JepsenFile, Operations, Options, TextChunks, is_jepsen,
 };
-use seatrial_history::{ChunkBuffer, History, Op, TestFile};
+use seatrial_history::{ChunkBuffer, History, Op, SALVAGED, Salvaged, TestFile};
 use seatrial_machine::unknown_name;
 use serde_json::{Value as Json, json};
 use std::fs::File;
@@ -45,6 +46,8 @@ enum Kind {
     /// Nothing was opened yet.
     None,
     Test(TestFile),
+    /// What is left of a damaged test file.
+    Salvaged(Box<Salvaged>),
     Text(Operations<Box<dyn Read>>),
     Jepsen(JepsenFile<Box<dyn Seekable>>),
 }
@@ -137,9 +140,31 @@ impl Source {
     /// The history that the command line names.
     pub(crate) fn of(arguments: &SourceArguments) -> Result<Source> {
         let reading = Reading::by_name(&arguments.format)?;
+        let is_test =
+            reading == Reading::Sea || (reading == Reading::Auto && is_test_file(&arguments.file));
+        if arguments.salvage && is_test {
+            return Source::salvaged(&arguments.file);
+        }
         let mut source = Source::open(&arguments.file, reading, arguments.options())?;
         source.salvage = arguments.salvage;
         Ok(source)
+    }
+
+    /// What is left of a damaged test file.
+    fn salvaged(path: &Path) -> Result<Source> {
+        let salvaged = TestFile::salvage(path)?;
+        let missing = losses::of_salvaged(&salvaged, 0);
+        let mut warnings: Vec<String> = missing.iter().map(losses::warning).collect();
+        warnings.extend(losses::damages(&salvaged));
+        Ok(Source {
+            path: path.to_owned(),
+            length: salvaged.len(),
+            kind: Kind::Salvaged(Box::new(salvaged)),
+            options: Options::default(),
+            salvage: true,
+            missing: missing.into_iter().collect(),
+            warnings,
+        })
     }
 
     /// Opens the history in `path`; `-` is standard input.
@@ -284,14 +309,14 @@ impl Source {
 
     /// Was it written by another program?
     pub(crate) fn is_foreign(&self) -> bool {
-        !matches!(self.kind, Kind::Test(_))
+        !matches!(self.kind, Kind::Test(_) | Kind::Salvaged(_))
     }
 
     /// The operations of a text in chunks of at most so many; `None` when it is no text.
     pub(crate) fn into_chunks(self, length_max: usize) -> Option<TextChunks<Box<dyn Read>>> {
         match self.kind {
             Kind::Text(operations) => Some(operations.into_chunks(length_max)),
-            Kind::None | Kind::Test(_) | Kind::Jepsen(_) => None,
+            Kind::None | Kind::Test(_) | Kind::Salvaged(_) | Kind::Jepsen(_) => None,
         }
     }
 
@@ -300,6 +325,14 @@ impl Source {
         match &mut self.kind {
             Kind::None => Ok(Json::Null),
             Kind::Test(file) => Ok(file.attributes()?),
+            Kind::Salvaged(file) => {
+                let attributes = file.attributes().filter(|it| it.is_object()).cloned();
+                let mut attributes = attributes.unwrap_or_else(|| json!({}));
+                if !file.missing().is_empty() {
+                    attributes[SALVAGED] = file.report();
+                }
+                Ok(attributes)
+            }
             Kind::Jepsen(file) => Ok(file.attributes()?),
             Kind::Text(operations) => {
                 let name = self.path.display().to_string();
@@ -315,6 +348,7 @@ impl Source {
     pub(crate) fn results(&mut self) -> Result<Option<Json>> {
         match &mut self.kind {
             Kind::Test(file) => Ok(file.results()?),
+            Kind::Salvaged(file) => Ok(file.results()?),
             Kind::Jepsen(file) => Ok(file.results()?),
             Kind::Text(_) | Kind::None => Ok(None),
         }
@@ -326,6 +360,17 @@ impl Source {
         match &mut self.kind {
             Kind::None => {}
             Kind::Test(file) => {
+                let mut buffer = ChunkBuffer::default();
+                let mut count = 0;
+                for number in 0..file.chunk_count() {
+                    let chunk = file.read_chunk(number, &mut buffer)?;
+                    for op in chunk.into_iter().flat_map(|chunk| chunk.ops()) {
+                        count += 1;
+                        take(op, count)?;
+                    }
+                }
+            }
+            Kind::Salvaged(file) => {
                 let mut buffer = ChunkBuffer::default();
                 let mut count = 0;
                 for number in 0..file.chunk_count() {
@@ -394,6 +439,7 @@ impl Source {
     pub(crate) fn history(&mut self) -> Result<History> {
         match &mut self.kind {
             Kind::Test(file) => Ok(file.history()?),
+            Kind::Salvaged(file) => Ok(file.history()?),
             Kind::Text(operations) if !self.salvage => {
                 let history = import::collect(operations)?;
                 self.note_order();

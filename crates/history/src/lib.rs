@@ -24,8 +24,8 @@ pub use history::History;
 pub use op::{Extra, Op, OpType, Process};
 pub use pair::OpenInvocations;
 pub use store::{
-    Analysis, ChunkBuffer, Codec, Damaged, HistoryWriter, Missing, OpenError, Packed, Repaired,
-    SALVAGED, Salvaged, SystemMemory, Tail, TestFile, WriteError, WriterOptions, repack,
+    Analysis, ChunkBuffer, Codec, Damaged, HistoryWriter, Missing, OpenError, Packed, REPAIRED,
+    Repaired, SALVAGED, Salvaged, SystemMemory, Tail, TestFile, WriteError, WriterOptions, repack,
     salvage_to,
 };
 pub use symbol::Symbol;

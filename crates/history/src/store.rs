@@ -41,7 +41,7 @@ pub use memory::SystemMemory;
 pub use pack::{Packed, repack};
 pub(crate) use reader::Scratch;
 pub use reader::{ChunkBuffer, TestFile};
-pub use repair::Repaired;
+pub use repair::{REPAIRED, Repaired};
 pub use salvage::{Missing, SALVAGED, Salvaged, salvage_to};
 pub use scan::Damaged;
 pub use writer::{HistoryWriter, WriteError, WriterOptions};

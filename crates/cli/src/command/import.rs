@@ -1,24 +1,50 @@
 //! `seatrial import`: a foreign history becomes a test file.
 
-use crate::args::ImportArguments;
+use crate::args::{ImportArguments, SourceArguments};
 use crate::exit::Exit;
+use crate::load::is_test_file;
+use crate::losses;
 use crate::meter::Meter;
-use crate::output::say;
+use crate::output::{complain, say};
 use crate::place::Place;
-use crate::source::{SAMPLE_LENGTH, Source};
+use crate::source::{Reading, SAMPLE_LENGTH, Source};
 use crate::times::mark_completions;
 use anyhow::Result;
-use seatrial_history::{HistoryWriter, Op, TestFile};
+use seatrial_history::{HistoryWriter, Op, TestFile, salvage_to};
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ImportArguments) -> Result<Exit> {
     let place = Place::new(&arguments.out, arguments.force)?;
+    if arguments.source.salvage && is_test(&arguments.source)? {
+        return salvage(arguments, place);
+    }
     let mut source = Source::of(&arguments.source)?;
     let events = write(&mut source, &place, arguments.quiet)?;
     place.keep()?;
     source.warn();
     if !arguments.quiet {
         say!(" {events} events   {}", arguments.out.display());
+    }
+    Ok(Exit::Valid)
+}
+
+fn is_test(source: &SourceArguments) -> Result<bool> {
+    let reading = Reading::by_name(&source.format)?;
+    Ok(reading == Reading::Sea || (reading == Reading::Auto && is_test_file(&source.file)))
+}
+
+/// Writes what is left of a damaged test file as a whole one, which says what it lacks. The damaged file stays as it is.
+fn salvage(arguments: &ImportArguments, place: Place) -> Result<Exit> {
+    let salvaged = salvage_to(&arguments.source.file, place.partial())?;
+    place.keep()?;
+    let missing = losses::of_salvaged(&salvaged, 0);
+    let missing = missing.iter().map(losses::warning);
+    for warning in missing.chain(losses::damages(&salvaged)) {
+        complain!("seatrial: {warning}");
+    }
+    if !arguments.quiet {
+        let out = arguments.out.display();
+        say!(" {} events   {out}", salvaged.len());
     }
     Ok(Exit::Valid)
 }

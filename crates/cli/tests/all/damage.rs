@@ -190,10 +190,63 @@ fn only_a_repair_cuts_and_it_keeps_what_it_cuts() {
     );
     error(&["check", "--record", &file], &[&file, &place, "--repair"]);
     assert!(fs::read(&file).unwrap() == damaged);
-    let output = run(0, &["check", "--record", "--repair", &file]);
+    // What was cut off was recorded: nothing in front of it makes the history valid, then or later.
+    let output = run(2, &["check", "--record", "--repair", &file]);
+    let cut = format!(
+        "a repair cut {} bytes off at {third}",
+        damaged.len() - third
+    );
+    assert!(stdout(&output).contains(&cut), "{}", stdout(&output));
+    let again = run(2, &["check", &file]);
+    assert!(stdout(&again).contains(&cut), "{}", stdout(&again));
     let kept = format!("{file}.cut-{third}");
     assert!(stderr(&output).contains(&kept), "{}", stderr(&output));
     assert!(fs::read(&kept).unwrap() == damaged[third..]);
     let file = TestFile::open(Path::new(&file)).unwrap();
     assert_eq!((file.len(), file.analyses()), (30, 1));
+}
+
+#[test]
+fn what_is_left_of_a_damaged_file_becomes_a_file_of_its_own() {
+    let scratch = Scratch::new("damage-copy");
+    let (file, copy) = (scratch.path("hurt.sea"), scratch.path("left.sea"));
+    let bytes = invalid(&file, true);
+    let whole = TestFile::open(Path::new(&file)).unwrap().len();
+    let third = blocks(&bytes)[2 + 3].0;
+    let mut damaged = bytes.clone();
+    damaged[third + 40] ^= 1;
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, &damaged).unwrap();
+    error(&["import", &file, "--out", &copy], &[&file, "--salvage"]);
+    let output = run(0, &["import", "--salvage", &file, "--out", &copy]);
+    assert!(
+        stderr(&output).contains(&third.to_string()),
+        "{}",
+        stderr(&output)
+    );
+    assert!(
+        fs::read(&file).unwrap() == damaged,
+        "the damaged file is evidence"
+    );
+    // The copy is whole, and says what it lacks.
+    let left = TestFile::open(Path::new(&copy)).unwrap();
+    let salvaged = TestFile::salvage(Path::new(&file)).unwrap();
+    assert_eq!(left.len(), salvaged.len());
+    assert!(left.len() < whole && left.is_complete());
+    let attributes = left.attributes().unwrap();
+    assert_eq!(
+        attributes["salvaged"]["missing"].as_array().unwrap().len(),
+        1
+    );
+    let said = |name: &str, flag: Option<&str>| {
+        let mut words = vec!["check", name];
+        words.extend(flag);
+        stdout(&run(1, &words)).contains("operations of this history are missing")
+    };
+    assert!(said(&copy, None) && said(&file, Some("--salvage")));
+    // The same operations for other programs.
+    let text = scratch.path("left.jsonl");
+    run(0, &["export", "--salvage", &file, "--out", &text]);
+    let lines = fs::read_to_string(&text).unwrap();
+    assert_eq!(lines.lines().count() as u64, left.len());
 }

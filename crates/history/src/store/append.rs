@@ -156,6 +156,12 @@ impl Appender {
         Ok(document)
     }
 
+    /// Appends other attributes and the root that names them.
+    pub(super) fn set_attributes(&mut self, attributes: &Json) -> Result<(), FileError> {
+        self.contents.attributes = self.document(ATTRIBUTES, &attributes.to_string())?;
+        self.root()
+    }
+
     /// Appends the results of one more analysis; what a root names from then on.
     pub(super) fn results(&mut self, text: &str, validity: &str) -> Result<(), FileError> {
         let document = self.document(RESULTS_PART, text)?;

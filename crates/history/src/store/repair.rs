@@ -1,13 +1,19 @@
 //! Repairing a test file that ends in bytes that are no whole block.
 
 use super::append::Appender;
-use super::file::{Tail, survey};
+use super::block::ATTRIBUTES;
+use super::document::Blocks;
+use super::file::{Found, OpenError, Tail, survey};
 use super::writer::WriteError;
 use seatrial_archive::file::Files;
 use seatrial_archive::{FileError, LogFile, Torn};
 use seatrial_machine::{Disk, Storage};
+use serde_json::{Value as Json, json};
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// The member of the attributes in which a repaired file says what was cut off.
+pub const REPAIRED: &str = "repaired";
 
 /// Bytes copied at a time.
 const COPY_LENGTH: u64 = 1 << 20;
@@ -26,7 +32,8 @@ pub struct Repaired {
 /// Cuts a torn end off the file at `path` on any storage; nothing if the file has none.
 ///
 /// The removed bytes are durable in a file beside it before the first of them is removed, so a crash at any point loses
-/// none. Calling this again after such a crash keeps them under one more name.
+/// none. Calling this again after such a crash keeps them under one more name. Afterwards the member [`REPAIRED`] of the
+/// attributes says what was cut off: without it, the file would be one whose writer stopped there.
 pub(super) fn repair_on(
     storage: &dyn Storage,
     path: &Path,
@@ -40,9 +47,36 @@ pub(super) fn repair_on(
         found.end, torn.offset,
         "a log ends where its torn tail begins"
     );
+    // What cannot be read is an error before anything is changed.
+    let attributes = attributes(&log, path, &found)?;
     let kept = keep(storage, &log, torn.offset)?;
-    Appender::cut(log, found)?;
+    let mut file = Appender::cut(log, found)?;
+    if let Some(mut attributes) = attributes {
+        let name = kept.file_name().map(|name| name.to_string_lossy());
+        let repair = json!({
+            "offset": torn.offset,
+            "bytes": torn.length,
+            "reason": torn.defect.to_string(),
+            "kept": name,
+        });
+        match &mut attributes[REPAIRED] {
+            Json::Array(repairs) => repairs.push(repair),
+            place => *place = json!([repair]),
+        }
+        file.set_attributes(&attributes)?;
+    }
     Ok(Some(Repaired { torn, kept }))
+}
+
+/// The attributes of a file; nothing when it has none, or they are no object.
+fn attributes(log: &LogFile, path: &Path, found: &Found) -> Result<Option<Json>, OpenError> {
+    let document = found.contents.attributes;
+    if document.offset == 0 {
+        return Ok(None);
+    }
+    let blocks = Blocks { disk: log, path };
+    let attributes = blocks.json(document, ATTRIBUTES)?;
+    Ok(Some(attributes).filter(Json::is_object))
 }
 
 /// Copies what `log` holds from `offset` on into a new file beside it, durably; the file's name.

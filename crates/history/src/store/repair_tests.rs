@@ -3,7 +3,7 @@
 
 use super::block::Codec;
 use super::tests::{Scratch, ops, put, small, written};
-use super::{HistoryWriter, Tail, TestFile, WriteError, repack};
+use super::{HistoryWriter, REPAIRED, Tail, TestFile, WriteError, repack};
 use seatrial_archive::Walker;
 use seatrial_archive::block::HEADER_LENGTH;
 use seatrial_archive::root::PAGE_LENGTH;
@@ -137,9 +137,22 @@ fn a_repair_keeps_what_it_removes() {
             "{name}"
         );
         assert!(fs::read(&repaired.kept).unwrap() == damaged[place..]);
-        assert!(fs::read(&scratch.0).unwrap() == damaged[..place]);
+        let left = fs::read(&scratch.0).unwrap();
+        assert!(left[PAGE_LENGTH..].starts_with(&damaged[PAGE_LENGTH..place]));
         let file = TestFile::open(&scratch.0).unwrap();
-        assert_eq!((file.len(), file.tail()), (7 * 3, Some(Tail::Open)));
+        assert_eq!((file.len(), file.tail()), (7 * 3, None));
+        assert!(!file.is_complete());
+        let attributes = file.attributes().unwrap();
+        let note = &attributes[REPAIRED][0];
+        assert_eq!(
+            (&attributes["name"], &note["offset"]),
+            (&json!("x"), &json!(place))
+        );
+        assert_eq!(note["bytes"], damaged.len() - place);
+        assert_eq!(
+            TestFile::salvage(&scratch.0).unwrap().attributes(),
+            Some(&attributes)
+        );
         TestFile::append_results(&scratch.0, &json!({"valid": "unknown"})).unwrap();
         if number == 2 {
             fs::remove_file(&repaired.kept).unwrap();

@@ -293,14 +293,18 @@ impl Gleaned {
 
     fn attributes(&self, disk: &dyn Disk) -> Option<Json> {
         let is_first =
-            |part: &&(BlockKind, u16, u64)| part.0 == ATTRIBUTES && part.1 & CONTINUES == 0;
-        let (&first, _) = self.parts.iter().find(|(_, part)| is_first(part))?;
-        let more = (first + 1..).take_while(|sequence| {
-            let part = self.parts.get(sequence);
-            part.is_some_and(|part| part.0 == ATTRIBUTES && part.1 & CONTINUES != 0)
-        });
-        let (text, _) = self.text(disk, std::iter::once(first).chain(more))?;
-        serde_json::from_slice(&text).ok()
+            |part: &(BlockKind, u16, u64)| part.0 == ATTRIBUTES && part.1 & CONTINUES == 0;
+        let document = |first: u64| {
+            let more = (first + 1..).take_while(|sequence| {
+                let part = self.parts.get(sequence);
+                part.is_some_and(|part| part.0 == ATTRIBUTES && part.1 & CONTINUES != 0)
+            });
+            let (text, _) = self.text(disk, std::iter::once(first).chain(more))?;
+            serde_json::from_slice(&text).ok()
+        };
+        // A repair writes them once more; the newest that are whole count.
+        let firsts = self.parts.iter().rev().filter(|(_, part)| is_first(part));
+        firsts.map(|(&first, _)| first).find_map(document)
     }
 
     /// The analyses whose results are whole: their parts stand right in front of the head.
