@@ -313,6 +313,13 @@ impl Cursor {
         }))
     }
 
+    /// Frees the memory that reading ahead has taken; the next block is read again.
+    pub fn release_buffer(&mut self) {
+        if let Some(source) = &mut self.source {
+            source.view.release();
+        }
+    }
+
     /// Why there was no block the last time.
     pub fn pause(&self) -> Pause {
         self.pause

@@ -59,6 +59,18 @@ impl Default for HostLimits {
 const OTHER_FILES: usize = 512;
 
 impl HostLimits {
+    /// The usual bounds, with those of bytes in proportion to `memory` bytes, of which connections hold about half.
+    pub fn within(memory: usize) -> HostLimits {
+        HostLimits {
+            stranger_bytes_max: memory / 32,
+            receive_bytes_max: memory / 8,
+            send_bytes_max: memory / 4,
+            connection_send_bytes_max: memory / 8,
+            connection_send_bytes_pause: memory / 32 * 3,
+            ..HostLimits::default()
+        }
+    }
+
     /// The same for a process that may have `files_max` files open at a time: connections never take the files that the
     /// machine needs.
     pub(crate) fn within_files(self, files_max: usize) -> HostLimits {
@@ -93,6 +105,11 @@ pub(crate) fn files_max() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_usual_bounds_are_those_of_256_mebibytes() {
+        assert_eq!(HostLimits::within(256 << 20), HostLimits::default());
+    }
 
     #[test]
     fn connections_leave_files_to_the_machine() {

@@ -14,8 +14,6 @@ use seatrial_machine::{Disk, Input, Machine, NodeId, Output, Ticket, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Bytes of replies that may wait for the log.
-const WAITING_LENGTH_MAX: usize = 64 << 20;
 /// How long the planted [`Bug::AckBeforeAppend`] lets commands gather.
 const LAZY_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the planted [`Bug::StaleRead`] keeps a snapshot.
@@ -28,6 +26,8 @@ pub struct StoreOptions {
     pub bug: Option<Bug>,
     /// Replies that may wait for the log; beyond that, requests are refused as overloaded.
     pub waiting_max: usize,
+    /// Bytes of those replies, one reply of any length aside.
+    pub waiting_bytes_max: usize,
     /// Sessions.
     pub sessions_max: usize,
     /// A session keeps its place for at least this long after it was last heard of.
@@ -39,6 +39,7 @@ impl Default for StoreOptions {
         StoreOptions {
             bug: None,
             waiting_max: 65_536,
+            waiting_bytes_max: 32 << 20,
             sessions_max: 4_096,
             session_idle_min: Duration::from_secs(10),
         }
@@ -185,7 +186,7 @@ impl Store {
     /// Is a queue full for a request of this length?
     fn is_overloaded(&self, length: usize) -> bool {
         self.waiting.len() >= self.options.waiting_max
-            || self.waiting_length >= WAITING_LENGTH_MAX
+            || self.waiting_length >= self.options.waiting_bytes_max
             || !self.log.has_room(length)
     }
 

@@ -138,6 +138,11 @@ impl View {
         &*self.medium
     }
 
+    /// Frees what was read.
+    pub(crate) fn release(&mut self) {
+        self.buffer = ReadAhead::default();
+    }
+
     /// Forgets what was read from `offset` on.
     pub(crate) fn forget(&mut self, offset: u64) {
         self.buffer.forget(offset);

@@ -312,6 +312,10 @@ health! {
     bytes_replayed,
     /// Syncs since it was started.
     syncs,
+    /// Bytes of replays that were sent and that no credit was given for since.
+    replay_bytes,
+    /// Bytes of frames that wait to be written.
+    record_bytes,
 }
 
 /// What came of a request that was carried out.

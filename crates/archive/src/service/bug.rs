@@ -26,11 +26,13 @@ pub enum ServiceBug {
     CopiesMixed,
     /// Of blocks that come together for a copy, the last is confirmed and not written.
     CopiedBlockLost,
+    /// What was sent to a session and not taken counts as under way after the session has ended.
+    UntakenKept,
 }
 
 impl ServiceBug {
     /// All of them.
-    pub const ALL: [ServiceBug; 10] = [
+    pub const ALL: [ServiceBug; 11] = [
         ServiceBug::AckBeforeDurable,
         ServiceBug::GapAtLive,
         ServiceBug::DuplicateAfterResend,
@@ -41,6 +43,7 @@ impl ServiceBug {
         ServiceBug::CopySkipsBlock,
         ServiceBug::CopiesMixed,
         ServiceBug::CopiedBlockLost,
+        ServiceBug::UntakenKept,
     ];
 
     /// The name that `--bug` takes.
@@ -56,6 +59,7 @@ impl ServiceBug {
             ServiceBug::CopySkipsBlock => "copy-skips-block",
             ServiceBug::CopiesMixed => "copies-mixed",
             ServiceBug::CopiedBlockLost => "copied-block-lost",
+            ServiceBug::UntakenKept => "untaken-kept",
         }
     }
 

@@ -10,7 +10,7 @@ pub use recorder::{BlockBatch, FrameBatch};
 
 use crate::service::answer::{Answer, Refusal, RefusalCode};
 use crate::service::message::{
-    BatchPlace, ClientMessage, Granted, REQUEST_WINDOW, ServerMessage, VERSION,
+    BatchPlace, ClientMessage, Granted, REQUEST_WINDOW, ReplayState, ServerMessage, VERSION,
 };
 use crate::service::operation::{Operation, ReplayRequest};
 use player::Player;
@@ -406,6 +406,9 @@ impl Client {
                 if let Some((handle, player)) = find(&mut self.players, replay) {
                     let is_well = player.state(state, offset, position, refusal);
                     self.played(handle, is_well, out);
+                } else if state == ReplayState::Open {
+                    // It was closed, and the server did not hear of it.
+                    self.send(ClientMessage::Close { session, replay }.encode(), out);
                 }
             }
             _ => {}
@@ -473,15 +476,17 @@ impl Client {
         }
         match granted {
             Ok(granted) => {
+                if let Some(session) = &self.session {
+                    // Any other is of a hello from before this session.
+                    if session.granted.session == granted.session {
+                        self.hello = None;
+                        self.is_welcome = true;
+                        self.hurry(now);
+                    }
+                    return;
+                }
                 self.hello = None;
                 self.is_welcome = true;
-                if let Some(session) = &self.session {
-                    if session.granted.session == granted.session {
-                        self.hurry(now);
-                        return;
-                    }
-                    self.lose_session(out);
-                }
                 self.session = Some(Session {
                     token,
                     granted,
@@ -704,7 +709,13 @@ impl Client {
         };
         self.hello = Some((token, now + self.options.retry_interval));
         let version = VERSION;
-        self.send(ClientMessage::Hello { version, token }.encode(), out);
+        let session = self.session.as_ref().map(|it| it.granted.session);
+        let hello = ClientMessage::Hello {
+            version,
+            token,
+            session: session.unwrap_or(0),
+        };
+        self.send(hello.encode(), out);
     }
 
     fn ask_again_for_claims_and_replays(&mut self, now: Time) {

@@ -121,8 +121,10 @@ pub enum ClientMessage<'a> {
     Hello {
         /// The version that the client speaks.
         version: u8,
-        /// A number that no client has used before.
+        /// A number that no client has used before, or that of the session.
         token: u64,
+        /// The session to go on with on this connection; 0: a new one.
+        session: u64,
     },
     /// Asks for something; answered by [`ServerMessage::Reply`].
     Request {
@@ -185,10 +187,11 @@ impl<'a> ClientMessage<'a> {
         let header = Header::decode(&mut reader)?;
         let message = match header.kind {
             kind::HELLO => {
-                let header = header.only(true, false, false)?;
+                let header = header.only(true, false, true)?;
                 ClientMessage::Hello {
                     version: header.code,
                     token: header.first,
+                    session: header.second,
                 }
             }
             kind::REQUEST => {
@@ -264,9 +267,13 @@ impl<'a> ClientMessage<'a> {
             ..Header::default()
         };
         match self {
-            ClientMessage::Hello { version, token } => Header {
+            ClientMessage::Hello {
+                version,
+                token,
+                session,
+            } => Header {
                 code: *version,
-                ..header(kind::HELLO, *token, 0)
+                ..header(kind::HELLO, *token, *session)
             }
             .encode(),
             ClientMessage::Request {

@@ -2,6 +2,7 @@
 
 mod job;
 mod play;
+mod reads;
 mod record;
 mod replay;
 mod send;
@@ -10,13 +11,14 @@ mod track;
 mod write;
 
 use crate::archive::{Archive, ArchiveError, Recovered};
-use crate::batch::Batch;
 use crate::service::answer::{Answer, Health, Refusal, RefusalCode};
 use crate::service::bug::ServiceBug;
 use crate::service::limits::ServiceLimits;
 use crate::service::message::{ClientMessage, Granted, ServerMessage, VERSION};
 use crate::service::operation::Operation;
 use job::{ControlJob, Controlled, Done, Place, Read};
+use reads::Reads;
+use record::EarlyClaim;
 use replay::Replay;
 use seatrial_machine::{Computed, Input, Job, Machine, NodeId, Output, Rng, Storage, Ticket, Time};
 use session::{Seen, Session};
@@ -108,7 +110,9 @@ pub struct ArchiveService {
     tokens: BTreeMap<u64, u64>,
     session_numbers: Rng,
     tracks: BTreeMap<u64, Track>,
+    early_claims: BTreeMap<u64, EarlyClaim>,
     replays: BTreeMap<Asker, Replay>,
+    reads: Reads,
     tasks: BTreeMap<Ticket, Task>,
     tickets: u64,
     claims: u64,
@@ -138,7 +142,9 @@ impl ArchiveService {
             sessions: BTreeMap::new(),
             tokens: BTreeMap::new(),
             tracks: BTreeMap::new(),
+            early_claims: BTreeMap::new(),
             replays: BTreeMap::new(),
+            reads: Reads::default(),
             tasks: BTreeMap::new(),
             tickets: 0,
             claims: 0,
@@ -174,8 +180,12 @@ impl ArchiveService {
             }
         };
         let id = match decoded {
-            ClientMessage::Hello { version, token } => {
-                self.hello(now, from, version, token, out);
+            ClientMessage::Hello {
+                version,
+                token,
+                session,
+            } => {
+                self.hello(now, from, version, (token, session), out);
                 return;
             }
             ClientMessage::Request { session, .. }
@@ -191,6 +201,13 @@ impl ArchiveService {
             return;
         };
         session.heard = now;
+        let is_work = matches!(
+            decoded,
+            ClientMessage::Request { .. } | ClientMessage::Record { .. }
+        );
+        if is_work {
+            session.moved = now;
+        }
         match decoded {
             ClientMessage::Request {
                 request, operation, ..
@@ -213,7 +230,7 @@ impl ArchiveService {
                 self.record(now, id, claim, pending, out);
             }
             ClientMessage::Credit { replay, limit, .. } => {
-                self.credit((id, replay), limit, out);
+                self.credit(now, (id, replay), limit, out);
             }
             ClientMessage::Close { replay, .. } => self.close_replay((id, replay)),
             ClientMessage::Alive { .. } => self.alive(id, out),
@@ -238,7 +255,19 @@ impl ArchiveService {
         }
     }
 
-    fn hello(&mut self, now: Time, from: NodeId, version: u8, token: u64, out: &mut Out) {
+    fn hello(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        version: u8,
+        (token, session): (u64, u64),
+        out: &mut Out,
+    ) {
+        if version == VERSION && session != 0 && self.tokens.get(&token) != Some(&session) {
+            let message = ServerMessage::Gone { session }.encode();
+            out.push(Output::Send { to: from, message });
+            return;
+        }
         let granted = self.welcome(now, from, version, token, out);
         let message = ServerMessage::Welcome { token, granted }.encode();
         out.push(Output::Send { to: from, message });
@@ -294,7 +323,8 @@ impl ArchiveService {
             let idle = self.sessions.iter().filter(|(_, it)| it.is_idle());
             let silent = idle.min_by_key(|(_, it)| it.heard);
             let silent = silent.filter(|(_, it)| now.since(it.heard) >= Duration::from_secs(1));
-            let Some((&silent, _)) = silent else {
+            let silent = silent.map(|(id, _)| *id).or_else(|| self.stalled(now));
+            let Some(silent) = silent else {
                 return Err(Refusal::new(RefusalCode::Overloaded, "sessions_max"));
             };
             self.end_session(now, silent, out);
@@ -306,6 +336,18 @@ impl ArchiveService {
         self.sessions.insert(id, Session::new(token, from, now));
         self.tokens.insert(token, id);
         Ok(id)
+    }
+
+    /// The session that has taken nothing of its replays for longest, if it records nothing and that is long enough.
+    fn stalled(&self, now: Time) -> Option<u64> {
+        let is_stalled = |id: u64, session: &Session| {
+            let mut replays = self.replays.range((id, 0)..=(id, u64::MAX));
+            let is_late = now.since(session.moved) >= self.options.limits.stall_min;
+            is_late && session.claims == 0 && replays.all(|(_, it)| it.under_way() > 0)
+        };
+        let stalled = self.sessions.iter().filter(|(id, it)| is_stalled(**id, it));
+        let longest = stalled.min_by_key(|(_, it)| it.moved);
+        longest.map(|(id, _)| *id)
     }
 
     /// Ends the connection to an endpoint that no session has any more.
@@ -322,7 +364,7 @@ impl ArchiveService {
             return;
         };
         self.tokens.remove(&session.token);
-        self.replays.retain(|(owner, _), _| *owner != id);
+        self.close_replays(id);
         let mut orphaned = Vec::new();
         for (recording, track) in &mut self.tracks {
             if track.session == Some(id) {
@@ -391,6 +433,8 @@ impl ArchiveService {
             sessions: self.sessions.len() as u64,
             replays: self.replays.len() as u64,
             recordings: self.tracks.len() as u64,
+            replay_bytes: self.reads.under_way,
+            record_bytes: self.record_bytes() as u64,
             ..self.health
         }
     }
@@ -447,10 +491,7 @@ impl ArchiveService {
         self.archive = Some(controlled.archive);
         match controlled.result {
             Ok(Done::Writer(writer, policy, is_extended)) => {
-                let lane = Box::new(Lane {
-                    writer: *writer,
-                    batch: Batch::default(),
-                });
+                let lane = Box::new(Lane { writer: *writer });
                 self.claimed(now, asker, lane, policy, is_extended, out);
             }
             Ok(Done::Answer(Answer::Description(found))) if purpose == Purpose::End => {
@@ -478,6 +519,7 @@ impl ArchiveService {
                 }
             }
             Some(Task::Replay(key)) => {
+                self.reads.jobs -= 1;
                 if let Ok(read) = result.downcast::<Read>() {
                     self.read(key, *read, out);
                 }
@@ -490,7 +532,10 @@ impl ArchiveService {
     fn close(&mut self, now: Time, ticket: Ticket, out: &mut Out) {
         self.closing = Some(ticket);
         self.controls.clear();
-        self.replays.clear();
+        let sessions: Vec<u64> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            self.close_replays(session);
+        }
         let recordings: Vec<u64> = self.tracks.keys().copied().collect();
         for recording in recordings {
             if let Some(track) = self.tracks.get_mut(&recording) {
@@ -547,6 +592,7 @@ impl Machine for ArchiveService {
             Input::Wake | Input::Appended(_) => {}
         }
         self.tick(now, out);
+        self.pump_reads(out);
     }
 
     fn wake_at(&self) -> Option<Time> {
@@ -561,10 +607,14 @@ impl Machine for ArchiveService {
         assert_eq!(self.sessions.len(), self.tokens.len());
         assert!(self.controls.len() <= limits.controls_max);
         assert!(self.replays.len() <= limits.replays_max);
+        assert!(self.reads.jobs <= limits.reads_max);
         if cfg!(debug_assertions) {
             self.sessions.values().for_each(Session::check_invariants);
             self.tracks.values().for_each(Track::check_invariants);
             self.replays.values().for_each(Replay::check_invariants);
+            let under_way: u64 = self.replays.values().map(Replay::under_way).sum();
+            let is_kept = self.has_bug(ServiceBug::UntakenKept);
+            assert!(under_way == self.reads.under_way || is_kept);
         }
     }
 }

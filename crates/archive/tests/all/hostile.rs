@@ -138,6 +138,7 @@ fn changed_messages_harm_neither_the_service_nor_the_client() {
         let hello = ClientMessage::Hello {
             version: VERSION,
             token: 77,
+            session: 0,
         };
         let from = NodeId::client(2);
         let bytes = hello.encode();

@@ -11,6 +11,8 @@ mod hostile;
 #[cfg(test)]
 mod ledger;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod pusher;

@@ -6,7 +6,7 @@ use crate::model::repair_holes;
 use crate::pusher::Pusher;
 use seatrial_archive::service::{
     Answer, ArchiveService, BatchPlace, Client, ClientOptions, ClientReply, ClientRequest,
-    FrameBatch, Operation, ReplayBound, ReplayEnd, ReplayFrom, ReplayHandle, ReplayRequest,
+    FrameBatch, Health, Operation, ReplayBound, ReplayEnd, ReplayFrom, ReplayHandle, ReplayRequest,
     ServiceBug, ServiceLimits, ServiceOptions,
 };
 use seatrial_archive::{Archive, Bound, Cursor, Durability, Origin};
@@ -152,6 +152,10 @@ fn limits() -> ServiceLimits {
         replay_window_bytes_min: 1 << 10,
         replay_window_bytes_max: WINDOW,
         data_bytes: 1 << 10,
+        data_bytes_min: 512,
+        replay_bytes_max: 6 << 10,
+        record_bytes_max: 6 << 10,
+        reads_max: 2,
         session_timeout: Duration::from_secs(2),
         ..ServiceLimits::default()
     }
@@ -235,6 +239,7 @@ enum Asked {
     Batch(u64, Vec<Vec<u8>>),
     Play(u64),
     Piece(ReplayHandle, u64),
+    Health,
 }
 
 /// A recording as its recorder sees it.
@@ -266,6 +271,8 @@ struct Run {
     /// Completed replays, by their number in the ledger.
     complete: Vec<u64>,
     plays: u64,
+    /// What the service said of itself last.
+    health: Option<Health>,
 }
 
 impl Run {
@@ -330,6 +337,7 @@ impl Run {
             kills: 0,
             complete: Vec::new(),
             plays: 0,
+            health: None,
         }
     }
 
@@ -490,6 +498,9 @@ impl Run {
             }
             (Asked::Piece(_, play), ClientReply::Ended(ReplayEnd::Complete { .. })) => {
                 self.complete.push(play);
+            }
+            (Asked::Health, ClientReply::Answer(Answer::Health(health))) => {
+                self.health = Some(health);
             }
             (Asked::Piece(_, play), ClientReply::Ended(end)) => {
                 return Err(format!("replay {play} of {client} ended: {end:?}"));
@@ -703,7 +714,26 @@ impl Run {
             }
             self.advance(self.world.now() + Duration::from_secs(1))?;
         }
-        Ok(())
+        self.nothing_is_held()
+    }
+
+    /// When everything was recorded and taken, the service holds nothing for anybody any more.
+    fn nothing_is_held(&mut self) -> Result<(), String> {
+        for _ in 0..120 {
+            self.health = None;
+            let health = ClientRequest::Ask(Operation::Health);
+            self.ask(NodeId::client(0), health, Asked::Health);
+            self.follow();
+            self.advance(self.world.now() + Duration::from_secs(1))?;
+            let is_free = |it: &Health| it.replay_bytes == 0 && it.record_bytes == 0;
+            if self.health.as_ref().is_some_and(is_free) {
+                return Ok(());
+            }
+        }
+        Err(format!(
+            "the service holds what nobody waits for: {:?}",
+            self.health
+        ))
     }
 
     /// Is the copy of a recording what a replay of all of it brought?
@@ -785,6 +815,7 @@ fn every_planted_bug_is_found_within_its_seeds() {
         (ServiceBug::CopySkipsBlock, 20),
         (ServiceBug::CopiesMixed, 20),
         (ServiceBug::CopiedBlockLost, 20),
+        (ServiceBug::UntakenKept, 40),
     ] {
         let found = explore(0..seeds, |seed| Run::new(seed, Some(bug)).judge());
         println!("{bug}: {found:?}");

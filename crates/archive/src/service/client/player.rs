@@ -9,6 +9,9 @@ use seatrial_machine::{Output, Ticket, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// When all that has come is taken, credit is given for no less than this, or a quarter of the window.
+const CREDIT_MIN: u64 = 16 << 10;
+
 /// How a replay ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplayEnd {
@@ -231,7 +234,10 @@ impl Player {
             return None;
         }
         let limit = (self.offset - self.waiting.min(self.offset)) + self.window_bytes;
-        let is_due = limit >= self.limit + self.window_bytes / 4;
+        let raise = limit.saturating_sub(self.limit);
+        let quarter = self.window_bytes / 4;
+        // When all is taken, sooner: a server that is short of memory waits for it.
+        let is_due = raise >= quarter || (self.waiting == 0 && raise >= quarter.min(CREDIT_MIN));
         if !is_due && !always {
             return None;
         }

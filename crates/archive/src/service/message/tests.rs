@@ -194,6 +194,8 @@ fn answer(rng: &mut Rng) -> Answer {
             bytes_recorded: rng.word(),
             bytes_replayed: rng.word(),
             syncs: rng.word(),
+            replay_bytes: rng.word(),
+            record_bytes: rng.word(),
         }),
     }
 }
@@ -206,6 +208,7 @@ fn from_client(rng: &mut Rng) -> Vec<u8> {
         0 => ClientMessage::Hello {
             version: rng.word() as u8,
             token: second,
+            session: second,
         },
         1..4 => ClientMessage::Request {
             session,

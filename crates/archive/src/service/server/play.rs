@@ -10,7 +10,7 @@ use crate::service::operation::{ReplayBound, ReplayFrom, ReplayRequest};
 use crate::service::server::job::{OpenJob, Read, ReadJob};
 use crate::service::server::replay::{Replay, Stage};
 use crate::service::server::track::Asker;
-use seatrial_machine::Output;
+use seatrial_machine::{Output, Time};
 
 impl ArchiveService {
     /// Grants a window and opens a cursor.
@@ -50,18 +50,28 @@ impl ArchiveService {
             }
         }
         self.replays.insert(key, replay);
-        self.open_cursor(key, from, out);
+        self.reopen(key, from, out);
     }
 
-    fn open_cursor(&mut self, key: Asker, from: ReplayFrom, out: &mut Out) {
+    /// Opens a cursor when it is this replay's turn.
+    fn reopen(&mut self, key: Asker, from: ReplayFrom, out: &mut Out) {
+        if let Some(replay) = self.replays.get_mut(&key) {
+            replay.stage = Stage::Closed;
+            replay.cursor = None;
+            replay.held = None;
+            replay.from = from;
+            self.pump_replay(key, out);
+        }
+    }
+
+    /// Lets a job open a cursor.
+    fn open_cursor(&mut self, key: Asker, out: &mut Out) {
         let Some(replay) = self.replays.get_mut(&key) else {
             return;
         };
         let track = self.tracks.get(&replay.recording.0);
+        let from = replay.from;
         replay.stage = Stage::Opening;
-        replay.cursor = None;
-        replay.held = None;
-        replay.from = from;
         replay.is_live = track.is_some();
         replay.stalled_at = None;
         let job = OpenJob {
@@ -70,11 +80,12 @@ impl ArchiveService {
             from,
             progress: track.map(|track| track.progress.clone()),
         };
+        self.reads.jobs += 1;
         self.start_job(Task::Replay(key), Box::new(job), out);
     }
 
     /// The client allows more.
-    pub(super) fn credit(&mut self, key: Asker, limit: u64, out: &mut Out) {
+    pub(super) fn credit(&mut self, now: Time, key: Asker, limit: u64, out: &mut Out) {
         let Some(replay) = self.replays.get_mut(&key) else {
             let (session, replay) = key;
             let message = ServerMessage::Replay {
@@ -90,16 +101,45 @@ impl ArchiveService {
         };
         // More than a window at a time is never allowed, whatever the client says.
         let most = replay.offset + u64::from(replay.window_bytes);
+        let before = replay.under_way();
         replay.limit = replay.limit.max(limit.min(most));
+        let taken = before - replay.under_way();
+        self.reads.under_way -= taken;
+        if replay.place.is_some_and(|place| self.reads.feed(place)) {
+            replay.place = None;
+        }
+        if taken > 0
+            && let Some(session) = self.sessions.get_mut(&key.0)
+        {
+            session.moved = now;
+        }
         self.pump_replay(key, out);
     }
 
+    /// Forgets a replay and all that it holds.
     pub(super) fn close_replay(&mut self, key: Asker) {
-        if let Some(replay) = self.replays.remove(&key)
-            && let Some(session) = self.sessions.get_mut(&key.0)
-        {
+        let Some(replay) = self.replays.remove(&key) else {
+            return;
+        };
+        if let Some(place) = replay.place {
+            self.reads.leave(place);
+        }
+        // Bug: what a session leaves untaken counts for ever.
+        if self.sessions.contains_key(&key.0) || !self.has_bug(ServiceBug::UntakenKept) {
+            self.reads.under_way -= replay.under_way();
+        }
+        if let Some(session) = self.sessions.get_mut(&key.0) {
             session.replays = session.replays.saturating_sub(1);
             session.window_bytes -= u64::from(replay.window_bytes);
+        }
+    }
+
+    /// Forgets the replays of a session.
+    pub(super) fn close_replays(&mut self, session: u64) {
+        let open = self.replays.range((session, 0)..=(session, u64::MAX));
+        let open: Vec<Asker> = open.map(|(key, _)| *key).collect();
+        for key in open {
+            self.close_replay(key);
         }
     }
 
@@ -153,18 +193,38 @@ impl ArchiveService {
         }
     }
 
-    /// Lets a job read what may be sent.
-    fn pump_replay(&mut self, key: Asker, out: &mut Out) {
+    /// Lets a job open or read what may be sent. A cursor that waits holds no buffer.
+    pub(super) fn pump_replay(&mut self, key: Asker, out: &mut Out) {
+        self.start_read(key, out);
+        if let Some(replay) = self.replays.get_mut(&key)
+            && let Some(cursor) = &mut replay.cursor
+        {
+            cursor.release_buffer();
+        }
+    }
+
+    fn start_read(&mut self, key: Asker, out: &mut Out) {
         let has_gap_bug = self.has_bug(ServiceBug::GapAtLive);
         let has_credit_bug = self.has_bug(ServiceBug::CreditIgnored);
-        let data_bytes = self.options.limits.data_bytes;
+        let has_job = self.reads.jobs < self.options.limits.reads_max;
         let Some(replay) = self.replays.get_mut(&key) else {
             return;
         };
+        if replay.place.is_some() {
+            return; // its turn comes
+        }
         let track = self.tracks.get(&replay.recording.0);
         if replay.stage == Stage::Dormant && track.is_some() {
             let from = ReplayFrom::Position(replay.position.0);
-            self.open_cursor(key, from, out);
+            self.reopen(key, from, out);
+            return;
+        }
+        if replay.stage == Stage::Closed {
+            if has_job {
+                self.open_cursor(key, out);
+            } else {
+                replay.place = Some(self.reads.enqueue(key));
+            }
             return;
         }
         if replay.stage != Stage::Idle {
@@ -187,16 +247,38 @@ impl ArchiveService {
         replay.has_waited |= is_blocked;
         // Bug: what was recorded since the end was reached is left out.
         if has_gap_bug && !is_blocked && std::mem::take(&mut replay.has_waited) {
-            self.open_cursor(key, ReplayFrom::Position(visible.0), out);
+            self.reopen(key, ReplayFrom::Position(visible.0), out);
             return;
         }
-        let credit = replay.limit.saturating_sub(replay.offset);
-        if is_blocked || (credit == 0 && !has_credit_bug) {
+        let has_credit = replay.limit > replay.offset || has_credit_bug;
+        if !is_blocked && has_credit {
+            let until = replay.until.min(visible);
+            self.read_on(key, until, out);
+        }
+    }
+
+    /// Lets a job read up to `until`, if it is this replay's turn.
+    fn read_on(&mut self, key: Asker, until: Position, out: &mut Out) {
+        let limits = &self.options.limits;
+        let has_room = self.has_replay_room() || self.has_bug(ServiceBug::CreditIgnored);
+        let has_job = self.reads.jobs < limits.reads_max;
+        let (data_bytes, share) = (limits.data_bytes, limits.data_bytes_min);
+        let Some(replay) = self.replays.get_mut(&key) else {
+            return;
+        };
+        if !has_room && replay.under_way() >= share as u64 {
+            replay.place = Some(self.reads.starve(key));
+            return;
+        }
+        if !has_job {
+            replay.place = Some(self.reads.enqueue(key));
             return;
         }
         let Some(cursor) = replay.cursor.take() else {
             return;
         };
+        let credit = replay.limit.saturating_sub(replay.offset);
+        let data_bytes = if has_room { data_bytes } else { share };
         replay.stage = Stage::Reading;
         let job = ReadJob {
             cursor,
@@ -205,8 +287,9 @@ impl ArchiveService {
             replay: key.1,
             offset: replay.offset,
             bytes: data_bytes.min(usize::try_from(credit.max(1)).unwrap_or(usize::MAX)),
-            until: replay.until.min(visible),
+            until,
         };
+        self.reads.jobs += 1;
         self.start_job(Task::Replay(key), Box::new(job), out);
     }
 
@@ -224,7 +307,7 @@ impl ArchiveService {
             if is_live && !replay.is_live && read.refusal.is_none() {
                 // It was claimed meanwhile, so the end that was found may not be durable.
                 let from = replay.from;
-                self.open_cursor(key, from, out);
+                self.reopen(key, from, out);
                 return;
             }
             replay.end = read.end;
@@ -237,7 +320,9 @@ impl ArchiveService {
         let has_read = read.message.is_some();
         if let Some(message) = read.message {
             let length = (message.len() - DATA_HEADER_LENGTH) as u64;
+            let before = replay.under_way();
             replay.offset += length;
+            self.reads.under_way += replay.under_way() - before;
             self.health.bytes_replayed += length;
             if let Some(session) = self.sessions.get(&key.0) {
                 let to = session.endpoint;

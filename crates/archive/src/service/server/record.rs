@@ -14,6 +14,15 @@ use seatrial_machine::Time;
 /// Bytes of frames that one job writes at most, unless one batch is longer.
 const JOB_BYTES_MAX: usize = 8 << 20;
 
+/// A recording that was claimed again before it was known to be stopped.
+#[derive(Debug)]
+pub(super) struct EarlyClaim {
+    asker: Asker,
+    lane: Box<Lane>,
+    durability: Durability,
+    is_extended: bool,
+}
+
 impl ArchiveService {
     /// A session that has the claim already gets the same answer again; another one learns that it is taken. False when
     /// nobody has it.
@@ -43,9 +52,15 @@ impl ArchiveService {
         let Some(session) = self.sessions.get_mut(&asker.0) else {
             return;
         };
-        if session.claims >= max {
-            let full = Refusal::new(RefusalCode::Overloaded, "claims_per_session_max");
-            self.refuse(asker, full, out);
+        let reached = if session.claims >= max {
+            Some("claims_per_session_max")
+        } else if self.tracks.len() >= self.options.limits.claims_max {
+            Some("claims_max")
+        } else {
+            None
+        };
+        if let Some(limit) = reached {
+            self.refuse(asker, Refusal::new(RefusalCode::Overloaded, limit), out);
             return;
         }
         self.control(now, asker, Purpose::Claim, operation, out);
@@ -61,8 +76,19 @@ impl ArchiveService {
         is_extended: bool,
         out: &mut Out,
     ) {
-        self.claims += 1;
         let recording = lane.writer.recording().0;
+        if self.tracks.contains_key(&recording) {
+            // The job that stopped it has done so, and is not back yet.
+            let claim = EarlyClaim {
+                asker,
+                lane,
+                durability,
+                is_extended,
+            };
+            self.early_claims.insert(recording, claim);
+            return;
+        }
+        self.claims += 1;
         let end = lane.writer.end();
         let mut track = Track::new(self.claims, asker.0, durability, lane, end);
         track.is_extended = is_extended;
@@ -86,6 +112,11 @@ impl ArchiveService {
         self.wake_replays(recording, out);
     }
 
+    /// Bytes of frames that wait to be written, of all claims.
+    pub(super) fn record_bytes(&self) -> usize {
+        self.tracks.values().map(|track| track.pending_bytes).sum()
+    }
+
     /// A batch has come.
     pub(super) fn record(
         &mut self,
@@ -102,6 +133,8 @@ impl ArchiveService {
         let (window, longest) = (limits.record_window_bytes, limits.batch_bytes_max);
         let gaps = self.options.bug == Some(ServiceBug::GapAccepted);
         let length = pending.body().len();
+        let all = self.record_bytes();
+        let is_crowded = all > 0 && all + length > limits.record_bytes_max;
         let mut tracks = self.tracks.iter_mut();
         let is_meant = |track: &Track| track.claim == claim && track.session == Some(session);
         let found = tracks.find(|(_, track)| is_meant(track) && !track.is_stopping);
@@ -125,7 +158,8 @@ impl ArchiveService {
             );
             return;
         }
-        let is_full = track.pending_bytes > 0 && track.pending_bytes + length > window as usize;
+        let is_behind = track.pending_bytes > 0 && track.pending_bytes + length > window as usize;
+        let is_full = is_behind || is_crowded;
         let is_early = pending.first_message > track.expected && !gaps;
         let end = pending
             .first_message
@@ -292,7 +326,7 @@ impl ArchiveService {
             self.answer(asker, result, true, out);
         }
         if has_stopped {
-            self.stopped(recording, failure.as_ref(), out);
+            self.stopped(now, recording, failure.as_ref(), out);
         } else {
             self.pump_track(now, recording, out);
         }
@@ -300,7 +334,7 @@ impl ArchiveService {
     }
 
     /// The recording is not being recorded any more.
-    fn stopped(&mut self, recording: u64, failure: Option<&Refusal>, out: &mut Out) {
+    fn stopped(&mut self, now: Time, recording: u64, failure: Option<&Refusal>, out: &mut Out) {
         let Some(track) = self.tracks.remove(&recording) else {
             return;
         };
@@ -314,6 +348,10 @@ impl ArchiveService {
                 None => Ok(Answer::Position(end)),
             };
             self.answer(asker, result, true, out);
+        }
+        if let Some(claim) = self.early_claims.remove(&recording) {
+            let (asker, lane, durability) = (claim.asker, claim.lane, claim.durability);
+            self.claimed(now, asker, lane, durability, claim.is_extended, out);
         }
     }
 }

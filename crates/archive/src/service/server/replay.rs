@@ -9,6 +9,8 @@ use crate::{Position, RecordingId};
 /// What a replay waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// Its turn to open its cursor.
+    Closed,
     /// The job that opens its cursor.
     Opening,
     /// The job that reads.
@@ -20,7 +22,7 @@ pub(crate) enum Stage {
 }
 
 /// A replay as the server sees it: a cursor (while no job has it), and how much may be sent. One job at a time reads one
-/// message's worth for it, and only when there is credit, so what it holds in memory is one message.
+/// message's worth for it, and only when there is credit. While it waits its cursor holds no buffer.
 #[derive(Debug)]
 pub(crate) struct Replay {
     pub(crate) recording: RecordingId,
@@ -49,6 +51,8 @@ pub(crate) struct Replay {
     pub(crate) stalled_at: Option<Position>,
     /// Has it waited at the live end?
     pub(crate) has_waited: bool,
+    /// Its place among the replays that wait for a job.
+    pub(crate) place: Option<u64>,
 }
 
 impl Replay {
@@ -56,7 +60,7 @@ impl Replay {
         Replay {
             recording: RecordingId(request.recording),
             request,
-            stage: Stage::Opening,
+            stage: Stage::Closed,
             cursor: None,
             held: None,
             from: request.from,
@@ -73,7 +77,14 @@ impl Replay {
             position: Position(0),
             stalled_at: None,
             has_waited: false,
+            place: None,
         }
+    }
+
+    /// Bytes that were sent and that no credit was given for since.
+    pub(crate) fn under_way(&self) -> u64 {
+        let taken = self.limit.saturating_sub(u64::from(self.window_bytes));
+        self.offset.saturating_sub(taken)
     }
 
     /// What it is when there is nothing more in a recording that is not being recorded; `None`: it waits.
@@ -86,7 +97,7 @@ impl Replay {
     }
 
     pub(crate) fn check_invariants(&self) {
-        let is_away = matches!(self.stage, Stage::Opening | Stage::Reading);
+        let is_away = matches!(self.stage, Stage::Closed | Stage::Opening | Stage::Reading);
         assert!(!(is_away && self.cursor.is_some()), "{:?}", self.stage);
     }
 }

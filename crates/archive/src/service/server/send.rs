@@ -41,7 +41,12 @@ impl ArchiveService {
     }
 
     /// Answers that it was not done.
-    pub(super) fn refuse(&mut self, asker: Asker, refusal: Refusal, out: &mut Out) {
+    pub(super) fn refuse(&mut self, asker: Asker, mut refusal: Refusal, out: &mut Out) {
+        // It is kept for as long as the request may come again.
+        let most = self.options.limits.refusal_length_max;
+        refusal
+            .text
+            .truncate(refusal.text.floor_char_boundary(most));
         self.answer(asker, Err(refusal), true, out);
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Session {
     pub(crate) token: u64,
     pub(crate) endpoint: NodeId,
     pub(crate) heard: Time,
+    /// When it asked for something, recorded, or took something of its replays.
+    pub(crate) moved: Time,
     /// Requests by number; without an answer they are being carried out.
     requests: BTreeMap<u64, Option<Vec<u8>>>,
     highest: u64,
@@ -38,6 +40,7 @@ impl Session {
             token,
             endpoint,
             heard: now,
+            moved: now,
             requests: BTreeMap::new(),
             highest: 0,
             claims: 0,

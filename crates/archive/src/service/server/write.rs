@@ -40,8 +40,6 @@ impl Pending {
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) writer: Writer,
-    /// Reused by every job.
-    pub(crate) batch: Batch,
 }
 
 /// Checks and writes what has come for one recording, and syncs if asked to.
@@ -111,6 +109,8 @@ struct Work {
     place: Place,
     recording: RecordingId,
     lane: Box<Lane>,
+    /// The block that is being filled; recordings that wait hold none.
+    batch: Batch,
     next_message: u64,
     /// The same when the job began.
     before: u64,
@@ -130,6 +130,7 @@ impl Job for WriteJob {
             place: self.place,
             recording: self.recording,
             lane: self.lane,
+            batch: Batch::with_capacity(block_length(&self.batches)),
             next_message: self.next_message,
             before: self.next_message,
             now: self.now,
@@ -177,7 +178,6 @@ impl Work {
         let gaps = bug == Some(ServiceBug::GapAccepted);
         // Bug: the last of several blocks is not written.
         let loses = bug == Some(ServiceBug::CopiedBlockLost);
-        self.lane.batch.clear();
         let mut written = Ok(());
         for pending in batches {
             written = match pending.form {
@@ -230,14 +230,14 @@ impl Work {
         for (number, frame) in frames.iter().enumerate().skip(known as usize) {
             self.push(frame)?;
             if number == 0 {
-                let offset = self.lane.batch.frames().len();
+                let offset = self.batch.frames().len();
                 let offset = offset - crate::frame::frame_length(frame.payload.len());
                 self.mark(index, offset, false);
             }
             self.next_message += 1;
         }
         if (known as usize) < frames.len() {
-            self.mark(index, self.lane.batch.frames().len(), true);
+            self.mark(index, self.batch.frames().len(), true);
         }
         Ok(())
     }
@@ -321,7 +321,7 @@ impl Work {
         if self.offer(frame) {
             return Ok(());
         }
-        self.lane.batch = Batch::for_message(frame.payload.len());
+        self.batch = Batch::for_message(frame.payload.len());
         if self.offer(frame) {
             return Ok(());
         }
@@ -330,7 +330,7 @@ impl Work {
     }
 
     fn offer(&mut self, frame: &Frame<'_>) -> bool {
-        let batch = &mut self.lane.batch;
+        let batch = &mut self.batch;
         if frame.is_checksummed {
             batch.push_checksummed(frame.flags, frame.payload)
         } else {
@@ -340,14 +340,13 @@ impl Work {
 
     /// Writes the block that is being filled.
     fn flush(&mut self) -> Result<(), Stuck> {
-        let lane = &mut *self.lane;
-        if lane.batch.is_empty() {
+        if self.batch.is_empty() {
             return Ok(());
         }
-        self.bytes += lane.batch.frames().len() as u64;
-        let appended = lane.writer.append_block(&mut lane.batch, self.now)?;
-        if lane.batch.capacity() > crate::BATCH_LENGTH {
-            lane.batch = Batch::default(); // a long message leaves nothing behind
+        self.bytes += self.batch.frames().len() as u64;
+        let appended = self.lane.writer.append_block(&mut self.batch, self.now)?;
+        if self.batch.capacity() > crate::BATCH_LENGTH {
+            self.batch = Batch::default(); // a long message leaves nothing behind
         }
         for mark in self.marks.drain(..) {
             let position = appended.first.plus(mark.offset as u64).0;
@@ -449,6 +448,12 @@ impl Work {
         }
         written
     }
+}
+
+/// The length of a block for all frames of these batches, or that of a usual one.
+fn block_length(batches: &[Pending]) -> usize {
+    let frames: usize = batches.iter().map(|it| it.body().len()).sum();
+    (crate::BATCH_FRAMES_OFFSET + frames).min(crate::BATCH_LENGTH)
 }
 
 /// A block of another archive, as it came.
