@@ -30,7 +30,7 @@ use super::rows::Linked;
 use crate::{Anomaly, Certificate, Checker, Component, Finding, Verdict};
 use edges::Orders;
 use gather::Gather;
-use late::{Late, LateKeys, Pinned};
+use late::{Late, LateKeys};
 use lists::Lists;
 pub(crate) use online::OnlineLists;
 use record::Record;
@@ -67,8 +67,9 @@ pub struct ListAppend {
 ///
 /// When so many transactions are known, those are judged and let go that can be on no cycle with anything later: for
 /// which all keys are closed that they touched, and those of all that comes before them. Nothing is lost by that; the
-/// verdict is that of the whole history. A key that is only read after it was closed costs one more pass and about 1.3 bytes an
-/// element of its list (`LateKeys`); any other use of a closed key joins the windows from the first to the last use of it.
+/// verdict is that of the whole history. A key that is used after it was closed costs one more pass and about 1.3 bytes an
+/// element of its list (`LateKeys`), as long as each late read shows all that was appended before the key was closed; any other
+/// use joins the windows from the first to the last use of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     /// Transactions that are known before some are let go; more when less than half of them could be let go before.
@@ -77,10 +78,13 @@ pub struct Windows {
     pub idle_chunks: u32,
     /// Chunks in a row that have fewer operations, as those of a slow test have, are counted as one.
     pub chunk_length_min: usize,
-    /// Is this a bound? Then the verdict is unknown when a key that was closed comes back, unless reads show its list as it was
-    /// closed. Otherwise the history is judged once more, with such keys kept open until they are named for the last time.
+    /// Is this a bound? Then the verdict is unknown when a key that was closed comes back and a read misses what it had.
+    /// Otherwise the history is judged once more, with such keys kept open until they are named for the last time.
     pub is_bound: bool,
 }
+
+/// If more keys are appended to after they were closed, they are not opened again but kept open.
+const REOPENED_MAX: usize = 1_024;
 
 impl Default for Windows {
     fn default() -> Windows {
@@ -246,22 +250,22 @@ impl ListAppend {
     ) -> Result<(Table, Record, usize), P::Error> {
         let judge = *self;
         let late = passes.pass(Late(self.windows))?;
-        let gather = |pinned| {
+        let gather = |late| {
             passes.pass(Gather {
                 judge,
                 certify,
-                late: late.pinning(pinned),
+                late,
             })
         };
-        let first = if self.windows.is_bound {
-            Pinned::None
+        let is_pinned = late.appended() > REOPENED_MAX && !self.windows.is_bound;
+        let (mut table, mut record) = gather(if is_pinned {
+            late.pinned()
         } else {
-            Pinned::Appended
-        };
-        let (mut table, mut record) = gather(first)?;
+            late.clone()
+        })?;
         if matches!(table.refusal, Some(Refusal::Reopened(_))) && !self.windows.is_bound {
             drop((table, record));
-            (table, record) = gather(Pinned::All)?;
+            (table, record) = gather(late.pinned())?;
         }
         Ok((table, record, late.len()))
     }

@@ -3,6 +3,7 @@
 mod choice;
 mod columns;
 mod counted;
+mod faults;
 mod follow;
 mod proof;
 mod prover;

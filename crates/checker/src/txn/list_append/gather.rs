@@ -4,14 +4,14 @@ use super::late::LateKeys;
 use super::lists::Lists;
 use super::record::Record;
 use super::renaming::Renamed;
-use super::table::{Contradicting, NONE, Refusal, Table, outcome};
+use super::table::{Again, Contradicting, NONE, Refusal, Table, outcome};
 use super::{ListAppend, Windows};
 use crate::txn::dense::Map;
 use crate::txn::findings::FINDINGS_MAX;
 use crate::txn::g1::{Columns, Done, Own, mops};
 use seatrial_history::chunk::mop_tag;
 use seatrial_history::{Chunk, Fold, Key, OpType, Order, Process};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 /// Collects the [`Table`], chunk by chunk in order, and judges it piece by piece.
@@ -44,8 +44,16 @@ pub(super) struct Gathering {
     /// With so many transactions the table is full.
     full: usize,
     late: LateKeys,
-    /// Keys whose lists were freed, which late reads may show as they are in [`Gathering::late`].
-    shown: BTreeSet<Key>,
+    /// Keys whose lists were freed, which late operations may use as they are in [`Gathering::late`].
+    shown: BTreeMap<Key, Freed>,
+}
+
+/// A list that was freed.
+struct Freed {
+    /// How many elements it had.
+    length: u32,
+    /// Elements appended to it that are not among these and did not take place, as far as is known.
+    unread: Box<[i64]>,
 }
 
 /// A transaction without a completion so far.
@@ -78,7 +86,7 @@ impl Fold for Gather {
             uncounted: 0,
             full: self.judge.windows.transactions_min,
             late: self.late.clone(),
-            shown: BTreeSet::new(),
+            shown: BTreeMap::new(),
         }
     }
 
@@ -158,9 +166,12 @@ impl Gathering {
 
     /// Judges what nothing can change any more, and lets it go.
     fn let_go(&mut self, windows: Windows) {
-        let closing = self.closing(windows);
-        let mut table = std::mem::take(&mut self.table);
-        self.late.complete(&mut table, &closing);
+        let closing = if self.late.is_empty() {
+            self.closing(windows, |_| false)
+        } else {
+            self.closing_late(windows)
+        };
+        let table = std::mem::take(&mut self.table);
         let mut lists = Lists::new(table, self.record.level());
         let judged = self.record.judge(&mut lists, &closing, false);
         let unseen = std::mem::take(&mut lists.unseen);
@@ -193,27 +204,84 @@ impl Gathering {
         self.full = windows.transactions_min.max(2 * self.table.len());
     }
 
-    /// Settles which closed lists may be read late: not those of which an append that took place was not read, for a late
-    /// read misses it, and its writer may be freed. Notes the keys of those that are leaving. `unseen`: lists and writers
-    /// of such appends, sorted.
+    /// The same where keys are named late: their lists are completed by what late reads show, and those are held open for
+    /// which that does not do.
+    fn closing_late(&mut self, windows: Windows) -> Vec<bool> {
+        let running = self.open_appends();
+        let mut held = BTreeSet::new();
+        loop {
+            let closing = self.closing(windows, |at| held.contains(&at));
+            let completed = self.late.complete(&self.table, &closing, &running);
+            let open = completed.iter().filter(|(_, elements)| elements.is_none());
+            let before = held.len();
+            held.extend(open.map(|(at, _)| *at));
+            if held.len() > before {
+                continue;
+            }
+            for (at, elements) in completed {
+                let list = &mut self.table.lists[at as usize];
+                list.is_final = true;
+                list.elements = elements.unwrap_or_default();
+            }
+            return closing;
+        }
+    }
+
+    /// Settles which closed lists may be used late: not those of which an append that took place was not read, for a late
+    /// read misses it, and its writer may be freed. Notes those that are leaving. `unseen`: lists and writers of such
+    /// appends, sorted.
     fn show(&mut self, leaving: &[bool], unseen: &[(u32, u32)]) {
         for &(list, _) in unseen {
             self.table.lists[list as usize].is_final = false;
         }
         let lists = self.table.lists.iter().zip(leaving);
         let shown = lists.filter(|(list, leaving)| **leaving && list.is_final);
-        self.shown.extend(shown.map(|(list, _)| list.key.clone()));
+        for (list, _) in shown {
+            let mut unread = Vec::new();
+            if self.late.is_appended(&list.key) {
+                let read: BTreeSet<i64> = list.elements.iter().copied().collect();
+                let all = list.appends().map(|(element, _)| element);
+                unread.extend(all.filter(|element| !read.contains(element)));
+            }
+            let freed = Freed {
+                length: list.elements.len() as u32,
+                unread: unread.into(),
+            };
+            self.shown.insert(list.key.clone(), freed);
+        }
+    }
+
+    /// Opens the list of a key again which is appended to after it was closed, if it was clean when it was: a list that is
+    /// still known goes on; one that was freed begins with the elements that it had, whose writers are gone.
+    fn reopen(&mut self, key: &Key) {
+        if !self.late.is_appended(key) {
+            return;
+        }
+        if let Some(at) = self.table.number(key) {
+            let list = &mut self.table.lists[at as usize];
+            if list.is_closed && list.is_final {
+                list.is_closed = false;
+                list.is_final = false;
+                list.again = Some(Again {
+                    base: list.elements.len() as u32,
+                    is_counted: list.again.is_some_and(|again| again.is_counted),
+                });
+            }
+        } else if let Some(freed) = self.shown.remove(key) {
+            let elements = self.late.first(key, freed.length);
+            self.table.reopen(key, elements, &freed.unread);
+        }
     }
 
     /// By list: has nobody named its key for so long that nobody will? A transaction that is still running holds all lists
-    /// that it appends to, as long as it may turn out that it took place.
-    fn closing(&self, windows: Windows) -> Vec<bool> {
-        let lists = self.table.lists.iter();
+    /// that it appends to, as long as it may turn out that it took place. Some are held open in any case.
+    fn closing(&self, windows: Windows, is_held: impl Fn(u32) -> bool) -> Vec<bool> {
+        let lists = self.table.lists.iter().zip(0..);
         let idle = |named: u32| named.saturating_add(windows.idle_chunks) < self.chunks;
         let mut closing: Vec<_> = lists
-            .map(|list| {
+            .map(|(list, at)| {
                 let is_idle = !list.is_closed && idle(list.named);
-                is_idle && !self.late.is_pinned(&list.key, self.chunks)
+                is_idle && !is_held(at) && !self.late.is_pinned(&list.key, self.chunks)
             })
             .collect();
         let is_unseen = |closing: &[bool], &(at, element): &(u32, i64)| {
@@ -286,6 +354,11 @@ struct Names {
 impl Names {
     fn new(chunk: &Chunk, gathering: &mut Gathering) -> Names {
         let keys = 0..chunk.key_count() as u32;
+        if !gathering.late.is_empty() {
+            for key in keys.clone() {
+                gathering.reopen(chunk.key(key));
+            }
+        }
         let table = &mut gathering.table;
         let mut names = Names {
             lists: vec![NONE; keys.len()],
@@ -507,7 +580,7 @@ impl<'a> Pass<'a> {
             Done::Read(read) => {
                 let Some(list) = names.open(read.key, chunk, table) else {
                     let name = chunk.key(read.key);
-                    let is_shown = shown.contains(name) && late.shows(name, read.elements);
+                    let is_shown = shown.contains_key(name) && late.shows(name, read.elements);
                     table.read_late(name, read.elements, is_shown, number);
                     return;
                 };

@@ -1,9 +1,10 @@
 //! Keys that are named again when they were taken for closed.
 
 use super::Windows;
-use super::table::{List, Pair, Table, outcome};
+use super::table::{List, Pair, Table, Writer, outcome};
 use crate::closed::Closed;
 use crate::leb128::{put, take, unzigzag, zigzag};
+use crate::txn::dense::Map;
 use seatrial_history::chunk::{MopView, ValueView};
 use seatrial_history::{Chunk, Fold, Key, OpType, Order};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,43 +13,40 @@ use std::sync::Arc;
 
 /// Keys that are named again after `idle_chunks` without them.
 ///
-/// Windows close a key that nothing names for a while, and free its transactions (see [`super::record::Record`]). A read of
-/// a closed key would need them again: until this existed, one such read joined all windows into one. Now such a history is
-/// gone through once more. The pass of [`Late`] collects what late reads show, about 1.3 bytes an element. When a window
-/// closes one of these keys, that is known in advance: appends that only the late read shows are placed as if they had been
-/// read in time ([`is_final`]), so each transaction is judged with all that is known of it, and its list is kept as what
-/// the late read must show.
+/// Windows close a key that nothing names for a while, and free its transactions (see [`super::record::Record`]). A later use
+/// of such a key would need them again, and every transaction between. So when a key is named late, the history is gone
+/// through once more. The pass of [`Late`] collects the longest list that late reads show, about 1.3 bytes an element.
+/// When a window closes one of these keys, that is known in advance: appends that only a late read shows are placed as if
+/// they had been read in time, so each transaction is judged with all that is known of it, and of the list only its
+/// length is kept ([`LateKeys::complete`]).
 ///
-/// A late read of exactly that list adds no dependency that leads back to what was freed: it missed no append, so all its
-/// edges (*wr* from the last append) lead to the reader, which is judged later, and no cycle goes through both. It is
-/// compared with the list, and nothing else is kept of it. So memory is that of the windows and of the late lists. Of a
-/// closed list that is still known because some of its transactions are, a late read is kept as any other.
+/// A key that is not appended to late: a late read of exactly that list adds no dependency that leads back to what was freed.
+/// It missed no append, so all its edges (*wr* from the last append) lead to the reader, which is judged later, and no
+/// cycle goes through both. It is compared with the list, and nothing else is kept of it. Of a closed list that is
+/// still known because some of its transactions are, a late read is kept as any other.
 ///
-/// A key that is appended to late is kept open from the beginning until it is named for the last time, which joins the
-/// windows in between. When a late read turns out to show another list (it missed an append, or shows something wrong), the
-/// history is gone through again with all late keys kept open. Neither is done where windows are a bound.
+/// A key that is appended to late is opened again ([`super::gather::Gathering::reopen`]): its list begins with the elements that
+/// it had, whose writers are gone. As long as all reads begin with these, every dependency on what was freed leads away
+/// from it, and nothing that is judged later can be on a cycle with it.
+///
+/// So memory is that of the windows and of the late lists. When a late use does not fit (a read that misses an append or shows
+/// another list, an element that is appended again), the history is gone through once more with all late keys kept open from
+/// the beginning until they are named for the last time, which joins the windows in between; not where windows are a bound. The
+/// same is done at once when many keys are appended to late: at any time some of them are open, and windows would not end.
 #[derive(Clone, Default)]
 pub(super) struct LateKeys {
     keys: Arc<BTreeMap<Key, LateKey>>,
-    pinned: Pinned,
+    is_pinned: bool,
 }
 
 /// One of them.
 struct LateKey {
-    /// The longest late read; `None` when there are late appends.
-    list: Option<Packed>,
+    /// The longest late read.
+    list: Packed,
+    /// Is it appended to late?
+    is_appended: bool,
     /// The last chunk that names it.
     last: u32,
-}
-
-/// Which late keys are kept open until they are named for the last time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Pinned {
-    #[default]
-    None,
-    /// Those with late appends.
-    Appended,
-    All,
 }
 
 /// A list of integers as differences of variable length: of most lists one or two bytes an element.
@@ -83,23 +81,16 @@ impl Packed {
 }
 
 impl LateKeys {
-    /// The same keys, of which some are kept open.
-    pub(super) fn pinning(&self, pinned: Pinned) -> LateKeys {
+    /// The same keys, kept open until they are named for the last time.
+    pub(super) fn pinned(&self) -> LateKeys {
         let keys = Arc::clone(&self.keys);
-        LateKeys { keys, pinned }
+        let is_pinned = true;
+        LateKeys { keys, is_pinned }
     }
 
     /// Is this key kept open in these chunks?
     pub(super) fn is_pinned(&self, key: &Key, chunks: u32) -> bool {
-        let known = self.keys.get(key);
-        known.is_some_and(|known| {
-            let is_meant = match self.pinned {
-                Pinned::None => false,
-                Pinned::Appended => known.list.is_none(),
-                Pinned::All => true,
-            };
-            is_meant && known.last >= chunks
-        })
+        self.is_pinned && self.keys.get(key).is_some_and(|known| known.last >= chunks)
     }
 
     /// Is no key named late?
@@ -112,63 +103,109 @@ impl LateKeys {
         self.keys.len()
     }
 
-    /// What the longest late read of a key shows, unless it is appended to or kept open.
-    fn list(&self, key: &Key) -> Option<&Packed> {
-        let known = self.keys.get(key).filter(|_| self.pinned != Pinned::All);
-        known?.list.as_ref()
+    /// How many keys are appended to late.
+    pub(super) fn appended(&self) -> usize {
+        let keys = self.keys.values();
+        keys.filter(|known| known.is_appended).count()
     }
 
-    /// Does the longest late read of this key show exactly this?
+    /// What is known of a key that is named late, unless those are kept open.
+    fn late(&self, key: &Key) -> Option<&LateKey> {
+        self.keys.get(key).filter(|_| !self.is_pinned)
+    }
+
+    /// Is a key appended to after it was closed?
+    pub(super) fn is_appended(&self, key: &Key) -> bool {
+        self.late(key).is_some_and(|known| known.is_appended)
+    }
+
+    /// The first elements of the longest late read of a key.
+    pub(super) fn first(&self, key: &Key, length: u32) -> Vec<i64> {
+        let elements = self.late(key).into_iter();
+        let elements = elements.flat_map(|known| known.list.elements());
+        elements.take(length as usize).collect()
+    }
+
+    /// Is this key only read late, and is this what the longest late read shows?
     pub(super) fn shows(&self, key: &Key, elements: &[i64]) -> bool {
-        self.list(key).is_some_and(|list| {
-            list.length == elements.len() && list.elements().eq(elements.iter().copied())
+        self.late(key).is_some_and(|known| {
+            let list = &known.list;
+            !known.is_appended
+                && list.length == elements.len()
+                && list.elements().eq(elements.iter().copied())
         })
     }
 
-    /// Completes lists that are closing now, of keys that are read late, by what those reads show, where that is the list in
-    /// the end.
-    pub(super) fn complete(&self, table: &mut Table, closing: &[bool]) {
-        if self.is_empty() {
-            return;
+    /// What the lists of keys that are named late come to, of those that are `closing`: their elements if that is the list so
+    /// far, else `None`. `running`: what transactions append that are still running, as lists and elements.
+    pub(super) fn complete(
+        &self,
+        table: &Table,
+        closing: &[bool],
+        running: &BTreeSet<(u32, i64)>,
+    ) -> BTreeMap<u32, Option<Vec<i64>>> {
+        let lists = table.lists.iter().zip(closing).zip(0..);
+        let asked = lists.filter_map(|((list, &closing), at)| {
+            let known = self.late(&list.key).filter(|_| closing)?;
+            Some((at, known))
+        });
+        let asked: BTreeMap<u32, &LateKey> = asked.collect();
+        if asked.is_empty() {
+            return BTreeMap::new();
         }
-        let asked = table.lists.iter().zip(closing).zip(0..);
-        let asked =
-            asked.filter(|((list, closing), _)| **closing && self.list(&list.key).is_some());
-        let asked: BTreeSet<u32> = asked.map(|(_, at)| at).collect();
         let mut pairs: BTreeMap<u32, Vec<Pair>> = BTreeMap::new();
-        for &pair in table.pairs.iter().filter(|pair| asked.contains(&pair.list)) {
-            pairs.entry(pair.list).or_default().push(pair);
-        }
-        for at in asked {
-            let list = &mut table.lists[at as usize];
-            let known = self.list(&list.key);
-            let elements: Vec<i64> = known.into_iter().flat_map(Packed::elements).collect();
-            let pairs = pairs.get(&at).map_or(&[][..], Vec::as_slice);
-            list.is_final = is_final(list, &elements, pairs, &table.outcomes);
-            if list.is_final {
-                list.elements = elements;
+        for &pair in &table.pairs {
+            if asked.contains_key(&pair.list) {
+                pairs.entry(pair.list).or_default().push(pair);
             }
         }
+        let unfinished = table.unfinished(|at| asked.contains_key(&at));
+        let completed = asked.into_iter().map(|(at, known)| {
+            let list = &table.lists[at as usize];
+            let pairs = pairs.get(&at).map_or(&[][..], Vec::as_slice);
+            let all: Vec<i64> = known.list.elements().collect();
+            let is_known = |element: &i64| list.writer(*element).is_some();
+            let length = if known.is_appended {
+                all.iter().take_while(|element| is_known(element)).count()
+            } else {
+                all.len()
+            };
+            let (elements, rest) = all.split_at(length);
+            // An append that only a later read shows, above others that come later.
+            let is_passed = |element: &i64| is_known(element) || running.contains(&(at, *element));
+            let is_final = !unfinished.contains(&at)
+                && !rest.iter().any(is_passed)
+                && is_final(list, elements, pairs, &table.outcomes);
+            (at, is_final.then(|| elements.to_vec()))
+        });
+        completed.collect()
     }
 }
 
-/// May this be the list in the end, of which nothing can be told but by cycles? It begins with what was read of it;
-/// each element was appended, once, by a transaction that did not fail; the appends of each transaction stand in its order;
-/// and the last one is not followed by another of its transaction. (Whether an append that took place is missing is known
-/// when the window is checked: `Gathering::show`.)
+/// May this be the list in the end, or for the time being, of which nothing can be told but by cycles? It begins with what was
+/// read of it; each element was appended, once, by a transaction that did not fail; the appends of each transaction
+/// stand in its order; the last one is not followed by another of its transaction; and none is missing that succeeded.
+/// (Whether one is missing whose outcome is unknown and that took place is known when the window is checked:
+/// `Gathering::show`.)
 fn is_final(list: &List, elements: &[i64], pairs: &[Pair], outcomes: &[u8]) -> bool {
-    let mut places: BTreeMap<i64, usize> = BTreeMap::new();
+    let mut places: Map<i64, usize> = Map::default();
     places.extend(elements.iter().copied().zip(0..));
+    let outcome = |writer: Writer| writer.number().map(|number| outcomes[number as usize]);
     let is_sound = |&element: &i64| {
-        let number = list.writer(element).and_then(|writer| writer.number());
-        number.is_some_and(|number| outcomes[number as usize] != outcome::FAIL)
+        let writer = list.writer(element);
+        writer.is_some_and(|writer| {
+            writer.is_gone() || outcome(writer).is_some_and(|one| one != outcome::FAIL)
+        })
     };
+    let is_missing =
+        |(element, writer)| outcome(writer) == Some(outcome::OK) && !places.contains_key(&element);
     let last = elements.last().and_then(|&last| list.writer(last));
     list.conflict.is_none()
         && elements.starts_with(&list.elements)
         && places.len() == elements.len()
         && elements.iter().all(is_sound)
-        && !last.is_some_and(|last| last.is_intermediate())
+        && !last.is_some_and(Writer::is_intermediate)
+        && !list.appends().any(is_missing)
         && pairs.iter().all(|pair| {
             let [one, next] = pair.elements.map(|element| places.get(&element));
             next.is_none_or(|next| one.is_some_and(|one| one < next))
@@ -228,7 +265,8 @@ impl Looking {
         };
         if is_late {
             self.late.entry(key.clone()).or_insert_with(|| LateKey {
-                list: Some(Packed::default()),
+                list: Packed::default(),
+                is_appended: false,
                 last: 0,
             });
         }
@@ -250,14 +288,13 @@ impl Looking {
                     continue;
                 };
                 match mop {
-                    MopView::ReadList { elements, .. } if chunk.kinds()[place] == OpType::Ok => {
-                        if let Some(list) = &mut known.list
-                            && elements.len() > list.length
-                        {
-                            *list = Packed::of(elements);
-                        }
+                    MopView::ReadList { elements, .. }
+                        if chunk.kinds()[place] == OpType::Ok
+                            && elements.len() > known.list.length =>
+                    {
+                        known.list = Packed::of(elements);
                     }
-                    MopView::Append { .. } => known.list = None,
+                    MopView::Append { .. } => known.is_appended = true,
                     _ => {}
                 }
             }
@@ -294,7 +331,7 @@ impl Fold for Late {
     fn finish(&self, looking: Looking) -> LateKeys {
         LateKeys {
             keys: Arc::new(looking.late),
-            pinned: Pinned::None,
+            is_pinned: false,
         }
     }
 }
@@ -317,13 +354,17 @@ mod tests {
             let packed = Packed::of(&all);
             assert_eq!(packed.elements().collect::<Vec<_>>(), all, "seed {seed}");
             let one = LateKey {
-                list: Some(packed),
+                list: packed,
+                is_appended: false,
                 last: 7,
             };
             let late = LateKeys {
                 keys: Arc::new(BTreeMap::from([(Key::Int(1), one)])),
-                pinned: Pinned::None,
+                is_pinned: false,
             };
+            for length in 0..=all.len() {
+                assert_eq!(late.first(&Key::Int(1), length as u32), all[..length]);
+            }
             assert!(!late.is_pinned(&Key::Int(1), 7));
             assert!(late.shows(&Key::Int(1), &all) && !late.shows(&Key::Int(2), &all));
             let mut other = all.clone();
@@ -334,7 +375,7 @@ mod tests {
                 *one = one.wrapping_add(1);
                 assert!(!late.shows(&Key::Int(1), &other), "seed {seed}");
             }
-            let late = late.pinning(Pinned::All);
+            let late = late.pinned();
             assert!(late.is_pinned(&Key::Int(1), 7) && !late.is_pinned(&Key::Int(1), 8));
             assert!(!late.is_pinned(&Key::Int(2), 7) && !late.shows(&Key::Int(1), &all));
         }

@@ -23,7 +23,7 @@ pub(super) struct Lists {
     happened: Vec<bool>,
     /// Committed appends that nobody read, of lists whose reads agree: lists and writers, sorted, each pair once.
     pub(super) unseen: Vec<(u32, u32)>,
-    /// By list: did its transaction append more to it after a committed append that nobody read?
+    /// By list: is there a committed append that nobody read, of a transaction of which another one was read?
     pub(super) has_unseen_inside: Vec<bool>,
 }
 
@@ -109,20 +109,34 @@ impl Lists {
     fn find_unseen(&mut self) {
         let mut unseen = Vec::new();
         let mut inside = vec![false; self.table.lists.len()];
+        // Transactions that appended more after an append that nobody read.
+        let mut followed = Vec::new();
         for (at, list) in self.table.lists.iter().enumerate() {
             if list.conflict.is_some() {
                 continue;
             }
             let first = unseen.len();
             let open = list.writers().filter(|writer| !writer.is_seen());
+            followed.clear();
             open.for_each(|writer| match self.committed(writer) {
                 NONE => {}
                 number => {
-                    inside[at] |= writer.is_intermediate();
+                    if writer.is_intermediate() {
+                        followed.push(number);
+                    }
                     unseen.push((at as u32, number));
                 }
             });
             unseen[first..].sort_unstable();
+            if !followed.is_empty() {
+                followed.sort_unstable();
+                let is_followed = |number| followed.binary_search(&number).is_ok();
+                let mut seen = self
+                    .versions(at as u32)
+                    .iter()
+                    .filter_map(|one| one.number());
+                inside[at] = seen.any(is_followed);
+            }
         }
         unseen.dedup();
         self.unseen = unseen;

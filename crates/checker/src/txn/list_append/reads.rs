@@ -280,6 +280,9 @@ impl Lists {
         let list = &self.table.lists[at as usize];
         let versions = self.versions(at).iter().zip(0..);
         let is_tainted = |&(&version, position): &(&Writer, u32)| {
+            if list.again.is_some_and(|again| position < again.base) {
+                return false; // clean when it was closed, or it would not have been opened again
+            }
             let number = version.number().or_else(|| {
                 // Unknown or there before.
                 let writer = list.writer(list.elements[position as usize]);

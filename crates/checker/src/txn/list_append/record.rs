@@ -7,7 +7,7 @@ use super::proof::{self, Kind};
 use super::reads::{Suspect, Suspects};
 use super::replay::{Replayed, replay};
 use super::stage::Stage;
-use super::table::{NONE, Table, outcome};
+use super::table::{List, NONE, Table, outcome};
 use super::unread::Doubts;
 use super::{Dependencies, ListAppend};
 use crate::txn::anomaly::{Cyclic, NO_ORDER, Variant};
@@ -219,7 +219,10 @@ impl Record {
         self.count(&lists.table, &gone);
         // Only now it is known which unknown transactions took place that appended to them.
         let leaving = lists.table.leaving(&gone, closing);
-        self.keys += leaving.iter().filter(|&&leaving| leaving).count();
+        let named = lists.table.lists.iter().zip(&leaving);
+        let is_new = |list: &List| !list.again.is_some_and(|again| again.is_counted);
+        let new = named.filter(|(list, leaving)| **leaving && is_new(list));
+        self.keys += new.count();
         self.windows += 1;
         self.largest_window = self.largest_window.max(lists.table.len());
         let happened = lists.take_happened();

@@ -71,13 +71,15 @@ impl Table {
         for read in &mut self.reads {
             read.0 = lists[read.0 as usize];
         }
+        // What is checked has been told.
+        let checked = self.lists.iter().map(|list| list.is_closed);
+        let checked: Vec<bool> = checked.collect();
         self.updates.retain_mut(|update| {
             update.list = lists[update.list as usize];
             update.transaction = transactions[update.transaction as usize];
-            update.list != NONE && update.transaction != NONE
+            let is_kept = update.list != NONE && update.transaction != NONE;
+            is_kept && !checked[update.list as usize]
         });
-        let checked = self.lists.iter().map(|list| list.is_closed);
-        let checked: Vec<bool> = checked.collect();
         self.pairs.retain_mut(|pair| {
             pair.list = lists[pair.list as usize];
             pair.list != NONE && !checked[pair.list as usize]

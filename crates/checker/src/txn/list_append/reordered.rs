@@ -19,20 +19,21 @@ impl Lists {
             return;
         }
         let doubtful = (0..self.table.lists.len() as u32)
-            .filter(|&at| asked[at as usize] && !self.is_plainly_ordered(at));
-        let doubtful: BTreeSet<u32> = doubtful.collect();
-        if doubtful.is_empty() {
+            .map(|at| asked[at as usize] && !self.is_plainly_ordered(at));
+        let doubtful: Vec<bool> = doubtful.collect();
+        if !doubtful.contains(&true) {
             return;
         }
         let mut pairs: BTreeMap<u32, Vec<Pair>> = BTreeMap::new();
         for &pair in &self.table.pairs {
-            if doubtful.contains(&pair.list) {
+            if doubtful[pair.list as usize] {
                 pairs.entry(pair.list).or_default().push(pair);
             }
         }
         // By list: the longest read, and each that contradicts it, with who read it.
         let mut others: BTreeMap<u32, BTreeMap<u32, u32>> = BTreeMap::new();
-        for (reader, (at, place)) in self.table.each_read() {
+        let branching = (!self.table.branches.is_empty()).then(|| self.table.each_read());
+        for (reader, (at, place)) in branching.into_iter().flatten() {
             if place & BRANCH != 0 && pairs.contains_key(&at) {
                 let branches = others.entry(at).or_default();
                 branches.entry(place).or_insert(reader);

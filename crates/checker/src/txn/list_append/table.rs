@@ -3,7 +3,7 @@
 use crate::closed::Closed;
 use crate::txn::dense::Map;
 use seatrial_history::Key;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Nobody; nothing.
 pub(super) const NONE: u32 = u32::MAX;
@@ -102,6 +102,17 @@ pub(super) struct List {
     pub(super) is_descending: bool,
     /// Is it closed, and are its elements what reads that come late must show? See [`super::late::LateKeys`].
     pub(super) is_final: bool,
+    /// Was it opened again after it was closed?
+    pub(super) again: Option<Again>,
+}
+
+/// A list that was opened again after it was closed.
+#[derive(Clone, Copy)]
+pub(super) struct Again {
+    /// How many elements it had; every read must begin with these, and all must agree.
+    pub(super) base: u32,
+    /// Was it freed, and counted, before?
+    pub(super) is_counted: bool,
 }
 
 /// Elements this far above a table's end still make it grow.
@@ -128,6 +139,7 @@ impl List {
             is_closed: false,
             is_descending: false,
             is_final: false,
+            again: None,
         }
     }
 
@@ -177,6 +189,12 @@ impl List {
         if let Some(before) = self.writer(element) {
             return Some(before);
         }
+        self.set(element, Writer::new(number));
+        None
+    }
+
+    /// Notes the writer of an element that has none.
+    fn set(&mut self, element: i64, writer: Writer) {
         if self.near.is_empty() {
             // The lowest integer is such a multiple itself.
             self.lowest = element - element.rem_euclid(ALIGNMENT);
@@ -186,12 +204,11 @@ impl List {
             if place >= self.near.len() {
                 self.near.resize(place + 1, Writer::NOBODY);
             }
-            self.near[place] = Writer::new(number);
+            self.near[place] = writer;
         } else {
             let far = self.far.get_or_insert_default();
-            far.insert(element, Writer::new(number));
+            far.insert(element, writer);
         }
-        None
     }
 
     /// Marks an append as seen; its writer, if it has one and was not marked before.
@@ -230,6 +247,14 @@ impl List {
         } else {
             self.agreed = NONE;
         }
+    }
+
+    /// The elements that were appended to it, and by whom; in no order where they lie far apart.
+    pub(super) fn appends(&self) -> impl Iterator<Item = (i64, Writer)> {
+        let near = (self.lowest..).zip(self.near.iter().copied());
+        let near = near.filter(|&(_, writer)| writer != Writer::NOBODY);
+        let far = self.far.iter().flat_map(|far| far.iter());
+        near.chain(far.map(|(&element, &writer)| (element, writer)))
     }
 
     /// Who appended to it, element by element; in no order where elements lie far apart.
@@ -369,12 +394,15 @@ impl Table {
         let is_failed = |number: u32| self.outcomes[number as usize] == outcome::FAIL;
         let list = &mut self.lists[at as usize];
         if let Some(before) = list.insert(element, number) {
-            // A list that is appended to is not closed, and keeps the numbers of its writers.
-            debug_assert!(before.number().is_some());
             if is_failed(number) {
                 return;
             }
-            let before = before.number().unwrap_or(number);
+            let Some(before) = before.number() else {
+                // The list was opened again, and the other one is gone.
+                let refusal = Refusal::Reopened(list.key.clone());
+                self.refusal.get_or_insert(refusal);
+                return;
+            };
             if !is_failed(before) {
                 let both = [before.min(number), before.max(number)];
                 let key = list.key.clone();
@@ -410,9 +438,36 @@ impl Table {
         }
     }
 
+    /// Opens the list of a key again that was freed with these elements; others were appended and `unread`.
+    pub(super) fn reopen(&mut self, key: &Key, elements: Vec<i64>, unread: &[i64]) {
+        let at = self.list_of(key);
+        let list = &mut self.lists[at as usize];
+        for &element in &elements {
+            list.set(element, Writer::GONE);
+        }
+        for &element in unread {
+            list.set(element, Writer::VOID);
+        }
+        list.again = Some(Again {
+            base: elements.len() as u32,
+            is_counted: true,
+        });
+        list.elements = elements;
+    }
+
+    /// Notes that a read of a list that was opened again does not begin with what it had.
+    #[cold]
+    fn refuse_stale(&mut self, at: u32) {
+        let refusal = Refusal::Reopened(self.lists[at as usize].key.clone());
+        self.refusal.get_or_insert(refusal);
+    }
+
     /// A successful transaction read the first `length` elements of a list that is known to be like `source`.
     pub(super) fn read_prefix(&mut self, at: u32, source: &[i64], length: u32, number: u32) {
         let list = &mut self.lists[at as usize];
+        if list.again.is_some_and(|again| length < again.base) {
+            return self.refuse_stale(at);
+        }
         if length as usize > list.elements.len() {
             let more = &source[list.elements.len()..length as usize];
             list.elements.extend_from_slice(more);
@@ -431,6 +486,10 @@ impl Table {
             let grows = elements.len() > agreed;
             self.read_prefix(at, elements, length, number);
             return grows;
+        }
+        if list.again.is_some() {
+            self.refuse_stale(at);
+            return false;
         }
         list.agreed = list.agreed.min(agreed as u32);
         list.conflict.get_or_insert((list.reader, number));
@@ -485,6 +544,20 @@ impl Table {
             let (start, length, _) = self.branches[(place & !BRANCH) as usize];
             &self.branch_elements[start..start + length as usize]
         }
+    }
+
+    /// Those of the lists asked for of which a transaction read last an element after which another one appended more.
+    pub(super) fn unfinished(&self, is_asked: impl Fn(u32) -> bool) -> BTreeSet<u32> {
+        let unfinished = self.each_read().filter(|&(reader, read)| {
+            let last = || self.elements(read).last().copied();
+            is_asked(read.0)
+                && last().is_some_and(|last| {
+                    let writer = self.lists[read.0 as usize].writer(last);
+                    let writer = writer.filter(|writer| writer.is_intermediate());
+                    writer.is_some_and(|writer| writer.number() != Some(reader))
+                })
+        });
+        unfinished.map(|(_, (at, _))| at).collect()
     }
 
     /// All reads of successful transactions, with their readers, in the order of completions.

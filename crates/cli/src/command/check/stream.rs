@@ -1,6 +1,7 @@
 //! Judging a test file chunk by chunk.
 
 use super::choice::{because, inferred};
+use super::faults::WithFaults;
 use super::{after_verdict, record, registers, show_one};
 use crate::args::CheckArguments;
 use crate::exit::Exit;
@@ -13,11 +14,10 @@ use crate::times::Promise;
 use anyhow::Result;
 use seatrial_checker::infer::Shapes;
 use seatrial_checker::{Missing, Streaming, Validity, Verdict, for_workload, without_ok};
-use seatrial_history::{Chunk, ChunkBuffer, Fold, Folder, History, Op, Order, TestFile, View};
+use seatrial_history::{ChunkBuffer, Folder, History, Op, TestFile, View};
 use seatrial_report::{Counts, Report, Summary, results_json};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -201,53 +201,14 @@ pub(super) fn conclude(
     Ok((exit, document))
 }
 
-/// The operations of the nemesis.
-struct NemesisFold;
-
-impl Fold for NemesisFold {
-    type Accumulator = Vec<Op>;
-    type Output = History;
-
-    fn order(&self) -> Order {
-        Order::Associative
-    }
-
-    fn start(&self) -> Vec<Op> {
-        Vec::new()
-    }
-
-    fn reduce(&self, ops: &mut Vec<Op>, chunk: &Chunk) -> ControlFlow<()> {
-        let is_client: Vec<bool> = chunk
-            .processes()
-            .iter()
-            .map(|one| one.is_client())
-            .collect();
-        if is_client.contains(&false) {
-            let places = chunk.process_ids().iter().enumerate();
-            let others = places.filter(|(_, process)| !is_client[**process as usize]);
-            ops.extend(others.map(|(place, _)| chunk.op(place)));
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn combine(&self, ops: &mut Vec<Op>, later: Vec<Op>) -> ControlFlow<()> {
-        ops.extend(later);
-        ControlFlow::Continue(())
-    }
-
-    fn finish(&self, ops: Vec<Op>) -> History {
-        History::from_ops(ops)
-    }
-}
-
 /// Runs all checkers side by side; their verdicts, and the operations of the nemesis.
 fn judge(
     file: &Arc<TestFile>,
     checkers: &[Streaming],
     threads: usize,
 ) -> Result<(Vec<Verdict>, History)> {
+    let file = Arc::new(WithFaults::new(file.clone()));
     let folder = Folder::new(file.clone(), threads);
-    let nemesis = folder.submit(NemesisFold);
     let verdicts: Vec<_> = std::thread::scope(|scope| {
         let judges = checkers.iter().map(|checker| {
             let folder = folder.clone();
@@ -263,7 +224,7 @@ fn judge(
         let verdict = verdict.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         all.push(verdict?);
     }
-    Ok((all, nemesis.wait()?))
+    Ok((all, file.faults()?))
 }
 
 /// The indices of the operations that findings and components name.
