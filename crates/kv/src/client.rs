@@ -3,7 +3,7 @@
 use crate::message::{Code, HEADER_LENGTH, Header, MessageKind, VERSION, WINDOW};
 use crate::outcome::{Doubt, Failure, Outcome};
 use crate::transaction::Transaction;
-use seatrial_machine::{Input, Machine, NodeId, Output, Rng, Ticket, Time};
+use seatrial_machine::{Input, Machine, NodeId, Output, Peer, Rng, Ticket, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -295,6 +295,16 @@ impl Session {
     fn restore(&mut self, request: u64, under_way: UnderWay) {
         let index = (request - self.oldest) as usize;
         self.under_way[index] = Some(under_way);
+    }
+}
+
+impl Peer for Client {
+    fn connection_closed(&mut self, out: &mut Vec<Output<Outcome>>) {
+        Client::connection_closed(self, out);
+    }
+
+    fn connection_opened(&mut self, now: Time, out: &mut Vec<Output<Outcome>>) {
+        Client::connection_opened(self, now, out);
     }
 }
 

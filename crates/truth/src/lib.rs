@@ -6,9 +6,12 @@
 
 mod axioms;
 mod case;
+mod child;
 mod compare;
+mod cuts;
 mod data;
 mod forge;
+mod fuzz;
 mod generate;
 mod graph;
 mod oracle;

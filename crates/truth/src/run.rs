@@ -1,15 +1,19 @@
 //! One run: cases by number on all threads, then the tables.
 
 use crate::case::Kind;
+use crate::child::Program;
 use crate::compare::{Judge, compare, judges};
+use crate::cuts::{self, CutOptions};
 use crate::data;
 use crate::forge::Forger;
+use crate::fuzz::{self, FuzzOptions};
 use crate::generate;
 use crate::routes::Routes;
 use crate::samples;
 use crate::tally::Tally;
 use anyhow::{Result, bail};
 use seatrial_machine::Rng;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -30,7 +34,7 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Topics: lists, registers, forged-lists, forged-registers, routes-lists, routes-registers, data, samples
-    /// (default: all)
+    /// (default: all of these), fuzz (damaged inputs of every reader), cuts (losses of power on loop devices)
     #[arg(long, value_delimiter = ',')]
     pub topic: Vec<String>,
     /// Checkers and models for each history, drawn at random (default: all).
@@ -39,6 +43,29 @@ pub struct Options {
     /// Number of threads (default: one for each core).
     #[arg(long)]
     pub threads: Option<usize>,
+    /// Number of damaged inputs of the topic fuzz.
+    #[arg(long, default_value_t = 100_000)]
+    pub inputs: u64,
+    /// Number of losses of power of the topic cuts.
+    #[arg(long, default_value_t = 500)]
+    pub cuts: u64,
+    /// The program `seatrial` of the topics fuzz and cuts (default: the one beside this program).
+    #[arg(long, value_name = "FILE")]
+    pub binary: Option<PathBuf>,
+    /// Keep inputs that failed here.
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        default_value = "/tmp/seatrial-truth-failures"
+    )]
+    pub keep: PathBuf,
+}
+
+impl Options {
+    fn threads(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, |it| it.get());
+        self.threads.unwrap_or(cores).max(1)
+    }
 }
 
 /// Histories that a thread takes at a time.
@@ -68,12 +95,21 @@ const TOPICS: [(&str, Topic, u64); 7] = [
     ("data", Topic::Data, 1),
 ];
 
+/// Damaged inputs, only when asked for.
+const FUZZ: &str = "fuzz";
+
+/// Losses of power, only when asked for.
+const CUTS: &str = "cuts";
+
 /// Files of other projects, however many histories are asked for.
 const SAMPLES: &str = "samples";
 
 /// Runs the topics and prints their tables. Is there no disagreement?
 pub fn run(options: &Options) -> Result<bool> {
-    let names = TOPICS.iter().map(|topic| topic.0).chain([SAMPLES]);
+    let names = TOPICS
+        .iter()
+        .map(|topic| topic.0)
+        .chain([SAMPLES, FUZZ, CUTS]);
     let known: Vec<&str> = names.collect();
     let unknown = options
         .topic
@@ -100,13 +136,31 @@ pub fn run(options: &Options) -> Result<bool> {
     if is_wanted(SAMPLES) {
         is_clean &= samples::run()?;
     }
+    if options.topic.iter().any(|it| it == FUZZ) {
+        let fuzz = FuzzOptions {
+            inputs: options.inputs,
+            first: options.first,
+            seed: options.seed,
+            threads: options.threads(),
+            keep: &options.keep,
+        };
+        is_clean &= fuzz::run(&Program::find(options.binary.as_deref())?, fuzz)?;
+    }
+    if options.topic.iter().any(|it| it == CUTS) {
+        let cuts = CutOptions {
+            cuts: options.cuts,
+            first: options.first,
+            seed: options.seed,
+            threads: options.threads(),
+        };
+        is_clean &= cuts::run(&Program::find(options.binary.as_deref())?, cuts)?;
+    }
     Ok(is_clean)
 }
 
 /// So many histories of one topic, on all threads.
 fn all_cases(topic: Topic, histories: u64, options: &Options) -> Result<Tally> {
-    let cores = std::thread::available_parallelism().map_or(1, |it| it.get());
-    let threads = options.threads.unwrap_or(cores).max(1);
+    let threads = options.threads();
     let next = AtomicU64::new(options.first);
     let end = options.first + histories;
     let work = || -> Result<Tally> {

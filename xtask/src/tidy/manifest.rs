@@ -18,7 +18,7 @@ const HOUSE: [(&str, &[&str]); 14] = [
     ("volume", &["archive"]),
     ("runner", &["generator", "checker", "host"]),
     ("report", &["checker"]),
-    ("truth", &["checker"]),
+    ("truth", &["checker", "kv", "host"]),
     (
         "cli",
         &["runner", "report", "kv", "volume", "sim", "columnar"],

@@ -295,7 +295,8 @@ impl Gleaned {
         let is_first =
             |part: &(BlockKind, u16, u64)| part.0 == ATTRIBUTES && part.1 & CONTINUES == 0;
         let document = |first: u64| {
-            let more = (first + 1..).take_while(|sequence| {
+            // A damaged file may have a block with the highest number.
+            let more = (first..=u64::MAX).skip(1).take_while(|sequence| {
                 let part = self.parts.get(sequence);
                 part.is_some_and(|part| part.0 == ATTRIBUTES && part.1 & CONTINUES != 0)
             });

@@ -340,3 +340,28 @@ fn a_hostile_file_is_salvaged_in_bounded_time() {
     let salvaged = Salvaged::on(Box::new(bytes), Path::new("hostile")).unwrap();
     assert!(salvaged.is_empty());
 }
+
+#[test]
+fn blocks_with_extreme_numbers_are_salvaged_or_refused() {
+    let scratch = Scratch::new("salvage-extreme");
+    written(&scratch.0, &ops(71, 7 * 6), small(Codec::Lz4));
+    TestFile::append_results(&scratch.0, &json!({"valid": true})).unwrap();
+    let bytes = fs::read(&scratch.0).unwrap();
+    let mut walker = Walker::new(&bytes, PAGE_LENGTH as u64);
+    let mut blocks = Vec::new();
+    while let Some((offset, header)) = walker.next_header().unwrap() {
+        blocks.push((offset as usize, header));
+    }
+    for (offset, header) in blocks {
+        for sequence in [0, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
+            let mut changed = bytes.clone();
+            let header = BlockHeader { sequence, ..header };
+            changed[offset..offset + 32].copy_from_slice(&header.encode());
+            put(&scratch.0, &changed);
+            if let Ok(salvaged) = TestFile::salvage(&scratch.0) {
+                salvaged.history().unwrap();
+                salvaged.results().unwrap();
+            }
+        }
+    }
+}
