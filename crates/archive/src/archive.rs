@@ -21,7 +21,7 @@ use crate::catalog::{
 use crate::folder::StorageError;
 use crate::recording::{
     Progress, RecordingOptions, Shared, State, TailError, Writer, WriterState, create_first,
-    recover_tail, segments,
+    recover_tail, remove_mark, segments,
 };
 use crate::segment::{SEGMENT_LENGTH_MAX, SEGMENT_LENGTH_MIN, SegmentName};
 use crate::{Position, RecordingId, RecordingTag};
@@ -333,6 +333,8 @@ impl Archive {
         }
         state.log.append(&[event(id, now, EventKind::Deleted)])?;
         state.writers.remove(&id);
+        // Left over, it is of no recording: another one has another tag.
+        let _ = remove_mark(&self.shared.folder, id);
         let removed = self.remove_segments(id, |_| true);
         implied(&mut state, removed)?;
         Ok(())
@@ -413,6 +415,7 @@ impl Archive {
         let tail = recover_tail(&self.shared.folder, recording, starts, may_be_new)?;
         let stopped = EventKind::Stopped { end: tail.end };
         state.log.append(&[event(recording.id, now, stopped)])?;
+        let _ = remove_mark(&self.shared.folder, recording.id);
         Ok(RecoveredRecording {
             recording: recording.id,
             end: tail.end.position,

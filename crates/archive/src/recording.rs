@@ -1,11 +1,13 @@
 //! One recording: how it is written, how far it has got, and where it ends after a crash.
 
 mod kept;
+mod mark;
 mod progress;
 mod tail;
 mod writer;
 
 pub(crate) use kept::keep_end;
+pub(crate) use mark::{remove as remove_mark, with_mark};
 pub use progress::{Progress, WriterState};
 pub use tail::{Cut, TailError};
 pub(crate) use tail::{SegmentWalk, Walked, check_torn, create_first, recover_tail};

@@ -50,10 +50,10 @@ pub enum VerifyFault {
         /// Where the next file begins.
         found: Position,
     },
-    /// The last file does not end where the recording was stopped.
-    #[error("the recording ends at {found}, it was stopped at {expected}")]
+    /// The last file does not end where the recording was stopped, or ends before what was durable.
+    #[error("the recording ends at {found}, it was durable up to {expected}")]
     End {
-        /// Where it was stopped.
+        /// Where it was stopped, or up to where it was durable.
         expected: Position,
         /// Where its last file ends.
         found: Position,
@@ -200,6 +200,15 @@ fn fold(mut walked: Walked, mut pieces: Vec<Piece>, desk: &mut Desk) -> Recordin
             .damages
             .push(last.damage(last.length, 0, fault));
     }
+    if let Some(last) = &walked.last
+        && !walked.extent.is_stopped
+        && walked.expected < walked.extent.promised
+    {
+        let (expected, found) = (walked.extent.promised, walked.expected);
+        let fault = VerifyFault::End { expected, found };
+        let damage = last.damage(last.length, 0, fault);
+        walked.report.damages.push(damage);
+    }
     if let (Some(stop), Some(chain), Some(last)) = (walked.extent.stop(), before, &walked.last)
         && walked.report.end == stop
         && let Err(fault) = walked.extent.check_end(&chain)
@@ -230,6 +239,10 @@ fn cut_torn(walked: &mut Walked, pieces: &mut Vec<Piece>, desk: &mut Desk) {
         return;
     };
     let offset = walked.found[index].damage.offset;
+    // It was durable.
+    if last.name.start.plus(offset) < walked.extent.promised {
+        return;
+    }
     let mut walker = Walker::new(view.disk(), offset).of_recording(walked.extent.tag);
     if let Some(sequence) = walked.found[index].sequence {
         walker = walker.expecting(sequence);

@@ -6,7 +6,7 @@ use crate::block;
 use crate::catalog::{Boundary, EventKind, Recording};
 use crate::folder::StorageError;
 use crate::frame::Frames;
-use crate::recording::{SegmentWalk, TailError, Walked, segments};
+use crate::recording::{SegmentWalk, TailError, Walked, remove_mark, segments};
 use crate::segment::SegmentName;
 use crate::walk::WalkError;
 use crate::{Position, RecordingId};
@@ -171,6 +171,8 @@ impl Archive {
             let folder = &self.shared.folder;
             folder.rename(&name.file_new(), &name.file())?;
         }
+        // What was durable behind the new end is gone on purpose.
+        remove_mark(&self.shared.folder, recording.id)?;
         self.remove_segments(recording.id, |start| start > name.start)?;
         Ok(())
     }

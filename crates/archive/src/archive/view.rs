@@ -5,7 +5,7 @@ use crate::batch::BATCH_HEADER_LENGTH;
 use crate::block::{self, BlockKind};
 use crate::catalog::{self, CATALOG, Catalog, EventKind, Recording};
 use crate::folder::{Folder, StorageError};
-use crate::recording::{TailError, all_segments, check_torn};
+use crate::recording::{TailError, all_segments, check_torn, with_mark};
 use crate::segment::{SEGMENT_HEADER_LENGTH, SegmentHeader, SegmentName};
 use crate::walk::{WalkError, Walker};
 use crate::{Position, RecordingId, SEGMENT_BLOCK_LENGTH};
@@ -121,6 +121,7 @@ fn end_of(
     recording: &Recording,
     starts: &[Position],
 ) -> Result<Recording, ArchiveError> {
+    let recording = &with_mark(&*folder.storage, &folder.path(""), recording.clone());
     let start = holding(starts, recording, Position(u64::MAX))?;
     let name = SegmentName {
         recording: recording.id,

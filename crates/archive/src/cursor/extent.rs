@@ -3,6 +3,7 @@
 use super::{Chain, ContentError, CursorError, Fault, First, system};
 use crate::block::Defect;
 use crate::catalog::{self, Boundary, CATALOG, Recording};
+use crate::recording::with_mark;
 use crate::segment::SegmentName;
 use crate::{Position, RecordingId, RecordingTag};
 use seatrial_machine::{Medium, Storage};
@@ -63,7 +64,8 @@ impl Extent {
         let contents = contents.ok_or_else(|| CursorError::NoArchive {
             folder: folder.to_owned(),
         })?;
-        Ok(contents.catalog.recording(recording).map(Extent::of))
+        let recording = contents.catalog.recording(recording).cloned();
+        Ok(recording.map(|recording| Extent::of(&with_mark(storage, folder, recording))))
     }
 
     /// That of a recording.

@@ -79,11 +79,13 @@ impl Cursor {
         if let Some(stop) = self.extent.stop() {
             return Ok(stop);
         }
+        let promised = self.extent.promised;
         let Some(last) = last else {
-            return Ok(self.extent.start);
+            return Ok(promised);
         };
         match Source::open(&*self.storage, &self.folder, last, self.extent.tag) {
-            Ok(source) => Ok(last.start.plus(source.view.length())),
+            // What was durable and is not there is missed when the cursor comes to its place.
+            Ok(source) => Ok(last.start.plus(source.view.length()).max(promised)),
             Err((path, error)) => Err(system("open", &path, 0, error)),
         }
     }

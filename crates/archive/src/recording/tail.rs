@@ -6,6 +6,7 @@ use crate::catalog::{Boundary, Recording};
 use crate::folder::{Folder, StorageError};
 use crate::recording::create_segment;
 use crate::recording::kept::{has_content, keep_end};
+use crate::recording::mark::with_mark;
 use crate::segment::{SegmentError, SegmentHeader, SegmentName};
 use crate::walk::{Block, Torn, WalkError, Walker};
 use crate::{Position, RecordingId, RecordingTag};
@@ -341,6 +342,7 @@ pub(crate) fn recover_tail(
     starts: &[Position],
     may_be_new: bool,
 ) -> Result<Tail, TailError> {
+    let recording = &with_mark(&*folder.storage, &folder.path(""), recording.clone());
     let (id, first) = (recording.id, recording.start.position);
     let mut starts: Vec<Position> = starts.iter().copied().filter(|at| *at >= first).collect();
     let mut cuts = Vec::new();

@@ -4,6 +4,7 @@ use crate::batch::{Batch, MESSAGE_LENGTH_MAX};
 use crate::block::{self, BlockHeader, Defect};
 use crate::catalog::{Boundary, CatalogError, CatalogLog, Event, EventKind, Recording};
 use crate::folder::{Folder, StorageError};
+use crate::recording::mark::MarkWriter;
 use crate::recording::{Durability, Progress, WriterState, create_segment};
 use crate::segment::{SEGMENT_BLOCK_LENGTH, SegmentHeader, SegmentName};
 use crate::{BatchError, BatchHeader, Position, RecordingId, RecordingTag, crc32c};
@@ -170,6 +171,7 @@ pub struct Writer {
     batch: Option<Batch>,
     /// A copied block with the tag of this recording; allocated once.
     copied: Vec<u8>,
+    mark: Option<MarkWriter>,
     progress: Arc<Progress>,
     failure: Option<String>,
 }
@@ -197,6 +199,7 @@ impl Writer {
             waiting_since: None,
             batch: None,
             copied: Vec::new(),
+            mark: Some(MarkWriter::new(recording)),
             progress: Arc::new(Progress::new(end)),
             failure: None,
         }
@@ -481,15 +484,26 @@ impl Writer {
 
     /// Makes everything that was appended durable.
     pub fn sync(&mut self) -> Result<(), AppendError> {
+        if self.make_durable()?
+            && let Some(mark) = &mut self.mark
+        {
+            mark.write(&self.shared.folder, self.end);
+        }
+        Ok(())
+    }
+
+    /// Syncs what was appended since the last time; false when nothing was.
+    fn make_durable(&mut self) -> Result<bool, AppendError> {
         self.check()?;
-        if self.durable < self.end.position {
+        let has_news = self.durable < self.end.position;
+        if has_news {
             let synced = self.shared.folder.sync_file(&self.file, &*self.medium);
             self.carry_out(synced)?;
             self.durable = self.end.position;
             self.progress.set_durable(self.durable);
         }
         self.waiting_since = None;
-        Ok(())
+        Ok(has_news)
     }
 
     /// When [`Writer::tick`] has to be called, in nanoseconds since 1970; nothing when nothing waits.
@@ -511,13 +525,16 @@ impl Writer {
 
     /// Ends the recording: makes everything durable and says so in the catalog. It may be extended later.
     pub fn stop(mut self, now: u64) -> Result<Appended, AppendError> {
-        self.sync()?;
+        self.make_durable()?;
         let event = Event {
             recording: self.id,
             time: now,
             kind: EventKind::Stopped { end: self.end },
         };
         self.shared.state().log.append(&[event])?;
+        if let Some(mark) = self.mark.take() {
+            mark.end(&self.shared.folder);
+        }
         self.progress.stop();
         self.appended(None, now)
     }

@@ -235,11 +235,11 @@ fn an_event_that_is_written_after_its_files_are_changed_is_found() {
         let sync = matches!(&all[it + 1], Operation::Sync { path, .. } if is_file(path, "catalog"));
         write && sync
     };
-    let changes = |it: usize| {
-        matches!(
-            &all[it],
-            Operation::Remove { .. } | Operation::Rename { .. }
-        )
+    // A mark of what is durable says nothing of a recording that is stopped.
+    let changes = |it: usize| match &all[it] {
+        Operation::Remove { path, .. } => !is_file(path, ".mark"),
+        Operation::Rename { .. } => true,
+        _ => false,
     };
     let mut found = 0;
     for event in (0..all.len() - 4).filter(|&it| is_event(it) && changes(it + 3)) {

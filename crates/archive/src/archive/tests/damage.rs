@@ -14,8 +14,16 @@ use std::sync::Arc;
 
 const ID: RecordingId = RecordingId(1);
 
-/// A folder with a recording of three segments that was left open, and where its blocks end.
+/// A folder with a recording of three segments that was left open, and where its blocks end. It has no mark of what is
+/// durable, as after a loss of power.
 fn left_open() -> (FileTree, Vec<Position>) {
+    let (mut files, ends) = left_open_marked();
+    files.remove(Path::new(FOLDER).join("0000000001.mark"));
+    (files, ends)
+}
+
+/// [`left_open`] with its mark.
+fn left_open_marked() -> (FileTree, Vec<Position>) {
     let storage = MemoryStorage::new();
     let (mut archive, _) = open(&storage);
     let options = RecordingOptions {
@@ -156,6 +164,37 @@ fn every_length_of_the_last_segment_keeps_the_blocks_before_and_tells_the_cut() 
         let appended = writer.append_batch([&b"more"[..]], 9).unwrap();
         assert_eq!(appended.first_message, kept as u64);
         assert_eq!(contents(&storage, ID).len(), kept + 1);
+    }
+}
+
+#[test]
+fn a_recording_that_lost_what_was_durable_is_reported_and_left_alone() {
+    let (files, ends) = left_open_marked();
+    let end = *ends.last().unwrap();
+    let (path, name, bytes) = last(&files);
+    let (_, recovered) = open(&MemoryStorage::from_files(&files));
+    assert_eq!(recovered.recordings[0].end, end);
+    for length in 0..bytes.len() {
+        let mut cut = files.clone();
+        cut.insert(&path, bytes[..length].to_vec());
+        let storage = MemoryStorage::from_files(&cut);
+        let (mut archive, recovered) = open(&storage);
+        let [(ID, error)] = &recovered.problems[..] else {
+            panic!("length {length}: {recovered:?}");
+        };
+        let text = error.to_string();
+        let told = text.contains(path.to_str().unwrap()) && text.contains(&end.to_string());
+        assert!(told, "length {length}: {text}");
+        assert_eq!(storage.files().get(&path), Some(&bytes[..length]));
+        // On demand it ends where its files end.
+        let reached = name.start.plus(length as u64);
+        let place = *ends.iter().filter(|end| **end <= reached).max().unwrap();
+        assert_eq!(archive.truncate(ID, place, 9).unwrap(), place, "{length}");
+        let mut writer = archive.extend(ID, 10).unwrap();
+        writer.append_batch([&b"more"[..]], 11).unwrap();
+        drop((writer, archive));
+        let (_, recovered) = open(&MemoryStorage::from_files(&storage.files()));
+        assert!(recovered.problems.is_empty(), "{recovered:?}");
     }
 }
 
