@@ -11,13 +11,15 @@
 
 use seatrial_archive::file::Files;
 use seatrial_archive::frame::frame_length;
-use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
+use seatrial_archive::service::message::{self, MESSAGE_LENGTH_MAX};
 use seatrial_archive::service::{
     ArchiveService, Client, ClientOptions, FrameBatch, Played, RemoteArchive, ReplayBound,
     ReplayFrom, ReplayRequest, ServiceOptions, ServiceRequest,
 };
 use seatrial_archive::{BATCH_FRAMES_OFFSET, BATCH_LENGTH, Durability};
-use seatrial_host::{BlockingLink, HostLimits, LinkOptions, ListenOptions, serve_machine};
+use seatrial_host::{
+    BlockingLink, ConnectOptions, HostLimits, LinkOptions, ListenOptions, Protocol, serve_machine,
+};
 use seatrial_machine::{NodeId, Storage};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -40,6 +42,13 @@ fn now() -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
+/// What is spoken.
+const PROTOCOL: Protocol = Protocol {
+    name: message::PROTOCOL,
+    version: message::VERSION,
+    refuse_old: message::refuse_version,
+};
+
 type Remote = RemoteArchive<BlockingLink<Client>>;
 
 fn connect(address: SocketAddr) -> Remote {
@@ -48,7 +57,7 @@ fn connect(address: SocketAddr) -> Remote {
     let seed = now().wrapping_add(SEEDS.fetch_add(1, Ordering::Relaxed) << 48);
     let options = LinkOptions {
         server,
-        message_length_max: MESSAGE_LENGTH_MAX,
+        connect: ConnectOptions::new(PROTOCOL, MESSAGE_LENGTH_MAX),
         reconnect_interval: None,
     };
     let client = Client::new(ClientOptions::new(server, seed));
@@ -72,6 +81,8 @@ fn with_server<T>(folder: &Path, work: impl FnOnce(SocketAddr) -> T) -> T {
                 message_length_max: MESSAGE_LENGTH_MAX,
                 limits: HostLimits::default(),
                 report: |text| eprintln!("{text}"),
+                protocol: PROTOCOL,
+                key: None,
             };
             let ready = |address| ready.send(address).expect("somebody waits");
             let stopped = async {

@@ -156,6 +156,9 @@ pub(crate) struct TestArguments {
     /// Fixes the schedule of operations and faults [default: drawn].
     #[arg(long, value_name = "HEX", value_parser = parse_seed)]
     pub(crate) seed: Option<u64>,
+    /// Key that nodes and clients of kv share, in a file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
     /// Node i listens on this port of its own loopback address [default: a free one].
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
@@ -506,6 +509,12 @@ pub(crate) struct NodeArguments {
     /// Folder for the log; made when missing.
     #[arg(long, value_name = "DIR", default_value = "kv-data")]
     pub(crate) data: PathBuf,
+    /// Key that node and clients share, 16 to 4,096 bytes in a file; neither talks to one that does not know it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Mebibytes that all clients together can make the node hold besides the store, at least 64.
+    #[arg(long, value_name = "MIB", default_value = "256", value_parser = clap::value_parser!(u32).range(64..))]
+    pub(crate) memory: u32,
     /// A file in which a test orders the node's clock to be wrong.
     #[arg(long, value_name = "FILE")]
     pub(crate) clock: Option<PathBuf>,

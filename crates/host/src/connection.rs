@@ -1,5 +1,7 @@
 //! A client's end of a connection.
 
+use crate::key::Key;
+use crate::opening::{ClientOpening, LENGTH_MAX, OpeningError, Protocol};
 use crate::wire::{self, Messages};
 use std::future::pending;
 use std::io;
@@ -19,6 +21,36 @@ pub(crate) struct Connection {
     written: usize,
 }
 
+/// How to connect.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// Longest message in bytes.
+    pub message_length_max: usize,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// What both sides have to know; `None`: nothing.
+    pub key: Option<Key>,
+    /// A connection that is not open after this long has failed.
+    pub timeout: Duration,
+}
+
+impl ConnectOptions {
+    /// Without a key; 5 s until the connection is open.
+    pub fn new(protocol: Protocol, message_length_max: usize) -> ConnectOptions {
+        ConnectOptions {
+            message_length_max,
+            protocol,
+            key: None,
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// As an error of input and output: the connection would be refused again.
+fn refused(error: OpeningError) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, error)
+}
+
 /// What happened first.
 pub(crate) enum Event {
     /// A message came.
@@ -30,20 +62,46 @@ pub(crate) enum Event {
 }
 
 impl Connection {
-    /// Connects; messages that come are at most `message_length_max` bytes long.
+    /// Connects, and opens the connection. Fails with [`OpeningError`] inside when the server refuses or does not know the
+    /// key.
     pub(crate) async fn open(
         address: SocketAddr,
-        message_length_max: usize,
+        options: &ConnectOptions,
     ) -> io::Result<Connection> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let (reading, writing) = stream.into_split();
-        Ok(Connection {
-            messages: Messages::new(reading, message_length_max),
-            writing,
-            gathered: Vec::new(),
-            written: 0,
-        })
+        let connected = async {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            let (reading, writing) = stream.into_split();
+            let mut connection = Connection {
+                messages: Messages::new(reading, LENGTH_MAX),
+                writing,
+                gathered: Vec::new(),
+                written: 0,
+            };
+            connection.enter(options).await?;
+            connection
+                .messages
+                .set_length_max(options.message_length_max);
+            Ok(connection)
+        };
+        let connected = tokio::time::timeout(options.timeout, connected).await;
+        connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    async fn enter(&mut self, options: &ConnectOptions) -> io::Result<()> {
+        let opening = ClientOpening::new(options.protocol, options.key.clone());
+        let mut opening = opening.map_err(refused)?;
+        self.push(opening.message());
+        loop {
+            self.flush().await?;
+            let Some(answer) = self.messages.next().await? else {
+                return Err(refused(OpeningError::Stranger));
+            };
+            match opening.step(&answer).map_err(refused)? {
+                Some(message) => self.push(&message),
+                None => return Ok(()),
+            }
+        }
     }
 
     /// Puts a message behind those that are to be written.

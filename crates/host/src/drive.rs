@@ -2,9 +2,11 @@
 
 use crate::clock::{self, ServerClock};
 use crate::disk::{DiskThread, LogFile};
+use crate::key::Key;
 use crate::limits::{HostLimits, files_max};
 use crate::net::{Arrival, Connections, INBOX_MAX, listen};
 use crate::notice::Report;
+use crate::opening::Protocol;
 use seatrial_machine::{Computed, Disk, Input, Machine, Output, Ticket, Time};
 use std::future::{Future, pending};
 use std::io;
@@ -29,13 +31,17 @@ pub struct ServeOptions {
     pub limits: HostLimits,
     /// Where notices about connections go.
     pub report: Report,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// What clients have to know; `None`: nothing.
+    pub key: Option<Key>,
     /// The file in which a test orders the machine's clock to be wrong ([`ClockOrder`](crate::ClockOrder)); none, it is
     /// right.
     pub clock: Option<PathBuf>,
 }
 
 /// What a server without a log needs to know.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ListenOptions {
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
@@ -45,6 +51,10 @@ pub struct ListenOptions {
     pub limits: HostLimits,
     /// Where notices about connections go.
     pub report: Report,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// What clients have to know; `None`: nothing.
+    pub key: Option<Key>,
 }
 
 /// What was made of a log.
@@ -132,6 +142,8 @@ pub fn serve<M: Machine>(
         message_length_max: options.message_length_max,
         limits: options.limits,
         report: options.report,
+        protocol: options.protocol,
+        key: options.key.clone(),
     };
     runtime.block_on(work(
         listen,
@@ -200,7 +212,7 @@ async fn work<M: Machine>(
     }))?;
     let (finished, jobs) = mpsc::unbounded_channel();
     let limits = options.limits.within_files(files_max());
-    let connections = Connections::new(inbox, options.message_length_max, limits, options.report);
+    let connections = Connections::new(inbox, limits, &options);
     let server = Server {
         machine,
         clock,

@@ -1,6 +1,6 @@
 //! A client's machine over a connection that comes back.
 
-use crate::connection::{Connection, Event};
+use crate::connection::{ConnectOptions, Connection, Event};
 use seatrial_machine::{Conversation, Input, NodeId, Output, Peer, Ticket, Time};
 use std::collections::VecDeque;
 use std::io;
@@ -8,12 +8,12 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// What a link needs to know.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LinkOptions {
     /// Who is at the other end.
     pub server: NodeId,
-    /// Longest message in bytes.
-    pub message_length_max: usize,
+    /// How to connect.
+    pub connect: ConnectOptions,
     /// A lost connection is tried again after this long; never, if nothing.
     pub reconnect_interval: Option<Duration>,
 }
@@ -107,7 +107,7 @@ impl<M: Peer> Link<M> {
     }
 
     async fn open(&self) -> io::Result<Connection> {
-        Connection::open(self.address, self.options.message_length_max).await
+        Connection::open(self.address, &self.options.connect).await
     }
 
     /// Tries again until it works, or the machine has something to say meanwhile. False: it is not to be tried, and the

@@ -1,20 +1,24 @@
 //! The connections of a server.
 
+use crate::drive::ListenOptions;
 use crate::limits::HostLimits;
 use crate::notice::{Notices, Report};
-use crate::receive::{Held, Peer, Reader, Receiving};
+use crate::opening;
+use crate::receive::{Answers, Held, Peer, Reader, Receiving};
 use crate::send::{Chunk, Unsent, Writer};
 use crate::wire;
 use seatrial_machine::NodeId;
 use std::collections::BTreeMap;
 use std::io::{
     self,
-    ErrorKind::{InvalidData, OutOfMemory, TimedOut},
+    ErrorKind::{ConnectionRefused, InvalidData, OutOfMemory, TimedOut},
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::AbortHandle;
 
@@ -22,6 +26,10 @@ use tokio::task::AbortHandle;
 pub(crate) const INBOX_MAX: usize = 4_096;
 /// How long what waits for a connection is still written after it was closed.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Connections at a time that are told that there is no place for them, each for at most this long; others are closed at once.
+const REFUSED_MAX: usize = 64;
+const REFUSED_TIME: Duration = Duration::from_secs(1);
 
 /// What comes from the network.
 pub(crate) enum Arrival {
@@ -49,6 +57,8 @@ pub(crate) struct Connections {
     accepted: u64,
     receiving: Receiving,
     limits: HostLimits,
+    /// Places for connections that are told why there is no place for them.
+    refused: Arc<Semaphore>,
     /// Bytes that wait to be sent to all of them.
     unsent: Arc<AtomicUsize>,
     /// Connections with something gathered.
@@ -69,27 +79,29 @@ struct Connection {
 impl Connections {
     pub(crate) fn new(
         inbox: mpsc::Sender<Arrival>,
-        length_max: usize,
         limits: HostLimits,
-        report: Report,
+        options: &ListenOptions,
     ) -> Connections {
+        let length_max = options.message_length_max;
+        let (protocol, key) = (options.protocol, options.key.clone());
         Connections {
             open: BTreeMap::new(),
             draining: BTreeMap::new(),
             strangers: BTreeMap::new(),
             accepted: 0,
-            receiving: Receiving::new(inbox, limits, length_max),
+            receiving: Receiving::new(inbox, limits, length_max, protocol, key),
+            refused: Arc::new(Semaphore::new(REFUSED_MAX)),
             limits,
             unsent: Arc::new(AtomicUsize::new(0)),
             touched: Vec::new(),
-            notices: Notices::new(report),
+            notices: Notices::new(options.report),
         }
     }
 
     /// Takes in a connection that was accepted.
     pub(crate) fn accept(&mut self, stream: TcpStream) {
         if !self.has_place() {
-            self.refuse(&stream);
+            self.refuse(stream);
             return;
         }
         let _ = stream.set_nodelay(true); // slower without, not wrong
@@ -113,7 +125,11 @@ impl Connections {
             patience: self.limits.send_patience,
             inbox: self.receiving.inbox.clone(),
         };
-        let reader = Reader::new(reading, id, peer, self.receiving.clone());
+        let answers = Answers {
+            outbox: outbox.clone(),
+            unsent: Arc::clone(&unsent),
+        };
+        let reader = Reader::new(reading, id, peer, self.receiving.clone(), answers);
         let connection = Connection {
             stranger: Some(order),
             gathered: Vec::new(),
@@ -143,12 +159,20 @@ impl Connections {
     }
 
     /// All places are taken by connections that have a session.
-    fn refuse(&mut self, stream: &TcpStream) {
+    fn refuse(&mut self, stream: TcpStream) {
         let from = stream.peer_addr().map(|it| it.to_string());
         let from = from.unwrap_or_else(|_| "somebody".to_owned());
         let most = self.limits.connections_max;
         let text = format_args!("{from} was refused: {most} connections are open");
         self.notices.say("refused", text);
+        let Ok(place) = Arc::clone(&self.refused).try_acquire_owned() else {
+            return;
+        };
+        let message = opening::full(self.receiving.protocol, most);
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(REFUSED_TIME, tell_and_end(stream, &message)).await;
+            drop(place);
+        });
     }
 
     /// A connection has a session.
@@ -170,6 +194,12 @@ impl Connections {
             return;
         };
         // The usual ways in which connections break are no news.
+        if error.kind() == ConnectionRefused && self.is_open(id) {
+            let text = format_args!("{id} was refused: {error}");
+            self.notices.say("refused", text);
+            self.close(id); // with the answer that says so
+            return;
+        }
         if matches!(error.kind(), InvalidData | OutOfMemory | TimedOut) && self.is_open(id) {
             let text = format_args!("{id} was disconnected: {error}");
             self.notices.say("disconnected", text);
@@ -285,6 +315,16 @@ impl Connection {
             let _ = self.outbox.send(Chunk::new(bytes)); // a broken connection is reported by its ends
         }
     }
+}
+
+/// Sends a last message. What the other side has said is read until it ends, or the system would drop the message.
+async fn tell_and_end(mut stream: TcpStream, message: &[u8]) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    wire::write(&mut bytes, message);
+    stream.write_all(&bytes).await?;
+    stream.shutdown().await?;
+    while stream.read(&mut [0; 256]).await? > 0 {}
+    Ok(())
 }
 
 /// Listens until the socket fails.

@@ -1,14 +1,19 @@
 //! The reading end of a server's connection.
 
 use crate::budget::{Budget, Rank, Share, Turn};
+use crate::key::{self, Key};
 use crate::limits::HostLimits;
 use crate::net::Arrival;
+use crate::opening::{self, Protocol, ServerOpening, Step};
+use crate::send::{Chunk, Unsent};
+use crate::wire;
 use crate::wire::PREFIX_LENGTH;
 use seatrial_machine::NodeId;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -24,6 +29,9 @@ const SCRATCH_LENGTH: usize = 256 << 10;
 /// Messages of one connection that wait for the machine.
 const INBOX_SHARE: usize = 64;
 
+/// A wrong key is answered after this long.
+const GUESS_DELAY: Duration = Duration::from_millis(500);
+
 /// What both ends of a connection and the server know of it.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
@@ -38,11 +46,13 @@ pub(crate) struct Peer {
 }
 
 /// What the readers of a server share.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Receiving {
     pub(crate) inbox: mpsc::Sender<Arrival>,
     pub(crate) limits: HostLimits,
     pub(crate) length_max: usize,
+    pub(crate) protocol: Protocol,
+    key: Option<Key>,
     strangers: Arc<Budget>,
     admitted: Arc<Budget>,
     /// Every read goes through it, so that a connection that says nothing holds no buffer.
@@ -54,11 +64,15 @@ impl Receiving {
         inbox: mpsc::Sender<Arrival>,
         limits: HostLimits,
         length_max: usize,
+        protocol: Protocol,
+        key: Option<Key>,
     ) -> Receiving {
         Receiving {
             inbox,
             limits,
             length_max,
+            protocol,
+            key,
             strangers: Budget::new(limits.stranger_bytes_max),
             admitted: Budget::new(limits.receive_bytes_max),
             scratch: Arc::new(Mutex::new(vec![0; SCRATCH_LENGTH].into_boxed_slice())),
@@ -81,7 +95,9 @@ pub(crate) struct Reader {
     id: NodeId,
     peer: Arc<Peer>,
     with: Receiving,
-    opened: Instant,
+    /// For what is said before the connection is open.
+    answers: Option<Answers>,
+    accepted: Instant,
     places: Arc<Semaphore>,
     /// The first bytes of a length.
     prefix: Vec<u8>,
@@ -112,6 +128,21 @@ impl Drop for Reader {
     }
 }
 
+/// The way back to a client while the machine does not know it.
+pub(crate) struct Answers {
+    pub(crate) outbox: mpsc::UnboundedSender<Chunk>,
+    pub(crate) unsent: Arc<Unsent>,
+}
+
+impl Answers {
+    fn send(&self, message: &[u8]) {
+        let mut bytes = Vec::new();
+        wire::write(&mut bytes, message);
+        self.unsent.add(bytes.len());
+        let _ = self.outbox.send(Chunk::new(bytes)); // a broken connection is reported by its ends
+    }
+}
+
 /// Why a connection is closed.
 fn closed(kind: io::ErrorKind, text: String) -> io::Error {
     io::Error::new(kind, text)
@@ -123,6 +154,7 @@ impl Reader {
         id: NodeId,
         peer: Arc<Peer>,
         with: Receiving,
+        answers: Answers,
     ) -> Reader {
         let now = Instant::now();
         Reader {
@@ -130,7 +162,8 @@ impl Reader {
             id,
             peer,
             with,
-            opened: now,
+            answers: Some(answers),
+            accepted: now,
             places: Arc::new(Semaphore::new(INBOX_SHARE)),
             prefix: Vec::new(),
             half: None,
@@ -142,13 +175,74 @@ impl Reader {
 
     /// Reads to the end, and reports it.
     pub(crate) async fn run(mut self) {
-        let reason = self.read_all().await.err();
+        let reason = match self.open().await {
+            Ok(()) => self.read_all().await.err(),
+            Err(error) => Some(error),
+        };
         let closed = Arrival::Closed(self.id, reason);
         let _ = self.with.inbox.send(closed).await; // the server has ended
     }
 
     fn is_admitted(&self) -> bool {
         self.peer.is_admitted.load(Ordering::Relaxed)
+    }
+
+    /// Lets the client open the connection; in time, and in one attempt.
+    async fn open(&mut self) -> io::Result<()> {
+        let Some(answers) = self.answers.take() else {
+            return Ok(());
+        };
+        let deadline = self.accepted + self.with.limits.stranger_patience;
+        let opened = tokio::time::timeout_at(deadline.into(), self.exchange(&answers)).await;
+        opened.unwrap_or_else(|_| {
+            let text = "it has not opened the connection in time";
+            Err(closed(io::ErrorKind::TimedOut, text.to_owned()))
+        })
+    }
+
+    async fn exchange(&mut self, answers: &Answers) -> io::Result<()> {
+        let nonce = key::nonce()?;
+        let key = self.with.key.clone();
+        let mut opening = ServerOpening::new(self.with.protocol, key, nonce);
+        loop {
+            let message = self.read_opening().await?;
+            match opening.step(&message) {
+                Step::Send(answer) => answers.send(&answer),
+                Step::Open(answer) => {
+                    if let Some(answer) = answer {
+                        answers.send(&answer);
+                    }
+                    return Ok(());
+                }
+                Step::Refuse {
+                    message,
+                    reason,
+                    is_guess,
+                } => {
+                    if is_guess {
+                        tokio::time::sleep(GUESS_DELAY).await;
+                    }
+                    if let Some(answer) = message {
+                        answers.send(&answer);
+                    }
+                    return Err(closed(io::ErrorKind::ConnectionRefused, reason));
+                }
+            }
+        }
+    }
+
+    /// One message of an opening, which is short.
+    async fn read_opening(&mut self) -> io::Result<Vec<u8>> {
+        let mut prefix = [0; PREFIX_LENGTH];
+        self.stream.read_exact(&mut prefix).await?;
+        let length = u32::from_le_bytes(prefix) as usize;
+        if length > opening::LENGTH_MAX {
+            let text = format!("its first message has {length} bytes, and is no opening");
+            return Err(closed(io::ErrorKind::InvalidData, text));
+        }
+        let mut message = vec![0; length];
+        self.stream.read_exact(&mut message).await?;
+        Ok(message)
     }
 
     async fn read_all(&mut self) -> io::Result<()> {
@@ -207,7 +301,7 @@ impl Reader {
     fn deadline(&self) -> Option<(Instant, &'static str)> {
         let limits = &self.with.limits;
         let stranger = (!self.is_admitted()).then(|| {
-            let at = self.opened + limits.stranger_patience;
+            let at = self.accepted + limits.stranger_patience;
             (at, "it has not asked for a session in time")
         });
         let is_half = self.half.is_some() || !self.prefix.is_empty();

@@ -1,18 +1,18 @@
 //! A client's machine over one real connection.
 
-use crate::connection::{Connection, Event};
+use crate::connection::{ConnectOptions, Connection, Event};
 use seatrial_machine::{Input, Machine, NodeId, Output, Peer, Ticket, Time};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 /// What a session needs to know.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SessionOptions {
     /// Who is at the other end.
     pub server: NodeId,
-    /// Longest message in bytes.
-    pub message_length_max: usize,
+    /// How to connect.
+    pub connect: ConnectOptions,
 }
 
 /// One machine and one connection, for a caller that asks one thing at a time. There is no task and no lock behind it:
@@ -37,7 +37,7 @@ impl<M: Peer> Session<M> {
         machine: M,
         options: SessionOptions,
     ) -> io::Result<Session<M>> {
-        let connection = Connection::open(address, options.message_length_max).await?;
+        let connection = Connection::open(address, &options.connect).await?;
         Ok(Session {
             machine,
             options,

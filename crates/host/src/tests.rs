@@ -1,7 +1,9 @@
 //! A toy machine on real sockets and a real file.
 
+use crate::opening::{ServerOpening, Step};
 use crate::{
-    Booted, HostError, HostLimits, Peer, ServeOptions, Session, SessionOptions, serve, wire,
+    Booted, ClientOpening, ConnectOptions, HostError, HostLimits, Peer, Protocol, ServeOptions,
+    Session, SessionOptions, serve, wire,
 };
 use seatrial_machine::{Computed, Disk, Input, Job, Machine, NodeId, Output, Ticket, Time};
 use std::fs;
@@ -133,8 +135,45 @@ fn options(data: &Path) -> ServeOptions {
         message_length_max: 1_000,
         limits: HostLimits::default(),
         report: |text| eprintln!("{text}"),
+        protocol: PROTOCOL,
+        key: None,
         clock: None,
     }
+}
+
+const PROTOCOL: Protocol = Protocol {
+    name: "count",
+    version: 1,
+    refuse_old: |_| None,
+};
+
+/// Opens a connection as a client.
+fn enter(stream: &mut TcpStream) {
+    let mut opening = ClientOpening::new(PROTOCOL, None).unwrap();
+    let mut bytes = Vec::new();
+    wire::write(&mut bytes, opening.message());
+    stream.write_all(&bytes).unwrap();
+    assert_eq!(opening.step(&hear_all(stream)), Ok(None));
+}
+
+/// Lets a client in.
+fn let_in(stream: &mut TcpStream) {
+    let opening = hear_all(stream);
+    let Step::Open(Some(answer)) = ServerOpening::new(PROTOCOL, None, [0; 32]).step(&opening)
+    else {
+        panic!("refused");
+    };
+    let mut bytes = Vec::new();
+    wire::write(&mut bytes, &answer);
+    stream.write_all(&bytes).unwrap();
+}
+
+fn hear_all(stream: &mut TcpStream) -> Vec<u8> {
+    let mut prefix = [0; wire::PREFIX_LENGTH];
+    stream.read_exact(&mut prefix).unwrap();
+    let mut message = vec![0; u32::from_le_bytes(prefix) as usize];
+    stream.read_exact(&mut message).unwrap();
+    message
 }
 
 fn begin(data: &Path) -> Server {
@@ -161,10 +200,11 @@ fn begin(data: &Path) -> Server {
 
 impl Server {
     fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
+        let mut stream = TcpStream::connect(self.address).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(10)))
             .unwrap();
+        enter(&mut stream);
         stream
     }
 
@@ -377,7 +417,7 @@ fn session(address: SocketAddr, messages: &[&[u8]]) -> Vec<Option<Result<u64, &'
     runtime.block_on(async {
         let options = SessionOptions {
             server: NodeId::server(1),
-            message_length_max: 100,
+            connect: ConnectOptions::new(PROTOCOL, 100),
         };
         let mut session = Session::connect(address, Asker::default(), options)
             .await
@@ -406,7 +446,7 @@ fn a_session_asks_gives_up_and_goes_on() {
 fn a_session_whose_server_is_gone_says_so_at_once() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let closer = std::thread::spawn(move || drop(listener.accept().unwrap()));
+    let closer = std::thread::spawn(move || let_in(&mut listener.accept().unwrap().0));
     let began = Instant::now();
     let replies = session(address, &[b"+", b"+"]);
     assert_eq!(replies, [Some(Err("closed")), Some(Err("closed"))]);
@@ -424,6 +464,7 @@ fn a_message_may_arrive_byte_by_byte() {
     let slow = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_nodelay(true).unwrap();
+        let_in(&mut stream);
         let mut bytes = Vec::new();
         wire::write(&mut bytes, &77_u64.to_le_bytes());
         for byte in bytes {

@@ -43,6 +43,11 @@ impl<S: AsyncRead + Unpin> Messages<S> {
         }
     }
 
+    /// From now on no message may be longer than this.
+    pub fn set_length_max(&mut self, length_max: usize) {
+        self.length_max = length_max;
+    }
+
     /// The next message; `None` when the stream ended between two. Fails on a stream that ends within a message, and on
     /// a claim of more than the allowed length as soon as the prefix is there. Loses nothing when it is dropped before
     /// it is done.

@@ -17,8 +17,10 @@ pub const VALUE_LENGTH_MAX: usize = 64 << 10;
 pub const LIST_LENGTH_MAX: usize = 1 << 20;
 /// Requests of one session that may be under way.
 pub const WINDOW: u64 = 128;
+/// The name of the protocol.
+pub const PROTOCOL: &str = "kv";
 /// The version of the protocol that is spoken.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// The types of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +143,23 @@ impl Header {
     }
 }
 
+/// What a client of another version, whose first message this is, is answered: a refusal that it understands. `None`: it is
+/// no client.
+pub fn refuse_version(first_message: &[u8]) -> Option<Vec<u8>> {
+    let hello = Header::decode(first_message).ok()?;
+    (hello.kind == MessageKind::Hello).then(|| {
+        let welcome = Header {
+            kind: MessageKind::Welcome,
+            code: Code::WrongVersion as u8,
+            count: WINDOW as u16,
+            detail: u32::from(VERSION),
+            first: hello.first,
+            second: 0,
+        };
+        welcome.encode().to_vec()
+    })
+}
+
 /// The fields that only the store's messages have.
 pub(crate) trait StoreFields<'a> {
     /// A key: length and bytes.
@@ -206,6 +225,23 @@ mod tests {
         assert_eq!(header.encode(), bytes);
         assert_eq!(Header::decode(&bytes), Ok(header));
         assert_eq!(header.outcome(), Ok(Code::WrongKind));
+    }
+
+    #[test]
+    fn a_client_of_another_version_is_answered_in_its_own_words() {
+        let hello = Header {
+            kind: MessageKind::Hello,
+            code: 1,
+            count: 0,
+            detail: 0,
+            first: 77,
+            second: 0,
+        };
+        let answer = refuse_version(&hello.encode()).unwrap();
+        let welcome = Header::decode(&answer).unwrap();
+        assert_eq!(welcome.outcome(), Ok(Code::WrongVersion));
+        assert_eq!((welcome.first, welcome.detail), (77, u32::from(VERSION)));
+        assert_eq!(refuse_version(b"GET / HTTP/1.1\r\nHost: x\r\n"), None);
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl fmt::Display for Doubt {
 
 impl Outcome {
     /// The outcome that a reply to a transaction of `operations` operations tells.
-    pub(crate) fn from_reply(reply: Vec<u8>, operations: u16) -> Result<Outcome, MessageError> {
+    pub fn from_reply(reply: Vec<u8>, operations: u16) -> Result<Outcome, MessageError> {
         let header = Header::decode(&reply)?;
         let never = |field, offset, value| MessageError::Value {
             field,

@@ -11,7 +11,8 @@ use crate::session::{Admission, Sessions};
 use crate::state::{Abort, Effect, Planted, State};
 use crate::transaction::{Operations, Transaction};
 use seatrial_machine::{Disk, Input, Machine, NodeId, Output, Ticket, Time};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::time::Duration;
 
 /// How long the planted [`Bug::AckBeforeAppend`] lets commands gather.
@@ -26,7 +27,7 @@ pub struct StoreOptions {
     pub bug: Option<Bug>,
     /// Replies that may wait for the log; beyond that, requests are refused as overloaded.
     pub waiting_max: usize,
-    /// Bytes of those replies, one reply of any length aside.
+    /// Bytes of those replies, one reply of any length aside. An endpoint's share, of long ones, is an eighth of it.
     pub waiting_bytes_max: usize,
     /// Sessions.
     pub sessions_max: usize,
@@ -60,6 +61,8 @@ pub struct Store {
     sessions: Sessions,
     waiting: VecDeque<Waiting>,
     waiting_length: usize,
+    /// Bytes of long replies that wait, by the endpoint that they are for.
+    shares: BTreeMap<NodeId, usize>,
     answers: Vec<u8>,
     planted: PlantedTimes,
 }
@@ -79,6 +82,19 @@ enum Caller {
     Remote(NodeId),
     /// A local caller, with a transaction of so many operations.
     Local(Ticket, u16),
+}
+
+/// A reply shorter than this counts for no endpoint: their number is bounded.
+const SHARE_LENGTH_MIN: usize = 4 << 10;
+
+/// What a reply adds to the share of the endpoint that it is for.
+fn share(to: Caller, message: &[u8]) -> Option<(NodeId, usize)> {
+    match to {
+        Caller::Remote(endpoint) if message.len() >= SHARE_LENGTH_MIN => {
+            Some((endpoint, message.len()))
+        }
+        _ => None,
+    }
 }
 
 /// What the bugs that are about time keep.
@@ -109,6 +125,7 @@ impl Store {
             log,
             waiting: VecDeque::new(),
             waiting_length: 0,
+            shares: BTreeMap::new(),
             answers: Vec::new(),
             planted: PlantedTimes::default(),
         };
@@ -139,8 +156,8 @@ impl Store {
     ) {
         let opened = if hello.code != VERSION {
             Err(Code::WrongVersion)
-        } else if self.is_overloaded(0) {
-            Err(Code::Overloaded)
+        } else if self.waiting.len() >= self.options.waiting_max || !self.log.has_room(0) {
+            Err(Code::Overloaded) // a welcome takes no memory to speak of
         } else {
             self.sessions.open(now).ok_or(Code::Overloaded)
         };
@@ -173,7 +190,9 @@ impl Store {
         let refusal = match self.sessions.admit(header.first, header.second, now) {
             Admission::Repeated => return,
             Admission::UnknownSession => Some(Code::WrongSession),
-            Admission::First if self.is_overloaded(bytes.len()) => Some(Code::Overloaded),
+            Admission::First if self.is_overloaded(bytes.len()) || self.has_its_share(from) => {
+                Some(Code::Overloaded)
+            }
             Admission::First => None,
         };
         let caller = Caller::Remote(from);
@@ -181,6 +200,12 @@ impl Store {
             Some(code) => self.reply(caller, header, Err((code, 0)), bytes, out),
             None => self.execute(now, caller, header, bytes, out),
         }
+    }
+
+    /// Do so many bytes wait for this endpoint that others would have no room?
+    fn has_its_share(&self, endpoint: NodeId) -> bool {
+        let share = self.shares.get(&endpoint);
+        share.is_some_and(|bytes| *bytes >= self.options.waiting_bytes_max / 8)
     }
 
     /// Is a queue full for a request of this length?
@@ -280,6 +305,9 @@ impl Store {
             out.push(deliver(to, message));
         } else {
             self.waiting_length += message.len();
+            if let Some((endpoint, length)) = share(to, &message) {
+                *self.shares.entry(endpoint).or_default() += length;
+            }
             self.waiting.push_back(Waiting {
                 position,
                 to,
@@ -293,6 +321,14 @@ impl Store {
         let durable = self.log.durable();
         while let Some(waiting) = self.waiting.pop_front_if(|it| it.position <= durable) {
             self.waiting_length -= waiting.message.len();
+            if let Some((endpoint, length)) = share(waiting.to, &waiting.message)
+                && let Entry::Occupied(mut held) = self.shares.entry(endpoint)
+            {
+                *held.get_mut() -= length;
+                if *held.get() == 0 {
+                    held.remove();
+                }
+            }
             out.push(deliver(waiting.to, waiting.message));
         }
     }
@@ -377,6 +413,7 @@ impl Machine for Store {
         self.log.check_invariants();
         assert!(self.waiting.len() <= self.options.waiting_max);
         assert_eq!(self.waiting.is_empty(), self.waiting_length == 0);
+        debug_assert!(self.shares.values().sum::<usize>() <= self.waiting_length);
         if let (Some(first), Some(last)) = (self.waiting.front(), self.waiting.back()) {
             let durable = self.log.durable();
             assert!(first.position > durable, "a reply was forgotten");

@@ -180,7 +180,7 @@ impl Transaction {
     }
 
     /// The request to send.
-    pub(crate) fn into_message(mut self, session: u64, request: u64) -> Vec<u8> {
+    pub fn into_message(mut self, session: u64, request: u64) -> Vec<u8> {
         let header = Header {
             kind: MessageKind::Request,
             code: 0,

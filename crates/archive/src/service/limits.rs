@@ -19,7 +19,7 @@ pub struct ServiceLimits {
     pub claims_max: usize,
     /// Replays that one session may have open.
     pub replays_per_session_max: usize,
-    /// Replays that may be open.
+    /// Replays that may be open, besides one of each session.
     pub replays_max: usize,
     /// Requests for the catalog that wait for the one under way.
     pub controls_max: usize,
@@ -77,7 +77,7 @@ impl Default for ServiceLimits {
             refusal_length_max: 256,
             list_count_max: 256,
             session_timeout: Duration::from_secs(10),
-            stall_min: Duration::from_secs(10),
+            stall_min: Duration::from_secs(2),
         }
     }
 }

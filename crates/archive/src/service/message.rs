@@ -2,11 +2,13 @@
 //!
 //! [`ClientMessage`] and [`ServerMessage`] decode without copying what they carry; whatever decodes encodes to the same bytes.
 
-use crate::service::answer::{Answer, Refusal};
+use crate::service::answer::{Answer, Refusal, RefusalCode};
 use crate::service::operation::Operation;
 use seatrial_machine::FieldReader;
 pub use seatrial_machine::MessageError;
 
+/// The name of the protocol.
+pub const PROTOCOL: &str = "archive";
 /// The version of the protocol that is spoken.
 pub const VERSION: u8 = 2;
 /// Bytes of the header that every message starts with.
@@ -326,6 +328,24 @@ impl<'a> ClientMessage<'a> {
             ClientMessage::Goodbye { session } => header(kind::GOODBYE, *session, 0).encode(),
         }
     }
+}
+
+/// What a client of another version, whose first message this is, is answered: a refusal that it understands. `None`: it is
+/// no client.
+pub fn refuse_version(first_message: &[u8]) -> Option<Vec<u8>> {
+    match ClientMessage::decode(first_message) {
+        Ok(ClientMessage::Hello { version, token, .. }) => {
+            let granted = Err(wrong_version(version));
+            Some(ServerMessage::Welcome { token, granted }.encode())
+        }
+        _ => None,
+    }
+}
+
+/// The refusal of a version.
+pub(crate) fn wrong_version(version: u8) -> Refusal {
+    let text = format!("version {version} is not spoken here, version {VERSION} is");
+    Refusal::new(RefusalCode::WrongVersion, text)
 }
 
 /// Where one batch went.

@@ -14,7 +14,7 @@ use crate::archive::{Archive, ArchiveError, Recovered};
 use crate::service::answer::{Answer, Health, Refusal, RefusalCode};
 use crate::service::bug::ServiceBug;
 use crate::service::limits::ServiceLimits;
-use crate::service::message::{ClientMessage, Granted, ServerMessage, VERSION};
+use crate::service::message::{ClientMessage, Granted, ServerMessage, VERSION, wrong_version};
 use crate::service::operation::Operation;
 use job::{ControlJob, Controlled, Done, Place, Read};
 use reads::Reads;
@@ -282,8 +282,7 @@ impl ArchiveService {
         out: &mut Out,
     ) -> Result<Granted, Refusal> {
         if version != VERSION {
-            let text = format!("version {version} is not spoken here, version {VERSION} is");
-            return Err(Refusal::new(RefusalCode::WrongVersion, text));
+            return Err(wrong_version(version));
         }
         if self.closing.is_some() {
             return Err(Refusal::new(
@@ -606,7 +605,7 @@ impl Machine for ArchiveService {
         assert!(self.sessions.len() <= limits.sessions_max);
         assert_eq!(self.sessions.len(), self.tokens.len());
         assert!(self.controls.len() <= limits.controls_max);
-        assert!(self.replays.len() <= limits.replays_max);
+        assert!(self.replays.len() <= limits.replays_max + limits.sessions_max);
         assert!(self.reads.jobs <= limits.reads_max);
         if cfg!(debug_assertions) {
             self.sessions.values().for_each(Session::check_invariants);

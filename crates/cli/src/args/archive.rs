@@ -17,6 +17,9 @@ pub(crate) struct ArchiveArguments {
     /// What to do.
     #[command(subcommand)]
     pub(crate) verb: ArchiveVerb,
+    /// Key that server and clients share, 16 to 4,096 bytes in a file; neither talks to one that does not know it.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
 }
 
 /// The verbs.
@@ -271,8 +274,11 @@ pub(crate) struct CopyArguments {
 /// `seatrial archive serve`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Ends with Ctrl-C or SIGTERM. Whoever reaches the address may do everything: there is no authentication.\n\
-Example: seatrial archive serve logs --listen 127.0.0.1:7600"
+    after_help = "Ends with Ctrl-C or SIGTERM. Without --key-file every client that reaches the address may do everything. The key \
+authenticates a connection when it begins; nothing is encrypted.\n\
+Examples:\n\
+  seatrial archive serve logs --listen 127.0.0.1:7600\n\
+  head -c 32 /dev/urandom | base64 > key, then seatrial archive serve logs --key-file key"
 )]
 pub(crate) struct ServeArguments {
     /// A folder, made when missing.
@@ -280,6 +286,9 @@ pub(crate) struct ServeArguments {
     /// Address and port to listen on; port 0 takes a free one and prints it.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7600")]
     pub(crate) listen: SocketAddr,
+    /// Mebibytes that all clients together can make the server hold, at least 64.
+    #[arg(long, value_name = "MIB", default_value = "256", value_parser = clap::value_parser!(u32).range(64..))]
+    pub(crate) memory: u32,
 }
 
 /// `seatrial archive truncate`.

@@ -18,11 +18,14 @@ mod serve;
 mod verify;
 
 use crate::args::{ArchiveArguments, ArchiveVerb};
+use crate::command::node::read_key;
 use crate::exit::Exit;
 use anyhow::Result;
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ArchiveArguments) -> Result<Exit> {
+    let key = read_key(arguments.key_file.as_deref())?;
+    remote::use_key(key.clone());
     match &arguments.verb {
         ArchiveVerb::Record(arguments) => record::run(arguments),
         ArchiveVerb::Replay(arguments) => replay::run(arguments),
@@ -33,7 +36,7 @@ pub(crate) fn run(arguments: &ArchiveArguments) -> Result<Exit> {
         ArchiveVerb::RepairCatalog(arguments) => repair::run(arguments),
         ArchiveVerb::Compact(arguments) => manage::compact(arguments),
         ArchiveVerb::Copy(arguments) => copy::run(arguments),
-        ArchiveVerb::Serve(arguments) => serve::run(arguments),
+        ArchiveVerb::Serve(arguments) => serve::run(arguments, key),
         ArchiveVerb::Truncate(arguments) => manage::truncate(arguments),
         ArchiveVerb::Purge(arguments) => manage::purge(arguments),
         ArchiveVerb::Detach(arguments) => manage::detach(arguments),

@@ -6,11 +6,13 @@ use crate::output::{complain, complaint};
 use crate::suite::SUITES;
 use crate::suite::kv;
 use anyhow::{Context as _, Result, bail};
-use seatrial_host::{Booted, HostLimits, ServeOptions, serve};
+use seatrial_host::{Booted, HostLimits, Key, ServeOptions, serve};
 use seatrial_kv::message::MESSAGE_LENGTH_MAX;
 use seatrial_kv::{Store, StoreOptions};
 use seatrial_machine::Disk;
 use seatrial_machine::unknown_name;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Carries the verb out: serves until SIGTERM or Ctrl-C.
@@ -22,6 +24,7 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Exit> {
     if let Some(bug) = bug {
         complain!("planted bug: {bug}");
     }
+    let memory = mebibytes(arguments.memory);
     let options = ServeOptions {
         listen: arguments.listen,
         data: arguments.data.clone(),
@@ -29,14 +32,17 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Exit> {
         limits: HostLimits {
             // A client asks and waits: what it does not read, it need not ask for.
             connection_send_bytes_pause: 1 << 20,
-            ..HostLimits::default()
+            ..HostLimits::within(memory)
         },
         report: complaint,
+        protocol: kv::real::PROTOCOL,
+        key: read_key(arguments.key_file.as_deref())?,
         clock: arguments.clock.clone(),
     };
     let boot = |disk: &dyn Disk| {
         let options = StoreOptions {
             bug,
+            waiting_bytes_max: memory / 8,
             ..StoreOptions::default()
         };
         let (machine, report) = Store::boot(disk, options).map_err(|error| error.to_string())?;
@@ -57,6 +63,24 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Exit> {
     let ready = |address| complain!("listening on {address}");
     serve(&options, boot, ready, told_to_end()).context("kv node")?;
     Ok(Exit::Valid)
+}
+
+/// The key in a file, if there is one. Says so when others may read it.
+pub(crate) fn read_key(path: Option<&Path>) -> Result<Option<Key>> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    let key = Key::read(path).with_context(|| path.display().to_string())?;
+    let mode = path.metadata().map_or(0, |it| it.permissions().mode());
+    if mode & 0o077 != 0 {
+        complain!("{}: other users may read this key", path.display());
+    }
+    Ok(Some(key))
+}
+
+/// In bytes.
+pub(crate) fn mebibytes(count: u32) -> usize {
+    usize::try_from(count).map_or(usize::MAX, |count| count << 20)
 }
 
 /// Done when SIGTERM or Ctrl-C has come.

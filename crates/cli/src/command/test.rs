@@ -1,6 +1,7 @@
 //! `seatrial test`: a real system, real faults, a verdict.
 
 use crate::args::TestArguments;
+use crate::command::node::read_key;
 use crate::exit::Exit;
 use crate::interrupt::{Signals, signal_runtime};
 use crate::judge::{color, save_proofs, write, write_findings};
@@ -9,7 +10,7 @@ use crate::plan::PlanFile;
 use crate::progress::Screen;
 use crate::suite::SUITES;
 use crate::suite::kv;
-use crate::suite::kv::real::{KvClients, KvSystem};
+use crate::suite::kv::real::{KeyFile, KvClients, KvSystem};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use seatrial_checker::online::Judge;
 use seatrial_checker::{AcceptUndecided, Certificate, Checker, Proofs, Proven};
@@ -238,7 +239,18 @@ impl Plan {
             Some(path) => RunFolder::open(path)?,
             None => RunFolder::fresh(Path::new("runs"), "kv", self.seed)?,
         };
-        let system = Arc::new(KvSystem { bug: self.bug });
+        let key = self.arguments.key_file.as_deref();
+        let key = key.map(|path| -> Result<KeyFile> {
+            Ok(KeyFile {
+                path: path
+                    .canonicalize()
+                    .with_context(|| path.display().to_string())?,
+                key: read_key(Some(path))?.context("a key")?,
+            })
+        });
+        let key = key.transpose()?;
+        let clients_key = key.as_ref().map(|it| it.key.clone());
+        let system = Arc::new(KvSystem { bug: self.bug, key });
         let mut nodes = ProcessNodes::new(system, self.nodes).with_limits(NodeLimits::default());
         if let Some(port) = self.arguments.port {
             nodes = nodes.with_port(port);
@@ -256,6 +268,7 @@ impl Plan {
                 } else {
                     &self.workload
                 },
+                clients_key,
             )),
             concurrency: self.concurrency,
             // An operation may ask for something for so long, and then wait as long for the answer.

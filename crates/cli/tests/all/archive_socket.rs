@@ -3,7 +3,7 @@
 use crate::Scratch;
 use crate::archive::{PATIENCE, Running, alike, lines};
 use seatrial_archive::file::Files;
-use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
+use seatrial_archive::service::message::{self, MESSAGE_LENGTH_MAX};
 use seatrial_archive::service::{
     ArchiveService, Client, ClientOptions, CopySource, CopyTarget, FrameBatch, ListFilter, Played,
     PushTarget, RemoteArchive, ReplayBound, ReplayEnd, ReplayFrom, ReplayRequest, ServiceOptions,
@@ -12,7 +12,9 @@ use seatrial_archive::service::{
 use seatrial_archive::{
     Archive, BlockHeader, Bound, Cursor, Durability, Origin, Pause, RecordingId,
 };
-use seatrial_host::{BlockingLink, HostLimits, LinkOptions, ListenOptions, serve_machine};
+use seatrial_host::{
+    BlockingLink, ConnectOptions, HostLimits, LinkOptions, ListenOptions, Protocol, serve_machine,
+};
 use seatrial_machine::NodeId;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,6 +23,13 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
+
+/// What is spoken.
+const PROTOCOL: Protocol = Protocol {
+    name: message::PROTOCOL,
+    version: message::VERSION,
+    refuse_old: message::refuse_version,
+};
 
 const MESSAGES: u64 = 20_000;
 const BATCH: u64 = 20;
@@ -53,6 +62,8 @@ impl Server {
                 message_length_max: MESSAGE_LENGTH_MAX,
                 limits: HostLimits::default(),
                 report: |text| eprintln!("{text}"),
+                protocol: PROTOCOL,
+                key: None,
             };
             let ready = |address| ready.send(address).unwrap();
             let stopped = async {
@@ -78,7 +89,7 @@ fn connect(address: SocketAddr) -> RemoteArchive<BlockingLink<Client>> {
     let client = Client::new(ClientOptions::new(server, now()));
     let options = LinkOptions {
         server,
-        message_length_max: MESSAGE_LENGTH_MAX,
+        connect: ConnectOptions::new(PROTOCOL, MESSAGE_LENGTH_MAX),
         reconnect_interval: Some(Duration::from_millis(20)),
     };
     RemoteArchive::new(BlockingLink::connect(address, client, options).unwrap())

@@ -1,7 +1,7 @@
 //! Clients that mean harm: connections, half messages and answers that are not read have bounds, and others are served.
 
-use crate::wire::{PATIENCE, receive, send};
-use seatrial_host::{HostLimits, ListenOptions, serve_machine};
+use crate::wire::{PATIENCE, PROTOCOL, open, receive, send};
+use seatrial_host::{HostLimits, Key, ListenOptions, serve_machine};
 use seatrial_machine::{Input, Machine, Output, Time};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -79,6 +79,10 @@ struct Server {
 
 impl Server {
     fn start(limits: HostLimits) -> Server {
+        Server::start_with(limits, None)
+    }
+
+    fn start_with(limits: HostLimits, key: Option<Key>) -> Server {
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, address) = mpsc::channel();
         let options = ListenOptions {
@@ -86,6 +90,8 @@ impl Server {
             message_length_max: MESSAGE_LENGTH_MAX,
             limits,
             report: |text| println!("{text}"),
+            protocol: PROTOCOL,
+            key,
         };
         let thread = thread::spawn(move || {
             let ready = move |address| ready.send(address).unwrap();
@@ -101,7 +107,20 @@ impl Server {
         }
     }
 
+    /// Open; an error if the server has no place for it.
+    fn try_connect(&self) -> io::Result<TcpStream> {
+        let stream = self.connect_only();
+        open(&stream, None)?;
+        Ok(stream)
+    }
+
+    /// Open.
     fn connect(&self) -> TcpStream {
+        self.try_connect().unwrap()
+    }
+
+    /// Nothing was said yet.
+    fn connect_only(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -164,10 +183,13 @@ fn before_a_session_messages_are_short_and_time_is_too() {
     let message = vec![1; MESSAGE_LENGTH_MAX];
     is_served(&member, &message);
     let silent = server.connect();
+    let closed = server.connect_only();
     let half = server.connect();
     send_half(&half, 1_000, 10).unwrap();
     let began = Instant::now();
-    assert!(is_closed(&silent, PATIENCE) && is_closed(&half, PATIENCE));
+    for stream in [&silent, &half, &closed] {
+        assert!(is_closed(stream, PATIENCE));
+    }
     let took = began.elapsed();
     assert!(
         took >= Duration::from_millis(250) && took < SOON,
@@ -190,7 +212,8 @@ fn a_machine_may_end_a_connection_after_its_last_words() {
 fn a_flood_of_connections_displaces_only_those_without_a_session() {
     let server = Server::start(limits());
     let member = server.enter();
-    let flood: Vec<TcpStream> = (0..200).map(|_| server.connect()).collect();
+    let mut flood: Vec<TcpStream> = (0..100).map(|_| server.connect_only()).collect();
+    flood.extend((0..100).map(|_| server.connect()));
     is_served(&member, b"still here");
     is_served(&server.enter(), b"me too");
     let short = Duration::from_millis(1);
@@ -203,14 +226,16 @@ fn a_flood_of_connections_displaces_only_those_without_a_session() {
 fn sessions_fill_all_places_and_one_more_is_refused() {
     let server = Server::start(limits());
     let members: Vec<TcpStream> = (0..40).map(|_| server.enter()).collect();
-    assert!(is_closed(&server.connect(), PATIENCE));
+    let refused = server.try_connect().unwrap_err().to_string();
+    let expected = "the server refuses: 40 connections are open, try again later";
+    assert_eq!(refused, expected);
     for member in &members {
         is_served(member, b"x");
     }
     drop(members);
     // The places are free again, as soon as the server has heard.
     let began = Instant::now();
-    while ask(&server.connect(), b"h").is_err() {
+    while server.try_connect().is_err() {
         assert!(began.elapsed() < PATIENCE);
     }
     server.stop();
@@ -346,5 +371,36 @@ fn a_member_that_reads_nothing_is_closed_in_time() {
         thread::sleep(Duration::from_millis(20));
     }
     is_served(&server.enter(), b"x");
+    server.stop();
+}
+
+#[test]
+fn who_does_not_know_the_key_reaches_no_machine() {
+    let key = |byte| Key::new(&[byte; 16]);
+    let server = Server::start_with(limits(), key(1));
+    let member = server.connect_only();
+    open(&member, key(1)).unwrap();
+    is_served(&member, b"h");
+    let refused = |key| open(&server.connect_only(), key).unwrap_err().to_string();
+    let missing = "the server refuses: a key is needed (--key-file)";
+    assert_eq!(refused(None), missing);
+    let began = Instant::now();
+    let wrong = "the server refuses: the key is not that of this server";
+    assert_eq!(refused(key(2)), wrong);
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(400), "guesses cost time");
+    // Messages without an opening, and behind half of one, are for nobody.
+    let eager = server.connect_only();
+    send(&eager, b"h");
+    assert!(is_closed(&eager, PATIENCE));
+    // A flood of guesses takes no place of a member, and a member still gets in.
+    let guesses: Vec<TcpStream> = (0..50).map(|_| server.connect_only()).collect();
+    for guess in &guesses {
+        send(guess, b"seatrial");
+    }
+    is_served(&member, b"x");
+    let another = server.connect_only();
+    open(&another, key(1)).unwrap();
+    is_served(&another, b"h");
     server.stop();
 }

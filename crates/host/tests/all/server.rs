@@ -1,6 +1,6 @@
 //! A toy machine as a server on real sockets and files.
 
-use crate::wire::{PATIENCE, receive, send};
+use crate::wire::{PATIENCE, PROTOCOL, open, receive, send};
 use seatrial_host::{Booted, HostError, HostLimits, ServeOptions, serve};
 use seatrial_machine::{Computed, Disk, Input, Job, Machine, NodeId, Output, Ticket, Time};
 use std::fs;
@@ -105,6 +105,8 @@ fn options(data: &Path) -> ServeOptions {
         message_length_max: 64,
         limits: HostLimits::default(),
         report: |text| eprintln!("{text}"),
+        protocol: PROTOCOL,
+        key: None,
         clock: None,
     }
 }
@@ -139,6 +141,7 @@ impl Server {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        open(&stream, None).unwrap();
         stream
     }
 

@@ -1,7 +1,7 @@
 //! A client's machine over a real connection, to a server that misbehaves.
 
-use crate::wire::{PATIENCE, receive, send};
-use seatrial_host::{Peer, Session, SessionOptions};
+use crate::wire::{PATIENCE, PROTOCOL, receive, send, welcome};
+use seatrial_host::{ConnectOptions, Peer, Session, SessionOptions};
 use seatrial_machine::{Input, Machine, NodeId, Output, Ticket, Time};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -65,7 +65,11 @@ fn with_session<F: Future<Output = ()>>(
 ) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let server = thread::spawn(move || serve(listener.accept().unwrap().0));
+    let server = thread::spawn(move || {
+        let stream = listener.accept().unwrap().0;
+        welcome(&stream);
+        serve(stream);
+    });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -73,7 +77,7 @@ fn with_session<F: Future<Output = ()>>(
     runtime.block_on(async {
         let options = SessionOptions {
             server: NodeId::server(1),
-            message_length_max: 100,
+            connect: ConnectOptions::new(PROTOCOL, 100),
         };
         let session = Session::connect(address, Caller::default(), options);
         let session = session.await.unwrap();

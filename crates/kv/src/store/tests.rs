@@ -186,10 +186,10 @@ fn nobody_is_welcome_before_the_start_is_durable() {
 #[test]
 fn the_bytes_on_the_wire_are_the_documented_ones() {
     let mut bench = Bench::boot(Vec::new());
-    let hello = b"\x01\x01\0\0\0\0\0\0TOKEN\0\0\x01\0\0\0\0\0\0\0\0";
+    let hello = b"\x01\x02\0\0\0\0\0\0TOKEN\0\0\x01\0\0\0\0\0\0\0\0";
     bench.message(hello.to_vec());
     bench.sync();
-    let welcome = b"\x03\0\x80\0\x01\0\0\0TOKEN\0\0\x01\x01\0\0\0\x01\0\0\0";
+    let welcome = b"\x03\0\x80\0\x02\0\0\0TOKEN\0\0\x01\x01\0\0\0\x01\0\0\0";
     assert_eq!(bench.sent.pop().unwrap(), welcome);
     let request = b"\x02\0\x02\0\0\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\
         \x03\x01\0k\x02\0\0\0ab\x01\x01\0k";
@@ -206,7 +206,7 @@ fn another_protocol_version_is_refused() {
     bench.message(hello(5, 9));
     let refusal = Header::decode(&bench.sent[0]).unwrap();
     assert_eq!(refusal.outcome(), Ok(Code::WrongVersion));
-    assert_eq!((refusal.detail, refusal.first, refusal.second), (1, 5, 0));
+    assert_eq!((refusal.detail, refusal.first, refusal.second), (2, 5, 0));
 }
 
 #[test]
@@ -320,12 +320,24 @@ fn full_memory_refuses_too() {
     assert_eq!(refused(&mut bench), [0, 1], "and they are told first");
     bench.message(appends.into_message(session, 21));
     assert_eq!(refused(&mut bench), [0; 0]);
-    // Behind a write that is under way 35 reads of almost one MiB fill 32 MiB.
+    // Behind a write that is under way 5 reads of almost one MiB are this client's share of 32 MiB, local ones fill them.
     bench.message(write(b"b", b"1").into_message(session, 22));
     for request in 23..=100 {
         bench.message(read(b"list").into_message(session, request));
     }
-    assert_eq!(refused(&mut bench).len(), 78 - 35);
+    let others = |bench: &mut Bench| bench.store.waiting_length;
+    assert!(others(&mut bench) > 4 << 20);
+    assert_eq!(refused(&mut bench).len(), 78 - 5);
+    assert!(bench.store.shares.is_empty(), "all were sent");
+    bench.message(write(b"b", b"2").into_message(session, 101));
+    for ticket in 1..=40 {
+        let mut long = Transaction::new();
+        long.read(b"list").unwrap();
+        bench.turn(Input::Request(Ticket(ticket), long));
+    }
+    bench.sync();
+    let overloaded = |reply: &&(Ticket, Outcome)| reply.1 == Outcome::Failed(Failure::Overloaded);
+    assert_eq!(bench.replies.iter().filter(overloaded).count(), 40 - 35);
 }
 
 #[test]

@@ -200,6 +200,22 @@ fn answer(rng: &mut Rng) -> Answer {
     }
 }
 
+#[test]
+fn a_client_of_another_version_is_answered_in_its_own_words() {
+    let hello = ClientMessage::Hello {
+        version: 1,
+        token: 77,
+        session: 0,
+    };
+    let answer = refuse_version(&hello.encode()).unwrap();
+    let Ok(ServerMessage::Welcome { token, granted }) = ServerMessage::decode(&answer) else {
+        panic!("no welcome");
+    };
+    assert_eq!(token, 77);
+    assert_eq!(granted.unwrap_err().code, RefusalCode::WrongVersion);
+    assert_eq!(refuse_version(&[7; 24]), None);
+}
+
 /// A message of a client, as sent.
 fn from_client(rng: &mut Rng) -> Vec<u8> {
     let (session, second) = (rng.word(), rng.word());

@@ -23,7 +23,8 @@ impl ArchiveService {
         let left = u32::try_from(left).unwrap_or(u32::MAX);
         let window = request.window_bytes.max(limits.replay_window_bytes_min);
         let window = window.min(limits.replay_window_bytes_max).min(left);
-        let reached = if self.replays.len() >= limits.replays_max {
+        // The first one of each session is always granted: others cannot keep it out.
+        let reached = if self.replays.len() >= limits.replays_max && session.replays > 0 {
             Some("replays_max")
         } else if session.replays >= limits.replays_per_session_max {
             Some("replays_per_session_max")

@@ -3,18 +3,20 @@
 use super::entry::Entry;
 use super::record::{Reached, Recorder};
 use crate::args::RecordArguments;
-use anyhow::{Context as _, Result, bail};
-use seatrial_archive::service::message::MESSAGE_LENGTH_MAX;
+use anyhow::{Context as _, Error, Result, bail};
+use seatrial_archive::service::message::{self, MESSAGE_LENGTH_MAX};
 use seatrial_archive::service::{
     Client, ClientOptions, Description, FrameBatch, LabelFilter, ListFilter, Played, RefusalCode,
     RemoteArchive, RemoteError, ReplayEnd, ReplayFrom, ReplayPiece, ReplayRequest,
 };
 use seatrial_archive::{BATCH_LENGTH, Durability, Origin, Recording, RecordingId};
-use seatrial_host::{BlockingLink, LinkOptions};
+use seatrial_host::{BlockingLink, ConnectOptions, Key, LinkOptions, Protocol};
 use seatrial_machine::{NodeId, Ticket};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -29,6 +31,21 @@ const BATCHES_MAX: usize = 16;
 /// The server hears something at least this often.
 pub(super) const ALIVE_INTERVAL: Duration = Duration::from_secs(3);
 
+/// What is spoken.
+pub(super) const PROTOCOL: Protocol = Protocol {
+    name: message::PROTOCOL,
+    version: message::VERSION,
+    refuse_old: message::refuse_version,
+};
+
+/// The key of all connections of this program.
+static KEY: OnceLock<Option<Key>> = OnceLock::new();
+
+/// From now on connections are opened with this key.
+pub(super) fn use_key(key: Option<Key>) {
+    let _ = KEY.set(key); // a program has one command line
+}
+
 /// A connected archive.
 pub(super) type Remote = RemoteArchive<BlockingLink<Client>>;
 
@@ -39,11 +56,23 @@ pub(super) fn connect(address: SocketAddr) -> Result<Remote> {
     let client = Client::new(ClientOptions::new(SERVER, seed));
     let options = LinkOptions {
         server: SERVER,
-        message_length_max: MESSAGE_LENGTH_MAX,
+        connect: ConnectOptions {
+            key: KEY.get().cloned().flatten(),
+            ..ConnectOptions::new(PROTOCOL, MESSAGE_LENGTH_MAX)
+        },
         reconnect_interval: Some(RECONNECT_INTERVAL),
     };
-    let link = BlockingLink::connect(address, client, options)
-        .with_context(|| format!("tcp://{address}: cannot be reached"))?;
+    let link = BlockingLink::connect(address, client, options);
+    let link = link.map_err(|error| {
+        // Refused by somebody who was reached.
+        let is_refused = error.kind() == ErrorKind::PermissionDenied;
+        let problem = if is_refused {
+            ""
+        } else {
+            ": cannot be reached"
+        };
+        Error::new(error).context(format!("tcp://{address}{problem}"))
+    })?;
     Ok(RemoteArchive::new(link))
 }
 

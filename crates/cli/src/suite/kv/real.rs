@@ -3,8 +3,8 @@
 use super::consumer::Consumer;
 use super::errand::{Errand, Next};
 use seatrial_history::{Op, OpType, Value};
-use seatrial_host::{Peer, Session, SessionOptions};
-use seatrial_kv::message::MESSAGE_LENGTH_MAX;
+use seatrial_host::{ConnectOptions, Key, Peer, Protocol, Session, SessionOptions};
+use seatrial_kv::message::{self, MESSAGE_LENGTH_MAX};
 use seatrial_kv::{Bug, Client, ClientOptions, Failure, Outcome, Transaction};
 use seatrial_machine::{Input, Machine, Output, Rng, Time};
 use seatrial_runner::{self as runner, BoxFuture, ClientError, Clients, Place, Seat, System};
@@ -19,7 +19,23 @@ use std::time::{Duration, Instant};
 pub(crate) struct KvSystem {
     /// A bug to plant.
     pub(crate) bug: Option<Bug>,
+    /// What nodes and clients have to know.
+    pub(crate) key: Option<KeyFile>,
 }
+
+/// A key, and the file that it is in.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyFile {
+    pub(crate) path: PathBuf,
+    pub(crate) key: Key,
+}
+
+/// What is spoken.
+pub(crate) const PROTOCOL: Protocol = Protocol {
+    name: message::PROTOCOL,
+    version: message::VERSION,
+    refuse_old: message::refuse_version,
+};
 
 impl System for KvSystem {
     fn command(&self, place: &Place) -> Result<Command, ClientError> {
@@ -35,6 +51,9 @@ impl System for KvSystem {
         if let Some(file) = self.clock_file(place) {
             command.arg("--clock").arg(file);
         }
+        if let Some(key) = &self.key {
+            command.arg("--key-file").arg(&key.path);
+        }
         if let Some(bug) = self.bug {
             command.args(["--bug", bug.name()]);
         }
@@ -49,7 +68,8 @@ impl System for KvSystem {
     fn ready<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async move {
             let options = ClientOptions::new(place.node, rand_seed(place.address));
-            let mut session = connect(place.address, options).await?;
+            let key = self.key.as_ref().map(|it| it.key.clone());
+            let mut session = connect(place.address, options, key).await?;
             match session.request(Transaction::new()).await {
                 Some(Outcome::Ok(_)) => Ok(()),
                 other => Err(format!("an empty transaction ended as {other:?}").into()),
@@ -73,15 +93,22 @@ pub(crate) struct KvClients {
     tokens: Mutex<Rng>,
     request_timeout: Duration,
     workload: Arc<str>,
+    key: Option<Key>,
 }
 
 impl KvClients {
     /// Clients of this workload (empty when a plan says what they do) that give a request up after this long.
-    pub(crate) fn new(rng: Rng, request_timeout: Duration, workload: &str) -> KvClients {
+    pub(crate) fn new(
+        rng: Rng,
+        request_timeout: Duration,
+        workload: &str,
+        key: Option<Key>,
+    ) -> KvClients {
         KvClients {
             tokens: Mutex::new(rng),
             request_timeout,
             workload: workload.into(),
+            key,
         }
     }
 }
@@ -99,7 +126,7 @@ impl Clients for KvClients {
                 .word();
             let mut options = ClientOptions::new(seat.node, seed);
             options.request_timeout = self.request_timeout;
-            let mut session = connect(seat.address, options).await?;
+            let mut session = connect(seat.address, options, self.key.clone()).await?;
             // A first round trip: the proxy accepts connections to nodes that are dead or cut off.
             match session.request(Transaction::new()).await {
                 Some(Outcome::Ok(_)) => {
@@ -123,11 +150,16 @@ impl Clients for KvClients {
 async fn connect(
     address: SocketAddr,
     options: ClientOptions,
+    key: Option<Key>,
 ) -> std::io::Result<Session<Connected>> {
     let server = options.server;
     let session = SessionOptions {
         server,
-        message_length_max: MESSAGE_LENGTH_MAX,
+        connect: ConnectOptions {
+            key,
+            timeout: options.request_timeout,
+            ..ConnectOptions::new(PROTOCOL, MESSAGE_LENGTH_MAX)
+        },
     };
     Session::connect(address, Connected(Client::new(options)), session).await
 }

@@ -1,0 +1,39 @@
+//! Servers under attack, as processes of their own: what they hold, and how soon others are served.
+//!
+//! `SEATRIAL_BIN` names another binary than the one of this build.
+
+#![allow(clippy::unwrap_used, reason = "a test says what went wrong by failing")]
+
+#[path = "servers/archive.rs"]
+mod archive;
+#[path = "servers/keys.rs"]
+mod keys;
+#[path = "servers/kv.rs"]
+mod kv;
+#[path = "servers/process.rs"]
+mod process;
+#[path = "servers/wire.rs"]
+mod wire;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::time::Duration;
+
+/// What a server may hold: less than this, in bytes.
+const MEMORY_MAX: u64 = 256_000_000;
+/// How soon others are to be served. It takes a tenth; a busy machine that builds something else meanwhile is no attack.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Lets this process have the sockets of some thousand attackers; false where it may not.
+fn has_sockets(count: u64) -> bool {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let is_raised = setrlimit(Resource::Nofile, raised).is_ok();
+    let has = limit.maximum.is_none_or(|it| it >= count) && is_raised;
+    if !has {
+        println!("skipped: fewer than {count} files may be open here");
+    }
+    has
+}

@@ -1,0 +1,163 @@
+//! A server as a process.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The binary under test.
+pub(crate) fn binary() -> PathBuf {
+    let other = std::env::var_os("SEATRIAL_BIN").map(PathBuf::from);
+    other.unwrap_or_else(|| env!("CARGO_BIN_EXE_seatrial").into())
+}
+
+/// Runs the binary to its end.
+pub(crate) fn run(words: &[&str]) -> Output {
+    let mut command = Command::new(binary());
+    command.args(words).env("NO_COLOR", "1");
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// A folder of its own for each test, removed in the end.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("seatrial-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server that runs with an address space of 1 GiB; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// Starts the binary with these words, which make it listen.
+    pub(crate) fn start(words: &[&str]) -> Server {
+        let mut child = Command::new("sh")
+            .args(["-c", "ulimit -v 1048576; exec \"$0\" \"$@\""])
+            .arg(binary())
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut first = Vec::new();
+        let address = loop {
+            let line = lines.next().expect("it ended").unwrap();
+            if let Some(address) = line.strip_prefix("listening on ") {
+                break address.parse().unwrap();
+            }
+            first.push(line);
+        };
+        let said = Arc::new(Mutex::new(first));
+        let more = Arc::clone(&said);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                more.lock().unwrap().push(line);
+            }
+        });
+        Server {
+            child,
+            address,
+            said,
+        }
+    }
+
+    /// Most memory that was resident at once, in bytes; `None` where there is no `/proc`.
+    pub(crate) fn most_memory(&self) -> Option<u64> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(Path::new(&path)).ok()?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))?;
+        let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kibibytes * 1_024)
+    }
+
+    /// What it has said so far.
+    pub(crate) fn said(&self) -> Vec<String> {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Is it still there?
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How long requests took.
+#[derive(Debug, Default)]
+pub(crate) struct Latencies(Vec<Duration>);
+
+impl Latencies {
+    /// Measures one.
+    pub(crate) fn measure<T>(&mut self, request: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let answer = request();
+        self.0.push(began.elapsed());
+        answer
+    }
+
+    pub(crate) fn merge(&mut self, mut other: Latencies) {
+        self.0.append(&mut other.0);
+    }
+
+    pub(crate) fn max(&self) -> Duration {
+        self.0.iter().copied().max().unwrap_or_default()
+    }
+
+    /// Count, half of them, 99 of 100, and the longest.
+    pub(crate) fn line(&self) -> String {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let at = |part: f64| {
+            let index = (sorted.len() as f64 * part) as usize;
+            sorted.get(index).copied().unwrap_or_default().as_secs_f64() * 1e3
+        };
+        format!(
+            "{} requests: median {:.2} ms, 99 % {:.2} ms, longest {:.1} ms",
+            sorted.len(),
+            at(0.5),
+            at(0.99),
+            self.max().as_secs_f64() * 1e3
+        )
+    }
+}

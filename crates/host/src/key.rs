@@ -1,0 +1,145 @@
+//! A key that server and clients share.
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes of a nonce.
+pub(crate) const NONCE_LENGTH: usize = 32;
+/// Bytes of a proof.
+pub(crate) const PROOF_LENGTH: usize = 32;
+/// Bytes of a key.
+const KEY_LENGTH_MIN: usize = 16;
+const KEY_LENGTH_MAX: usize = 4_096;
+
+/// A key that server and clients share. It is never sent: each side proves that it knows it, by HMAC-SHA-256 (RFC 2104, FIPS
+/// 198-1) over all that both have said before, with a nonce of each. It is not shown either.
+///
+/// Its downside: what is said after the opening is neither encrypted nor signed.
+#[derive(Clone)]
+pub struct Key(Arc<[u8]>);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+/// Who proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    Client,
+    Server,
+}
+
+impl Proof {
+    /// So that no proof of one side can be sent back as that of the other.
+    fn label(self) -> &'static [u8] {
+        match self {
+            Proof::Client => b"seatrial opening 1, client",
+            Proof::Server => b"seatrial opening 1, server",
+        }
+    }
+}
+
+impl Key {
+    /// The key in a file: its bytes without a line end behind them, 16 to 4,096.
+    pub fn read(path: &Path) -> io::Result<Key> {
+        use std::io::Read as _;
+        let file = std::fs::File::open(path)?;
+        let mut bytes = Vec::new();
+        file.take(KEY_LENGTH_MAX as u64 + 3)
+            .read_to_end(&mut bytes)?;
+        Key::new(&bytes).ok_or_else(|| {
+            let text = format!(
+                "a key has {KEY_LENGTH_MIN} to {KEY_LENGTH_MAX} bytes without its line end"
+            );
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        })
+    }
+
+    /// The key of these bytes; a line end behind them is left out. `None`: it is too short or too long.
+    pub fn new(bytes: &[u8]) -> Option<Key> {
+        let line = bytes.strip_suffix(b"\n");
+        let line = line.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+        let bytes = line.unwrap_or(bytes);
+        let is_allowed = (KEY_LENGTH_MIN..=KEY_LENGTH_MAX).contains(&bytes.len());
+        is_allowed.then(|| Key(bytes.into()))
+    }
+
+    fn mac(&self, who: Proof, said: &[u8]) -> Option<Hmac<Sha256>> {
+        // A key of any length is allowed.
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).ok()?;
+        mac.update(who.label());
+        mac.update(said);
+        Some(mac)
+    }
+
+    /// The proof of one side.
+    pub(crate) fn prove(&self, who: Proof, said: &[u8]) -> [u8; PROOF_LENGTH] {
+        let mac = self.mac(who, said);
+        mac.map_or([0; PROOF_LENGTH], |mac| mac.finalize().into_bytes().into())
+    }
+
+    /// Is this the proof of one side? Takes the same time whatever is wrong with it.
+    pub(crate) fn proves(&self, who: Proof, said: &[u8], proof: &[u8]) -> bool {
+        let mac = self.mac(who, said);
+        mac.is_some_and(|mac| mac.verify_slice(proof).is_ok())
+    }
+}
+
+/// Random bytes of the system.
+pub(crate) fn nonce() -> io::Result<[u8; NONCE_LENGTH]> {
+    let mut nonce = [0; NONCE_LENGTH];
+    getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(nonce)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_a_length_and_no_line_end() {
+        let key = |bytes: &[u8]| Key::new(bytes).map(|key| key.0.to_vec());
+        assert_eq!(key(&[7; 15]), None);
+        assert_eq!(key(&[7; 4_097]), None);
+        assert_eq!(
+            key(b"0123456789abcde\n"),
+            None,
+            "15 bytes without the line end"
+        );
+        for end in ["", "\n", "\r\n"] {
+            let text = format!("0123456789abcdef{end}");
+            assert_eq!(key(text.as_bytes()), Some(b"0123456789abcdef".to_vec()));
+        }
+        assert!(!format!("{:?}", Key::new(&[b'k'; 16])).contains('k'));
+    }
+
+    #[test]
+    fn proofs_are_hmac_sha_256() {
+        // RFC 4231, test case 2, has a key that is too short here; test case 3: 20 bytes aa, 50 bytes dd.
+        let mut mac = Hmac::<Sha256>::new_from_slice(&[0xaa; 20]).unwrap();
+        mac.update(&[0xdd; 50]);
+        let expected = "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe";
+        let found = format!("{:x}", mac.finalize().into_bytes());
+        assert_eq!(found, expected);
+        let key = Key::new(&[0xaa; 20]).unwrap();
+        let proof = key.prove(Proof::Client, b"said");
+        let mut mac = Hmac::<Sha256>::new_from_slice(&[0xaa; 20]).unwrap();
+        mac.update(b"seatrial opening 1, clientsaid");
+        assert_eq!(proof.as_slice(), mac.finalize().into_bytes().as_slice());
+        assert!(key.proves(Proof::Client, b"said", &proof));
+        assert!(!key.proves(Proof::Server, b"said", &proof));
+        assert!(!key.proves(Proof::Client, b"sais", &proof));
+        assert!(!key.proves(Proof::Client, b"said", &proof[..31]));
+    }
+
+    #[test]
+    fn nonces_differ() {
+        assert_ne!(nonce().unwrap(), nonce().unwrap());
+    }
+}
