@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
@@ -118,8 +118,14 @@ type JobResult = std::thread::Result<Computed>;
 /// Threads that run jobs; further jobs wait for one.
 const JOB_THREADS_MAX: usize = 4;
 
+/// Connections that were accepted and are not taken in yet.
+const ACCEPTED_MAX: usize = 256;
+/// Connections that the system may accept before the server has heard of them: in a flood, others are not to be told
+/// to try again in a second.
+const BACKLOG: u32 = 4_096;
+
 /// Inputs that one batch of turns takes at most before the outputs are carried out.
-const BATCH_MAX: usize = 512;
+const BATCH_MAX: usize = 128;
 
 /// Serves one machine until `stop` is done: opens the log, lets `boot` make the machine of it, listens, tells `ready` the
 /// address, and works. Blocks the calling thread, which alone turns the machine. When it returns, what was appended is
@@ -201,9 +207,9 @@ async fn work<M: Machine>(
         address: options.listen,
         error,
     };
-    let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
+    let listener = bind(options.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let (accepted, arrivals) = mpsc::channel(64);
+    let (accepted, arrivals) = mpsc::channel(ACCEPTED_MAX);
     tokio::spawn(listen(listener, accepted, options.report));
     let (inbox, messages) = mpsc::channel(INBOX_MAX);
     let (done, durable) = mpsc::unbounded_channel();
@@ -231,6 +237,18 @@ async fn work<M: Machine>(
         jobs,
     };
     server.run(sources, closing, stop).await
+}
+
+/// Listens at an address, which may have been used by a server that has just ended.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Where inputs come from. What comes from the disk and from jobs is bounded by what the machine has under way.
@@ -292,7 +310,15 @@ impl<M: Machine> Server<M> {
                     (self.report)(format_args!("gave up closing after {CLOSING_MAX:?}"));
                     return Ok(());
                 }
-                Some(stream) = sources.arrivals.recv() => self.connections.accept(stream),
+                Some(stream) = sources.arrivals.recv() => {
+                    self.connections.accept(stream);
+                    for _ in 1..ACCEPTED_MAX {
+                        let Ok(stream) = sources.arrivals.try_recv() else {
+                            break;
+                        };
+                        self.connections.accept(stream);
+                    }
+                }
                 Some(result) = sources.durable.recv() => {
                     for ticket in result? {
                         self.turn(Input::Appended(ticket));
@@ -330,7 +356,16 @@ impl<M: Machine> Server<M> {
 
     fn arrive(&mut self, arrival: Arrival) {
         match arrival {
-            Arrival::Message(from, bytes, _held) => self.turn(Input::Message { from, bytes }),
+            Arrival::Message(from, bytes, held) => {
+                if let Some(bytes) = self.connections.admits(from, bytes, held) {
+                    self.turn(Input::Message { from, bytes });
+                }
+            }
+            Arrival::Drained(from) => {
+                while let Some(bytes) = self.connections.next_held(from) {
+                    self.turn(Input::Message { from, bytes });
+                }
+            }
             Arrival::Closed(id, reason) => self.connections.ended(id, reason.as_ref()),
             Arrival::Written(id, reason) => self.connections.written(id, reason.as_ref()),
         }
@@ -343,7 +378,7 @@ impl<M: Machine> Server<M> {
         self.machine.check_invariants();
         for output in self.out.drain(..) {
             match output {
-                Output::Send { to, message } => self.connections.send(to, &message),
+                Output::Send { to, message } => self.connections.send(to, message),
                 Output::Admit(id) => self.connections.admit(id),
                 Output::Close(id) => self.connections.close(id),
                 Output::Append(bytes, ticket) => match &self.disk {

@@ -5,10 +5,10 @@ use crate::limits::HostLimits;
 use crate::notice::{Notices, Report};
 use crate::opening;
 use crate::receive::{Answers, Held, Peer, Reader, Receiving};
-use crate::send::{Chunk, Unsent, Writer};
+use crate::send::{Unsent, Writer};
 use crate::wire;
 use seatrial_machine::NodeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{
     self,
     ErrorKind::{ConnectionRefused, InvalidData, OutOfMemory, TimedOut},
@@ -19,11 +19,13 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 /// Messages that wait for the machine; connections are not read meanwhile.
 pub(crate) const INBOX_MAX: usize = 4_096;
+/// Short messages are gathered up to about this length, longer ones are written as they are.
+const CHUNK_LENGTH: usize = 64 << 10;
 /// How long what waits for a connection is still written after it was closed.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -37,6 +39,8 @@ pub(crate) enum Arrival {
     Message(NodeId, Vec<u8>, Held),
     /// Nothing more will come, for this reason if it is not the usual one.
     Closed(NodeId, Option<io::Error>),
+    /// It has read so much of what waited for it that it may go on.
+    Drained(NodeId),
     /// Nothing more will be written, for this reason if it is not the usual one.
     Written(NodeId, Option<io::Error>),
 }
@@ -70,8 +74,9 @@ struct Connection {
     /// Its place among the strangers, if it is one.
     stranger: Option<u64>,
     gathered: Vec<u8>,
-    outbox: UnboundedSender<Chunk>,
     unsent: Arc<Unsent>,
+    /// Messages that came while too much waited to be sent to it; their places in the inbox bound them.
+    held: VecDeque<(Vec<u8>, Held)>,
     reader: AbortHandle,
     writer: AbortHandle,
 }
@@ -113,28 +118,25 @@ impl Connections {
         let order = self.accepted;
         self.strangers.insert(order, id);
         let (reading, writing) = stream.into_split();
-        let (outbox, queue) = mpsc::unbounded_channel();
         let peer = Arc::new(Peer::default());
         let pause = self.limits.connection_send_bytes_pause;
         let unsent = Arc::new(Unsent::new(Arc::clone(&peer), &self.unsent, pause));
         let writer = Writer {
             stream: writing,
             id,
-            queue,
             unsent: Arc::clone(&unsent),
             patience: self.limits.send_patience,
             inbox: self.receiving.inbox.clone(),
         };
         let answers = Answers {
-            outbox: outbox.clone(),
             unsent: Arc::clone(&unsent),
         };
         let reader = Reader::new(reading, id, peer, self.receiving.clone(), answers);
         let connection = Connection {
             stranger: Some(order),
             gathered: Vec::new(),
-            outbox,
             unsent,
+            held: VecDeque::new(),
             reader: tokio::spawn(reader.run()).abort_handle(),
             writer: tokio::spawn(writer.run()).abort_handle(),
         };
@@ -187,6 +189,27 @@ impl Connections {
         }
     }
 
+    /// Is a message of this connection to be processed now? Otherwise keeps it until its answers were read.
+    pub(crate) fn admits(&mut self, id: NodeId, message: Vec<u8>, held: Held) -> Option<Vec<u8>> {
+        let Some(connection) = self.open.get_mut(&id) else {
+            return Some(message);
+        };
+        if connection.held.is_empty() && !connection.unsent.is_paused() {
+            return Some(message);
+        }
+        connection.held.push_back((message, held));
+        None
+    }
+
+    /// The next message that was kept, if it is to be processed now.
+    pub(crate) fn next_held(&mut self, id: NodeId) -> Option<Vec<u8>> {
+        let connection = self.open.get_mut(&id)?;
+        if connection.unsent.is_paused() {
+            return None;
+        }
+        connection.held.pop_front().map(|(message, _)| message)
+    }
+
     /// What the reader or the writer of a connection reports.
     pub(crate) fn ended(&mut self, id: NodeId, reason: Option<&io::Error>) {
         let Some(error) = reason else {
@@ -218,12 +241,11 @@ impl Connections {
         };
         connection.hand_over();
         connection.reader.abort();
+        connection.unsent.close();
         if connection.unsent.bytes() == 0 {
-            return; // the writer ends with its queue
+            return;
         }
         let writer = connection.writer.clone();
-        // Without its outbox the writer ends when it has written all.
-        connection.outbox = mpsc::unbounded_channel().0;
         self.draining.insert(id, connection);
         tokio::spawn(async move {
             tokio::time::sleep(DRAIN_MAX).await;
@@ -258,7 +280,7 @@ impl Connections {
 
     /// Gathers a message for an endpoint; dropped when it is gone. Closes connections that do not read what they asked for
     /// when more waits than the bounds allow.
-    pub(crate) fn send(&mut self, to: NodeId, message: &[u8]) {
+    pub(crate) fn send(&mut self, to: NodeId, message: Vec<u8>) {
         let length = wire::PREFIX_LENGTH + message.len();
         let Some(connection) = self.open.get(&to) else {
             return;
@@ -279,7 +301,7 @@ impl Connections {
                 self.touched.push(to);
             }
             connection.unsent.add(length);
-            wire::write(&mut connection.gathered, message);
+            connection.gather(message);
         }
     }
 
@@ -308,11 +330,25 @@ impl Connections {
 }
 
 impl Connection {
+    /// Puts a message behind those that were gathered; a long one is not copied.
+    fn gather(&mut self, message: Vec<u8>) {
+        if message.len() < CHUNK_LENGTH {
+            wire::write(&mut self.gathered, &message);
+        } else {
+            wire::write_prefix(&mut self.gathered, message.len());
+            self.hand_over();
+            self.unsent.push(message);
+        }
+        if self.gathered.len() >= CHUNK_LENGTH {
+            self.hand_over();
+        }
+    }
+
     /// Gives what was gathered to the writer.
     fn hand_over(&mut self) {
         let bytes = std::mem::take(&mut self.gathered);
         if !bytes.is_empty() {
-            let _ = self.outbox.send(Chunk::new(bytes)); // a broken connection is reported by its ends
+            self.unsent.push(bytes);
         }
     }
 }

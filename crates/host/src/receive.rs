@@ -5,7 +5,7 @@ use crate::key::{self, Key};
 use crate::limits::HostLimits;
 use crate::net::Arrival;
 use crate::opening::{self, Protocol, ServerOpening, Step};
-use crate::send::{Chunk, Unsent};
+use crate::send::Unsent;
 use crate::wire;
 use crate::wire::PREFIX_LENGTH;
 use seatrial_machine::NodeId;
@@ -27,7 +27,7 @@ const GROWTH_MAX: usize = 1 << 20;
 /// Bytes that one read brings at most.
 const SCRATCH_LENGTH: usize = 256 << 10;
 /// Messages of one connection that wait for the machine.
-const INBOX_SHARE: usize = 64;
+const INBOX_SHARE: usize = 16;
 
 /// A wrong key is answered after this long.
 const GUESS_DELAY: Duration = Duration::from_millis(500);
@@ -130,7 +130,6 @@ impl Drop for Reader {
 
 /// The way back to a client while the machine does not know it.
 pub(crate) struct Answers {
-    pub(crate) outbox: mpsc::UnboundedSender<Chunk>,
     pub(crate) unsent: Arc<Unsent>,
 }
 
@@ -139,7 +138,7 @@ impl Answers {
         let mut bytes = Vec::new();
         wire::write(&mut bytes, message);
         self.unsent.add(bytes.len());
-        let _ = self.outbox.send(Chunk::new(bytes)); // a broken connection is reported by its ends
+        self.unsent.push(bytes);
     }
 }
 

@@ -8,13 +8,14 @@ pub const PREFIX_LENGTH: usize = 4;
 
 /// Puts a message with its length onto `out`.
 pub fn write(out: &mut Vec<u8>, message: &[u8]) {
-    assert!(
-        u32::try_from(message.len()).is_ok(),
-        "a message of {} bytes",
-        message.len()
-    );
-    out.extend_from_slice(&(message.len() as u32).to_le_bytes());
+    write_prefix(out, message.len());
     out.extend_from_slice(message);
+}
+
+/// Puts the length of a message onto `out`.
+pub(crate) fn write_prefix(out: &mut Vec<u8>, length: usize) {
+    assert!(u32::try_from(length).is_ok(), "a message of {length} bytes");
+    out.extend_from_slice(&(length as u32).to_le_bytes());
 }
 
 /// Room for the next read.
