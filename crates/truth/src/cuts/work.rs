@@ -4,8 +4,8 @@ use super::Outcome;
 use crate::child::{End, Program, ended, text, wait};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use seatrial_history::TestFile;
-use seatrial_host::{BlockingLink, LinkOptions};
-use seatrial_kv::message::MESSAGE_LENGTH_MAX;
+use seatrial_host::{BlockingLink, ConnectOptions, LinkOptions, Protocol};
+use seatrial_kv::message::{self, MESSAGE_LENGTH_MAX};
 use seatrial_kv::{Answer, Client, ClientOptions, Outcome as Reply, Transaction};
 use seatrial_machine::{Conversation as _, NodeId, Rng};
 use std::fs::File;
@@ -348,9 +348,14 @@ fn connect(address: SocketAddr, seed: u64, timeout: Duration) -> Result<Blocking
         request_timeout: timeout,
         ..ClientOptions::new(server, seed)
     };
+    let protocol = Protocol {
+        name: message::PROTOCOL,
+        version: message::VERSION,
+        refuse_old: message::refuse_version,
+    };
     let link = LinkOptions {
         server,
-        message_length_max: MESSAGE_LENGTH_MAX,
+        connect: ConnectOptions::new(protocol, MESSAGE_LENGTH_MAX),
         reconnect_interval: None,
     };
     Ok(BlockingLink::connect(address, Client::new(options), link)?)
