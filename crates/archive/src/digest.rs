@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 
 /// From this length on a message is checksummed by itself and moved into the digest, if it is as long as the one before.
 const JOINED_LENGTH_MIN: usize = 512;
@@ -129,7 +130,9 @@ pub fn digest(
         }
     };
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        // What the system gives no thread for, the others do.
+        let others = (1..threads).filter_map(|_| Builder::new().spawn_scoped(scope, work).ok());
+        let others: Vec<_> = others.collect();
         let mut result = work();
         for other in others {
             result = result.and(other.join().unwrap_or(Ok(())));

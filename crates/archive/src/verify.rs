@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 use walk::{Walk, Walked};
 
 /// How to verify.
@@ -140,7 +141,8 @@ pub fn verify(
     };
     std::thread::scope(|scope| {
         for _ in 1..options.threads {
-            scope.spawn(work);
+            // What the system gives no thread for, the others do.
+            let _ = Builder::new().spawn_scoped(scope, work);
         }
         work();
     });

@@ -18,6 +18,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::Builder;
 use std::time::Instant;
 
 /// Operations that go from the database to the writer at once.
@@ -201,7 +202,9 @@ fn write(database: Database, begun: Begun, bar: &ProgressBar) -> Result<(Databas
     // Empty ones; bounded by the number of full ones.
     let (back, empty) = channel();
     std::thread::scope(|scope| {
-        let simulation = scope.spawn(move || simulate(database, &full, &empty));
+        let simulation = Builder::new()
+            .spawn_scoped(scope, move || simulate(database, &full, &empty))
+            .context("no thread for the simulated database")?;
         for batch in batches {
             for op in &batch {
                 sink.push(op)?;

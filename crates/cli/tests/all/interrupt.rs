@@ -193,21 +193,9 @@ fn limited(limit: &str, user: bool, words: &[&str]) -> Output {
 }
 
 #[test]
-fn without_threads_or_descriptors_there_is_an_error_and_no_panic() {
+fn without_descriptors_there_is_an_error_and_no_panic() {
     let scratch = Scratch::new("limits");
-    let file = scratch.path("history.sea");
-    run(
-        0,
-        &[
-            "generate",
-            "list-append",
-            "--events",
-            "2000",
-            "--quiet",
-            "-o",
-            &file,
-        ],
-    );
+    let file = history(&scratch);
     let mut refused = 0;
     for count in [3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 32] {
         let out = scratch.path(&format!("run-{count}"));
@@ -228,21 +216,93 @@ fn without_threads_or_descriptors_there_is_an_error_and_no_panic() {
         }
     }
     assert!(refused > 2, "{refused}");
-    // Only the superuser can become another user, and only where that user can run the binary.
+}
+
+/// A short history in this folder.
+fn history(scratch: &Scratch) -> String {
+    let file = scratch.path("history.sea");
+    run(
+        0,
+        &[
+            "generate",
+            "list-append",
+            "--events",
+            "2000",
+            "--quiet",
+            "-o",
+            &file,
+        ],
+    );
+    file
+}
+
+/// Can limits of threads be tried in this folder? Only the superuser can become another user, and only where that user can
+/// run the binary.
+fn can_limit_threads(scratch: &Scratch) -> bool {
     let probe = "exec \"$0\" --version";
     let can_switch = std::process::Command::new("setpriv")
         .args(["--reuid=65533", "--regid=65533", "--clear-groups", "bash"])
         .args(["-c", probe, env!("CARGO_BIN_EXE_seatrial")])
         .output()
         .is_ok_and(|output| output.status.success());
-    if !can_switch {
-        return;
-    }
     fs::set_permissions(
         &scratch.0,
         std::os::unix::fs::PermissionsExt::from_mode(0o777),
     )
     .unwrap();
+    can_switch
+}
+
+#[test]
+fn without_threads_checkers_work_and_others_say_so() {
+    let scratch = Scratch::new("threads");
+    if !can_limit_threads(&scratch) {
+        return;
+    }
+    let file = history(&scratch);
+    let archive = scratch.path("archive");
+    run(
+        0,
+        &[
+            "archive", "record", &archive, "--label", "history", "--file", &file,
+        ],
+    );
+    for count in 1..6 {
+        let made = scratch.path(&format!("made-{count}.sea"));
+        let certificate = scratch.path(&format!("certificate-{count}.json"));
+        let page = scratch.path("page.html");
+        let lines = scratch.path("lines.jsonl");
+        for words in [
+            format!("check --quiet {file}"),
+            format!("check --quiet --certificate {certificate} {file}"),
+            format!("check --quiet --report {page} {file}"),
+            format!("show {file} --count 1"),
+            format!("export --to jsonl --force -o {lines} {file}"),
+            format!("archive verify {archive}"),
+            format!("archive checksum {archive}"),
+            format!("generate list-append --events 2000 --quiet -o {made}"),
+        ] {
+            let words: Vec<&str> = words.split(' ').collect();
+            let whole = words[0] != "generate";
+            let words = &words[..];
+            let output = limited(&format!("-u {count}"), true, words);
+            let (code, said) = (output.status.code(), stderr(&output));
+            assert!(!said.contains("panicked"), "-u {count} {words:?}: {said}");
+            let refused = code == Some(254) && said.contains("thread");
+            assert!(
+                code == Some(0) || !whole && refused,
+                "-u {count} {words:?}: {code:?} {said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_test_without_threads_is_an_error_and_no_panic() {
+    let scratch = Scratch::new("test-threads");
+    if !can_limit_threads(&scratch) {
+        return;
+    }
     for count in [1, 2, 4, 8, 12] {
         let out = scratch.path(&format!("threads-{count}"));
         let test = [

@@ -5,6 +5,7 @@ use crate::store::ChunkBuffer;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 
 /// So many chunks per thread may be reduced and wait for one that is not.
 const WAITING_PER_THREAD_MAX: u64 = 4;
@@ -66,9 +67,11 @@ pub(crate) fn fold_concurrent<C: Chunks, F: Fold>(
         progress: Condvar::new(),
     };
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| pass.work());
+        for _ in 1..threads {
+            // What the system gives no thread for, the others do.
+            let _ = Builder::new().spawn_scoped(scope, || pass.work());
         }
+        pass.work();
     });
     let state = pass.state.into_inner();
     let state = state.unwrap_or_else(PoisonError::into_inner);

@@ -110,7 +110,7 @@ impl<C: Chunks + 'static, F: Fold + 'static> Folding<C, F> {
     /// Waits for the answer.
     pub fn wait(self) -> Result<F::Output, FoldError<C::Error>> {
         let shared = &self.folder.shared;
-        let joined = if IS_WORKING.get() {
+        let joined = if IS_WORKING.get() || !self.folder.executor().has_workers() {
             Err(None)
         } else {
             self.answer.task().join().map_err(Some)
@@ -176,9 +176,12 @@ impl<C: Chunks + 'static> Batch<'_, C> {
 }
 
 impl<C: Chunks + 'static> Folder<C> {
-    /// A folder with so many threads of its own, at least one. They end with the last clone, once all folds are done.
+    /// A folder with so many threads of its own, at least one. They end with the last clone, once all folds are done. With
+    /// fewer if the system gives no more; if it gives none, the work is done by those who wait for answers of [`Folder::fold`]
+    /// and [`Folding::wait`].
     pub fn new(chunks: Arc<C>, threads: usize) -> Folder<C> {
-        Folder::on(chunks, &Executor::new(threads))
+        let (executor, _) = Executor::at_most(threads);
+        Folder::on(chunks, &executor)
     }
 
     /// A folder whose work is done by the workers of an executor: each chunk is a task, which submits the next one.

@@ -10,6 +10,7 @@ use super::transaction::{self, Open, Transaction};
 use super::worker;
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -213,15 +214,33 @@ impl fmt::Debug for Executor {
 }
 
 impl Executor {
-    /// Starts so many workers, at least one. Panics if the system gives no threads.
+    /// Starts so many workers, at least one; fewer if the system gives no more threads. Panics if it gives none.
     pub fn new(threads: usize) -> Executor {
+        let (executor, failure) = Executor::at_most(threads);
+        assert!(
+            executor.has_workers(),
+            "the system gives no thread: {}",
+            failure.map_or_else(String::new, |error| error.to_string())
+        );
+        executor
+    }
+
+    /// Starts so many workers, at least one; fewer, perhaps none, if the system gives no more threads, and why. Without
+    /// a worker nothing that is submitted runs.
+    pub(crate) fn at_most(threads: usize) -> (Executor, Option<io::Error>) {
         let threads = threads.max(1);
         let shared = Shared::new(threads);
         let executor = Executor(Arc::new(Handle(Arc::clone(&shared))));
+        let mut failure = None;
         for _ in 0..threads {
-            worker::start(&shared).expect("the system gives threads");
+            failure = worker::start(&shared).err().or(failure);
         }
-        executor
+        (executor, failure)
+    }
+
+    /// Is there a worker?
+    pub(crate) fn has_workers(&self) -> bool {
+        self.shared().lock().crew.workers > 0
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {

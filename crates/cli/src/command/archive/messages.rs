@@ -35,7 +35,8 @@ pub(super) fn read(path: Option<&Path>) -> Result<(Receiver<Event>, SyncSender<E
     };
     let (sender, receiver) = sync_channel(PIECES_MAX);
     let mine = sender.clone();
-    std::thread::spawn(move || pass_on(input, &mine));
+    let thread = std::thread::Builder::new().spawn(move || pass_on(input, &mine));
+    thread.context("no thread to read the input")?;
     Ok((receiver, sender))
 }
 

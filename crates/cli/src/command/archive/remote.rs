@@ -137,7 +137,7 @@ impl Pieces {
             .play(request)
             .with_context(|| format!("tcp://{address}"))?;
         let (sender, receiver) = sync_channel(PIECES_MAX);
-        std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().spawn(move || {
             loop {
                 let played = remote.next(replay);
                 let is_last = !matches!(played, Ok(Played::Piece(_)));
@@ -146,6 +146,7 @@ impl Pieces {
                 }
             }
         });
+        thread.context("no thread for the replay")?;
         Ok(Pieces(receiver))
     }
 

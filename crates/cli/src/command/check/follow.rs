@@ -113,7 +113,9 @@ fn finish(
             Ok(follower.finish(threads)?)
         };
     }
-    let judging = std::thread::spawn(move || follower.finish(threads));
+    let judging = std::thread::Builder::new()
+        .spawn(move || follower.finish(threads))
+        .context("no thread for the checkers")?;
     while !judging.is_finished() {
         if interrupt.told() {
             return Ok(so_far);

@@ -18,8 +18,10 @@ use seatrial_history::{ChunkBuffer, Folder, History, Op, TestFile, View};
 use seatrial_report::{Counts, Report, Summary, results_json};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::Instant;
 
 /// Checkers that need no history in memory, and why these.
@@ -212,16 +214,21 @@ fn judge(
     let verdicts: Vec<_> = std::thread::scope(|scope| {
         let judges = checkers.iter().map(|checker| {
             let folder = folder.clone();
-            scope.spawn(move || checker.judge(&folder))
+            let judge = move || checker.judge(&folder);
+            let thread = Builder::new().spawn_scoped(scope, judge);
+            (checker, thread)
         });
         let judges: Vec<_> = judges.collect();
-        let joined = judges.into_iter().map(std::thread::ScopedJoinHandle::join);
-        joined.collect()
+        let verdicts = judges.into_iter().map(|(checker, thread)| match thread {
+            // A panic is a bug of ours, wherever it happened.
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            // The system gives no thread.
+            Err(_) => checker.judge(&folder),
+        });
+        verdicts.collect()
     });
     let mut all = Vec::new();
     for verdict in verdicts {
-        // A panic is a bug of ours, wherever it happened.
-        let verdict = verdict.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         all.push(verdict?);
     }
     Ok((all, file.faults()?))
