@@ -46,13 +46,16 @@ fn whole(source: &mut Source) -> Result<Loaded> {
     let history = independent::keyed(source.history()?);
     times::mark_completions(&mut attributes, history.ops());
     let mut missing = std::mem::take(&mut source.missing);
+    let mut warnings = std::mem::take(&mut source.warnings);
     if missing.is_empty() {
-        missing.extend(losses::of_end(&history));
+        let lost = losses::of_attributes(&attributes);
+        warnings.extend(lost.as_ref().map(losses::warning));
+        missing.extend(lost.or_else(|| losses::of_end(&history)));
     }
     Ok(Loaded {
-        attributes,
         history,
-        warnings: std::mem::take(&mut source.warnings),
+        attributes,
+        warnings,
         missing,
     })
 }

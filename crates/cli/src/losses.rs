@@ -1,7 +1,7 @@
 //! Which parts of a history are missing.
 
 use seatrial_checker::Missing;
-use seatrial_history::{History, REPAIRED, SALVAGED, Salvaged};
+use seatrial_history::{History, Provenance, REPAIRED, SALVAGED, Salvaged};
 use serde_json::{Value as Json, json};
 
 /// Most gaps that are named one by one.
@@ -36,8 +36,16 @@ pub(crate) fn damages(salvaged: &Salvaged) -> Vec<String> {
     damaged.collect()
 }
 
-/// What a file lacks that was salvaged from another.
+/// What a history lacks that was written from another which was damaged, or whose writer never came to an end.
 pub(crate) fn of_attributes(attributes: &Json) -> Option<Missing> {
+    of_salvage(attributes).or_else(|| {
+        let is_unended = Provenance::of_attributes(attributes).is_unended();
+        is_unended.then(|| of_unsealed(attributes))
+    })
+}
+
+/// What a file lacks that was salvaged from another.
+fn of_salvage(attributes: &Json) -> Option<Missing> {
     let gaps = attributes[SALVAGED]["missing"].as_array()?.len();
     let what = format!("{gaps} gaps, see `seatrial show --attributes`");
     (gaps > 0).then(|| Missing::anywhere(what))

@@ -4,13 +4,12 @@ use crate::args::SourceArguments;
 use crate::load::is_test_file;
 use crate::losses;
 use crate::output::complain;
-use crate::times;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_checker::Missing;
 use seatrial_history::import::{
     self, Format, JepsenFile, Operations, Options, TextChunks, is_jepsen,
 };
-use seatrial_history::{ChunkBuffer, History, Op, SALVAGED, Salvaged, TestFile};
+use seatrial_history::{ChunkBuffer, History, Op, Provenance, SALVAGED, Salvaged, TestFile};
 use seatrial_machine::unknown_name;
 use serde_json::{Value as Json, json};
 use std::fs::File;
@@ -324,7 +323,13 @@ impl Source {
     pub(crate) fn attributes(&mut self) -> Result<Json> {
         match &mut self.kind {
             Kind::None => Ok(Json::Null),
-            Kind::Test(file) => Ok(file.attributes()?),
+            Kind::Test(file) => {
+                let mut attributes = file.attributes()?;
+                if !file.is_complete() {
+                    Provenance::default().unended().add_to(&mut attributes);
+                }
+                Ok(attributes)
+            }
             Kind::Salvaged(file) => {
                 let attributes = file.attributes().filter(|it| it.is_object()).cloned();
                 let mut attributes = attributes.unwrap_or_else(|| json!({}));
@@ -338,7 +343,7 @@ impl Source {
                 let name = self.path.display().to_string();
                 let format = operations.format();
                 let mut attributes = json!({"name": name, "format": format.name()});
-                times::mark(&mut attributes, format);
+                operations.provenance().add_to(&mut attributes);
                 Ok(attributes)
             }
         }

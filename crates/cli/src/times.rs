@@ -3,13 +3,8 @@
 use anyhow::{Result, ensure};
 use seatrial_checker::txn::Level;
 use seatrial_checker::{Validity, Verdict};
-use seatrial_history::Op;
-use seatrial_history::import::Format;
+use seatrial_history::{Op, Provenance};
 use serde_json::Value as Json;
-
-/// The attribute of a history that says so, and how.
-const ATTRIBUTE: &str = "times";
-const NONE: &str = "none";
 
 /// What a history of these attributes is held to.
 #[derive(Debug)]
@@ -22,23 +17,13 @@ pub(crate) struct Promise {
 
 /// Does a history of these attributes not say when its operations ran?
 pub(crate) fn is_timeless(attributes: &Json) -> bool {
-    attributes[ATTRIBUTE] == NONE
+    Provenance::of_attributes(attributes).is_timeless()
 }
 
 /// Marks the attributes of a history that begins with these operations and has completions only: when they began is not
 /// known.
 pub(crate) fn mark_completions(attributes: &mut Json, first: &[Op]) {
-    let mut clients = first.iter().filter(|op| op.process.is_client()).peekable();
-    if clients.peek().is_some() && !clients.any(Op::is_invoke) {
-        attributes[ATTRIBUTE] = NONE.into();
-    }
-}
-
-/// Attributes of a history in this format.
-pub(crate) fn mark(attributes: &mut Json, format: Format) {
-    if !format.has_times() {
-        attributes[ATTRIBUTE] = NONE.into();
-    }
+    Provenance::default().of_first(first).add_to(attributes);
 }
 
 impl Promise {

@@ -8,7 +8,7 @@
 
 pub mod registers;
 
-use crate::{Key, Mop, Observed, Op, Process, Value};
+use crate::{Key, Mop, Observed, Op, Process, Provenance, Value};
 use serde_json::{Map, Value as Json, json};
 use std::io::{self, Write};
 
@@ -52,6 +52,19 @@ impl<W: Write> TextWriter<W> {
     pub fn new(out: W, layout: Layout) -> TextWriter<W> {
         let count = 0;
         TextWriter { out, layout, count }
+    }
+
+    /// Begins a text of a history of which this is known. [`Layout::Json`] cannot say it.
+    pub fn with_provenance(out: W, layout: Layout, provenance: &Provenance) -> io::Result<Self> {
+        let mut writer = TextWriter::new(out, layout);
+        let header = match layout {
+            Layout::Edn => provenance.edn_header(),
+            Layout::JsonLines => provenance.json_header(),
+            Layout::Json => None,
+        };
+        let header = header.unwrap_or_default();
+        writer.out.write_all(header.as_bytes())?;
+        Ok(writer)
     }
 
     /// Adds one operation. An error, and nothing is written, if the text would be read as something else.

@@ -8,6 +8,7 @@ mod history;
 pub mod import;
 mod op;
 mod pair;
+mod provenance;
 pub mod query;
 mod store;
 mod symbol;
@@ -23,6 +24,7 @@ pub use fold::{
 pub use history::History;
 pub use op::{Extra, Op, OpType, Process};
 pub use pair::OpenInvocations;
+pub use provenance::Provenance;
 pub use store::{
     Analysis, ChunkBuffer, Codec, Damaged, HistoryWriter, Missing, OpenError, Packed, REPAIRED,
     Repaired, SALVAGED, Salvaged, SystemMemory, Tail, TestFile, WriteError, WriterOptions, repack,

@@ -8,6 +8,7 @@ use crate::output::say;
 use crate::place::Place;
 use crate::source::Source;
 use anyhow::{Context as _, Result, bail};
+use seatrial_history::Provenance;
 use seatrial_history::export::registers::{RegisterError, RegisterLayout, RegisterWriter};
 use seatrial_history::export::{Layout, TextWriter};
 use seatrial_machine::unknown_name;
@@ -61,6 +62,11 @@ impl Target {
     }
 }
 
+/// What is lost in one JSON array.
+const NOT_IN_JSON: &str = "one JSON array cannot say that operations of this history are missing, or that it \
+                           has no times: read back it is taken for whole, and for ordered in real time; edn, jsonl, and sea \
+                           can say it";
+
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
     let target = Target::of(arguments)?;
@@ -110,7 +116,12 @@ fn create(path: &Path) -> Result<File> {
 /// Writes all of `source` as text; how many events it has.
 fn text(source: &mut Source, layout: Layout, out: impl Write, quiet: bool) -> Result<u64> {
     let mut meter = Meter::new(source.length, quiet);
-    let mut writer = TextWriter::new(BufWriter::with_capacity(1 << 16, out), layout);
+    let provenance = Provenance::of_attributes(&source.attributes()?);
+    let out = BufWriter::with_capacity(1 << 16, out);
+    let mut writer = TextWriter::with_provenance(out, layout, &provenance)?;
+    if layout == Layout::Json && !provenance.is_plain() {
+        source.warnings.push(NOT_IN_JSON.to_owned());
+    }
     source.for_each(|op, done| {
         meter.step(done);
         Ok(writer.push(&op)?)

@@ -1,8 +1,10 @@
 //! `import` and `export`.
 
 use super::{Scratch, command, run, stderr, stdout};
+use seatrial_history::{History, HistoryWriter, Op, OpType, Process, Value};
 use std::fs;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::Stdio;
 
 /// A history in which nothing gets lost in JSON.
@@ -192,6 +194,106 @@ fn a_history_without_times_is_not_held_to_real_time() {
             true
         );
     }
+}
+
+/// The verdict of `check --json`: valid or not, by which model, and what is missing.
+fn verdict(file: &str, words: &[&str]) -> serde_json::Value {
+    let words = [&["check", "--json"], words, &[file]].concat();
+    let output = command(&words).output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let model = document.pointer(&format!("/checkers/{}/model", words[3]));
+    assert!(document["valid"] != serde_json::Value::Null, "{document}");
+    serde_json::json!([document["valid"], model, document["missing"].is_null()])
+}
+
+/// A test file whose end is missing: what was enqueued last is not lost.
+fn write_unended(path: &str) {
+    let mut writer = HistoryWriter::create(
+        Path::new(path),
+        &serde_json::json!({"workload": "queue", "name": "unended"}),
+    )
+    .unwrap();
+    let mut ops = Vec::new();
+    let calls = [
+        ("enqueue", Value::Int(0), Value::Int(0)),
+        ("enqueue", Value::Int(1), Value::Int(1)),
+        ("enqueue", Value::Int(2), Value::Int(2)),
+        ("dequeue", Value::Nil, Value::Int(0)),
+        ("drain", Value::Nil, Value::List([Value::Int(1)].into())),
+    ];
+    for (f, asked, answer) in calls {
+        let op = Op::invoke(Process::Client(1), f, asked);
+        ops.extend([op.clone(), op.complete(OpType::Ok, answer)]);
+    }
+    for op in &History::from_unindexed(ops) {
+        writer.push(op).unwrap();
+    }
+    writer.sync().unwrap();
+}
+
+#[test]
+fn a_history_is_worth_the_same_in_every_format() {
+    let scratch = Scratch::new("interchange-provenance");
+    // In real time it is stale, and without it valid.
+    let plume = scratch.path("timeless.txt");
+    fs::write(&plume, "w(1,5,0,0)\nr(1,0,1,1)\nr(1,5,1,2)\nw(1,6,1,-1)\n").unwrap();
+    let unended = scratch.path("unended.sea");
+    write_unended(&unended);
+    for (file, words, names) in [
+        (
+            &plume,
+            &["--checker", "rw-register"][..],
+            &["edn", "jsonl", "sea"][..],
+        ),
+        (
+            &plume,
+            &["--checker", "isolation"],
+            &["edn", "jsonl", "sea"],
+        ),
+        (
+            &unended,
+            &["--checker", "total-queue"],
+            &["edn", "jsonl", "sea"],
+        ),
+    ] {
+        let expected = verdict(file, words);
+        for name in names {
+            let other = scratch.path(&format!("other.{name}"));
+            run(0, &["export", file, "--to", name, "--force", "-o", &other]);
+            assert_eq!(
+                verdict(&other, words),
+                expected,
+                "{file} {words:?} as {name}"
+            );
+            let again = scratch.path("again.sea");
+            run(0, &["import", &other, "--force", "-o", &again]);
+            assert_eq!(
+                verdict(&again, words),
+                expected,
+                "{file} {words:?} as {name}, imported"
+            );
+        }
+    }
+    let said = stderr(&run(
+        0,
+        &[
+            "export",
+            &plume,
+            "--to",
+            "json",
+            "-o",
+            &scratch.path("x.json"),
+        ],
+    ));
+    assert!(said.contains("has no times"), "{said}");
+    // What has nothing to say has no header.
+    let whole = scratch.path("whole.sea");
+    run(
+        0,
+        &["generate", "register", "--events", "20", "-q", "-o", &whole],
+    );
+    let edn = stdout(&run(0, &["export", &whole, "--to", "edn"]));
+    assert!(edn.starts_with("{:index 0"), "{edn}");
 }
 
 #[test]

@@ -3,13 +3,14 @@
 use super::registers::{RegisterOperations, TransactionReader};
 use super::stream::{READ_LENGTH, TextOperations, Unread, error_at};
 use super::{DETECTION_LENGTH, Format, ImportError, Options, TextChunks, detect};
-use crate::Op;
 use crate::chunk::Assembly;
+use crate::{Op, Provenance};
 use std::io::{self, Read};
 
 /// The operations of a file, one after another, in constant memory: an iterator, which ends after an error.
 pub struct Operations<R> {
     format: Format,
+    provenance: Provenance,
     kind: Kind<Replay<R>>,
     done: bool,
 }
@@ -77,7 +78,8 @@ impl<R: Read> Operations<R> {
         options: Options,
         read_length: usize,
     ) -> Result<Operations<R>, ImportError> {
-        let input = Replay::new(input);
+        let mut input = Replay::new(input);
+        let provenance = Provenance::take_header(&mut input.first);
         let Some(format) = format.or_else(|| detect(name, &input.first)) else {
             let problem = match &input.failure {
                 Some(error) => format!("cannot be read: {error}"),
@@ -92,8 +94,14 @@ impl<R: Read> Operations<R> {
             let reader = TransactionReader::with_window(name, input, format, options, read_length);
             Kind::Registers(Box::new(RegisterOperations::new(reader)))
         };
+        let provenance = if format.has_times() {
+            provenance
+        } else {
+            provenance.timeless()
+        };
         Ok(Operations {
             format,
+            provenance,
             kind,
             done: false,
         })
@@ -113,6 +121,7 @@ impl<R: Read> Operations<R> {
         let reader = TransactionReader::of_sessions(name, sessions, options)?;
         Ok(Operations {
             format: Format::Cobra,
+            provenance: Provenance::default().timeless(),
             kind: Kind::Registers(Box::new(RegisterOperations::new(reader))),
             done: false,
         })
@@ -147,6 +156,11 @@ impl<R: Read> Operations<R> {
             text.slow();
         }
         self
+    }
+
+    /// What the format, or the beginning of the text, says of the history.
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
     }
 
     /// The format that was told or found.

@@ -5,11 +5,12 @@ use super::registers;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::source::Reading;
-use crate::times::{Promise, mark};
+use crate::times::Promise;
 use anyhow::{Context as _, Result, ensure};
 use seatrial_checker::by_name;
 use seatrial_checker::txn::isolation::{Isolation, Model};
 use seatrial_checker::txn::registers::{Builder, Columns, Refusal};
+use seatrial_history::Provenance;
 use seatrial_history::import::Format;
 use seatrial_history::import::registers::TransactionReader;
 use serde_json::{Value as Json, json};
@@ -44,7 +45,8 @@ pub(super) fn check(
     let began = Instant::now();
     let name = path.display().to_string();
     let mut attributes = json!({"name": name, "format": format.name()});
-    mark(&mut attributes, format);
+    // No format that is read into columns has times.
+    Provenance::default().timeless().add_to(&mut attributes);
     let promise = Promise::of(arguments.model.as_deref(), &attributes);
     let model = promise.model();
     by_name(Isolation::NAME, model).with_context(|| name.clone())?;

@@ -4,10 +4,11 @@ use super::choice::because;
 use super::{after_verdict, show_one};
 use crate::args::CheckArguments;
 use crate::exit::Exit;
+use crate::losses;
 use crate::output::complain;
 use crate::resources::Resources;
 use anyhow::Result;
-use seatrial_checker::{Validity, Verdict, without_ok};
+use seatrial_checker::{Missing, Validity, Verdict, without_ok};
 use seatrial_report::{Counts, Report, Summary, results_json};
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -42,6 +43,10 @@ impl Counted<'_> {
         write: impl FnOnce(&[Verdict]) -> Result<()>,
     ) -> (Exit, Json) {
         let mut verdicts = [self.verdict];
+        let missing: Vec<Missing> = losses::of_attributes(self.attributes).into_iter().collect();
+        for one in &missing {
+            one.weigh(&mut verdicts);
+        }
         if verdicts[0].details["ok"] == 0 {
             without_ok(&mut verdicts);
         }
@@ -61,10 +66,14 @@ impl Counted<'_> {
         let mut report = Report::counted(self.attributes, summary, &verdicts)
             .checked_in(self.began.elapsed())
             .chosen(why);
-        if let Some(warning) = self.warning {
+        let warnings = missing.iter().map(losses::warning);
+        for warning in warnings.chain(self.warning) {
             report = report.warn(warning);
         }
         let mut document = results_json(&report);
+        if !missing.is_empty() {
+            document["missing"] = losses::json(&missing);
+        }
         document["file"] = json!(self.path.display().to_string());
         if arguments.output.verbose {
             let [verdict] = &verdicts;
