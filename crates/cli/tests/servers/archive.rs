@@ -1,7 +1,7 @@
 //! `seatrial archive serve` under attack.
 
 use super::process::{Latencies, Scratch, Server};
-use super::{MEMORY_MAX, SOON, has_sockets, wire};
+use super::{ATTACK, MEMORY_MAX, SOON, has_sockets, wire};
 use seatrial_archive::Durability;
 use seatrial_archive::service::message::{self, ClientMessage, MESSAGE_LENGTH_MAX, ServerMessage};
 use seatrial_archive::service::{
@@ -12,6 +12,7 @@ use seatrial_host::{BlockingLink, ConnectOptions, LinkOptions, Protocol};
 use seatrial_machine::NodeId;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -201,6 +202,7 @@ fn an_archive_under_attack_holds_what_is_stated_and_serves_others() {
     if !has_sockets(4_096) {
         return;
     }
+    let _one = ATTACK.lock().unwrap_or_else(PoisonError::into_inner);
     let scratch = Scratch::new("archive-attack");
     let folder = scratch.path("archive");
     let mut server = Server::start(&["archive", "serve", &folder, "--listen", "127.0.0.1:0"]);

@@ -1,12 +1,13 @@
 //! `seatrial node kv` under attack.
 
 use super::process::{Latencies, Scratch, Server};
-use super::{MEMORY_MAX, SOON, has_sockets, wire};
+use super::{ATTACK, MEMORY_MAX, SOON, has_sockets, wire};
 use seatrial_host::Protocol;
 use seatrial_kv::message::{self, Header, MESSAGE_LENGTH_MAX, MessageKind, VALUE_LENGTH_MAX};
 use seatrial_kv::{Failure, Outcome, Transaction};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -166,6 +167,7 @@ fn a_store_under_attack_holds_what_is_stated_and_serves_others() {
     if !has_sockets(4_096) {
         return;
     }
+    let _one = ATTACK.lock().unwrap_or_else(PoisonError::into_inner);
     let scratch = Scratch::new("kv-attack");
     let data = scratch.path("data");
     let words = ["node", "kv", "--listen", "127.0.0.1:0", "--data", &data];
