@@ -96,7 +96,8 @@ pub trait Generator: Send {
         TimeLimit::new(duration, self)
     }
 
-    /// Operations at random intervals, uniform in `0..2 × mean`, over all threads together.
+    /// Operations at random intervals, uniform in `0..2 × mean`, over all threads together. What is up to a second late is made
+    /// up for.
     fn stagger(self, rng: Rng, mean: Duration) -> Stagger<Self>
     where
         Self: Sized,

@@ -84,6 +84,7 @@ pub fn bench_interpreter(
         concurrency,
         timeout: Duration::from_secs(5),
         generator: both.limit(invocations).clients().boxed(),
+        rate: None,
         checkers: Vec::new(),
         watch: Watch::default(),
         seed,

@@ -236,6 +236,9 @@ impl<'a> Run<'a> {
             warnings: aftermath.warnings,
         };
         outcome.warnings.extend(cut_short(&outcome));
+        outcome
+            .warnings
+            .extend(rate_missed(self.test.rate, &outcome));
         let sighting = outcome.sighting.iter().map(Sighting::sentence);
         outcome.warnings.extend(sighting);
         if let Some(error) = watched.error {
@@ -494,6 +497,25 @@ fn cut_short(outcome: &Outcome) -> Option<String> {
         format!("the run was cut short after {seconds:.1} s: the verdict is on what was recorded until then")
     })
 }
+
+/// Says so of a run with fewer operations a second than were asked for.
+fn rate_missed(asked: Option<f64>, outcome: &Outcome) -> Option<String> {
+    let counts = outcome.counts;
+    let (made, seconds) = (counts.invoked, outcome.load.as_secs_f64());
+    let (asked, expected) = (asked?, asked? * seconds);
+    // Intervals are random: the number of operations of a short run is off by three deviations at most.
+    let slack = 3.0 * (expected / 3.0).sqrt();
+    let is_missed = (made as f64) < expected * RATE_SHARE - slack;
+    is_missed.then(|| {
+        let rate = made as f64 / seconds;
+        format!(
+            "{asked} operations a second were asked for, {rate:.0} were made: no client was free in time, or nothing was to be done"
+        )
+    })
+}
+
+/// What counts as the rate that was asked for.
+const RATE_SHARE: f64 = 0.98;
 
 impl Tasks {
     /// Ends all that have not ended by themselves. The number of clients that cannot be ended: they do not give back their

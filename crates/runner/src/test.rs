@@ -32,6 +32,8 @@ pub struct Test {
     pub timeout: Duration,
     /// What is done, faults included.
     pub generator: Box<dyn Generator>,
+    /// Operations a second that somebody asked for; a run that made fewer says so.
+    pub rate: Option<f64>,
     /// Who judges.
     pub checkers: Vec<Box<dyn Checker>>,
     /// Who judges already while the test runs.

@@ -274,6 +274,7 @@ impl Plan {
             // An operation may ask for something for so long, and then wait as long for the answer.
             timeout: timeout * 3,
             generator,
+            rate: self.arguments.run.rate,
             checkers,
             watch,
             seed: self.seed,

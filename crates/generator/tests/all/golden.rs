@@ -257,6 +257,16 @@ fn stagger_has_its_mean() {
 }
 
 #[test]
+fn a_stagger_makes_up_for_what_is_late() {
+    // One thread that is busy for 10 ns at a time: two in five operations are due before it is free. Counted from the last
+    // one they would be 14 ns apart.
+    let generator = numbers("a").stagger(rng("stagger"), ns(12)).limit(4_000);
+    let history = Simulation::perfect(generator, 1).run().unwrap();
+    let mean = history.ops().last().unwrap().time as f64 / 4_000.0;
+    assert!((11.5..12.5).contains(&mean), "{mean}");
+}
+
+#[test]
 fn two_staggers_do_not_starve_each_other() {
     let a = op("a").repeat().stagger(rng("a"), Duration::from_secs(3));
     let b = op("b").repeat().stagger(rng("b"), Duration::from_secs(5));

@@ -370,7 +370,7 @@ impl Plan {
                     turns.into_iter().map(|one| (self.time(), one)).collect(),
                 )
             }
-            17 | 18 => Gen::Stagger(self.fork(), ns(self.time()), 0, self.inside(depth)),
+            17 | 18 => Gen::Stagger(self.fork(), ns(self.time()), -1, self.inside(depth)),
             19 => Gen::Delay(self.time(), 0, self.inside(depth)),
             20 => Gen::DelayTil(self.time(), self.inside(depth)),
             21 => Gen::TimeLimit(3 * self.time() - 3, None, self.inside(depth)),

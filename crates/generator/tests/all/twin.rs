@@ -19,6 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How late a stagger may be and still make up for it, in nanoseconds.
+const BACKLOG_MAX: i64 = 1_000_000_000;
+
 /// A generator inside another.
 pub(crate) type Link = Arc<Gen>;
 
@@ -360,7 +363,9 @@ impl Gen {
                 asked.within(|taken, inner| {
                     let (mut rng, mut due) = (rng.clone(), due);
                     if taken {
-                        due = time + rng.duration_below(mean * 2).as_nanos() as i64;
+                        let is_behind = due >= 0 && time - due <= BACKLOG_MAX;
+                        let from = if is_behind { due } else { time };
+                        due = from + rng.duration_below(mean * 2).as_nanos() as i64;
                     }
                     Gen::Stagger(rng, mean, due, inner)
                 })

@@ -135,6 +135,7 @@ pub(crate) fn test(folder: &Path, generator: Box<dyn Generator>) -> Test {
         concurrency: 4,
         timeout: Duration::from_millis(300),
         generator,
+        rate: None,
         checkers: vec![Box::new(Length)],
         watch: Watch::default(),
         seed: 7,
@@ -474,6 +475,27 @@ fn a_mistake_of_the_generator_ends_the_test_and_keeps_the_history() {
     assert!(error.to_string().contains("99"), "{error}");
     assert!(!read(&folder).is_empty());
     fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_rate_that_was_not_reached_is_warned_of() {
+    for (rate, is_missed) in [(1_000_000.0, true), (100.0, false)] {
+        let folder = scratch("rate");
+        let interval = Duration::from_secs_f64(1.0 / rate);
+        let reads = operation("read", Value::Nil).repeat();
+        let generator = reads
+            .stagger(Rng::from_seed(5), interval)
+            .time_limit(Duration::from_millis(800));
+        let test = Test {
+            rate: Some(rate),
+            ..test(&folder, generator.clients().boxed())
+        };
+        let outcome = run(test, unseen()).unwrap();
+        let warnings = outcome.warnings.join("\n");
+        let found = warnings.contains("1000000 operations a second were asked for");
+        assert_eq!(found, is_missed, "{rate}: {warnings}");
+        fs::remove_dir_all(folder).unwrap();
+    }
 }
 
 #[test]
