@@ -31,6 +31,9 @@ pub(super) struct Builder {
     counters: Mutex<BTreeMap<String, Arc<AtomicI64>>>,
     /// The tables of distributions, which are large: one for all that are the same.
     places: Mutex<Vec<(Distribution, usize, Arc<Places>)>>,
+    /// By workload: what ends the one that was built last. It may know what that one did: the last polls of logs how far
+    /// each of them reaches.
+    lasts: Mutex<BTreeMap<&'static str, Built>>,
 }
 
 impl Builder {
@@ -39,6 +42,7 @@ impl Builder {
             surroundings,
             counters: Mutex::new(BTreeMap::new()),
             places: Mutex::new(Vec::new()),
+            lasts: Mutex::default(),
         })
     }
 
@@ -194,8 +198,17 @@ impl Builder {
             Kind::Operation(operation) => {
                 Operations::new(self, operation, rng.fork("operation"), Some(1)).boxed()
             }
-            Kind::Workload(name, options) => self.workload(name, options, rng).0,
-            Kind::LastOf(name, options) => self.workload(name, options, rng).1.boxed(),
+            Kind::Workload(name, options) => {
+                let (generator, last) = self.workload(name, options, rng);
+                let mut lasts = self.lasts.lock().unwrap_or_else(PoisonError::into_inner);
+                lasts.extend(last.map(|last| (*name, last)));
+                generator
+            }
+            Kind::LastOf(name, options) => {
+                let mut lasts = self.lasts.lock().unwrap_or_else(PoisonError::into_inner);
+                let last = lasts.remove(name);
+                last.or_else(|| self.workload(name, options, rng).1).boxed()
+            }
             Kind::Sequence(nodes) => sequence(self.later(nodes, rng, around)).boxed(),
             Kind::Phases(nodes) => phases(self.later(nodes, rng, around)).boxed(),
             Kind::Mix(nodes) => {
