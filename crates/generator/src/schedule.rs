@@ -153,7 +153,7 @@ impl<G: Generator> Generator for TimeLimit<G> {
 /// See [`Generator::stagger`].
 ///
 /// The next operation is due after the time at which the last one was *due*, so what is late (a timer, a moment without a
-/// free thread) is made up for, and the rate is kept. What is more than [`BACKLOG_MAX`] late is given up: after a long pause the
+/// free thread) is made up for, and the rate is kept. What is more than a second late is given up: after a long pause the
 /// system does not get all at once. (Jepsen's stagger counts from the time of the last operation, and falls behind: 500
 /// operations a second become 439.)
 #[derive(Clone, Debug)]
