@@ -295,18 +295,14 @@ pub fn finish(
     sequence: u64,
     uncompressed_length: u32,
 ) {
-    let payload = &out[start + HEADER_LENGTH..];
-    assert!(payload.len() <= PAYLOAD_LENGTH_MAX, "{}", payload.len());
-    let header = BlockHeader {
+    seal(out, start, |payload_length, payload_checksum| BlockHeader {
         kind,
         flags,
-        payload_length: payload.len() as u32,
+        payload_length,
         uncompressed_length,
         sequence,
-        payload_checksum: crc32c(payload),
-    };
-    out[start..start + HEADER_LENGTH].copy_from_slice(&header.encode());
-    out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+        payload_checksum,
+    });
 }
 
 /// [`finish`] for a block of a recording, whose payload is stored as it is.
@@ -317,24 +313,32 @@ pub fn finish_tagged(
     sequence: u64,
     tag: Option<RecordingTag>,
 ) {
-    let payload = &out[start + HEADER_LENGTH..];
-    assert!(payload.len() <= PAYLOAD_LENGTH_MAX, "{}", payload.len());
-    let header = BlockHeader {
-        kind,
-        flags,
-        payload_length: payload.len() as u32,
-        uncompressed_length: payload.len() as u32,
-        sequence,
-        payload_checksum: crc32c(payload),
-    };
-    out[start..start + HEADER_LENGTH].copy_from_slice(&header.with_tag(tag).encode());
-    out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+    seal(out, start, |payload_length, payload_checksum| {
+        let header = BlockHeader {
+            kind,
+            flags,
+            payload_length,
+            uncompressed_length: payload_length,
+            sequence,
+            payload_checksum,
+        };
+        header.with_tag(tag)
+    });
 }
 
 /// [`finish`] for a payload that is stored as it is.
 pub fn finish_plain(out: &mut Vec<u8>, start: usize, kind: BlockKind, flags: u16, sequence: u64) {
     let length = out.len() - start - HEADER_LENGTH;
     finish(out, start, kind, flags, sequence, length as u32);
+}
+
+/// Pads the payload of the block at `start`, and writes its header, which is made of its length and checksum.
+fn seal(out: &mut Vec<u8>, start: usize, make: impl FnOnce(u32, u32) -> BlockHeader) {
+    let payload = &out[start + HEADER_LENGTH..];
+    assert!(payload.len() <= PAYLOAD_LENGTH_MAX, "{}", payload.len());
+    let header = make(payload.len() as u32, crc32c(payload));
+    out[start..start + HEADER_LENGTH].copy_from_slice(&header.encode());
+    out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
 }
 
 #[cfg(test)]

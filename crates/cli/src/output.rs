@@ -58,7 +58,7 @@ fn color_length(text: &str) -> Option<usize> {
     (is_ours && rest.len() > code.len()).then_some(2 + code.len() + 1)
 }
 
-/// The text with `\\uXXXX` in place of characters that act on a terminal. In JSON, where they can only stand inside a
+/// The text with an escape (`\\u202e`) in place of characters that act on a terminal. In JSON, where they can only stand inside a
 /// string, that is the same string.
 pub(crate) fn for_screen(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {

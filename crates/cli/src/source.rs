@@ -9,7 +9,9 @@ use seatrial_checker::Missing;
 use seatrial_history::import::{
     self, Format, JepsenFile, Operations, Options, TextChunks, is_jepsen,
 };
-use seatrial_history::{ChunkBuffer, History, Op, Provenance, SALVAGED, Salvaged, TestFile};
+use seatrial_history::{
+    ChunkBuffer, Chunks, History, Op, Provenance, SALVAGED, Salvaged, TestFile,
+};
 use seatrial_machine::unknown_name;
 use serde_json::{Value as Json, json};
 use std::fs::File;
@@ -133,6 +135,20 @@ pub(crate) fn stored(folder: &Path) -> Option<PathBuf> {
 pub(crate) fn resolved(path: &Path, format: &str) -> PathBuf {
     let file = (format == "auto" && path.is_dir()).then(|| stored(path));
     file.flatten().unwrap_or_else(|| path.to_owned())
+}
+
+/// Hands the operations of all chunks to `take`, each with its number from 1.
+fn each_op<C: Chunks>(chunks: &C, take: &mut impl FnMut(Op, u64) -> Result<()>) -> Result<()> {
+    let mut buffer = ChunkBuffer::default();
+    let mut count = 0;
+    for number in 0..chunks.chunk_count() {
+        let chunk = chunks.read_chunk(number, &mut buffer)?;
+        for op in chunk.into_iter().flat_map(|chunk| chunk.ops()) {
+            count += 1;
+            take(op, count)?;
+        }
+    }
+    Ok(())
 }
 
 impl Source {
@@ -364,28 +380,8 @@ impl Source {
     pub(crate) fn for_each(&mut self, mut take: impl FnMut(Op, u64) -> Result<()>) -> Result<()> {
         match &mut self.kind {
             Kind::None => {}
-            Kind::Test(file) => {
-                let mut buffer = ChunkBuffer::default();
-                let mut count = 0;
-                for number in 0..file.chunk_count() {
-                    let chunk = file.read_chunk(number, &mut buffer)?;
-                    for op in chunk.into_iter().flat_map(|chunk| chunk.ops()) {
-                        count += 1;
-                        take(op, count)?;
-                    }
-                }
-            }
-            Kind::Salvaged(file) => {
-                let mut buffer = ChunkBuffer::default();
-                let mut count = 0;
-                for number in 0..file.chunk_count() {
-                    let chunk = file.read_chunk(number, &mut buffer)?;
-                    for op in chunk.into_iter().flat_map(|chunk| chunk.ops()) {
-                        count += 1;
-                        take(op, count)?;
-                    }
-                }
-            }
+            Kind::Test(file) => each_op(&*file, &mut take)?,
+            Kind::Salvaged(file) => each_op(&**file, &mut take)?,
             Kind::Text(operations) => {
                 let mut count = 0;
                 while let Some(op) = operations.next() {

@@ -15,6 +15,7 @@ mod process;
 #[path = "servers/wire.rs"]
 mod wire;
 
+use process::{Latencies, Server};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -45,4 +46,26 @@ fn has_sockets(count: u64) -> bool {
         println!("skipped: fewer than {count} files may be open here");
     }
     has
+}
+
+/// Prints what an attack was like for others, and asserts that they were served soon, that the server holds no more than
+/// is stated and that it logs little; what it said.
+fn assert_served(
+    name: &str,
+    server: &mut Server,
+    before: Option<u64>,
+    [work, visits]: [Latencies; 2],
+) -> Vec<String> {
+    println!("{name}: one client, {}", work.line());
+    println!("{name}: new clients, {}", visits.line());
+    println!("memory before {before:?}, most {:?}", server.most_memory());
+    assert!(server.is_running(), "{:?}", server.said());
+    let mut all = work;
+    all.merge(visits);
+    assert!(all.max() < SOON, "{:?}", all.max());
+    let most = server.most_memory();
+    assert!(most.is_none_or(|most| most < MEMORY_MAX), "{most:?} bytes");
+    let said = server.said();
+    assert!(said.len() < 400, "{} lines", said.len());
+    said
 }

@@ -1,7 +1,7 @@
 //! `seatrial archive serve` under attack.
 
 use super::process::{Latencies, Scratch, Server};
-use super::{ATTACK, MEMORY_MAX, SOON, has_sockets, wire};
+use super::{ATTACK, assert_served, has_sockets, wire};
 use seatrial_archive::Durability;
 use seatrial_archive::service::message::{self, ClientMessage, MESSAGE_LENGTH_MAX, ServerMessage};
 use seatrial_archive::service::{
@@ -184,17 +184,7 @@ fn attack(address: SocketAddr, big: u64) {
     let slow: Vec<TcpStream> = (0..50)
         .filter_map(|_| thief(address, big, 4).ok())
         .collect();
-    let until = std::time::Instant::now() + Duration::from_secs(4);
-    std::thread::scope(|scope| {
-        let is_on = || std::time::Instant::now() < until;
-        scope.spawn(move || wire::read_slowly(&slow, is_on));
-        scope.spawn(move || {
-            while is_on() {
-                let flood = (0..500).filter_map(|_| wire::connect(address).ok());
-                drop(flood.collect::<Vec<TcpStream>>());
-            }
-        });
-    });
+    wire::pester(address, &slow);
 }
 
 #[test]
@@ -217,19 +207,9 @@ fn an_archive_under_attack_holds_what_is_stated_and_serves_others() {
         is_on.store(false, Ordering::Relaxed);
         (work.join().unwrap(), visits.join().unwrap())
     });
-    println!("archive: one client, {}", work.line());
-    println!("archive: new clients, {}", visits.line());
-    println!("memory before {before:?}, most {:?}", server.most_memory());
-    assert!(server.is_running(), "{:?}", server.said());
-    let mut all = work;
-    all.merge(visits);
-    assert!(all.max() < SOON, "{:?}", all.max());
-    let most = server.most_memory();
-    assert!(most.is_none_or(|most| most < MEMORY_MAX), "{most:?} bytes");
-    let said = server.said();
+    let said = assert_served("archive", &mut server, before, [work, visits]);
     assert!(
         said.iter().any(|line| line.contains("was disconnected")),
         "{said:?}"
     );
-    assert!(said.len() < 400, "{} lines", said.len());
 }

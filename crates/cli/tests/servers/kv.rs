@@ -1,7 +1,7 @@
 //! `seatrial node kv` under attack.
 
 use super::process::{Latencies, Scratch, Server};
-use super::{ATTACK, MEMORY_MAX, SOON, has_sockets, wire};
+use super::{ATTACK, assert_served, has_sockets, wire};
 use seatrial_host::Protocol;
 use seatrial_kv::message::{self, Header, MESSAGE_LENGTH_MAX, MessageKind, VALUE_LENGTH_MAX};
 use seatrial_kv::{Failure, Outcome, Transaction};
@@ -9,7 +9,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PROTOCOL: Protocol = Protocol {
     name: message::PROTOCOL,
@@ -149,17 +149,7 @@ fn attack(address: SocketAddr) {
     }
     println!("{halves} half messages, {} sessions", held.len() - halves);
     let slow: Vec<TcpStream> = (0..50).filter_map(|_| thief(address).ok()).collect();
-    let until = Instant::now() + Duration::from_secs(4);
-    std::thread::scope(|scope| {
-        let is_on = || Instant::now() < until;
-        scope.spawn(move || wire::read_slowly(&slow, is_on));
-        scope.spawn(move || {
-            while is_on() {
-                let flood = (0..500).filter_map(|_| wire::connect(address).ok());
-                drop(flood.collect::<Vec<TcpStream>>());
-            }
-        });
-    });
+    wire::pester(address, &slow);
 }
 
 #[test]
@@ -183,15 +173,5 @@ fn a_store_under_attack_holds_what_is_stated_and_serves_others() {
         is_on.store(false, Ordering::Relaxed);
         (work.join().unwrap(), visits.join().unwrap())
     });
-    println!("kv: one client, {}", work.line());
-    println!("kv: new clients, {}", visits.line());
-    println!("memory before {before:?}, most {:?}", server.most_memory());
-    assert!(server.is_running(), "{:?}", server.said());
-    let mut all = work;
-    all.merge(visits);
-    assert!(all.max() < SOON, "{:?}", all.max());
-    let most = server.most_memory();
-    assert!(most.is_none_or(|most| most < MEMORY_MAX), "{most:?} bytes");
-    let said = server.said();
-    assert!(said.len() < 400, "{} lines", said.len());
+    assert_served("kv", &mut server, before, [work, visits]);
 }

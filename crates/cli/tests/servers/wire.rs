@@ -4,7 +4,7 @@ use super::process::PATIENCE;
 use seatrial_host::{ClientOpening, Key, Protocol};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connects; nothing is said.
 pub(crate) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
@@ -64,7 +64,7 @@ pub(crate) fn send_half(mut stream: &TcpStream, length: usize, there: usize) -> 
 }
 
 /// Reads one byte a second from each, as long as `is_on`.
-pub(crate) fn read_slowly(streams: &[TcpStream], is_on: impl Fn() -> bool) {
+fn read_slowly(streams: &[TcpStream], is_on: impl Fn() -> bool) {
     for stream in streams {
         let _ = stream.set_read_timeout(Some(Duration::from_millis(1)));
     }
@@ -74,4 +74,19 @@ pub(crate) fn read_slowly(streams: &[TcpStream], is_on: impl Fn() -> bool) {
         }
         std::thread::sleep(Duration::from_secs(1));
     }
+}
+
+/// Four seconds of connections that read slowly, and of floods of new ones.
+pub(crate) fn pester(address: SocketAddr, slow: &[TcpStream]) {
+    let until = Instant::now() + Duration::from_secs(4);
+    std::thread::scope(|scope| {
+        let is_on = || Instant::now() < until;
+        scope.spawn(move || read_slowly(slow, is_on));
+        scope.spawn(move || {
+            while is_on() {
+                let flood = (0..500).filter_map(|_| connect(address).ok());
+                drop(flood.collect::<Vec<TcpStream>>());
+            }
+        });
+    });
 }

@@ -80,6 +80,16 @@ pub(super) enum Promise {
     Ran(Duration),
 }
 
+impl Promise {
+    /// How many messages or appends are durable.
+    fn count(self) -> Result<u64> {
+        match self {
+            Promise::Count(acknowledged) => Ok(acknowledged),
+            Promise::Ran(_) => Err(anyhow!("another writer's promise")),
+        }
+    }
+}
+
 /// A writer at work.
 pub(super) struct Running {
     children: Vec<Child>,
@@ -201,9 +211,7 @@ fn check_archive(
     scratch: &Path,
     promise: Promise,
 ) -> Result<Outcome> {
-    let Promise::Count(acknowledged) = promise else {
-        return Err(anyhow!("another writer's promise"));
-    };
+    let acknowledged = promise.count()?;
     let mut outcome = Outcome {
         acknowledged,
         ..Outcome::default()
@@ -368,9 +376,7 @@ fn check_store(
     scratch: &Path,
     promise: Promise,
 ) -> Result<Outcome> {
-    let Promise::Count(acknowledged) = promise else {
-        return Err(anyhow!("another writer's promise"));
-    };
+    let acknowledged = promise.count()?;
     let mut outcome = Outcome {
         acknowledged,
         ..Outcome::default()

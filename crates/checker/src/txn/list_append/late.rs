@@ -153,12 +153,7 @@ impl LateKeys {
         if asked.is_empty() {
             return BTreeMap::new();
         }
-        let mut pairs: BTreeMap<u32, Vec<Pair>> = BTreeMap::new();
-        for &pair in &table.pairs {
-            if asked.contains_key(&pair.list) {
-                pairs.entry(pair.list).or_default().push(pair);
-            }
-        }
+        let pairs = table.pairs_of(|at| asked.contains_key(&at));
         let unfinished = table.unfinished(|at| asked.contains_key(&at));
         let completed = asked.into_iter().map(|(at, known)| {
             let list = &table.lists[at as usize];

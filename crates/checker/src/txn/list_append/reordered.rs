@@ -24,12 +24,7 @@ impl Lists {
         if !doubtful.contains(&true) {
             return;
         }
-        let mut pairs: BTreeMap<u32, Vec<Pair>> = BTreeMap::new();
-        for &pair in &self.table.pairs {
-            if doubtful[pair.list as usize] {
-                pairs.entry(pair.list).or_default().push(pair);
-            }
-        }
+        let pairs = self.table.pairs_of(|at| doubtful[at as usize]);
         // By list: the longest read, and each that contradicts it, with who read it.
         let mut others: BTreeMap<u32, BTreeMap<u32, u32>> = BTreeMap::new();
         let branching = (!self.table.branches.is_empty()).then(|| self.table.each_read());

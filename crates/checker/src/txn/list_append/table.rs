@@ -546,6 +546,15 @@ impl Table {
         }
     }
 
+    /// The pairs of the lists asked for, by list.
+    pub(super) fn pairs_of(&self, is_asked: impl Fn(u32) -> bool) -> BTreeMap<u32, Vec<Pair>> {
+        let mut pairs: BTreeMap<u32, Vec<Pair>> = BTreeMap::new();
+        for &pair in self.pairs.iter().filter(|pair| is_asked(pair.list)) {
+            pairs.entry(pair.list).or_default().push(pair);
+        }
+        pairs
+    }
+
     /// Those of the lists asked for of which a transaction read last an element after which another one appended more.
     pub(super) fn unfinished(&self, is_asked: impl Fn(u32) -> bool) -> BTreeSet<u32> {
         let unfinished = self.each_read().filter(|&(reader, read)| {
