@@ -1,5 +1,6 @@
-//! Checks of this workspace: `cargo xtask tidy`, `cargo xtask truth`.
+//! Chores of this workspace: `cargo xtask tidy`, `cargo xtask map`, `cargo xtask truth`.
 
+mod map;
 mod tidy;
 
 use anyhow::{Context, bail, ensure};
@@ -11,8 +12,9 @@ fn main() -> anyhow::Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
+        ["map"] => map(),
         ["truth", ..] => truth(&words[1..]),
-        _ => bail!("usage: cargo xtask tidy | truth [--help]"),
+        _ => bail!("usage: cargo xtask tidy | map | truth [--help]"),
     }
 }
 
@@ -28,6 +30,14 @@ fn tidy() -> anyhow::Result<ExitCode> {
     let count = findings.len();
     println!("tidy: {count} to mend in {files} files ({milliseconds} ms)");
     Ok(ExitCode::from(u8::from(count > 0)))
+}
+
+/// Writes the map of the source files, `docs/architecture/*.md`, and lowers the counts of `docs/names.md`.
+fn map() -> anyhow::Result<ExitCode> {
+    let root = workspace()?;
+    let changed = map::write(&tidy::Tree::read(root)?, root)?;
+    println!("map: pages changed: {changed}");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Compares the checkers with brute force (`crates/truth`), in release mode: it takes minutes.

@@ -1,16 +1,22 @@
 //! The style of this workspace as tests: what a reviewer would otherwise have to say twice.
 
+mod budget;
+mod causes;
 mod dependencies;
 mod files;
 mod manifest;
 mod mask;
+pub(crate) mod names;
+mod pages;
 mod shape;
+mod tables;
 mod words;
 
 use anyhow::Context;
 use std::fmt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// Something to mend.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +30,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    fn new(file: &str, line: usize, text: impl Into<String>) -> Finding {
+    pub(crate) fn new(file: &str, line: usize, text: impl Into<String>) -> Finding {
         Finding {
             file: file.to_owned(),
             line,
@@ -45,9 +51,9 @@ impl fmt::Display for Finding {
 /// One file of the workspace.
 pub(crate) struct File {
     /// Path from the workspace's folder, with `/`.
-    path: String,
+    pub(crate) path: String,
     /// Its bytes as text; `None` when they are none.
-    text: Option<String>,
+    pub(crate) text: Option<String>,
     /// Bytes.
     length: u64,
 }
@@ -61,11 +67,21 @@ impl File {
         }
     }
 
-    /// Is it Rust of ours?
-    fn is_rust(&self) -> bool {
+    /// Is it Rust?
+    pub(crate) fn is_rust(&self) -> bool {
+        self.ends_in("rs")
+    }
+
+    /// Is it Markdown?
+    fn is_page(&self) -> bool {
+        self.ends_in("md")
+    }
+
+    /// Is this its extension?
+    fn ends_in(&self, extension: &str) -> bool {
         Path::new(&self.path)
             .extension()
-            .is_some_and(|kind| kind == "rs")
+            .is_some_and(|kind| kind == extension)
     }
 
     /// Does it come from elsewhere, with its own licence beside it?
@@ -78,6 +94,8 @@ impl File {
 pub(crate) struct Tree {
     /// Sorted by path.
     pub(crate) files: Vec<File>,
+    /// Made when first asked for.
+    sources: OnceLock<Vec<budget::Source>>,
 }
 
 impl Tree {
@@ -109,11 +127,21 @@ impl Tree {
                 Err(error) => return Err(error).context(path.to_owned()),
             }
         }
-        Ok(Tree { files })
+        Ok(Tree::of(files))
+    }
+
+    fn of(files: Vec<File>) -> Tree {
+        let sources = OnceLock::new();
+        Tree { files, sources }
+    }
+
+    /// The files of the crates that are not only compiled for tests.
+    fn sources(&self) -> &[budget::Source] {
+        self.sources.get_or_init(|| budget::sources(&self.files))
     }
 
     /// The text of the file at `path`.
-    fn text(&self, path: &str) -> Option<&str> {
+    pub(crate) fn text(&self, path: &str) -> Option<&str> {
         let file = self.files.iter().find(|file| file.path == path)?;
         file.text.as_deref()
     }
@@ -123,8 +151,13 @@ impl Tree {
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     manifest::check(tree, &mut findings);
+    budget::check(tree, &mut findings);
     dependencies::check(tree, &mut findings);
     files::check(tree, &mut findings);
+    names::check(tree, &mut findings);
+    pages::check(tree, &mut findings);
+    tables::check(tree, &mut findings);
+    crate::map::check(tree, &mut findings);
     for file in &tree.files {
         let Some(text) = &file.text else { continue };
         if file.is_vendored() {
@@ -134,6 +167,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         if file.is_rust() {
             let mask = mask::Mask::of(text);
             shape::check(&file.path, text, &mask, &mut findings);
+            causes::check(&file.path, text, &mask, &mut findings);
             words::check_code(&file.path, &mask, &mut findings);
         }
     }
@@ -142,19 +176,17 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A tree of these files.
-    pub(super) fn tree(files: &[(&str, &str)]) -> Tree {
+    pub(crate) fn tree(files: &[(&str, &str)]) -> Tree {
         let file = |(path, text): &(&str, &str)| File::new(path, text.as_bytes().to_vec());
-        Tree {
-            files: files.iter().map(file).collect(),
-        }
+        Tree::of(files.iter().map(file).collect())
     }
 
     /// What one check says of these files, one line each.
-    pub(super) fn said(
+    pub(crate) fn said(
         check: impl Fn(&Tree, &mut Vec<Finding>),
         files: &[(&str, &str)],
     ) -> Vec<String> {

@@ -3,8 +3,8 @@
 //! over processor time of one thread, so that other work on the machine hardly disturbs it; plain writes of the same bytes
 //! in the same rounds. FOLDER should be on a memory file system. Linux only.
 
-use seatrial_archive::file::Files;
 use seatrial_archive::{Archive, Batch, Durability, RecordingOptions};
+use seatrial_blocks::file::Files;
 use seatrial_machine::{Medium, Rng, Storage};
 use std::hint::black_box;
 use std::path::Path;

@@ -10,10 +10,10 @@
 
 #![expect(clippy::disallowed_types, reason = "a bench asks the clock")]
 
-use seatrial_archive::file::Files;
-use seatrial_archive::frame::frame_length;
 use seatrial_archive::publication::{GroupOptions, GroupWriter};
 use seatrial_archive::{Archive, BATCH_FRAMES_OFFSET, Durability, RecordingOptions};
+use seatrial_blocks::file::Files;
+use seatrial_blocks::frame::frame_length;
 use seatrial_machine::Storage;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

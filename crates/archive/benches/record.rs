@@ -11,10 +11,10 @@
 
 #![expect(clippy::disallowed_types, reason = "a bench asks the clock")]
 
-use seatrial_archive::file::Files;
-use seatrial_archive::frame::frame_length;
 use seatrial_archive::publication::{Recorder, RecorderOptions};
 use seatrial_archive::{Archive, BATCH_LENGTH, Durability, RecordingOptions, Writer};
+use seatrial_blocks::file::Files;
+use seatrial_blocks::frame::frame_length;
 use seatrial_machine::{Rng, Storage};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};

@@ -5,11 +5,11 @@
 
 #![expect(clippy::disallowed_types, reason = "a bench asks the clock")]
 
-use seatrial_archive::file::Files;
 use seatrial_archive::{
     Archive, Batch, Bound, Cursor, Durability, Origin, Position, RecordingId, RecordingOptions,
     VerifyOptions, verify,
 };
+use seatrial_blocks::file::Files;
 use seatrial_machine::{Rng, Storage};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};

@@ -1,59 +1,60 @@
-//! A folder of recordings, and the one who changes it.
+//! An archive: a folder of recordings, and the operations of the process that writes it.
 
-mod files;
+mod catalog_repair;
+mod catalog_view;
+mod move_start;
 mod open;
-mod repair;
-mod salvage;
-mod shorten;
-mod start;
-mod view;
+mod recording_repair;
+mod segment_files;
+mod truncate;
 
-pub use files::Segment;
+pub use catalog_repair::CatalogRepair;
+pub use catalog_view::View;
 pub use open::{Recovered, RecoveredRecording};
-pub use repair::{RepairError, Repaired};
-pub use salvage::CatalogRepair;
-pub use view::View;
+pub use recording_repair::{RepairError, Repaired};
+pub use segment_files::Segment;
 
+use crate::archive_folder::StorageError;
 use crate::catalog::{
     Boundary, Catalog, CatalogError, Event, EventKind, Filter, LABEL_LENGTH_MAX, RECORDINGS_MAX,
     Recording, Source,
 };
-use crate::folder::StorageError;
+use crate::position::tag_of;
 use crate::recording::{
     Progress, RecordingOptions, Shared, State, TailError, Writer, WriterState, create_first,
     recover_tail, remove_mark, segments,
 };
 use crate::segment::{SEGMENT_LENGTH_MAX, SEGMENT_LENGTH_MIN, SegmentName};
-use crate::{Position, RecordingId, RecordingTag};
+use crate::{Position, RecordingId};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Why an archive did not do what was asked. Unless it says otherwise, nothing was changed.
+/// Why an operation on an archive failed. Unless it says otherwise, nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// The storage refused.
+    /// A storage call failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The catalog cannot be read or added to.
+    /// The catalog cannot be read or appended to.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// A file of the recording is missing, or is not the one that belongs there.
+    /// A file of the recording is missing or is not the expected one.
     #[error("{file} at {offset}: {problem}; nothing was changed")]
     File {
         /// The file.
         file: PathBuf,
-        /// Where in it.
+        /// Offset of the problem.
         offset: u64,
-        /// What is wrong, with expected and found values.
+        /// The problem, with expected and found values.
         problem: String,
     },
-    /// A recording's files are not what they should be.
+    /// The end of a recording cannot be determined from its files.
     #[error(transparent)]
     Tail(#[from] TailError),
     /// Another process is writing this archive.
     #[error("{path} is in use by another process")]
     Locked {
-        /// The file with the lock.
+        /// The lock file.
         path: PathBuf,
     },
     /// There is no such recording.
@@ -62,74 +63,72 @@ pub enum ArchiveError {
         /// The number.
         recording: RecordingId,
     },
-    /// A writer is at work on it.
+    /// A writer of the recording is open.
     #[error("recording {recording} is being recorded")]
     BeingRecorded {
         /// The number.
         recording: RecordingId,
     },
-    /// A sync of it failed, so the system may show bytes that the medium does not hold: open the archive again.
+    /// A sync of the recording failed, so reads may return bytes that the medium does not have.
     #[error("a sync of recording {recording} failed; open the archive again")]
     Lost {
         /// The number.
         recording: RecordingId,
     },
-    /// A label that is too long.
+    /// A label above the maximum length.
     #[error("a label of {length} bytes is over the maximum of {LABEL_LENGTH_MAX}")]
     LabelLength {
         /// Its length in bytes.
         length: usize,
     },
-    /// A segment length that is too small or too large.
+    /// A segment length outside the allowed range.
     #[error(
-        "segments of {length} bytes: {SEGMENT_LENGTH_MIN} to {SEGMENT_LENGTH_MAX} are possible"
+        "segment length {length} is not between {SEGMENT_LENGTH_MIN} and {SEGMENT_LENGTH_MAX} bytes"
     )]
     SegmentLength {
-        /// What was asked for.
+        /// The requested length.
         length: u64,
     },
     /// The archive is full.
     #[error(
-        "an archive holds {RECORDINGS_MAX} recordings at most, and no number above {}",
+        "the archive is full: the maximum is {RECORDINGS_MAX} recordings with numbers up to {}",
         RecordingId::MAX
     )]
     Full,
-    /// A position that is not in the recording.
-    #[error(
-        "position {position} is outside of recording {recording}, which lies from {start} to {end}"
-    )]
+    /// A position outside the recording.
+    #[error("position {position} is outside recording {recording}, which spans {start} to {end}")]
     Outside {
         /// The recording.
         recording: RecordingId,
-        /// The position.
+        /// The requested position.
         position: Position,
-        /// Where the recording starts.
+        /// Start of the recording.
         start: Position,
-        /// Where it ends.
+        /// End of the recording.
         end: Position,
     },
     /// A position inside a message or a header.
     #[error(
-        "position {position} of recording {recording} is not where a message begins: {before} and {after} are"
+        "position {position} of recording {recording} is not the start of a message; the nearest are {before} and {after}"
     )]
     Inside {
         /// The recording.
         recording: RecordingId,
-        /// The position.
+        /// The requested position.
         position: Position,
-        /// The nearest place before it.
+        /// The nearest allowed position before it.
         before: Position,
-        /// The nearest place behind it.
+        /// The nearest allowed position after it.
         after: Position,
     },
 }
 
-/// What is known of a recording and its files.
+/// A recording and its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// What the catalog says; while it is being recorded, with its end now.
+    /// The catalog's entry; with the current end if it is being recorded.
     pub recording: Recording,
-    /// Is a writer at work on it?
+    /// Is a writer open?
     pub is_live: bool,
     /// Its segments, in order.
     pub segments: Vec<Segment>,
@@ -137,14 +136,16 @@ pub struct Description {
     pub detached: Vec<Segment>,
 }
 
-/// The one writer's side of an archive: it holds the folder's lock and the catalog, and gives out a [`Writer`] for each
-/// recording that is being recorded. Every change is an event of the catalog first, which is in force once it is durable;
-/// then the files follow. If that fails, the archive takes no more changes and has to be opened again, which does what was
-/// left undone.
+/// The writing process's side of an archive. It holds the folder's lock and the catalog, and returns a [`Writer`] for each
+/// recording that is started or extended. Every change is first an event of the catalog, which takes effect once it is
+/// durable; then the files are changed. If changing them fails, the archive accepts no further changes: opening it again
+/// completes the last event.
 ///
-/// Readers need none of it: they open the folder by [`Archive::view`] and a cursor, beside the writing process.
-/// Its downside: the catalog is in memory, an event costs a sync, and changes that concern files look at the whole folder; while
-/// one truncates, others wait.
+/// Readers do not need it: they open the folder with [`Archive::view`] and a [`Cursor`](crate::Cursor), beside the writing
+/// process.
+///
+/// Costs: the catalog is in memory, an event costs one sync, and operations on files list the whole folder. A truncation
+/// holds the lock that other operations need.
 ///
 /// ```
 /// use seatrial_archive::{Archive, Filter, RecordingOptions};
@@ -175,7 +176,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Starts a recording. It is in the catalog, and its first segment durable, when this returns. `now` is the time in
+    /// Starts a recording. When this returns, it is in the catalog and its first segment is durable. `now` is the time in
     /// nanoseconds since 1970.
     pub fn start(&mut self, options: &RecordingOptions, now: u64) -> Result<Writer, ArchiveError> {
         let start = Boundary {
@@ -185,8 +186,8 @@ impl Archive {
         self.start_at(options, start, None, now)
     }
 
-    /// Starts a recording that is a copy of another archive's, from `start` on: the beginning of one of its segments. Blocks
-    /// are then handed to [`Writer::append_copied`] and keep their positions.
+    /// Starts a recording that is a copy of another archive's, from `start`, the beginning of one of the source's segments.
+    /// Its blocks are appended with [`Writer::append_copied`] and keep their positions.
     pub fn start_copy(
         &mut self,
         options: &RecordingOptions,
@@ -217,7 +218,7 @@ impl Archive {
         }
         let folder = &self.shared.folder;
         let started = EventKind::Started {
-            tag: Some(RecordingTag::derive(&folder.path(""), id, now)),
+            tag: Some(tag_of(&folder.path(""), id, now)),
             start,
             segment_length: length,
             durability: options.durability,
@@ -236,7 +237,7 @@ impl Archive {
                 Ok(writer)
             }
             Err(error) => {
-                // If this fails too, the next one who opens the archive makes an empty recording of it.
+                // If this fails too, the next open finds a recording without files and makes it an empty one.
                 let name = SegmentName {
                     recording: id,
                     start: start.position,
@@ -250,9 +251,9 @@ impl Archive {
         }
     }
 
-    /// Goes on with a stopped recording at its end, with the durability and segment length that it was started with. One
-    /// whose writer was dropped, or died with its process, is stopped first. All its files have to be there, each to begin
-    /// with a whole block of this recording and to end where the next one starts: one small read per file.
+    /// Resumes a stopped recording at its end, with the durability and segment length that it was started with. A recording
+    /// whose writer was dropped, or ended with its process, is stopped first. All its files must exist, each must begin with
+    /// a valid block of this recording and end where the next one starts: one small read per file.
     pub fn extend(&mut self, id: RecordingId, now: u64) -> Result<Writer, ArchiveError> {
         let mut state = self.shared.state();
         let recording = self.stopped(&mut state, id, now)?;
@@ -282,7 +283,7 @@ impl Archive {
         Ok(writer)
     }
 
-    /// The recordings that meet the conditions, in the order of their numbers; those being recorded with their end now.
+    /// The recordings that match the filter, in the order of their numbers; live ones with their current end.
     pub fn list(&self, filter: &Filter) -> Vec<Recording> {
         let state = self.shared.state();
         let known = |recording: &Recording| {
@@ -297,7 +298,7 @@ impl Archive {
             .collect()
     }
 
-    /// What is known of all recordings now: a value that does not change.
+    /// A snapshot of the catalog, with the current ends of live recordings.
     pub fn catalog(&self) -> Catalog {
         let state = self.shared.state();
         let mut catalog = state.log.catalog.clone();
@@ -309,12 +310,12 @@ impl Archive {
         catalog
     }
 
-    /// How far the writer of a recording has got; nothing when there has been none since the archive was opened.
+    /// The progress of a recording's writer; `None` if it has had none since the archive was opened.
     pub fn progress(&self, id: RecordingId) -> Option<Arc<Progress>> {
         self.shared.state().writers.get(&id).cloned()
     }
 
-    /// Gives a recording another name.
+    /// Changes a recording's label.
     pub fn relabel(&mut self, id: RecordingId, label: &str, now: u64) -> Result<(), ArchiveError> {
         check_label(label)?;
         let mut state = self.shared.state();
@@ -324,7 +325,7 @@ impl Archive {
         Ok(state.log.append(&[event(id, now, labelled)])?)
     }
 
-    /// Removes a recording and its files, detached ones too. It must not be being recorded; damage is no obstacle.
+    /// Removes a recording and its files, also detached and damaged ones. Fails if it is being recorded.
     pub fn delete(&mut self, id: RecordingId, now: u64) -> Result<(), ArchiveError> {
         let mut state = self.shared.state();
         known(&state, id)?;
@@ -333,26 +334,26 @@ impl Archive {
         }
         state.log.append(&[event(id, now, EventKind::Deleted)])?;
         state.writers.remove(&id);
-        // Left over, it is of no recording: another one has another tag.
+        // A leftover mark is harmless: it names a tag that no later recording has.
         let _ = remove_mark(&self.shared.folder, id);
         let removed = self.remove_segments(id, |_| true);
         implied(&mut state, removed)?;
         Ok(())
     }
 
-    /// Rewrites the catalog without the events that no longer matter. Answers with its bytes before and after.
+    /// Rewrites the catalog with the fewest events. Returns its lengths before and after, in bytes.
     pub fn compact(&mut self) -> Result<(u64, u64), ArchiveError> {
         Ok(self.shared.state().log.compact()?)
     }
 
-    /// Sets when the catalog is compacted unasked: before an event is added to one of at least `length_min` bytes that is at
-    /// least `ratio` times as long as it need be; at first 64 KiB and 4.
+    /// Sets when the catalog is compacted automatically: before an event is appended, if it has at least `length_min` bytes
+    /// and at least `ratio` times as many as a compacted one. Defaults: 64 KiB and 4.
     pub fn compact_when(&mut self, length_min: u64, ratio: u64) {
         self.shared.state().log.compact_when(length_min, ratio);
     }
 
-    /// Segments in the folder that belong to no recording, or lie behind the end of theirs: what a lost catalog, or files
-    /// from elsewhere, left. Nothing uses them, and their recordings' numbers are not given out.
+    /// Segments in the folder that belong to no recording, or lie after the end of theirs: remains of a lost catalog, or
+    /// files from another archive. Nothing reads them, and their recordings' numbers are never assigned.
     pub fn orphans(&self) -> Result<Vec<PathBuf>, ArchiveError> {
         let state = self.shared.state();
         let files = self.shared.folder.list()?;
@@ -360,13 +361,13 @@ impl Archive {
     }
 
     fn orphaned(&self, state: &State, files: &[String]) -> Vec<PathBuf> {
-        let is_orphan = |file: &&String| view::is_stray(&state.log.catalog, file);
+        let is_orphan = |file: &&String| catalog_view::is_stray(&state.log.catalog, file);
         (files.iter().filter(is_orphan))
             .map(|file| self.shared.folder.path(file))
             .collect()
     }
 
-    /// Removes what [`Archive::orphans`] names; answers with it.
+    /// Removes the files of [`Archive::orphans`] and returns them.
     pub fn remove_orphans(&mut self) -> Result<Vec<PathBuf>, ArchiveError> {
         let state = self.shared.state();
         let folder = &self.shared.folder;
@@ -380,7 +381,7 @@ impl Archive {
         Ok(orphans)
     }
 
-    /// The recording, not being recorded, with a known end: one that was left open is stopped.
+    /// A recording with a known end: one that was left open is stopped first. Fails if it is being recorded.
     fn stopped(
         &self,
         state: &mut State,
@@ -403,7 +404,7 @@ impl Archive {
         known(state, id)
     }
 
-    /// Finds the end of a recording that was left open, cuts off what was interrupted, and stops it.
+    /// Finds the end of a recording that was left open, cuts off an interrupted write, and stops it.
     fn settle(
         &self,
         state: &mut State,
@@ -423,23 +424,25 @@ impl Archive {
         })
     }
 
-    /// Where the segment starts that holds the recording's end.
+    /// The start of the segment that contains the recording's end.
     fn last_start(&self, recording: &Recording) -> Result<Position, ArchiveError> {
         let starts = segments(&self.shared.folder.list()?, recording.id);
         holding(&starts, recording, recording.end.position)
     }
 
-    /// Removes those files of a recording whose start is meant, the last first.
+    /// Removes the files of a recording whose start position is `selected`, the last first: a crash in between then
+    /// leaves no gap. Returns their number.
     fn remove_segments(
         &self,
         id: RecordingId,
-        is_meant: impl Fn(Position) -> bool,
+        selected: impl Fn(Position) -> bool,
     ) -> Result<usize, StorageError> {
         let folder = &self.shared.folder;
         let starts = segments(&folder.list()?, id);
-        let meant = starts.into_iter().rev().filter(|start| is_meant(*start));
+        assert!(starts.is_sorted(), "in the order of their positions");
+        let starts = starts.into_iter().rev().filter(|start| selected(*start));
         let mut removed = 0;
-        for start in meant {
+        for start in starts {
             let name = SegmentName {
                 recording: id,
                 start,
@@ -452,7 +455,7 @@ impl Archive {
     }
 }
 
-/// Where the segment starts that holds the bytes just before `position`, or the first one.
+/// The start of the segment that contains the byte before `position`, or of the first segment.
 fn holding(
     starts: &[Position],
     recording: &Recording,
@@ -467,7 +470,7 @@ fn holding(
     }))
 }
 
-/// What an event in force implies was done, or else the archive takes no more.
+/// Passes on the result of carrying out a durable event; after a failure the archive accepts no further changes.
 fn implied<T>(state: &mut State, done: Result<T, StorageError>) -> Result<T, ArchiveError> {
     done.map_err(|error| state.log.poison(error).into())
 }
@@ -493,13 +496,13 @@ fn known(state: &State, id: RecordingId) -> Result<Recording, ArchiveError> {
     recording.ok_or(ArchiveError::Unknown { recording: id })
 }
 
-/// Is a writer at work?
+/// Is a writer of the recording open?
 fn is_live(state: &State, id: RecordingId) -> bool {
     let progress = state.writers.get(&id);
     progress.is_some_and(|progress| progress.state() == WriterState::Recording)
 }
 
-/// The recording with the end that its writer knows.
+/// The recording with its writer's current end.
 fn now_known(state: &State, mut recording: Recording) -> Recording {
     if recording.stopped.is_none()
         && let Some(progress) = state.writers.get(&recording.id)

@@ -1,78 +1,84 @@
-//! Batches: the blocks of a segment that carry messages, and the builder that assembles one in place. Byte map in
+//! Batches, the blocks of a segment that hold messages, and a builder that assembles one in place. Byte map in
 //! `docs/formats/archive.md`.
 
-use crate::block::{self, BlockHeader, BlockKind};
-use crate::{RecordingTag, Shift, crc32c, frame};
+use seatrial_blocks::block::{self, BlockHeader, BlockKind};
+use seatrial_blocks::{RecordingTag, Shift, crc32c, frame};
 
-/// Bytes of a batch's payload before its first frame.
+/// Length of a batch's header in bytes: the payload before its first frame.
 pub const BATCH_HEADER_LENGTH: usize = 24;
 /// Bytes from the start of a batch's block to its first frame.
 pub const BATCH_FRAMES_OFFSET: usize = block::HEADER_LENGTH + BATCH_HEADER_LENGTH;
 /// The longest message: 16 MiB.
 pub const MESSAGE_LENGTH_MAX: usize = 16 << 20;
-/// Bytes of a block at which it is written even when more messages are at hand: 256 KiB.
+/// Default maximum length of a block in bytes: 256 KiB. More messages go into the next block.
 pub const BATCH_LENGTH: usize = 256 << 10;
-/// The longest block that holds the longest message.
+/// The longest block: one with a single message of the maximum length.
 pub const BATCH_LENGTH_MAX: usize = BATCH_FRAMES_OFFSET + frame::frame_length(MESSAGE_LENGTH_MAX);
 
-/// Set in a frame's first word when it has a checksum of its own.
-const CHECKSUM: u32 = 1 << 31;
-/// The owner's bits of a frame start here.
-const FLAGS_SHIFT: u32 = 28;
-/// The owner's highest flag value.
-const FLAGS_MAX: u32 = 0b111;
+// Every message that is accepted fits a frame and a block that readers accept.
+const _: () = assert!(MESSAGE_LENGTH_MAX <= frame::PAYLOAD_LENGTH_MAX);
+const _: () = assert!(BATCH_LENGTH_MAX <= block::PAYLOAD_LENGTH_MAX);
+// Frames start at multiples of the alignment, so a batch needs no padding after its last frame.
+const _: () = assert!(BATCH_FRAMES_OFFSET.is_multiple_of(block::ALIGNMENT));
 
-/// What stands before the frames of a batch.
+/// Set in a frame's first word when the frame has a checksum of its own.
+const CHECKSUM: u32 = frame::CHECKSUM;
+/// Lowest of the application's bits in a frame's first word.
+const FLAGS_SHIFT: u32 = frame::FLAGS_SHIFT;
+/// The application's highest flag value.
+const FLAGS_MAX: u32 = frame::FLAGS;
+
+/// The header of a batch, before its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
-    /// When it was written: nanoseconds since 1970, never lower than that of the batch before.
+    /// Time of the write in nanoseconds since 1970; not before that of the previous batch.
     pub time: u64,
-    /// The number of the first message.
+    /// Number of the first message.
     pub first_message: u64,
-    /// Messages.
+    /// Number of messages.
     pub messages: u32,
 }
 
-/// Bytes that are not the payload of a batch.
+/// Why bytes are not the payload of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
     /// Another kind of block.
-    #[error("a block of kind {found} where a batch (kind 4) belongs")]
+    #[error("expected a batch (block kind 4), found block kind {found}")]
     Kind {
-        /// The kind that is there.
+        /// The block's kind.
         found: u16,
     },
     /// Too short for a batch's header.
-    #[error(
-        "a batch begins with {BATCH_HEADER_LENGTH} bytes of header, this one holds {found} bytes"
-    )]
+    #[error("batch of {found} bytes is shorter than its header ({BATCH_HEADER_LENGTH} bytes)")]
     Length {
-        /// Bytes that are there.
+        /// Length of the payload in bytes.
         found: usize,
     },
-    /// Bytes that are zero in this version are not.
-    #[error("the reserved word of a batch is {found:08x}, not zero")]
+    /// The reserved bytes are not zero.
+    #[error("reserved word of a batch: expected 0, found {found:08x}")]
     Reserved {
-        /// What is there.
+        /// The word.
         found: u32,
     },
-    /// More messages than there is room for.
-    #[error("a batch of {messages} messages in {there} bytes of frames")]
+    /// More messages than fit the payload.
+    #[error("batch claims {messages} messages, more than fit its {there} bytes of frames")]
     Messages {
-        /// Messages that the header claims.
+        /// Number of messages in the header.
         messages: u32,
         /// Bytes of frames.
         there: usize,
     },
 }
 
-/// What stands before the frames of a whole block; a reason when it is not a batch. Checksums are not looked at.
-pub(crate) fn batch_of(block: &[u8]) -> Result<BatchHeader, String> {
-    let head = block.first_chunk().ok_or("its header is cut")?;
+/// The batch header of a block, or why the block is not a batch. The payload's checksum is not checked.
+pub fn batch_of(block: &[u8]) -> Result<BatchHeader, String> {
+    let head = block
+        .first_chunk()
+        .ok_or("the block's header is incomplete")?;
     let header = BlockHeader::decode(head).map_err(|defect| defect.to_string())?;
     let payload = block.get(block::HEADER_LENGTH..);
     let payload = payload.and_then(|rest| rest.get(..header.payload_length as usize));
-    let payload = payload.ok_or("its payload is cut")?;
+    let payload = payload.ok_or("the block's payload is incomplete")?;
     let decoded = BatchHeader::decode(header.kind, payload);
     decoded
         .map(|(batch, _)| batch)
@@ -80,7 +86,7 @@ pub(crate) fn batch_of(block: &[u8]) -> Result<BatchHeader, String> {
 }
 
 impl BatchHeader {
-    /// The first bytes of the payload.
+    /// The header as stored: the first bytes of the payload.
     pub fn encode(&self) -> [u8; BATCH_HEADER_LENGTH] {
         let mut bytes = [0; BATCH_HEADER_LENGTH];
         bytes[0..8].copy_from_slice(&self.time.to_le_bytes());
@@ -89,7 +95,8 @@ impl BatchHeader {
         bytes
     }
 
-    /// Reads the payload of a block of `kind`: the header, and the frames behind it.
+    /// Decodes the payload of a block of `kind` into header and frames. The frames are not checked, but the number of
+    /// messages is at most what their bytes allow, so callers may allocate by it.
     pub fn decode(kind: BlockKind, payload: &[u8]) -> Result<(BatchHeader, &[u8]), BatchError> {
         if kind != BlockKind::BATCH {
             return Err(BatchError::Kind { found: kind.0 });
@@ -119,9 +126,9 @@ impl BatchHeader {
     }
 }
 
-/// A block of messages being assembled in place: allocated once, filled, written with one call, cleared, filled again.
-/// Headers are left room for, so that the finished block is one piece of memory and its checksum is computed once.
-/// Its downside: what does not fit has to wait for the next one, so the capacity bounds the longest message.
+/// A block of messages, assembled in place: allocated once, filled, written with one call, cleared, filled again. Room
+/// for the headers is reserved, so the finished block is one piece of memory and its checksum is computed once. The
+/// capacity is fixed, so it bounds the longest message.
 ///
 /// ```
 /// use seatrial_archive::Batch;
@@ -134,16 +141,15 @@ impl BatchHeader {
 /// ```
 #[derive(Debug)]
 pub struct Batch {
-    /// The block, as long as the capacity; what is behind `end` is left over from before.
+    /// The block, with the length of the capacity; bytes after `end` are left over from earlier use.
     bytes: Box<[u8]>,
-    /// Where the next frame goes.
+    /// Offset of the next frame.
     end: usize,
     messages: u32,
-    /// The checksum of this many bytes of frames, taken before the headers were known. Frames are only added, so it is
-    /// that of all of them while their length is this.
+    /// Length and checksum of the frames, computed before the headers were known. Frames are only appended, so the
+    /// checksum is current exactly while the length is.
     ahead: Option<(usize, u32)>,
-    /// What this many bytes of frames do to the checksum of what is before them; kept, as blocks of messages of one length
-    /// are equally long.
+    /// A length of frames and its [`Shift`]; kept, because blocks of equally long messages have equal lengths.
     shift: Option<(usize, Shift)>,
 }
 
@@ -154,8 +160,8 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// For a block of up to `capacity` bytes, headers included (56 of them): at least that and at most
-    /// [`BATCH_LENGTH_MAX`]. [`Batch::default`] holds [`BATCH_LENGTH`].
+    /// A batch with a block of up to `capacity` bytes, 56 bytes of headers included; clamped to at least the headers and
+    /// at most [`BATCH_LENGTH_MAX`]. [`Batch::default`] has [`BATCH_LENGTH`].
     pub fn with_capacity(capacity: usize) -> Batch {
         let capacity = capacity.clamp(BATCH_FRAMES_OFFSET, BATCH_LENGTH_MAX);
         let capacity = capacity / block::ALIGNMENT * block::ALIGNMENT;
@@ -168,14 +174,14 @@ impl Batch {
         }
     }
 
-    /// For a block that holds one message of `length` bytes and no more, but never less than [`BATCH_LENGTH`].
+    /// A batch with room for one message of `length` bytes, and not less than [`BATCH_LENGTH`].
     pub fn for_message(length: usize) -> Batch {
         let needed = BATCH_FRAMES_OFFSET + frame::frame_length(length.min(MESSAGE_LENGTH_MAX));
         Batch::with_capacity(needed.max(BATCH_LENGTH))
     }
 
-    /// Appends a message with the application's `flags` (0 to 7), without a checksum of its own. False, and nothing has
-    /// changed, when it does not fit.
+    /// Appends a message with the application's `flags` (0 to 7), without a checksum of its own. Returns false and changes
+    /// nothing if it does not fit.
     ///
     /// Panics when `flags` is above 7.
     #[inline]
@@ -206,8 +212,8 @@ impl Batch {
         true
     }
 
-    /// Appends a message of `length` bytes without a checksum of its own, to be filled in by the caller: what is in the
-    /// slice before is left over from an earlier use. Nothing when it does not fit.
+    /// Appends a message of `length` bytes without a checksum of its own, to be filled in by the caller: the slice has
+    /// bytes of an earlier use. `None` if it does not fit.
     ///
     /// Panics when `flags` is above 7.
     #[inline]
@@ -216,16 +222,17 @@ impl Batch {
         self.frame(flags << FLAGS_SHIFT, 0, length)
     }
 
-    /// Writes header and padding of the next frame and answers with the place of its message.
+    /// Writes header and padding of the next frame and returns the slice for its message.
     #[inline]
     fn frame(&mut self, marks: u32, checksum: u32, length: usize) -> Option<&mut [u8]> {
-        let behind = self.bytes.get_mut(self.end..)?;
-        if length > behind.len() {
+        let room = self.bytes.get_mut(self.end..)?;
+        // Before the sum below, which could overflow with a huge length.
+        if length > room.len() {
             return None;
         }
         let needed = frame::frame_length(length);
-        let place = behind.get_mut(..needed)?;
-        // The last word first: it is padding, or overwritten by the message, or the header itself.
+        let place = room.get_mut(..needed)?;
+        // Zero the last word first: it holds the padding, and header or message overwrite the rest of it.
         *place.last_chunk_mut()? = [0; 8];
         let (header, rest) = place.split_first_chunk_mut::<{ frame::HEADER_LENGTH }>()?;
         let words = u64::from(length as u32 | marks) | u64::from(checksum) << 32;
@@ -241,7 +248,7 @@ impl Batch {
         length <= MESSAGE_LENGTH_MAX && frame::frame_length(length) <= self.bytes.len() - self.end
     }
 
-    /// Messages pushed since it was made or cleared.
+    /// Number of messages pushed since the batch was created or cleared.
     #[inline]
     pub fn messages(&self) -> u32 {
         self.messages
@@ -253,13 +260,13 @@ impl Batch {
         self.messages == 0
     }
 
-    /// Bytes that its block takes, headers included.
+    /// Length of the block in bytes, headers included.
     #[inline]
     pub fn block_length(&self) -> usize {
         self.end
     }
 
-    /// Bytes that its block may take.
+    /// Maximum length of the block in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.len()
     }
@@ -269,7 +276,7 @@ impl Batch {
         &self.bytes[BATCH_FRAMES_OFFSET..self.end]
     }
 
-    /// Forgets all messages; nothing is freed.
+    /// Removes all messages; frees no memory.
     #[inline]
     pub fn clear(&mut self) {
         self.end = BATCH_FRAMES_OFFSET;
@@ -277,16 +284,16 @@ impl Batch {
         self.ahead = None;
     }
 
-    /// Overwrites the room that is left, for a block that another processor has read last: its lines then come over in one
-    /// stream, not one by one under small messages, each of which would wait for its own.
-    pub fn bring_near(&mut self) {
+    /// Overwrites the free room of a block that another processor has read last. The cache lines are then transferred in
+    /// one stream; otherwise each small message would wait for its own line.
+    pub fn claim_cache_lines(&mut self) {
         if let Some(room) = self.bytes.get_mut(self.end..) {
             room.fill(0);
         }
     }
 
-    /// Computes the checksum of what was pushed now, while the bytes are in this processor's cache, so that [`Batch::seal`]
-    /// need not read them, on whichever processor that is called.
+    /// Computes the checksum of the frames while they are in this processor's cache, so that [`Batch::seal`] need not read
+    /// them, possibly on another processor.
     pub fn checksum_frames(&mut self) {
         let frames = self.frames();
         let length = frames.len();
@@ -296,7 +303,8 @@ impl Batch {
         }
     }
 
-    /// The finished block of the recording with this tag. Messages may still be pushed, and it be sealed again.
+    /// Writes the headers and returns the finished block, for the recording with this tag. The batch stays usable: more
+    /// messages can be pushed and the block sealed again.
     pub fn seal(
         &mut self,
         tag: Option<RecordingTag>,
@@ -332,13 +340,14 @@ impl Batch {
         };
         let header = header.with_tag(tag);
         self.bytes[..block::HEADER_LENGTH].copy_from_slice(&header.encode());
-        // Frames end at multiples of 8, so there is no padding behind them.
+        // Frames end at multiples of the alignment, so the block needs no padding.
+        assert_eq!(self.end as u64, header.block_length());
         &self.bytes[..self.end]
     }
 }
 
-/// Copies a message to its place. Short ones in two overlapping pieces of a fixed size: a call of `memcpy` would cost as
-/// much as everything else about them.
+/// Copies a message to its place. Short ones as two overlapping pieces of a fixed size: a call of `memcpy` would cost as
+/// much as the rest of a push.
 #[inline]
 fn copy(place: &mut [u8], message: &[u8]) {
     if !(copy_pieces::<32>(place, message) || copy_pieces::<16>(place, message)) {
@@ -346,7 +355,7 @@ fn copy(place: &mut [u8], message: &[u8]) {
     }
 }
 
-/// Copies `N` to `2 * N` bytes; false when they are fewer or more.
+/// Copies a message of `N` to `2 * N` bytes; false if it has another length.
 #[inline]
 fn copy_pieces<const N: usize>(place: &mut [u8], message: &[u8]) -> bool {
     if message.len() > 2 * N {
@@ -367,7 +376,7 @@ fn copy_pieces<const N: usize>(place: &mut [u8], message: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ALIGNMENT, Frames, Walker};
+    use seatrial_blocks::{ALIGNMENT, Frames, Walker};
     use seatrial_machine::Rng;
 
     #[test]
@@ -389,7 +398,7 @@ mod tests {
         assert_eq!(block[64..], *b"nine bytes\0\0\0\0\0\0");
     }
 
-    /// The same block from the plain functions.
+    /// The same block, built with the functions of the crate `blocks`.
     fn twin(messages: &[(u32, bool, Vec<u8>)], sequence: u64, header: BatchHeader) -> Vec<u8> {
         let mut out = Vec::new();
         let start = block::begin(&mut out);
@@ -432,7 +441,7 @@ mod tests {
                 messages.push((flags, checksummed, message));
                 // What was pushed stays.
                 if rng.below(8) == 0 {
-                    batch.bring_near();
+                    batch.claim_cache_lines();
                 }
             }
             let mut header = BatchHeader {

@@ -1,44 +1,46 @@
-//! Which recordings an archive holds: events, and what they add up to. Byte map in `docs/formats/archive.md`.
+//! The catalog: the recordings of an archive, folded from its events. Byte map in `docs/formats/archive.md`.
 
-mod event;
-mod log;
-mod mark;
+mod catalog_event;
+mod catalog_log;
+mod catalog_mark;
 
-pub use event::{Event, EventError, EventKind};
-pub use log::CatalogError;
-pub(crate) use log::{
+pub use catalog_event::{Event, EventError, EventKind};
+pub use catalog_log::CatalogError;
+pub(crate) use catalog_log::{
     CATALOG, CATALOG_DAMAGED, CATALOG_NEW, CatalogLog, encode_events, read, read_folder,
 };
-pub(crate) use mark::{CatalogMark, clear as clear_mark};
+pub(crate) use catalog_mark::{CatalogMark, clear as clear_mark};
 
 use crate::recording::Durability;
-use crate::{Position, RecordingId, RecordingTag};
+use crate::{Position, RecordingId};
+use seatrial_blocks::RecordingTag;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// The longest label of a recording and name of a source, in bytes.
+/// The maximum length in bytes of a recording's label and of a source's name.
 pub const LABEL_LENGTH_MAX: usize = 1 << 10;
-/// The most recordings an archive holds at a time.
+/// The maximum number of recordings in an archive at a time.
 pub const RECORDINGS_MAX: usize = 1_000_000;
 
-/// A place between two blocks of a recording: what is before it is told apart from what comes next.
+/// A boundary between two blocks of a recording: position, message number, block number and time of what follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Boundary {
-    /// Where the next block goes.
+    /// Position of the next block.
     pub position: Position,
-    /// The number of the next message.
+    /// Number of the next message.
     pub message: u64,
-    /// The number of the next block.
+    /// Number of the next block.
     pub sequence: u64,
-    /// No batch before is younger, and none behind older: nanoseconds since 1970.
+    /// Nanoseconds since 1970; no earlier batch has a later time, no later batch an earlier one.
     pub time: u64,
 }
 
 impl Boundary {
-    /// The place behind a block of `length` bytes that goes here; nothing when there are not so many positions or numbers.
+    /// The boundary after a block of `length` bytes at this one; `None` if positions or numbers are exhausted.
     pub fn after_block(&self, length: u64, messages: u32, time: u64) -> Option<Boundary> {
         let position = self.position.0.checked_add(length)?;
-        // The last position itself is kept free: it is where sums saturate.
+        assert!(time >= self.time, "times of a recording never decrease");
+        // The last position is never used: sums saturate there.
         (position < u64::MAX).then_some(Boundary {
             position: Position(position),
             message: self.message.checked_add(u64::from(messages))?,
@@ -48,65 +50,64 @@ impl Boundary {
     }
 }
 
-/// Where a recording was copied from.
+/// The recording that another one was copied from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The other archive, as whoever copied calls it.
+    /// Name of the other archive, chosen by the copying program.
     pub archive: String,
     /// The recording's number there.
     pub recording: RecordingId,
 }
 
-/// What is known of one recording.
+/// The catalog's entry of one recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
     /// Its number.
     pub id: RecordingId,
-    /// What its blocks are known by; nothing when it was begun before there were tags.
+    /// The tag in its blocks; `None` if it was started before the format had tags.
     pub tag: Option<RecordingTag>,
-    /// Its name; several may have the same.
+    /// Its label; not unique.
     pub label: String,
-    /// The length after which a segment is followed by the next one, in bytes.
+    /// Length in bytes from which on a segment is followed by the next one.
     pub segment_length: u64,
     /// What an append waits for.
     pub durability: Durability,
-    /// Where it starts; moved by purging, detaching and attaching.
+    /// Its start; changed by purge, detach and attach.
     pub start: Boundary,
-    /// Where it ends. While it is being recorded: at least here.
+    /// Its end; a lower bound while it is being recorded.
     pub end: Boundary,
-    /// When it was started: nanoseconds since 1970.
+    /// Time of its start, in nanoseconds since 1970.
     pub started: u64,
-    /// When it was stopped for the last time; nothing while it is being recorded.
+    /// Time of its last stop; `None` while it is being recorded.
     pub stopped: Option<u64>,
-    /// Where it was copied from, if it was.
+    /// Its source, if it is a copy.
     pub source: Option<Source>,
 }
 
 impl Recording {
-    /// Messages from start to end.
+    /// Number of messages from start to end.
     pub fn messages(&self) -> u64 {
         self.end.message.saturating_sub(self.start.message)
     }
 
-    /// Bytes from start to end, headers included.
+    /// Number of bytes from start to end, headers included.
     pub fn bytes(&self) -> u64 {
         self.end.position.since(self.start.position)
     }
 }
 
-/// Which recordings are meant: those that meet every condition that is set.
+/// Selects the recordings that meet every condition that is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// The label contains this.
     pub label: Option<String>,
-    /// Something was recorded in this span of nanoseconds since 1970: it was begun before the span's end and goes on to
-    /// its start or beyond.
+    /// The recording's span of time overlaps this one, in nanoseconds since 1970.
     pub time: Option<RangeInclusive<u64>>,
     /// This position lies between start (inclusive) and end (exclusive).
     pub position: Option<Position>,
-    /// The lowest number.
+    /// The number is at least this.
     pub from: RecordingId,
-    /// How many at most, in the order of their numbers.
+    /// Maximum number of results, in the order of recording numbers.
     pub count_max: usize,
 }
 
@@ -123,7 +124,7 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Does the recording meet all conditions but `count_max`?
+    /// Does the recording meet all conditions? `count_max` is the caller's matter.
     pub fn matches(&self, recording: &Recording) -> bool {
         let label = self.label.as_ref();
         let (start, end) = (&recording.start, &recording.end);
@@ -135,15 +136,15 @@ impl Filter {
     }
 }
 
-/// An event that does not follow from the ones before.
+/// Why an event cannot follow the earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FoldError {
-    /// A number that was given out before, or that no segment's name has room for.
+    /// A number that was used before, or is too long for a segment's name.
     #[error("recording {recording} cannot be started: the next number is {next}")]
     Number {
         /// The number.
         recording: RecordingId,
-        /// The lowest one that may be given out.
+        /// The lowest number never used.
         next: RecordingId,
     },
     /// There is no such recording.
@@ -152,7 +153,7 @@ pub enum FoldError {
         /// The number.
         recording: RecordingId,
     },
-    /// It is being recorded, and the event is for stopped ones, or the other way round.
+    /// An event for stopped recordings, but this one is live; or the reverse.
     #[error("recording {recording} is {}", if *.live { "being recorded" } else { "stopped" })]
     State {
         /// The number.
@@ -160,8 +161,8 @@ pub enum FoldError {
         /// Is it being recorded?
         live: bool,
     },
-    /// A start behind the end, an end before the start, or an extension from elsewhere than the end.
-    #[error("recording {recording} lies from {start} to {end}, the event is for {found}")]
+    /// A start after the end, an end before the start, or an extension at a position that is not the end.
+    #[error("recording {recording} spans {start} to {end}, the event is for position {found}")]
     Range {
         /// The number.
         recording: RecordingId,
@@ -174,7 +175,7 @@ pub enum FoldError {
     },
 }
 
-/// All recordings of an archive: its events added up. A value, so that readers keep theirs while the archive goes on.
+/// All recordings of an archive: the fold of its events. A value, so a reader's copy does not change with the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalog {
     recordings: BTreeMap<RecordingId, Recording>,
@@ -203,7 +204,7 @@ impl Catalog {
             .map(|(_, recording)| recording)
     }
 
-    /// The recordings that meet the conditions, in the order of their numbers.
+    /// The recordings that match the filter, in the order of their numbers.
     pub fn list(&self, filter: &Filter) -> impl Iterator<Item = &Recording> {
         self.recordings_from(filter.from)
             .filter(|recording| filter.matches(recording))
@@ -215,7 +216,7 @@ impl Catalog {
         self.recordings.get(&id)
     }
 
-    /// How many recordings there are.
+    /// Number of recordings.
     pub fn len(&self) -> usize {
         self.recordings.len()
     }
@@ -225,23 +226,24 @@ impl Catalog {
         self.recordings.is_empty()
     }
 
-    /// The lowest number that was never given out.
+    /// The lowest number never used.
     pub fn next(&self) -> RecordingId {
         self.next
     }
 
-    /// Takes a recording over that was made again.
+    /// Inserts a recording that a repair has rebuilt.
     pub(crate) fn insert(&mut self, recording: Recording) {
         self.pass_over(recording.id);
         self.recordings.insert(recording.id, recording);
     }
 
-    /// Never gives out `id` and the numbers below it.
+    /// Marks `id` and all lower numbers as used.
     pub(crate) fn pass_over(&mut self, id: RecordingId) {
         self.next = self.next.max(RecordingId(id.0.saturating_add(1)));
     }
 
-    /// The recordings that the events are about.
+    /// A catalog of only the recordings that the events concern: a scratch copy to apply them to, so that an invalid event
+    /// changes nothing.
     fn part(&self, events: &[Event]) -> Catalog {
         let known = |event: &Event| self.recordings.get(&event.recording).cloned();
         Catalog {
@@ -252,21 +254,22 @@ impl Catalog {
         }
     }
 
-    /// Takes over the recordings that the events are about.
+    /// Replaces the recordings that the events concern by those of `part`.
     fn replace_part(&mut self, events: &[Event], mut part: Catalog) {
         for id in events.iter().map(|event| event.recording) {
             self.recordings.remove(&id);
         }
+        assert!(part.next >= self.next, "numbers are never used again");
         self.recordings.append(&mut part.recordings);
         self.next = part.next;
     }
 
-    /// For what is known of a live recording beyond its events.
+    /// Mutable access, for facts about a live recording that are not in its events.
     pub(crate) fn recording_mut(&mut self, id: RecordingId) -> Option<&mut Recording> {
         self.recordings.get_mut(&id)
     }
 
-    /// Adds one event. An error changes nothing.
+    /// Applies one event. An error changes nothing.
     pub fn apply(&mut self, event: &Event) -> Result<(), FoldError> {
         let id = event.recording;
         match &event.kind {
@@ -316,7 +319,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// A number that was never given out may be deleted too: a compacted catalog keeps the highest one so.
+    /// Deletes a recording. A number that was never used may be deleted too: a compacted catalog records the highest used
+    /// number that way.
     fn delete(&mut self, id: RecordingId) -> Result<(), FoldError> {
         match self.recordings.get(&id) {
             None if id < self.next => Err(FoldError::Unknown { recording: id }),
@@ -328,7 +332,7 @@ impl Catalog {
         }
     }
 
-    /// The fewest events that add up to this catalog.
+    /// The shortest sequence of events that folds to this catalog.
     pub fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
         for recording in self.recordings.values() {
@@ -347,7 +351,7 @@ impl Catalog {
 }
 
 impl Recording {
-    /// Adds an event that concerns this recording alone.
+    /// Applies an event that concerns this recording alone.
     fn apply(&mut self, event: &Event) -> Result<(), FoldError> {
         let live = self.stopped.is_none();
         let state = FoldError::State {
@@ -378,9 +382,9 @@ impl Recording {
                 self.stopped = Some(event.time);
             }
             EventKind::Truncated { end } => {
-                // The end of one that was never stopped is not known here.
-                let is_behind = !live && end.position > self.end.position;
-                if end.position < self.start.position || is_behind {
+                // The end of a live recording is unknown here, so only a stopped one bounds the new end.
+                let is_past_end = !live && end.position > self.end.position;
+                if end.position < self.start.position || is_past_end {
                     return Err(range(*end));
                 }
                 self.end = *end;
@@ -402,7 +406,7 @@ impl Recording {
         Ok(())
     }
 
-    /// The fewest events that add up to this recording.
+    /// Appends the shortest sequence of events that folds to this recording.
     fn push_events(&self, events: &mut Vec<Event>) {
         let mut push = |time, kind| {
             events.push(Event {

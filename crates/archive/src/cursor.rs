@@ -1,46 +1,46 @@
-//! Reading a recording: from any place, to its end or on into what is being recorded.
+//! Replay of a recording from any position, to its end or into a live recording.
 //!
-//! A [`Cursor`] lends one checked block after the other, at the pace of whoever asks. It takes no lock, so any number of
-//! them read beside one writer, in its process ([`Bound::Live`]) or in another ([`Bound::Follow`]).
+//! A [`Cursor`] returns one checked block at a time, at the caller's pace. It takes no lock, so any number of cursors read
+//! beside one writer, in its process ([`Bound::Live`]) or in another ([`Bound::Follow`]).
 
+mod block_check;
 mod extent;
 mod frames;
-mod replay;
+mod open_segment;
 mod seek;
-mod source;
 
+pub(crate) use block_check::{BlockChecker, ExpectedBlock};
+pub use block_check::{ContentError, Fault, ReplayBlock};
+use extent::CatalogFingerprint;
 pub(crate) use extent::Extent;
-use extent::Mark;
 pub use frames::{Message, Messages};
-pub(crate) use replay::{Chain, Checker};
-pub use replay::{ContentError, Fault, ReplayBlock};
-pub(crate) use seek::{Steps, segments};
-pub(crate) use source::{First, Source, View};
+pub(crate) use open_segment::{FirstBlock, OpenSegment, SegmentBytes};
+pub(crate) use seek::{HeaderReader, segments};
 
-use crate::block::{BlockHeader, Defect, HEADER_LENGTH};
 use crate::catalog::CatalogError;
 use crate::recording::Progress;
 use crate::segment::{SEGMENT_BLOCK_LENGTH, SEGMENT_LENGTH_MAX, SegmentName};
-use crate::walk::{WalkError, Walker};
 use crate::{BatchHeader, Position, RecordingId};
-use replay::Trim;
+use block_check::MessageRange;
+use seatrial_blocks::block::{BlockHeader, Defect, HEADER_LENGTH};
+use seatrial_blocks::{WalkError, Walker};
 use seatrial_machine::Storage;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a replay begins.
+/// The beginning of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The first message that is there.
+    /// The first message of the recording.
     Start,
-    /// The first message at or behind this position.
+    /// The first message at or after this position.
     Position(Position),
     /// The first message in a batch written at this time or later, in nanoseconds since 1970.
     Time(u64),
     /// The message with this number.
     Message(u64),
-    /// What comes after all that is there when the cursor is opened.
+    /// The end of the recording when the cursor is opened: only new messages.
     End,
 }
 
@@ -50,35 +50,35 @@ impl From<Position> for Origin {
     }
 }
 
-/// Where a replay ends.
+/// The end of a replay.
 #[derive(Clone, Debug)]
 pub enum Bound {
-    /// Before the first message at or behind this position, which may not have been recorded yet.
+    /// Before the first message at or after this position, which may not have been recorded yet.
     To(Position),
-    /// Where the recording ends when the cursor is opened.
+    /// The end of the recording when the cursor is opened.
     End,
-    /// Nowhere: goes on into what the writer in this process appends.
+    /// None: follows what the writer with this progress appends, in this process.
     Live(Arc<Progress>),
-    /// Nowhere: goes on into what another process appends, by looking at the files again.
+    /// None: follows what another process appends, by reading the files again.
     Follow,
 }
 
-/// Why [`Cursor::next_block`] had nothing.
+/// Why [`Cursor::next_block`] returned no block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// The bound is reached: there will be nothing more.
+    /// The bound is reached: no block will follow.
     Reached,
-    /// All that was recorded so far has been read, and more may come.
+    /// All messages recorded so far were read, and more may follow.
     Live,
-    /// All was read and the recording was stopped here: more comes only if it is extended.
+    /// All messages were read and the recording was stopped here: more follow only if it is extended.
     Stopped,
 }
 
-/// Why a recording cannot be read there.
+/// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CursorError {
-    /// There is no archive.
-    #[error("{folder} holds no archive")]
+    /// The folder has no archive.
+    #[error("{folder} is not an archive: it has no catalog")]
     NoArchive {
         /// The folder.
         folder: PathBuf,
@@ -86,161 +86,164 @@ pub enum CursorError {
     /// The catalog cannot be read.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// Not in the catalog.
+    /// The catalog has no such recording.
     #[error("the archive has no recording {recording}")]
     NoRecording {
-        /// What was asked for.
+        /// The requested recording.
         recording: RecordingId,
     },
-    /// The recording does not reach back to there.
-    #[error("recording {recording} begins at {start}, position {from} was asked for")]
+    /// The requested position is before the recording's start.
+    #[error("position {from} is before the start of recording {recording} ({start})")]
     BeforeStart {
         /// The recording.
         recording: RecordingId,
-        /// Where it begins.
+        /// Its start.
         start: Position,
-        /// What was asked for.
+        /// The requested position.
         from: Position,
     },
-    /// The recording does not reach back to there.
-    #[error("recording {recording} begins with message {first}, number {asked} was asked for")]
+    /// The requested message is before the recording's first.
+    #[error("message {asked} is before the first message of recording {recording} ({first})")]
     BeforeFirst {
         /// The recording.
         recording: RecordingId,
-        /// Its first message.
+        /// Number of its first message.
         first: u64,
-        /// What was asked for.
+        /// The requested message.
         asked: u64,
     },
-    /// The recording has not got there.
-    #[error("recording {recording} ends at {end}, position {from} was asked for")]
-    BehindEnd {
+    /// The requested position is after the recording's end.
+    #[error("position {from} is past the end of recording {recording} ({end})")]
+    PastEnd {
         /// The recording.
         recording: RecordingId,
-        /// Where it ends.
+        /// Its end.
         end: Position,
-        /// What was asked for.
+        /// The requested position.
         from: Position,
     },
-    /// The recording was deleted under the reader.
+    /// The recording was deleted while it was read.
     #[error("recording {recording} was deleted; its reader was at {position}")]
     Deleted {
         /// The recording.
         recording: RecordingId,
-        /// How far it was read.
+        /// The reader's position.
         position: Position,
     },
-    /// The segments that come next were purged or detached under the reader.
-    #[error("recording {recording} begins at {start} now; its reader was at {position}")]
+    /// The next segments were purged or detached while the recording was read.
+    #[error("recording {recording} now begins at {start}; its reader was at {position}")]
     Purged {
         /// The recording.
         recording: RecordingId,
-        /// Where it begins now.
+        /// Its new start.
         start: Position,
-        /// How far it was read.
+        /// The reader's position.
         position: Position,
     },
-    /// The recording was truncated to a position before that of the reader.
+    /// The recording was truncated before the reader's position.
     #[error("recording {recording} was truncated; its reader was at {position}")]
     Truncated {
         /// The recording.
         recording: RecordingId,
-        /// How far it was read.
+        /// The reader's position.
         position: Position,
     },
-    /// A segment that the catalog knows of is not there.
-    #[error("{path} is not there; position {position} should be in it")]
+    /// A segment is missing, although the catalog's entry includes it.
+    #[error("{path} is missing; it should contain position {position}")]
     Missing {
         /// The file.
         path: PathBuf,
-        /// How far the recording was read.
+        /// The reader's position.
         position: Position,
     },
-    /// The operating system refused.
+    /// A call of the operating system failed.
     #[error("cannot {action} {path} at {offset}")]
     System {
-        /// What was tried.
+        /// The operation, as a verb.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// Offset in the file.
         offset: u64,
-        /// What it said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// The recording is damaged here.
+    /// The recording is damaged at the reader's position.
     #[error("{path} is damaged at {offset} (position {position}): {fault}")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// Offset in the file.
         offset: u64,
-        /// The same as a position of the recording.
+        /// The same place as a position of the recording.
         position: Position,
-        /// What is wrong, with expected and found values.
+        /// The reason, with expected and found values.
         fault: Fault,
     },
 }
 
-/// A place in a recording, and what is needed to go on from there. It owns one open segment (a view of its file, or one
-/// buffer) and the place of the next block; a block is lent until the next call. Every block is checked before it is
-/// lent: its checksum, that it continues the one before (block number, message number, time), the bounds and padding of
-/// its frames, and the frames' own checksums.
+/// Reads one recording. It owns one open segment (a mapped view, or one buffer) and the position of the next block; a
+/// block is borrowed until the next call. Every block is checked before it is returned: its checksum, that it continues the
+/// previous one (block number, message number, time), bounds and padding of its frames, and the frames' own checksums.
 ///
-/// An error changes nothing, so the next call tries again. A block that is not yet whole at the live end is not an
-/// error: there is nothing yet. If segments are truncated, purged or deleted under it, it lends the old bytes of the files
-/// that it has open, or says what happened.
+/// Its loop ([`Cursor::next_block`]): check the block at the current position; at the end of a file open the next segment;
+/// at the end of the recording read the catalog, which may have changed.
 ///
-/// Its downside: to begin in the middle of a segment it steps over the headers of the blocks before, one read of
-/// 4 KiB for each that is longer than that.
+/// An error changes nothing, so the next call tries again. An incomplete block at the live end is not an error: the cursor
+/// pauses. If segments are truncated, purged or deleted while it reads, it returns the old bytes of open files, or an error
+/// that names the change.
 ///
-/// Files of which bytes may still be cut off by a recovery (the last segment when another process writes it) are
-/// read, not mapped, so that a cut is never a signal.
+/// Costs: to begin in the middle of a segment it reads the headers of all earlier blocks of the segment, one read of
+/// 4 KiB for each block longer than that.
+///
+/// Files from which a recovery may still cut bytes (the last segment, when another process writes it) are read, not
+/// mapped, so that a cut never raises a signal.
 #[derive(Debug)]
 pub struct Cursor {
     storage: Arc<dyn Storage>,
     folder: PathBuf,
     recording: RecordingId,
     bound: Bound,
-    /// Messages at or behind it are not lent.
+    /// Messages at or after it are not returned.
     until: Position,
-    /// What of the recording the catalog said when it was looked at last.
+    /// The recording's extent at the last read of the catalog.
     extent: Extent,
-    /// By what a change of the catalog is seen.
-    mark: Mark,
-    /// Messages before it are not lent.
+    /// Detects changes of the catalog.
+    mark: CatalogFingerprint,
+    /// Messages before it are not returned; `Start` once it was reached.
     origin: Origin,
-    /// The open segment; none before the first one is there.
-    source: Option<Source>,
-    /// Bytes of its file when they were last counted.
+    /// The open segment; `None` before the first one exists.
+    source: Option<OpenSegment>,
+    /// Length of its file when it was last measured.
     length: u64,
-    /// Where the next block starts.
+    /// Position of the next block.
     position: Position,
-    /// What it has to continue; unknown before the first segment is there.
-    chain: Option<Chain>,
-    /// The block before: offset and header. By it a segment that was replaced is told from the one that is open.
+    /// What the next block has to match; `None` before the first segment exists.
+    chain: Option<ExpectedBlock>,
+    /// Offset and header of a block already read: if they have changed in the file of this name, it was replaced.
     last: Option<(u64, BlockHeader)>,
-    /// A tail that was found torn: its offset and the file's length then.
+    /// An incomplete tail: its offset, and the file's length then. Checked again only when the file has grown.
     torn: Option<(u64, u64)>,
     pause: Pause,
-    checker: Checker,
+    checker: BlockChecker,
 }
 
-/// A block that was checked and is about to be lent.
-struct Found {
+/// A checked block that is about to be returned.
+struct FoundBlock {
     offset: u64,
     length: usize,
     sequence: u64,
     batch: BatchHeader,
 }
 
-/// What is at the place of the next block.
-enum Look {
-    Block(Found),
-    /// The file ends here, or the writer has not promised more.
+/// What the file has at the next block's position.
+enum BlockState {
+    /// A valid block.
+    Block(FoundBlock),
+    /// The end of the file, or of what the writer has written.
     End,
-    /// Not whole yet.
+    /// A block that is not complete yet.
     Partial,
 }
 
@@ -253,7 +256,7 @@ impl Cursor {
         from: impl Into<Origin>,
         bound: Bound,
     ) -> Result<Cursor, CursorError> {
-        // In this order: what changes in between is looked at again.
+        // The fingerprint first: if the catalog changes in between, it is read again later.
         let mark = Extent::mark(&*storage, folder)?;
         let extent = Extent::read(&*storage, folder, recording)?
             .ok_or(CursorError::NoRecording { recording })?;
@@ -276,21 +279,21 @@ impl Cursor {
             last: None,
             torn: None,
             pause: Pause::Live,
-            checker: Checker::new(true),
+            checker: BlockChecker::new(true),
         };
         cursor.seek(from.into())?;
         Ok(cursor)
     }
 
-    /// Leaves out the frames' own checksums: that of the block covers every bit of them too.
+    /// Skips the frames' own checksums: the block's checksum covers every bit of them too.
     #[must_use]
     pub fn without_frame_checksums(mut self) -> Cursor {
-        self.checker = Checker::new(false);
+        self.checker = BlockChecker::new(false);
         self
     }
 
-    /// The next block with messages of the range; nothing at its end, and at the live end, when more may come later:
-    /// [`Cursor::pause`] says which.
+    /// The next block with messages of the range. `None` at the end of the range, or at the live end, where more may
+    /// follow: [`Cursor::pause`] says which.
     pub fn next_block(&mut self) -> Result<Option<ReplayBlock<'_>>, CursorError> {
         let Some((found, trim)) = self.advance()? else {
             return Ok(None);
@@ -313,19 +316,19 @@ impl Cursor {
         }))
     }
 
-    /// Frees the memory that reading ahead has taken; the next block is read again.
+    /// Frees the read-ahead buffer; the next block is read again.
     pub fn release_buffer(&mut self) {
         if let Some(source) = &mut self.source {
             source.view.release();
         }
     }
 
-    /// Why there was no block the last time.
+    /// Why the last call returned no block.
     pub fn pause(&self) -> Pause {
         self.pause
     }
 
-    /// A cursor opened from here lends what this one has not: no message is missed and none comes twice.
+    /// The position to resume from: a cursor opened here returns exactly the messages that this one has not.
     pub fn position(&self) -> Position {
         let next = match self.origin {
             Origin::Position(position) => position.max(self.position),
@@ -334,20 +337,20 @@ impl Cursor {
         next.min(self.until)
     }
 
-    /// Which recording.
+    /// The recording being read.
     pub fn recording(&self) -> RecordingId {
         self.recording
     }
 
-    /// Steps over the next block of which messages are asked for.
-    fn advance(&mut self) -> Result<Option<(Found, Trim)>, CursorError> {
+    /// Steps over the next block that has messages of the range.
+    fn advance(&mut self) -> Result<Option<(FoundBlock, MessageRange)>, CursorError> {
         loop {
             if self.position >= self.until {
                 self.pause = Pause::Reached;
                 return Ok(None);
             }
             match self.look()? {
-                Look::Block(found) => {
+                BlockState::Block(found) => {
                     self.check_end(&found)?;
                     let trim = self.trim(&found)?;
                     self.step(&found);
@@ -355,12 +358,12 @@ impl Cursor {
                         return Ok(Some((found, trim)));
                     }
                 }
-                Look::Partial => {
+                BlockState::Partial => {
                     self.pause = self.open_end();
                     return Ok(None);
                 }
-                Look::End => {
-                    if !self.step_on()? {
+                BlockState::End => {
+                    if !self.next_segment()? {
                         return Ok(None);
                     }
                 }
@@ -368,32 +371,33 @@ impl Cursor {
         }
     }
 
-    /// The last block of a stopped recording has to lead to the end that the catalog says.
-    fn check_end(&self, found: &Found) -> Result<(), CursorError> {
+    /// Checks that the last block of a stopped recording ends as the catalog says.
+    fn check_end(&self, found: &FoundBlock) -> Result<(), CursorError> {
         let after = self.position.plus(found.length as u64);
         if self.extent.stop() != Some(after) || matches!(self.bound, Bound::Live(_)) {
             return Ok(());
         }
-        let after = Chain::after(found.sequence, &found.batch);
+        let after = ExpectedBlock::after(found.sequence, &found.batch);
         let checked = self.extent.check_end(&after);
         checked.map_err(|fault| self.damage(found.offset, fault))
     }
 
-    /// The next block is behind this one.
-    fn step(&mut self, found: &Found) {
+    /// Moves to the position after a block.
+    fn step(&mut self, found: &FoundBlock) {
+        assert!(found.length > 0, "each step moves on");
         self.position = self.position.plus(found.length as u64);
-        self.chain = Some(Chain::after(found.sequence, &found.batch));
+        self.chain = Some(ExpectedBlock::after(found.sequence, &found.batch));
     }
 
-    /// Everything before it was whole once.
-    fn promised(&self) -> Position {
+    /// A lower bound of the recording's end: everything before it was valid once.
+    fn known_end(&self) -> Position {
         match &self.bound {
             Bound::Live(progress) => progress.written(),
-            _ => self.extent.promised,
+            _ => self.extent.known_end,
         }
     }
 
-    /// What there is to say when nothing more is there, though the bound is not reached.
+    /// The pause at the end of the files, before the bound.
     fn open_end(&self) -> Pause {
         match self.bound {
             Bound::End => Pause::Reached,
@@ -401,31 +405,31 @@ impl Cursor {
         }
     }
 
-    /// Checks what is at the place of the next block.
-    fn look(&mut self) -> Result<Look, CursorError> {
-        let promised = self.promised();
-        if matches!(self.bound, Bound::Live(_)) && self.position >= promised {
-            return Ok(Look::End);
+    /// Checks the block at the current position.
+    fn look(&mut self) -> Result<BlockState, CursorError> {
+        let known_end = self.known_end();
+        if matches!(self.bound, Bound::Live(_)) && self.position >= known_end {
+            return Ok(BlockState::End);
         }
         let Some(source) = &mut self.source else {
-            return Ok(Look::End);
+            return Ok(BlockState::End);
         };
         let offset = self.position.since(source.name.start);
         if offset + HEADER_LENGTH as u64 > self.length {
             self.length = source.view.length();
         }
         if offset >= self.length {
-            return Ok(Look::End);
+            return Ok(BlockState::End);
         }
         let fault = match self.check(offset)? {
-            Ok(found) => return Ok(Look::Block(found)),
+            Ok(found) => return Ok(BlockState::Block(found)),
             Err(fault) => fault,
         };
-        self.judge(offset, fault, promised)
+        self.classify(offset, fault, known_end)
     }
 
     /// Checks the block at `offset` of the open segment.
-    fn check(&mut self, offset: u64) -> Result<Result<Found, Fault>, CursorError> {
+    fn check(&mut self, offset: u64) -> Result<Result<FoundBlock, Fault>, CursorError> {
         let (Some(source), Some(chain)) = (&mut self.source, &self.chain) else {
             return Ok(Err(Fault::Block(Defect::Short {
                 needed: 0,
@@ -453,7 +457,7 @@ impl Cursor {
                 Err(fault) => return Ok(Err(fault)),
             };
             self.last = Some((offset, header));
-            Ok(Ok(Found {
+            Ok(Ok(FoundBlock {
                 offset,
                 length,
                 sequence: header.sequence,
@@ -461,7 +465,7 @@ impl Cursor {
             }))
         });
         match checked {
-            // The file was cut off after it was measured.
+            // The file was shortened after it was measured.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 self.length = source.view.length().min(self.length);
                 let there = self.length.saturating_sub(offset);
@@ -474,49 +478,50 @@ impl Cursor {
         }
     }
 
-    /// Damage, or only a block that is being written? `fault` is what is wrong at `offset`.
-    fn judge(
+    /// Decides whether the invalid block at `offset` is damage or still being written; `fault` is why it is invalid.
+    fn classify(
         &mut self,
         offset: u64,
         fault: Fault,
-        promised: Position,
-    ) -> Result<Look, CursorError> {
+        known_end: Position,
+    ) -> Result<BlockState, CursorError> {
         let Fault::Block(defect) = fault else {
             return Err(self.damage(offset, fault));
         };
-        // No writer leaves a block of another recording.
-        if self.position < promised || matches!(defect, Defect::Recording { .. }) {
+        // A block that was valid once is damaged, and an interrupted write cannot leave a block of another recording.
+        if self.position < known_end || matches!(defect, Defect::Recording { .. }) {
             return Err(self.damage(offset, fault));
         }
         if self.torn == Some((offset, self.length)) {
-            return Ok(Look::Partial);
+            return Ok(BlockState::Partial);
         }
         let name = self.source.as_ref().map(|source| source.name);
         let is_followed = match name {
-            Some(name) => self.is_behind(name)?,
+            Some(name) => self.has_later_segment(name)?,
             None => false,
         };
         let is_evidence = is_followed
-            || !matches!(defect, Defect::Short { .. }) && self.is_newer_behind(offset)?;
-        // What was being written a moment ago is whole now, if something newer is there.
+            || !matches!(defect, Defect::Short { .. }) && self.has_newer_block(offset)?;
+        // Check again, with fresh bytes: if something newer was seen, then a block that was incomplete before is complete
+        // now. Only if it is still invalid is it damaged.
         if let Some(source) = &mut self.source {
             source.view.forget(offset);
         }
         match self.check(offset)? {
-            Ok(found) => Ok(Look::Block(found)),
+            Ok(found) => Ok(BlockState::Block(found)),
             Err(fault) if is_evidence => Err(self.damage(offset, fault)),
             Err(_) => {
                 if let Some(source) = &mut self.source {
                     source.view.forget(offset);
                 }
                 self.torn = Some((offset, self.length));
-                Ok(Look::Partial)
+                Ok(BlockState::Partial)
             }
         }
     }
 
-    /// Is there a newer block behind `offset`?
-    fn is_newer_behind(&self, offset: u64) -> Result<bool, CursorError> {
+    /// Does a newer block follow the invalid one at `offset` in the open segment?
+    fn has_newer_block(&self, offset: u64) -> Result<bool, CursorError> {
         let (Some(source), Some(chain)) = (&self.source, &self.chain) else {
             return Ok(false);
         };
@@ -524,24 +529,24 @@ impl Cursor {
         let mut walker = walker.of_recording(self.extent.tag);
         match walker.next_block() {
             Ok(_) => Ok(false),
-            // Newer blocks are whole though nothing was synced between: recovery does not cut them, so they are no tail.
+            // Recovery does not cut off valid blocks, also if nothing was synced in between, so this is no torn tail.
             Err(WalkError::Torn(torn)) => Ok(torn.unordered > 0),
             Err(WalkError::Damaged(_) | WalkError::Version { .. }) => Ok(true),
             Err(WalkError::Fault {
                 offset,
-                source: error,
+                cause: error,
             }) => Err(system("read", &source.path, offset, error)),
         }
     }
 
-    /// What of a checked block is asked for.
-    fn trim(&mut self, found: &Found) -> Result<Trim, CursorError> {
+    /// The messages of a checked block that are in the range.
+    fn trim(&mut self, found: &FoundBlock) -> Result<MessageRange, CursorError> {
         let Some(source) = &mut self.source else {
-            return Ok(Trim::NONE);
+            return Ok(MessageRange::NONE);
         };
         let start = source.name.start.plus(found.offset);
         let end = start.plus(found.length as u64);
-        let all = Trim::all(found.length, &found.batch);
+        let all = MessageRange::all(found.length, &found.batch);
         if self.origin == Origin::Start && end <= self.until {
             return Ok(all);
         }
@@ -554,9 +559,9 @@ impl Cursor {
             _ => 0,
         };
         let to = self.until.since(start).min(found.length as u64);
-        let trim = Trim::offsets(bytes, from as usize, to as usize);
+        let trim = MessageRange::offsets(bytes, from as usize, to as usize);
         let trim = match self.origin {
-            Origin::Time(time) if found.batch.time < time => return Ok(Trim::NONE),
+            Origin::Time(time) if found.batch.time < time => return Ok(MessageRange::NONE),
             Origin::Message(number) if number > found.batch.first_message => {
                 let before = number - found.batch.first_message;
                 trim.without(bytes, u32::try_from(before).unwrap_or(u32::MAX))
@@ -573,10 +578,10 @@ impl Cursor {
         Ok(trim)
     }
 
-    /// Goes on to the next segment; false when there is none yet, and then [`Cursor::pause`] says why.
-    fn step_on(&mut self) -> Result<bool, CursorError> {
+    /// Moves to the next segment; false if there is none yet, with the reason in [`Cursor::pause`].
+    fn next_segment(&mut self) -> Result<bool, CursorError> {
         if let Bound::Live(progress) = &self.bound {
-            // In this order: what was written before the stop is read before the stop is told.
+            // The state first: whatever was written before the stop is then seen, and read before the stop is reported.
             let stopped = progress.is_stopped();
             if self.position >= progress.written() {
                 self.pause = if stopped { Pause::Stopped } else { Pause::Live };
@@ -584,74 +589,76 @@ impl Cursor {
             }
         }
         match self.enter_next()? {
-            Entered::Yes => Ok(true),
-            Entered::Partly => {
+            SegmentEntry::Yes => Ok(true),
+            SegmentEntry::Partly => {
                 self.pause = self.open_end();
                 Ok(false)
             }
-            Entered::Missing(path) if self.position < self.promised() => {
+            SegmentEntry::Missing(path) if self.position < self.known_end() => {
                 Err(self.gone(Some(path))?)
             }
-            Entered::Missing(path) => {
+            SegmentEntry::Missing(path) => {
                 let name = SegmentName {
                     recording: self.recording,
                     start: self.position,
                 };
-                if !self.is_behind(name)? {
-                    return self.rest();
+                if !self.has_later_segment(name)? {
+                    return self.consult_catalog();
                 }
-                // A later segment is there. What comes before it was written first, so it has to be there by now.
+                // A later segment exists. Everything before it was written first, so it must exist by now.
                 match self.enter_next()? {
-                    Entered::Yes => Ok(true),
-                    Entered::Partly | Entered::Missing(_) => Err(self.gone(Some(path))?),
+                    SegmentEntry::Yes => Ok(true),
+                    SegmentEntry::Partly | SegmentEntry::Missing(_) => Err(self.gone(Some(path))?),
                 }
             }
         }
     }
 
-    /// Goes on in the open segment, if it has grown since it was looked at, or else to the one that starts at its end.
-    fn enter_next(&mut self) -> Result<Entered, CursorError> {
+    /// Continues in the open segment if it has grown, else enters the segment that starts at its end.
+    fn enter_next(&mut self) -> Result<SegmentEntry, CursorError> {
         if let Some(source) = &self.source {
             self.length = source.view.length();
             if self.position.since(source.name.start) < self.length {
-                return Ok(Entered::Yes);
+                return Ok(SegmentEntry::Yes);
             }
         }
-        if self.look_again()? {
-            return Ok(Entered::Yes);
+        if self.reopen()? {
+            return Ok(SegmentEntry::Yes);
         }
         self.enter(self.position)
     }
 
     /// Opens the segment that starts at `start` and checks its first block.
-    fn enter(&mut self, start: Position) -> Result<Entered, CursorError> {
+    fn enter(&mut self, start: Position) -> Result<SegmentEntry, CursorError> {
         let name = SegmentName {
             recording: self.recording,
             start,
         };
-        let mut source = match Source::open(&*self.storage, &self.folder, name, self.extent.tag) {
-            Ok(source) => source,
-            Err((path, error)) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Entered::Missing(path));
-            }
-            Err((path, error)) => return Err(system("open", &path, 0, error)),
-        };
+        let mut source =
+            match OpenSegment::open(&*self.storage, &self.folder, name, self.extent.tag) {
+                Ok(source) => source,
+                Err((path, error)) if error.kind() == io::ErrorKind::NotFound => {
+                    return Ok(SegmentEntry::Missing(path));
+                }
+                Err((path, error)) => return Err(system("open", &path, 0, error)),
+            };
         let mut length = source.view.length();
         let mut read = source.first(self.chain.as_ref(), length);
-        let is_last = !self.is_behind(name)?;
-        // A batch is written only once the first block is durable.
-        let is_begun = |read: &io::Result<Result<First, Fault>>, length: u64| match read {
+        let is_last = !self.has_later_segment(name)?;
+        // Is the first block still being written? A batch is written only after the first block is durable, so the file is
+        // no longer than that then.
+        let is_begun = |read: &io::Result<Result<FirstBlock, Fault>>, length: u64| match read {
             Ok(Err(Fault::Block(Defect::Sequence { .. } | Defect::Recording { .. }))) => false,
             Ok(Err(Fault::Block(_))) => length <= SEGMENT_BLOCK_LENGTH,
             _ => false,
         };
-        if matches!(read, Ok(Err(Fault::Block(_)))) && start >= self.promised() {
-            // What was being written a moment ago is whole now, if something newer is there.
+        if matches!(read, Ok(Err(Fault::Block(_)))) && start >= self.known_end() {
+            // Read again: a block that was incomplete before may be complete now.
             source.view.forget(0);
             length = source.view.length();
             read = source.first(self.chain.as_ref(), length);
             if is_last && is_begun(&read, length) {
-                return Ok(Entered::Partly);
+                return Ok(SegmentEntry::Partly);
             }
         }
         let first = match read {
@@ -671,40 +678,41 @@ impl Cursor {
         self.chain = Some(first.next());
         self.last = Some((0, first.block));
         self.torn = None;
-        Ok(Entered::Yes)
+        Ok(SegmentEntry::Yes)
     }
 
-    /// How many bytes of a segment nobody will cut off; in a live one of this process, with those that are still to come.
-    fn settled(&self, first: &First, length: u64, is_last: bool) -> u64 {
+    /// The number of bytes of a segment that no recovery cuts off, and that may be mapped; in a live one of this process,
+    /// including those still to be written.
+    fn settled(&self, first: &FirstBlock, length: u64, is_last: bool) -> u64 {
         match &self.bound {
             Bound::Live(_) => length.max(first.segment.segment_length.min(SEGMENT_LENGTH_MAX)),
             _ => self.extent.settled(first.segment.start, length, is_last),
         }
     }
 
-    /// After the last block of a segment: does the next one, which is there, continue it?
+    /// After the last block of a segment: checks that the next segment, which exists, continues it.
     pub(crate) fn check_next(&mut self) -> Result<(), CursorError> {
         match self.enter_next()? {
-            Entered::Yes => Ok(()),
-            Entered::Partly => Err(self.damage(
+            SegmentEntry::Yes => Ok(()),
+            SegmentEntry::Partly => Err(self.damage(
                 0,
                 Fault::Block(Defect::Short {
                     needed: SEGMENT_BLOCK_LENGTH,
                     there: 0,
                 }),
             )),
-            Entered::Missing(path) => Err(self.gone(Some(path))?),
+            SegmentEntry::Missing(path) => Err(self.gone(Some(path))?),
         }
     }
 
-    /// Is there a segment behind the one with this name?
-    fn is_behind(&self, name: SegmentName) -> Result<bool, CursorError> {
+    /// Is there a segment after the one with this name?
+    fn has_later_segment(&self, name: SegmentName) -> Result<bool, CursorError> {
         let names = segments(&*self.storage, &self.folder, self.recording)?;
         Ok(names.last().is_some_and(|last| *last > name))
     }
 
-    /// Nothing more is there and nothing more was promised: looks at the catalog. True when there may be more by now.
-    fn rest(&mut self) -> Result<bool, CursorError> {
+    /// Reads the catalog at the end of the files, if it has changed. True if more messages may exist now.
+    fn consult_catalog(&mut self) -> Result<bool, CursorError> {
         self.pause = self.open_end();
         if self.pause == Pause::Reached {
             return Ok(false);
@@ -726,24 +734,25 @@ impl Cursor {
                 self.pause = Pause::Stopped;
                 Ok(false)
             }
-            // It was stopped further on, after the file was looked at.
+            // It was stopped at a later position, after the file was measured.
             Some(_) => Ok(true),
             None => Ok(false),
         }
     }
 
-    /// Is the open segment, as far as it was read, still the file of its name? One that was truncated elsewhere and extended
-    /// again has another file, which is gone on with: true when there is more in it.
-    fn look_again(&mut self) -> Result<bool, CursorError> {
+    /// Opens the file with the open segment's name again. A recording that was truncated after the current position and
+    /// extended again has another file with this name, which is then used. True if it is longer than the open one.
+    fn reopen(&mut self) -> Result<bool, CursorError> {
         let (Some(source), Some((offset, last))) = (&mut self.source, &self.last) else {
             return Ok(false);
         };
-        let now = match Source::open(&*self.storage, &self.folder, source.name, self.extent.tag) {
-            Ok(now) => now,
-            // Purged behind the reader, which only matters if it needs more.
-            Err((_, error)) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err((path, error)) => return Err(system("open", &path, 0, error)),
-        };
+        let now =
+            match OpenSegment::open(&*self.storage, &self.folder, source.name, self.extent.tag) {
+                Ok(now) => now,
+                // Purged after it was opened, which matters only if more of it is needed.
+                Err((_, error)) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Err((path, error)) => return Err(system("open", &path, 0, error)),
+            };
         let mut bytes = [0; HEADER_LENGTH];
         let is_same = match now.view.disk().read_at(*offset, &mut bytes) {
             Ok(()) => bytes == last.encode(),
@@ -761,7 +770,7 @@ impl Cursor {
         Ok(is_longer)
     }
 
-    /// Why what should come next is not there; `missing` is the file that was looked for.
+    /// The error for a missing continuation, from what has changed in the catalog; `missing` is the file looked for.
     fn gone(&self, missing: Option<PathBuf>) -> Result<CursorError, CursorError> {
         let (recording, position) = (self.recording, self.position);
         let Some(extent) = Extent::read(&*self.storage, &self.folder, recording)? else {
@@ -787,7 +796,7 @@ impl Cursor {
         })
     }
 
-    /// The open segment is damaged at `offset`.
+    /// The error for damage at `offset` of the open segment.
     fn damage(&self, offset: u64, fault: Fault) -> CursorError {
         let (path, start) = match &self.source {
             Some(source) => (source.path.as_path(), source.name.start),
@@ -797,16 +806,17 @@ impl Cursor {
     }
 }
 
-/// What came of going on to a segment.
-enum Entered {
+/// The result of entering a segment.
+enum SegmentEntry {
+    /// It is open.
     Yes,
     /// Its first block is being written.
     Partly,
-    /// There is no such file.
+    /// The file does not exist.
     Missing(PathBuf),
 }
 
-/// Damage of the segment at `path`, which starts at `start`.
+/// The error for damage of the segment at `path`, which starts at `start`.
 fn damage(path: &Path, start: Position, offset: u64, fault: Fault) -> CursorError {
     CursorError::Damaged {
         path: path.to_owned(),
@@ -816,7 +826,7 @@ fn damage(path: &Path, start: Position, offset: u64, fault: Fault) -> CursorErro
     }
 }
 
-/// A failure of the operating system.
+/// The error of a failed call of the operating system.
 fn system(action: &'static str, path: &Path, offset: u64, source: io::Error) -> CursorError {
     CursorError::System {
         action,

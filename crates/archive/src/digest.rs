@@ -1,8 +1,9 @@
-//! What a recording says, in one number, whatever its blocks and files.
+//! The digest of a recording: one checksum of its messages, independent of blocks and files.
 
-use crate::crc32c::{Shift, crc32c_more};
 use crate::cursor::{Extent, segments};
-use crate::{Bound, Cursor, CursorError, Message, Position, RecordingId, crc32c};
+use crate::{Bound, Cursor, CursorError, Message, Position, RecordingId};
+use seatrial_blocks::crc32c;
+use seatrial_blocks::crc32c::{Shift, crc32c_more};
 use seatrial_machine::Storage;
 use std::ops::Range;
 use std::path::Path;
@@ -10,12 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 
-/// From this length on a message is checksummed by itself and moved into the digest, if it is as long as the one before.
+/// From this length on, a message with the length of the previous one is checksummed separately and combined into the
+/// digest: the [`Shift`] that this needs is then reused.
 const JOINED_LENGTH_MIN: usize = 512;
 
-/// The messages of a recording in one number: CRC-32C over, for each message, its length and flags (4 bytes, as in its frame
-/// but without the bit for a checksum) and its bytes. Blocks, files, positions and times do not count, so copies that were
-/// written in other batches have the same.
+/// The digest of a sequence of messages: CRC-32C over, for each message, its length and flags (4 bytes, as in its frame
+/// but without the checksum bit) and its bytes. Blocks, files, positions and times are not included, so copies that were
+/// written in other batches have the same digest.
 ///
 /// ```
 /// use seatrial_archive::Digest;
@@ -31,16 +33,16 @@ const JOINED_LENGTH_MIN: usize = 512;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// CRC-32C as described above.
+    /// The CRC-32C described above.
     pub checksum: u32,
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Their bytes, without headers.
+    /// Total length of the messages in bytes, without headers.
     pub bytes: u64,
 }
 
 impl Default for Digest {
-    /// That of no message.
+    /// The digest of no messages.
     fn default() -> Digest {
         Digest {
             checksum: crc32c(b""),
@@ -56,11 +58,11 @@ impl Digest {
         self.push_with(flags, message, &mut (0, None));
     }
 
-    /// Adds a message; `shift` belongs to the latest length, made when that comes again.
+    /// Adds a message; `shift` caches the last message's length and, once a length repeats, its shift.
     #[inline]
     fn push_with(&mut self, flags: u32, message: &[u8], shift: &mut (usize, Option<Shift>)) {
         let length = message.len();
-        let head = length as u32 | flags << crate::frame::FLAGS_SHIFT;
+        let head = length as u32 | flags << seatrial_blocks::frame::FLAGS_SHIFT;
         let checksum = crc32c_more(self.checksum, &head.to_le_bytes());
         self.checksum = if length >= JOINED_LENGTH_MIN && shift.0 == length {
             let shift = (shift.1).get_or_insert_with(|| Shift::by(length as u64));
@@ -73,35 +75,35 @@ impl Digest {
         self.bytes += length as u64;
     }
 
-    /// That of these messages and of others behind them.
+    /// The digest of these messages followed by those of `next`. O(log(bytes)).
     #[must_use]
-    pub fn then(&self, behind: &Digest) -> Digest {
-        // Each message counts with four bytes more than it has.
-        let shift = Shift::by(behind.bytes + 4 * behind.messages);
+    pub fn then(&self, next: &Digest) -> Digest {
+        // Each message contributes four bytes of length and flags besides its own.
+        let shift = Shift::by(next.bytes + 4 * next.messages);
         Digest {
-            checksum: shift.combine(self.checksum, behind.checksum),
-            messages: self.messages + behind.messages,
-            bytes: self.bytes + behind.bytes,
+            checksum: shift.combine(self.checksum, next.checksum),
+            messages: self.messages + next.messages,
+            bytes: self.bytes + next.bytes,
         }
     }
 }
 
-/// The digest of the messages of a recording whose numbers are in `numbers` (all: `0..u64::MAX`), up to where it ends now.
-/// Everything read is checked; the first damage ends it. Files are read by `threads` threads, this one included; `told` is
-/// called with the number of messages behind each block, from any of them.
+/// The digest of the messages of a recording whose numbers are in `numbers` (all: `0..u64::MAX`), up to its current end.
+/// Everything read is checked; the first damage is returned as an error. Files are read by `threads` threads, this one
+/// included; `on_progress` is called with the number of messages of each block read, from any of them.
 pub fn digest(
     storage: &Arc<dyn Storage>,
     folder: &Path,
     recording: RecordingId,
     numbers: Range<u64>,
     threads: usize,
-    told: &(dyn Fn(u64) + Sync),
+    on_progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Digest, CursorError> {
     let extent = Extent::read(&**storage, folder, recording)?
         .ok_or(CursorError::NoRecording { recording })?;
     let mut names = segments(&**storage, folder, recording)?;
     extent.keep(&mut names);
-    // A file that is missing elsewhere is found by the cursor that comes to its place.
+    // Only a missing first file is looked for here: any other one is found by the cursor that ends before it.
     if names.first().is_none_or(|first| first.start > extent.start) {
         let start = extent.start;
         Cursor::open(Arc::clone(storage), folder, recording, start, Bound::End)?.next_block()?;
@@ -124,13 +126,13 @@ pub fn digest(
             };
             let start = start.max(extent.start);
             let cursor = Cursor::open(Arc::clone(storage), folder, recording, start, bound)?;
-            let digest = piece(cursor, &numbers, told, index + 1 < pieces.len())?;
+            let digest = piece(cursor, &numbers, on_progress, index + 1 < pieces.len())?;
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
             found[index] = Some(digest);
         }
     };
     std::thread::scope(|scope| {
-        // What the system gives no thread for, the others do.
+        // If the system refuses a thread, the others do its share.
         let others = (1..threads).filter_map(|_| Builder::new().spawn_scoped(scope, work).ok());
         let others: Vec<_> = others.collect();
         let mut result = work();
@@ -140,15 +142,16 @@ pub fn digest(
         result
     })?;
     let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    assert!(found.iter().all(Option::is_some), "each file was read");
     let found = found.into_iter().flatten();
     Ok(found.fold(Digest::default(), |before, digest| before.then(&digest)))
 }
 
-/// The digest of what is left of a cursor's range.
+/// The digest of the messages in a cursor's range whose numbers are in `numbers`.
 fn piece(
     mut cursor: Cursor,
     numbers: &Range<u64>,
-    told: &(dyn Fn(u64) + Sync),
+    on_progress: &(dyn Fn(u64) + Sync),
     is_followed: bool,
 ) -> Result<Digest, CursorError> {
     let mut digest = Digest::default();
@@ -166,9 +169,9 @@ fn piece(
         for Message { flags, payload, .. } in messages {
             digest.push_with(flags, payload, &mut shift);
         }
-        told(u64::from(block.messages_count()));
+        on_progress(u64::from(block.messages_count()));
     }
-    // Pieces are read apart: that each continues the one before is checked where they meet.
+    // Files are read independently, so the reader of each also checks that the next one continues it.
     if is_followed {
         cursor.check_next()?;
     }
@@ -178,10 +181,10 @@ fn piece(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tape::{FOLDER, RECORDING, Seen, Tape};
+    use crate::sample_recording::{FOLDER, RECORDING, SampleRecording, Seen};
     use seatrial_machine::Rng;
 
-    /// From the definition: all bytes in one piece.
+    /// The digest by its definition: one checksum of all bytes.
     fn twin<'a>(messages: impl Iterator<Item = &'a Seen>) -> Digest {
         let (mut bytes, mut digest) = (Vec::new(), Digest::default());
         for message in messages {
@@ -199,7 +202,7 @@ mod tests {
     fn any_range_has_the_digest_of_its_messages() {
         for seed in 0..200 {
             let mut rng = Rng::from_seed(seed);
-            let tape = Tape::random(&mut rng);
+            let tape = SampleRecording::random(&mut rng);
             let storage = tape.storage(rng.chance(0.5));
             let count = tape.messages.len() as u64;
             let from = rng.below(count + 1);
@@ -223,7 +226,7 @@ mod tests {
     #[test]
     fn other_blocks_and_files_have_the_same_digest_and_other_messages_another() {
         let mut rng = Rng::from_seed(5);
-        let mut tape = Tape::default();
+        let mut tape = SampleRecording::default();
         tape.begin_segment(Position(0));
         tape.append(&mut rng, 20, 1_500);
         let mut changed = tape.messages;
@@ -244,7 +247,7 @@ mod tests {
     #[test]
     fn damage_is_an_error() {
         let mut rng = Rng::from_seed(6);
-        let mut tape = Tape::default();
+        let mut tape = SampleRecording::default();
         tape.begin_segment(Position(0));
         tape.append(&mut rng, 3, 50);
         tape.begin_segment(tape.end());

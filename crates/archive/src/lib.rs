@@ -1,73 +1,68 @@
-//! The append-only checksummed log: one block format for everything durable (`docs/formats/block.md`).
+//! Recordings of checksummed messages (`docs/formats/archive.md`): appended, replayed by position, verified and recovered.
 //!
-//! [`block`] and [`frame`] encode, [`Walker`] reads blocks back and tells a torn tail from damage, [`recover`] finds
-//! the end of a log, [`root`] finds the newest root of a file, and [`LogFile`] is the real file underneath.
+//! A recording is a sequence of segment files of batches; a byte of it has a [`Position`] that never changes. The
+//! [`Catalog`] is a log of events that says which recordings exist. [`Archive`] is the writing process's side, a [`Cursor`]
+//! reads beside it without a lock, and a [`publication`] batches messages of many threads into one recording.
 //!
-//! ```
-//! use seatrial_archive::{BlockKind, Walker, block, recover};
+//! # What this crate does not do
 //!
-//! let mut log = Vec::new();
-//! block::write(&mut log, BlockKind::FRAMES, 0, 0, b"first", 5);
-//! block::write(&mut log, BlockKind::FRAMES, 0, 1, b"second", 6);
-//! log.truncate(log.len() - 3); // a crash in the middle of the second write
+//! - It has no socket and no protocol: those are in the crate `archive-service`.
+//! - It changes no durable byte in place, except the two marks, which are hints and are not relied on.
+//! - It never cuts off a block that may have been durable: only an explicit repair does, and it keeps what it cuts.
+//! - It reads no clock. Times are arguments; a time before the last one counts as the last one.
+//! - It allocates nothing by an unchecked length: blocks, messages and labels have maxima.
+//! - It does not interpret messages; each has only three flag bits for the application.
 //!
-//! let recovery = recover(&log, 0).unwrap();
-//! assert_eq!((recovery.blocks, recovery.next_sequence), (1, 1));
-//! assert!(recovery.torn.is_some());
-//! let mut walker = Walker::new(&log, 0);
-//! assert_eq!(walker.next_block().unwrap().unwrap().payload, b"first");
-//! ```
+//! # Files in reading order
+//!
+//! - `position.rs`: recording ids, positions, tags
+//! - `batch.rs`, `segment.rs`: the blocks of a recording, and its files' names and first blocks
+//! - `archive_folder.rs`: storage calls with file names in their errors
+//! - `catalog.rs`, `catalog/`: events, their log, and the mark that detects a lost end
+//! - `recording.rs`, `recording/`: the writer, its progress, and the recovery of a recording's end
+//! - `archive.rs`, `archive/`: start, extend, truncate, purge, delete; recovery, repair, views of the catalog
+//! - `cursor.rs`, `cursor/`: replay, from any position, into a live recording if asked
+//! - `verify.rs`, `verify/`: checks of whole recordings on several threads
+//! - `digest.rs`: one number for the messages of a recording
+//! - `publication.rs`, `publication/`: many threads, one recorder; group commit
+//! - `sample_recording.rs`: recordings built for the tests
 
 mod archive;
+mod archive_folder;
 mod batch;
-pub mod block;
 mod catalog;
-mod crc32c;
 mod cursor;
 mod digest;
-pub mod file;
-mod folder;
-pub mod frame;
 mod position;
 pub mod publication;
 mod recording;
-mod recover;
-pub mod root;
-mod segment;
-pub mod service;
 #[cfg(test)]
-mod tape;
+mod sample_recording;
+mod segment;
 mod verify;
-mod walk;
-mod window;
 
 pub use archive::{
     Archive, ArchiveError, CatalogRepair, Description, Recovered, RecoveredRecording, RepairError,
     Repaired, Segment, View,
 };
+pub use archive_folder::StorageError;
 pub use batch::{
     BATCH_FRAMES_OFFSET, BATCH_HEADER_LENGTH, BATCH_LENGTH, BATCH_LENGTH_MAX, Batch, BatchError,
-    BatchHeader, MESSAGE_LENGTH_MAX,
+    BatchHeader, MESSAGE_LENGTH_MAX, batch_of,
 };
-pub use block::{ALIGNMENT, BlockHeader, BlockKind, Defect, HEADER_LENGTH, PAYLOAD_LENGTH_MAX};
 pub use catalog::{
     Boundary, Catalog, CatalogError, Event, EventError, EventKind, Filter, FoldError,
     LABEL_LENGTH_MAX, RECORDINGS_MAX, Recording, Source,
 };
-pub use crc32c::{Shift, crc32c};
 pub use cursor::{
     Bound, ContentError, Cursor, CursorError, Fault, Message, Messages, Origin, Pause, ReplayBlock,
 };
 pub use digest::{Digest, digest};
-pub use file::{FileError, LogFile};
-pub use folder::StorageError;
-pub use frame::{Frame, FrameError, Frames};
-pub use position::{Position, RecordingId, RecordingTag};
+pub use position::{Position, RecordingId};
 pub use recording::{
     AppendError, Appended, Cut, Durability, Progress, RecordingOptions, TailError, Writer,
     WriterState,
 };
-pub use recover::{RecoverError, Recovery, recover};
 pub use segment::{
     SEGMENT_BLOCK_LENGTH, SEGMENT_HEADER_LENGTH, SEGMENT_LENGTH, SEGMENT_LENGTH_MAX,
     SEGMENT_LENGTH_MIN, SegmentError, SegmentHeader, SegmentName,
@@ -75,4 +70,3 @@ pub use segment::{
 pub use verify::{
     RecordingReport, VerifyDamage, VerifyFault, VerifyOptions, VerifyProgress, verify,
 };
-pub use walk::{Block, Damage, Torn, WalkError, Walker};

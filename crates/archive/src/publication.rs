@@ -1,19 +1,19 @@
-//! From the threads that have messages to the one that writes them.
+//! Publications: messages of many threads, written to a recording by one recorder thread.
 //!
-//! A [`Publication`] fills a block ([`Batch`]) in place; a full one changes hands, is written with one call by the
-//! [`Recorder`]'s thread, and comes back empty. So messages are offered one by one while everything that costs something
-//! (waking a thread, a queue's lock, a system call, a header) is paid once a block. What stays per message is a lock that
-//! nobody else wants, a header of 8 bytes and the copy.
+//! A [`Publication`] fills a block ([`Batch`]) in place. A full block is queued, written with one call by the
+//! [`Recorder`]'s thread, and returned empty. So messages are offered one by one, while the expensive steps (waking a
+//! thread, the queue's lock, a system call, a header) are paid once for each block. The cost of a message is an uncontended
+//! lock, a header of 8 bytes and the copy.
 //!
-//! A block that is not full is fetched by the recorder when it has nothing else to do: at once when it has stopped growing,
-//! after [`RecorderOptions::linger_nanoseconds`] when it has not. At low rates a message therefore waits for the recorder's
-//! thread to wake and for nothing else; at high rates blocks are full.
+//! An idle recorder fetches blocks that are not full: at once if a block has stopped growing, after
+//! [`RecorderOptions::linger_nanoseconds`] if it has not. At low rates a message therefore waits only for the recorder's
+//! thread to wake; at high rates blocks are full.
 //!
-//! Bounds: a publication has [`RecorderOptions::batches_per_publication`] blocks and is back-pressured when all of them wait
-//! to be written; a recorder has at most [`RecorderOptions::publications_max`] publications. So the recorder's queue has at
-//! most the product of the two, and a few words for each that comes or goes.
+//! Bounds: a publication has [`RecorderOptions::batches_per_publication`] blocks, and backpressure while all of them wait
+//! to be written. A recorder has at most [`RecorderOptions::publications_max`] publications. So its queue has at most the
+//! product of the two in blocks, and a few commands for each publication that joins or leaves.
 //!
-//! For many threads that each wait until their message is durable there is [`GroupWriter`].
+//! For many threads that each wait until their message is durable, use a [`GroupWriter`].
 //!
 //! ```
 //! use seatrial_archive::publication::{Recorder, RecorderOptions};
@@ -21,7 +21,7 @@
 //! use seatrial_sim::MemoryStorage;
 //! use std::{path::Path, sync::Arc};
 //!
-//! let storage = Arc::new(MemoryStorage::new()); // or seatrial_archive::file::Files
+//! let storage = Arc::new(MemoryStorage::new()); // or seatrial_files::Files
 //! let (mut archive, _) = Archive::open(storage, Path::new("recordings"), 0).unwrap();
 //! let writer = archive.start(&RecordingOptions::default(), 0).unwrap();
 //!
@@ -46,9 +46,9 @@
 //! });
 //! ```
 
+mod command_queue;
 mod group;
-mod inbox;
-mod lane;
+mod publication_slot;
 mod recorder;
 
 pub use group::{GroupError, GroupOptions, GroupWriter};
@@ -59,8 +59,8 @@ use crate::batch::{
 };
 use crate::position::Position;
 use crate::recording::Writer;
-use inbox::{Bell, Work};
-use lane::{Lane, Wanted};
+use command_queue::{RecorderCommand, Wakeup};
+use publication_slot::{PublicationSlot, WaitGoal};
 use std::error::Error;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,27 +69,26 @@ use std::time::Duration;
 /// Why a sink failed.
 pub type SinkError = Box<dyn Error + Send + Sync>;
 
-/// Where blocks go: the writer of a recording. Called by one thread at a time.
+/// A destination of blocks: the writer of a recording. Called by one thread at a time.
 pub trait Sink: Debug + Send {
-    /// Writes the batch behind everything before and says where its first message is. After a failure nothing else is
-    /// asked of it.
+    /// Appends the batch and returns the position of its first message. Not called again after a failure.
     fn append(&mut self, batch: &mut Batch, now: u64) -> Result<Position, SinkError>;
 
-    /// Makes everything appended durable; at once when it is.
+    /// Makes everything appended durable; returns at once if it is.
     fn sync(&mut self) -> Result<(), SinkError>;
 
-    /// Where the next block goes.
+    /// The end: the position of the next block.
     fn end(&self) -> Position;
 
-    /// Everything before is durable.
+    /// The end of the durable messages.
     fn durable(&self) -> Position;
 
-    /// When [`Sink::tick`] is due: the sync that a durability level promises.
+    /// The time at which [`Sink::tick`] is due: the sync that the durability level requires.
     fn sync_at(&self) -> Option<u64> {
         None
     }
 
-    /// Does what is due.
+    /// Syncs if that is due.
     fn tick(&mut self, now: u64) -> Result<(), SinkError> {
         let _ = now;
         Ok(())
@@ -122,31 +121,31 @@ impl Sink for Writer {
     }
 }
 
-/// The first failure of a recording, for everyone who has to do with it.
+/// The first failure of a recording, shared by its publications.
 pub type Failure = Arc<dyn Error + Send + Sync>;
 
-/// Why a message was not taken, or not written.
+/// Why a message was not accepted, or not written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OfferError {
     /// All blocks of the publication wait to be written. Try again, or wait ([`Publication::wait`]).
     #[error("all blocks of the publication wait to be written")]
     Backpressured,
-    /// No recording holds such a message.
-    #[error("a message of {length} bytes, at most {MESSAGE_LENGTH_MAX} can be recorded")]
+    /// The message is too long.
+    #[error("a message of {length} bytes is over the maximum of {MESSAGE_LENGTH_MAX}")]
     TooLong {
-        /// Its bytes.
+        /// Its length in bytes.
         length: usize,
     },
     /// The recording was stopped, or the recorder has ended.
     #[error("the recording was stopped")]
     Stopped,
-    /// A write or a sync failed. Of the messages offered, [`Publication::written`] say how many are there.
+    /// A write or a sync failed. [`Publication::written`] is the number of offered messages that were written.
     #[error("recording failed: {0}")]
     Failed(Failure),
-    /// The recorder has as many publications as it may.
-    #[error("the recorder has {publications_max} publications already")]
+    /// The recorder has its maximum number of publications.
+    #[error("the recorder already has its maximum of {publications_max} publications")]
     TooMany {
-        /// The bound.
+        /// The maximum.
         publications_max: usize,
     },
 }
@@ -154,26 +153,27 @@ pub enum OfferError {
 /// The bounds of a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecorderOptions {
-    /// Bytes of a block; longer messages get a block of their own.
+    /// Length of a block in bytes; longer messages get a block of their own.
     pub batch_length: usize,
-    /// Blocks of one publication: being filled, waiting, being written. At least 2.
+    /// Number of blocks of one publication: being filled, waiting, being written. At least 2.
     pub batches_per_publication: usize,
-    /// Publications at a time.
+    /// Maximum number of publications at a time.
     pub publications_max: usize,
-    /// How long a block that keeps growing waits for its end while the recorder has nothing else to do.
+    /// Longest time that an idle recorder leaves a block to a publication that still fills it.
     pub linger_nanoseconds: u64,
-    /// How often an idle recorder, or who waits for something to be written, looks again before it sleeps. A look takes about a
+    /// How often an idle recorder, or a thread that waits for a write, polls before it sleeps. A poll takes about a
     /// microsecond.
     pub looks_before_sleep: u32,
-    /// The same for a publisher without a block, and for a recorder whose last block was full. Many: who sleeps is woken by
-    /// the other's thread, on a virtual machine as a rule on the other's processor (an idle one looks taken away), and as the
-    /// two are never ready at the same time there, nothing moves them apart again.
+    /// The same for a publisher without an empty block, and for a recorder whose last block was full. High, because a
+    /// sleeping thread is woken by the other one, and on a virtual machine usually on the same processor (an idle one looks
+    /// unavailable). The two are then never runnable at the same time, so the scheduler does not separate them again.
     pub looks_under_load: u32,
 }
 
 impl Default for RecorderOptions {
-    /// Blocks of 256 KiB, 8 of them per publication: together as large as two processors' second caches here (2 MiB), and
-    /// enough for neither side to wait while the other is woken. 64 publications, 200 µs, 20 looks, 2,000 under load.
+    /// Blocks of 256 KiB, 8 for each publication: together as large as the second-level caches of two processors of the
+    /// machine measured (2 MiB), and enough that neither side waits while the other is woken. 64 publications, 200 µs, 20
+    /// polls, 2,000 under load.
     fn default() -> RecorderOptions {
         RecorderOptions {
             batch_length: BATCH_LENGTH,
@@ -187,8 +187,8 @@ impl Default for RecorderOptions {
 }
 
 impl RecorderOptions {
-    /// The same with every bound in its range.
-    fn sane(self) -> RecorderOptions {
+    /// These options with every bound in its allowed range.
+    fn within_bounds(self) -> RecorderOptions {
         RecorderOptions {
             batch_length: self
                 .batch_length
@@ -199,30 +199,30 @@ impl RecorderOptions {
     }
 }
 
-/// One publisher's end of a recording: messages in, in order. It belongs to one thread; another publisher of the same
-/// recording has a publication of its own, and the two are recorded in any order to each other. Messages are counted from
-/// 1 as they are offered; the count is how their way is followed.
+/// One publisher's interface to a recording. Its messages are recorded in the order in which they are offered. It belongs
+/// to one thread; other publishers of the same recording have publications of their own, in no order to this one. Messages
+/// are counted from 1; the count is compared with those of [`Publication::written`] and [`Publication::durable`].
 ///
-/// Dropping it hands over what was offered, which is written without anybody waiting for it.
+/// Dropping it queues what was offered, which is written without a wait.
 ///
-/// Its downside: positions are given by the recorder, later. Whoever needs a message's position at once uses a
-/// [`GroupWriter`] or reads it from the recording.
+/// Positions are assigned later, by the recorder. To get a message's position at once, use a [`GroupWriter`], or read it
+/// from the recording.
 #[derive(Debug)]
 pub struct Publication {
-    lane: Arc<Lane>,
-    bell: Arc<Bell>,
+    slot: Arc<PublicationSlot>,
+    wakeup: Arc<Wakeup>,
     checksummed: bool,
 }
 
 impl Publication {
-    /// Frames carry a CRC-32C of their own from now on (or not), for readers that take them out of their blocks.
+    /// Sets whether frames get a CRC-32C of their own, for readers that take them out of their blocks.
     #[must_use]
     pub fn checksummed(mut self, checksummed: bool) -> Publication {
         self.checksummed = checksummed;
         self
     }
 
-    /// Takes a message, if there is room, and answers with its number: the messages taken so far. Never waits.
+    /// Accepts a message, if there is room, and returns its number: that of messages accepted so far. Never waits.
     #[inline]
     pub fn offer(&mut self, message: &[u8]) -> Result<u64, OfferError> {
         self.offer_flagged(0, message)
@@ -233,7 +233,7 @@ impl Publication {
     /// Panics when `flags` is above 7.
     #[inline]
     pub fn offer_flagged(&mut self, flags: u32, message: &[u8]) -> Result<u64, OfferError> {
-        let mut filling = locked(&self.lane.filling);
+        let mut filling = locked(&self.slot.filling);
         loop {
             if let Some(batch) = &mut filling.batch {
                 let taken = if self.checksummed {
@@ -242,16 +242,16 @@ impl Publication {
                     batch.push(flags, message)
                 };
                 if taken {
-                    let number = self.lane.count();
+                    let number = self.slot.count();
                     drop(filling);
-                    if self.bell.is_wanted() {
-                        self.bell.ring();
+                    if self.wakeup.is_sleep_planned() {
+                        self.wakeup.notify();
                     }
                     return Ok(number);
                 }
             }
-            self.lane
-                .make_room(&mut filling, &self.bell, message.len())?;
+            self.slot
+                .make_room(&mut filling, &self.wakeup, message.len())?;
         }
     }
 
@@ -266,12 +266,12 @@ impl Publication {
         }
     }
 
-    /// For messages that come thick and fast: no lock and no look at the recorder but once a block. Until the burst is
+    /// For messages in quick succession: locks and checks for a sleeping recorder only once a block. Until the burst is
     /// dropped, the recorder gets full blocks only.
     pub fn burst(&mut self) -> Burst<'_> {
-        let mut filling = locked(&self.lane.filling);
+        let mut filling = locked(&self.slot.filling);
         filling.bursting = true;
-        let (batch, offered) = (filling.batch.take(), self.lane.offered());
+        let (batch, offered) = (filling.batch.take(), self.slot.offered());
         drop(filling);
         Burst {
             publication: self,
@@ -280,86 +280,74 @@ impl Publication {
         }
     }
 
-    /// Waits until there is a block to fill: until half of the publication's blocks are back, so that it is not woken for
-    /// each.
+    /// Waits for empty blocks: until half of the publication's blocks are returned, so that it is not woken for each.
     pub fn wait(&mut self) -> Result<(), OfferError> {
-        let half = self.lane.options.batches_per_publication / 2;
-        self.lane.wait(Wanted::Room(half), None).map(|_| ())
+        let half = self.slot.options.batches_per_publication / 2;
+        self.slot.wait(WaitGoal::Room(half), None).map(|_| ())
     }
 
-    /// Messages offered.
+    /// Number of messages offered.
     pub fn offered(&self) -> u64 {
-        self.lane.offered()
+        self.slot.offered()
     }
 
-    /// Messages written: after an end of the process they are still there.
+    /// Number of messages written: they survive the end of the process.
     pub fn written(&self) -> u64 {
-        locked(&self.lane.returned).written
+        locked(&self.slot.returned).written
     }
 
-    /// Messages that are durable: after a loss of power they are still there.
+    /// Number of durable messages: they survive a power failure.
     pub fn durable(&self) -> u64 {
-        locked(&self.lane.returned).durable
+        locked(&self.slot.returned).durable
     }
 
-    /// Waits until the first `number` messages are written, no longer than `patience` if it is given; false when they are
-    /// not by then.
+    /// Waits until the first `number` messages are written, for at most `patience` if it is given; false if they are not
+    /// written then.
     pub fn wait_written(
         &mut self,
         number: u64,
         patience: Option<Duration>,
     ) -> Result<bool, OfferError> {
-        let number = number.min(self.lane.offered());
-        self.lane.wait(Wanted::Written(number), patience)
+        let number = number.min(self.slot.offered());
+        self.slot.wait(WaitGoal::Written(number), patience)
     }
 
-    /// Waits until the first `number` messages are durable, no longer than `patience` if it is given; false when they are
-    /// not by then. This asks for no sync: it is for durability levels that have one.
-    pub fn wait_durable(
-        &mut self,
-        number: u64,
-        patience: Option<Duration>,
-    ) -> Result<bool, OfferError> {
-        let number = number.min(self.lane.offered());
-        self.lane.wait(Wanted::Durable(number), patience)
-    }
-
-    /// Hands over what was offered and waits until it is written.
+    /// Queues what was offered and waits until it is written.
     pub fn flush(&mut self) -> Result<(), OfferError> {
-        let number = self.lane.hand_over(&self.bell);
-        self.lane.wait(Wanted::Written(number), None).map(|_| ())
+        let number = self.slot.hand_over(&self.wakeup);
+        self.slot.wait(WaitGoal::Written(number), None).map(|_| ())
     }
 
-    /// Hands over what was offered, has it synced and waits until it is durable.
+    /// Queues what was offered, requests a sync and waits until it is durable.
     pub fn sync(&mut self) -> Result<(), OfferError> {
-        let number = self.lane.hand_over(&self.bell);
-        self.bell.push(Work::Sync(self.lane.recording));
-        self.lane.wait(Wanted::Durable(number), None).map(|_| ())
+        let number = self.slot.hand_over(&self.wakeup);
+        self.wakeup.push(RecorderCommand::Sync(self.slot.recording));
+        self.slot.wait(WaitGoal::Durable(number), None).map(|_| ())
     }
 }
 
 impl Drop for Publication {
     fn drop(&mut self) {
-        self.lane.leave(&self.bell);
+        self.slot.leave(&self.wakeup);
     }
 }
 
-/// Messages that are offered in quick succession ([`Publication::burst`]). It has the block being filled to itself, so an
-/// offer is a header and a copy.
+/// Messages offered in quick succession ([`Publication::burst`]). It owns the block being filled, so an offer costs a
+/// header and a copy, without a lock.
 ///
-/// Its downside: the messages in a block that is not full stay with it, so it should end when no more messages are at hand.
-/// A recording that is stopped meanwhile ends with the burst.
+/// The messages in a block that is not full stay with the burst, so drop it when no more messages are at hand. A recording
+/// that is stopped during the burst ends with it.
 #[derive(Debug)]
 pub struct Burst<'a> {
     publication: &'a mut Publication,
-    /// The block being filled, if one was got.
+    /// The block being filled, if there is one.
     batch: Option<Batch>,
-    /// Messages taken by the publication, those in the block included.
+    /// Number of messages accepted by the publication, those in the block included.
     offered: u64,
 }
 
 impl Burst<'_> {
-    /// Takes a message, if there is room, and answers with its number, as [`Publication::offer`] does. Never waits.
+    /// Accepts a message, if there is room, and returns its number, as [`Publication::offer`] does. Never waits.
     #[inline]
     pub fn offer(&mut self, message: &[u8]) -> Result<u64, OfferError> {
         self.offer_flagged(0, message)
@@ -397,19 +385,19 @@ impl Burst<'_> {
         }
     }
 
-    /// Messages offered.
+    /// Number of messages offered.
     pub fn offered(&self) -> u64 {
         self.offered
     }
 
-    /// Exchanges the block that is full for an empty one.
+    /// Exchanges the full block for an empty one.
     #[cold]
     fn make_room(&mut self, length: usize) -> Result<(), OfferError> {
-        let Publication { lane, bell, .. } = &*self.publication;
-        let mut filling = locked(&lane.filling);
+        let Publication { slot, wakeup, .. } = &*self.publication;
+        let mut filling = locked(&slot.filling);
         filling.batch = self.batch.take();
-        lane.count_all(self.offered);
-        let made = lane.make_room(&mut filling, bell, length);
+        slot.count_all(self.offered);
+        let made = slot.make_room(&mut filling, wakeup, length);
         self.batch = filling.batch.take();
         made
     }
@@ -417,12 +405,12 @@ impl Burst<'_> {
 
 impl Drop for Burst<'_> {
     fn drop(&mut self) {
-        let Publication { lane, bell, .. } = &*self.publication;
-        lane.settle_burst(self.batch.take(), self.offered, bell);
+        let Publication { slot, wakeup, .. } = &*self.publication;
+        slot.settle_burst(self.batch.take(), self.offered, wakeup);
     }
 }
 
-/// Locks; a thread that died in the middle leaves counts and whole batches, which are as good as before.
+/// Locks a mutex. A panic of another thread is ignored: counts and batches are consistent after every statement.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

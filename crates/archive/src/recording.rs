@@ -1,54 +1,55 @@
-//! One recording: how it is written, how far it has got, and where it ends after a crash.
+//! One recording: its writer, the writer's progress, and the recovery of its end after a crash.
 
-mod kept;
-mod mark;
-mod progress;
+mod cut_copy;
+mod durable_mark;
+mod recording_writer;
 mod tail;
-mod writer;
+mod writer_progress;
 
-pub(crate) use kept::keep_end;
-pub(crate) use mark::{remove as remove_mark, with_mark};
-pub use progress::{Progress, WriterState};
+pub(crate) use cut_copy::keep_end;
+pub(crate) use durable_mark::{remove as remove_mark, with_mark};
+pub use recording_writer::{AppendError, Appended, Writer};
+pub(crate) use recording_writer::{Shared, State};
 pub use tail::{Cut, TailError};
-pub(crate) use tail::{SegmentWalk, Walked, check_torn, create_first, recover_tail};
-pub use writer::{AppendError, Appended, Writer};
-pub(crate) use writer::{Shared, State};
+pub(crate) use tail::{SegmentWalk, WalkedBatch, check_torn, create_first, recover_tail};
+pub use writer_progress::{Progress, WriterState};
 
-use crate::folder::{Folder, StorageError};
+use crate::archive_folder::{ArchiveFolder, StorageError};
 use crate::segment::{SegmentHeader, SegmentName};
-use crate::{Position, RecordingId, RecordingTag, SEGMENT_LENGTH};
+use crate::{Position, RecordingId, SEGMENT_LENGTH};
+use seatrial_blocks::RecordingTag;
 use seatrial_machine::Medium;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// When what was appended is made durable. Whatever the level, what an append has written survives the end of the
-/// process, and `Appended::durable` and `Progress::durable` say what survives a loss of power.
+/// When appended messages are synced. At every level, what an append has written survives the end of the process;
+/// `Appended::durable` and `Progress::durable` are the end of what survives a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// When a segment is full and when the recording is stopped. Otherwise when the system likes, or somebody calls
-    /// `Writer::sync`.
+    /// When a segment is full, when the recording is stopped, and on `Writer::sync`; otherwise when the operating system
+    /// writes.
     None,
-    /// As soon as this much waits for it, or has waited for so long. `Writer::sync_at` says when the time is up;
-    /// `Writer::tick` has to be called then.
+    /// When `bytes` wait for a sync, or `milliseconds` after the oldest unsynced write. The caller calls `Writer::tick` at
+    /// the time that `Writer::sync_at` returns.
     Group {
-        /// The longest wait, in milliseconds.
+        /// Longest wait, in milliseconds.
         milliseconds: u32,
-        /// So many bytes do not wait.
+        /// Number of unsynced bytes that triggers a sync.
         bytes: u64,
     },
     /// Before every append returns.
     Batch,
 }
 
-/// How a recording is made.
+/// Options of a new recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingOptions {
-    /// Its name, at most `LABEL_LENGTH_MAX` bytes; several recordings may have the same.
+    /// Its label, at most `LABEL_LENGTH_MAX` bytes; not unique.
     pub label: String,
-    /// The length after which a segment is followed by the next one, in bytes: `SEGMENT_LENGTH_MIN` to
+    /// Length in bytes from which on a segment is followed by the next one: `SEGMENT_LENGTH_MIN` to
     /// `SEGMENT_LENGTH_MAX`.
     pub segment_length: u64,
-    /// When what was appended is made durable.
+    /// When appended messages are synced.
     pub durability: Durability,
 }
 
@@ -62,9 +63,9 @@ impl Default for RecordingOptions {
     }
 }
 
-/// Creates a segment with its first block, durable with its name.
+/// Creates a segment with its first block; contents and name are durable when this returns.
 pub(crate) fn create_segment(
-    folder: &Folder,
+    folder: &ArchiveFolder,
     header: &SegmentHeader,
     sequence: u64,
     tag: Option<RecordingTag>,
@@ -81,7 +82,7 @@ pub(crate) fn create_segment(
     Ok(medium)
 }
 
-/// The positions at which the segments of all recordings start, as far as there are files, in order.
+/// The start positions of all recordings' segments that are in the folder, in order.
 pub(crate) fn all_segments(files: &[String]) -> BTreeMap<RecordingId, Vec<Position>> {
     let mut starts: BTreeMap<RecordingId, Vec<Position>> = BTreeMap::new();
     let mut names: Vec<SegmentName> = (files.iter())
@@ -94,7 +95,7 @@ pub(crate) fn all_segments(files: &[String]) -> BTreeMap<RecordingId, Vec<Positi
     starts
 }
 
-/// The positions at which the segments of a recording start, as far as there are files, in order.
+/// The start positions of a recording's segments that are in the folder, in order.
 pub(crate) fn segments(files: &[String], recording: RecordingId) -> Vec<Position> {
     let mut starts: Vec<Position> = (files.iter())
         .filter_map(|file| SegmentName::parse(file))

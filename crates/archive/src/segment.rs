@@ -1,20 +1,25 @@
-//! Segments, the files of a recording: their names and first blocks. Byte map in `docs/formats/archive.md`.
+//! Names and first blocks of segments, the files of a recording. Byte map in `docs/formats/archive.md`.
 
-use crate::block::{self, BlockKind};
-use crate::{Position, RecordingId, RecordingTag};
+use crate::{Position, RecordingId};
+use seatrial_blocks::RecordingTag;
+use seatrial_blocks::block::{self, BlockKind};
 
-/// Bytes of the payload of a segment's first block.
+/// Length in bytes of the payload of a segment's first block.
 pub const SEGMENT_HEADER_LENGTH: usize = 40;
-/// Bytes of a segment's first block: its first batch starts here.
+/// Length of a segment's first block in bytes: the offset of its first batch.
 pub const SEGMENT_BLOCK_LENGTH: u64 = block::block_length(SEGMENT_HEADER_LENGTH) as u64;
-/// The shortest segment that may be asked for, in bytes.
+/// The lowest allowed segment length in bytes.
 pub const SEGMENT_LENGTH_MIN: u64 = 1 << 10;
-/// The longest segment that may be asked for, in bytes.
+/// The highest allowed segment length in bytes.
 pub const SEGMENT_LENGTH_MAX: u64 = 16 << 30;
-/// The length of a segment unless another is asked for, in bytes.
+/// The default segment length in bytes.
 pub const SEGMENT_LENGTH: u64 = 128 << 20;
 
-/// How a segment's name ends.
+// A segment has room for more than its first block, or a new one would be begun for ever.
+const _: () = assert!(SEGMENT_BLOCK_LENGTH < SEGMENT_LENGTH_MIN);
+const _: () = assert!(SEGMENT_LENGTH_MIN < SEGMENT_LENGTH && SEGMENT_LENGTH < SEGMENT_LENGTH_MAX);
+
+/// The extension of a segment's name.
 const SUFFIX: &str = ".segment";
 /// What is appended to a segment's name while a shortened copy is being written.
 const NEW: &str = ".new";
@@ -23,48 +28,48 @@ const RECORDING_DIGITS: usize = 10;
 /// Digits of a position in a name.
 const POSITION_DIGITS: usize = 20;
 
-/// What the first block of a segment says.
+/// The contents of a segment's first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// The recording that the file belongs to.
     pub recording: RecordingId,
     /// The position of the first byte of the file.
     pub start: Position,
-    /// The number of the first message.
+    /// Number of the first message.
     pub first_message: u64,
-    /// The length after which the next segment is begun, in bytes.
+    /// Length in bytes from which on the next segment is begun.
     pub segment_length: u64,
-    /// When it was begun: nanoseconds since 1970, never lower than that of the batch before.
+    /// Time of creation in nanoseconds since 1970; not before that of the previous batch.
     pub time: u64,
 }
 
-/// Bytes that are not the first block's payload of the segment that belongs there.
+/// Why bytes are not the first block of the expected segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {
     /// Another kind of block.
-    #[error("a block of kind {found} where a segment's first block (kind 3) belongs")]
+    #[error("expected a segment's first block (block kind 3), found block kind {found}")]
     Kind {
-        /// The kind that is there.
+        /// The block's kind.
         found: u16,
     },
-    /// Not as many bytes as a header has.
-    #[error("a segment's first block holds {SEGMENT_HEADER_LENGTH} bytes, this one {found}")]
+    /// Not the length of a segment header.
+    #[error("first block of a segment: expected {SEGMENT_HEADER_LENGTH} bytes, found {found}")]
     Length {
-        /// Bytes that are there.
+        /// Length of the payload in bytes.
         found: usize,
     },
     /// A file of another recording.
     #[error("segment of recording {found}, its name says {expected}")]
     Recording {
-        /// The recording that the name says.
+        /// The recording in the file's name.
         expected: RecordingId,
         /// The recording in the block.
         found: RecordingId,
     },
-    /// A file from another place of the recording.
+    /// A file of another position of the recording.
     #[error("segment from position {found}, its name says {expected}")]
     Start {
-        /// The position that the name says.
+        /// The position in the file's name.
         expected: Position,
         /// The position in the block.
         found: Position,
@@ -88,7 +93,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// The whole first block with its number and the tag of its recording.
+    /// The first block as stored, with this sequence number and the tag of its recording.
     pub fn block(&self, sequence: u64, tag: Option<RecordingTag>) -> Vec<u8> {
         let mut out = Vec::with_capacity(SEGMENT_BLOCK_LENGTH as usize);
         let start = block::begin(&mut out);
@@ -97,7 +102,7 @@ impl SegmentHeader {
         out
     }
 
-    /// Reads the payload of a block of `kind`.
+    /// Decodes the payload of a block of `kind`.
     pub fn decode(kind: BlockKind, payload: &[u8]) -> Result<SegmentHeader, SegmentError> {
         if kind != BlockKind::SEGMENT {
             return Err(SegmentError::Kind { found: kind.0 });
@@ -119,7 +124,7 @@ impl SegmentHeader {
         })
     }
 
-    /// Is it the header of the file with this name?
+    /// Checks that this is the header of the file with this name.
     pub fn check(&self, name: SegmentName) -> Result<(), SegmentError> {
         if self.recording != name.recording {
             return Err(SegmentError::Recording {
@@ -137,7 +142,7 @@ impl SegmentHeader {
     }
 }
 
-/// What a segment's file name says.
+/// A segment's file name, decoded. Names sort by recording, then by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentName {
     /// The recording that the file belongs to.
@@ -158,7 +163,7 @@ impl SegmentName {
         self.file() + NEW
     }
 
-    /// Reads a file's name; nothing when it is not that of a segment.
+    /// Parses a file's name; `None` if it is not that of a segment.
     pub fn parse(file: &str) -> Option<SegmentName> {
         let (recording, start) = file.strip_suffix(SUFFIX)?.split_once('-')?;
         let number = |digits: &str, count: usize| {
@@ -171,7 +176,7 @@ impl SegmentName {
         })
     }
 
-    /// Reads the name of a shortened copy; nothing when it is not one.
+    /// Parses the name of a shortened copy; `None` if it is not one.
     pub fn parse_new(file: &str) -> Option<SegmentName> {
         SegmentName::parse(file.strip_suffix(NEW)?)
     }
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_another_file_is_told_apart() {
+    fn a_header_of_another_file_is_refused() {
         let name = SegmentName {
             recording: RecordingId(3),
             start: HEADER.start,
@@ -278,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn arbitrary_bytes_are_told_by_their_length() {
+    fn arbitrary_bytes_are_refused_unless_they_have_the_length_of_a_header() {
         for seed in 0..5_000 {
             let mut rng = Rng::from_seed(seed);
             let bytes: Vec<u8> = (0..rng.index(100)).map(|_| rng.word() as u8).collect();

@@ -1,62 +1,62 @@
-//! Checking all there is of recordings, on several threads, on and on behind damage.
+//! Verification of whole recordings on several threads, continuing after damage.
 
-mod piece;
-mod walk;
+mod checked_range;
+mod file_walk;
 
-use crate::cursor::Chain;
-use crate::walk::{WalkError, Walker};
+use crate::cursor::ExpectedBlock;
 use crate::{CursorError, Fault, Position, RecordingId, SEGMENT_BLOCK_LENGTH};
-use piece::{Desk, Found, Piece, check};
+use checked_range::{CheckedRange, FoundDamage, RangeChecker, check};
+use file_walk::{FileWalk, WalkedRecording};
+use seatrial_blocks::{WalkError, Walker};
 use seatrial_machine::Storage;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
-use walk::{Walk, Walked};
 
-/// How to verify.
+/// Options of a verification.
 #[derive(Clone, Copy, Debug)]
 pub struct VerifyOptions {
-    /// Threads that check, this one included; at least one.
+    /// Number of checking threads, this one included; at least one.
     pub threads: usize,
-    /// Are the frames' own checksums computed as well? Every bit is covered by that of its block without them; with them
-    /// a frame that was sealed wrongly is found too.
+    /// Are the frames' own checksums computed as well? The block's checksum covers every bit without them; with them, a
+    /// frame that was written with a wrong checksum is found too.
     pub checksums: bool,
 }
 
-/// How much has been verified.
+/// The progress of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerifyProgress {
-    /// Bytes of files that were checked.
+    /// Bytes checked so far.
     pub done: u64,
-    /// Bytes of files that will have been checked at the end.
+    /// Bytes of all files.
     pub total: u64,
 }
 
-/// What is wrong with a recording.
+/// Why a part of a recording is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyFault {
-    /// A block that is not whole, or not the one that belongs there.
+    /// A block that is not valid, or not the expected one.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// The medium or the operating system does not give the bytes.
+    /// A read failed.
     #[error("cannot be read: {0}")]
     Unreadable(String),
-    /// Something is missing between two files, or in front of the first or behind the last one.
-    #[error("the recording goes on at {found}, not at {expected}")]
+    /// Bytes are missing between two files, or before the first one.
+    #[error("the next file starts at position {found}, expected {expected}")]
     Gap {
-        /// Where the file before ends, or the recording is said to begin.
+        /// End of the previous file, or start of the recording.
         expected: Position,
-        /// Where the next file begins.
+        /// Start of the next file.
         found: Position,
     },
-    /// The last file does not end where the recording was stopped, or ends before what was durable.
+    /// The last file does not end where the recording was stopped, or ends before its durable end.
     #[error("the recording ends at {found}, it was durable up to {expected}")]
     End {
-        /// Where it was stopped, or up to where it was durable.
+        /// The end of the stopped recording, or its durable end.
         expected: Position,
-        /// Where its last file ends.
+        /// End of its last file.
         found: Position,
     },
 }
@@ -67,129 +67,141 @@ impl VerifyFault {
     }
 }
 
-/// A place at which a recording is not what it should be.
+/// Damage of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path} at {offset} (position {position}, {length} bytes): {fault}")]
 pub struct VerifyDamage {
     /// The file.
     pub path: PathBuf,
-    /// Where in it.
+    /// Offset in the file.
     pub offset: u64,
-    /// The same as a position of the recording.
+    /// The same place as a position of the recording.
     pub position: Position,
-    /// Bytes from there on that cannot be believed.
+    /// Number of damaged bytes.
     pub length: u64,
-    /// What is wrong, with expected and found values.
+    /// The reason, with expected and found values.
     pub fault: VerifyFault,
 }
 
-/// What was found in one recording.
+/// The result of verifying one recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingReport {
     /// The recording.
     pub recording: RecordingId,
-    /// Where it begins.
+    /// Its start.
     pub start: Position,
-    /// Where it ends: behind its last valid block.
+    /// End of its last valid block.
     pub end: Position,
-    /// Files.
+    /// Number of files.
     pub segments: u64,
-    /// Valid batches.
+    /// Number of valid batches.
     pub blocks: u64,
-    /// Messages in them.
+    /// Number of messages in them.
     pub messages: u64,
-    /// Bytes of the files.
+    /// Total length of the files in bytes.
     pub bytes: u64,
-    /// What is wrong, in the order of positions; empty for a sound recording.
+    /// Damage, in the order of positions; empty for a valid recording.
     pub damages: Vec<VerifyDamage>,
-    /// An interrupted write at the end of a recording that was not stopped: recovery will cut it, or its writer is just
-    /// writing it. No damage.
+    /// A torn tail of a recording that was not stopped: recovery will cut it off, or its writer is completing it. Not
+    /// damage.
     pub torn: Option<VerifyDamage>,
 }
 
-/// Verifies recordings of the archive in `folder`: every block's header, checksum and padding, every frame; that block
-/// numbers, message numbers and times go on, and that files follow each other. Takes no lock: of what is being recorded
-/// it sees what is there when it begins. `told` is called after every few megabytes, from any of the threads.
+/// Verifies recordings of the archive in `folder`: header, checksum and padding of every block, every frame, that block
+/// numbers, message numbers and times continue, and that files follow each other. Takes no lock: of a live recording it
+/// checks what existed at the start. `on_progress` is called after every few megabytes, from any of the threads.
 ///
-/// An error means that nothing could be said; whatever can be said of recordings is in their reports, in the order of
-/// `recordings`.
+/// One thread at a time walks headers and cuts files into ranges of blocks; all threads check ranges. Reads are linear in
+/// the files, memory is a few megabytes a thread.
+///
+/// Returns one report for each of `recordings`, in order. An error means that verification could not begin; unreadable
+/// files and damage are in the reports.
 pub fn verify(
     storage: &dyn Storage,
     folder: &Path,
     recordings: &[RecordingId],
     options: VerifyOptions,
-    told: &(dyn Fn(VerifyProgress) + Sync),
+    on_progress: &(dyn Fn(VerifyProgress) + Sync),
 ) -> Result<Vec<RecordingReport>, CursorError> {
-    let walk = Walk::new(storage, folder, recordings)?;
+    let walk = FileWalk::new(storage, folder, recordings)?;
     let total = walk.total();
     let walk = Mutex::new(walk);
-    let pieces = Mutex::new(Vec::new());
+    let ranges = Mutex::new(Vec::new());
     let done = AtomicU64::new(0);
     let work = || {
         let mut found = Vec::new();
-        let mut desk = Desk::new(options.checksums);
+        let mut checker = RangeChecker::new(options.checksums);
         loop {
             let Some(range) = hold(&walk).next_range() else {
                 break;
             };
             let length = range.length();
-            found.push(check(&mut desk, range));
+            found.push(check(&mut checker, range));
             let done = done.fetch_add(length, Ordering::Relaxed) + length;
-            told(VerifyProgress { done, total });
+            on_progress(VerifyProgress { done, total });
         }
-        hold(&pieces).append(&mut found);
+        hold(&ranges).append(&mut found);
     };
     std::thread::scope(|scope| {
         for _ in 1..options.threads {
-            // What the system gives no thread for, the others do.
+            // If the system refuses a thread, the others do its share.
             let _ = Builder::new().spawn_scoped(scope, work);
         }
         work();
     });
-    let mut desk = Desk::new(options.checksums);
+    let mut checker = RangeChecker::new(options.checksums);
     let walk = walk.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let pieces = pieces.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(report(walk, pieces, &mut desk))
+    let ranges = ranges.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(report(walk, ranges, &mut checker))
 }
 
-/// Puts together what was found by headers and by threads.
-fn report(walk: Walk<'_>, pieces: Vec<Piece>, desk: &mut Desk) -> Vec<RecordingReport> {
-    let mut of: Vec<Vec<Piece>> = walk.recordings.iter().map(|_| Vec::new()).collect();
-    for piece in pieces {
-        of[piece.range.segment.recording].push(piece);
+/// Combines the results of the header walk and of the threads into reports.
+fn report(
+    walk: FileWalk<'_>,
+    ranges: Vec<CheckedRange>,
+    checker: &mut RangeChecker,
+) -> Vec<RecordingReport> {
+    let mut of: Vec<Vec<CheckedRange>> = walk.recordings.iter().map(|_| Vec::new()).collect();
+    for checked in ranges {
+        of[checked.range.segment.recording].push(checked);
     }
     let recordings = walk.recordings.into_iter().zip(of);
     recordings
-        .map(|(walked, pieces)| fold(walked, pieces, desk))
+        .map(|(walked, ranges)| fold(walked, ranges, checker))
         .collect()
 }
 
 /// The report of one recording.
-fn fold(mut walked: Walked, mut pieces: Vec<Piece>, desk: &mut Desk) -> RecordingReport {
-    pieces.append(&mut walked.firsts);
-    pieces.sort_by_key(|piece| (piece.range.segment.name, piece.range.from));
-    for piece in &mut pieces {
-        walked.found.append(&mut piece.found);
+fn fold(
+    mut walked: WalkedRecording,
+    mut ranges: Vec<CheckedRange>,
+    checker: &mut RangeChecker,
+) -> RecordingReport {
+    ranges.append(&mut walked.firsts);
+    ranges.sort_by_key(|checked| (checked.range.segment.name, checked.range.from));
+    for checked in &mut ranges {
+        walked.found.append(&mut checked.found);
     }
     walked.found.sort_by_key(|found| found.damage.position);
     if !walked.extent.is_stopped {
-        cut_torn(&mut walked, &mut pieces, desk);
+        cut_torn(&mut walked, &mut ranges, checker);
     }
-    let mut before: Option<Chain> = None;
-    for piece in &pieces {
-        let segment = &piece.range.segment;
-        // A block that is not the next one was told already.
-        if let (Some(before), Some(first)) = (before, piece.first)
+    // Ranges were checked independently, by any thread; here each must continue the previous one.
+    let mut before: Option<ExpectedBlock> = None;
+    for checked in &ranges {
+        let segment = &checked.range.segment;
+        // A wrong sequence number was reported already, by the header walk.
+        if let (Some(before), Some(first)) = (before, checked.first)
             && before.sequence == first.sequence
             && let Err(fault) = before.check_place(first.message.unwrap_or(0), first.time)
         {
-            let damage = segment.damage(piece.range.from, 0, Fault::Content(fault));
+            let damage = segment.damage(checked.range.from, 0, Fault::Content(fault));
             walked.report.damages.push(damage);
         }
-        before = piece.next;
-        walked.report.blocks += piece.blocks;
-        walked.report.messages += piece.messages;
-        let end = segment.name.start.plus(piece.valid);
+        before = checked.next;
+        walked.report.blocks += checked.blocks;
+        walked.report.messages += checked.messages;
+        let end = segment.name.start.plus(checked.valid);
         walked.report.end = walked.report.end.max(end);
     }
     if let (Some(expected), Some(last)) = (walked.extent.stop(), &walked.last)
@@ -204,9 +216,9 @@ fn fold(mut walked: Walked, mut pieces: Vec<Piece>, desk: &mut Desk) -> Recordin
     }
     if let Some(last) = &walked.last
         && !walked.extent.is_stopped
-        && walked.expected < walked.extent.promised
+        && walked.expected < walked.extent.known_end
     {
-        let (expected, found) = (walked.extent.promised, walked.expected);
+        let (expected, found) = (walked.extent.known_end, walked.expected);
         let fault = VerifyFault::End { expected, found };
         let damage = last.damage(last.length, 0, fault);
         walked.report.damages.push(damage);
@@ -225,15 +237,20 @@ fn fold(mut walked: Walked, mut pieces: Vec<Piece>, desk: &mut Desk) -> Recordin
     walked.report
 }
 
-/// Nobody was promised what an interrupted write left at the end: it is told apart from damage, and not counted.
-fn cut_torn(walked: &mut Walked, pieces: &mut Vec<Piece>, desk: &mut Desk) {
+/// Reports the remains of an interrupted write at the end of an open recording as a torn tail, not as damage: none of it was
+/// acknowledged as durable. Its blocks are not counted.
+fn cut_torn(
+    walked: &mut WalkedRecording,
+    ranges: &mut Vec<CheckedRange>,
+    checker: &mut RangeChecker,
+) {
     let Some(last) = walked.last.clone() else {
         return;
     };
     let Some(view) = &last.view else {
         return;
     };
-    let is_in_question = |found: &Found| {
+    let is_in_question = |found: &FoundDamage| {
         found.damage.path == last.path
             && matches!(found.damage.fault, VerifyFault::Fault(Fault::Block(_)))
     };
@@ -241,8 +258,8 @@ fn cut_torn(walked: &mut Walked, pieces: &mut Vec<Piece>, desk: &mut Desk) {
         return;
     };
     let offset = walked.found[index].damage.offset;
-    // It was durable.
-    if last.name.start.plus(offset) < walked.extent.promised {
+    // Before the known end it was durable, so it is damage.
+    if last.name.start.plus(offset) < walked.extent.known_end {
         return;
     }
     let mut walker = Walker::new(view.disk(), offset).of_recording(walked.extent.tag);
@@ -250,12 +267,12 @@ fn cut_torn(walked: &mut Walked, pieces: &mut Vec<Piece>, desk: &mut Desk) {
         walker = walker.expecting(sequence);
     }
     match walker.next_block() {
-        // The blocks after it hold messages that recovery does not cut.
+        // Valid blocks follow, or one of another recording: recovery does not cut here.
         Err(WalkError::Torn(torn)) if torn.unordered > 0 || torn.is_foreign() => return,
-        // A batch is written only once the first block is durable: it was whole.
+        // A batch is written only after the first block is durable, so the first block was valid once.
         Err(WalkError::Torn(_)) if offset == 0 && last.length > SEGMENT_BLOCK_LENGTH => return,
-        // An interrupted write; or an empty file: the next segment was created, and its first block not yet written; or its
-        // writer has completed it meanwhile.
+        // An interrupted write; or an empty file, whose first block is not written yet; or a block that its writer has
+        // completed in between.
         Err(WalkError::Torn(_)) | Ok(_) => {}
         Err(_) => return,
     }
@@ -265,18 +282,18 @@ fn cut_torn(walked: &mut Walked, pieces: &mut Vec<Piece>, desk: &mut Desk) {
         .found
         .retain(|found| found.damage.position < torn.position);
     walked.report.torn = Some(torn);
-    pieces.retain(|piece| piece.range.segment.name != last.name || piece.range.from < offset);
-    if let Some(piece) = pieces.last_mut()
-        && piece.range.segment.name == last.name
-        && piece.range.to > offset
+    ranges.retain(|checked| checked.range.segment.name != last.name || checked.range.from < offset);
+    if let Some(checked) = ranges.last_mut()
+        && checked.range.segment.name == last.name
+        && checked.range.to > offset
     {
-        let mut range = piece.range.clone();
+        let mut range = checked.range.clone();
         range.to = offset;
-        *piece = check(desk, range);
+        *checked = check(checker, range);
     }
 }
 
-/// Takes a lock; a thread that panicked left whole values.
+/// Locks a mutex. A panic of another thread is ignored: values are consistent after every statement.
 fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,19 +1,19 @@
-//! Keys that nobody names any more.
+//! A compact set of closed keys.
 
 use seatrial_history::Key;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A set of keys: integers that follow one another, as those of most workloads do, take the room of one.
+/// A set of keys: an interval of consecutive integers, which most workloads have, takes the memory of one entry.
 #[derive(Default)]
-pub(crate) struct Closed {
-    /// First and last integer of each row.
+pub struct ClosedKeys {
+    /// First and last integer of each interval; intervals are disjoint and not adjacent.
     integers: BTreeMap<i64, i64>,
     others: BTreeSet<Key>,
 }
 
-impl Closed {
+impl ClosedKeys {
     /// Adds a key.
-    pub(crate) fn insert(&mut self, key: Key) {
+    pub fn insert(&mut self, key: Key) {
         let Key::Int(integer) = key else {
             self.others.insert(key);
             return;
@@ -32,11 +32,15 @@ impl Closed {
         {
             last = end;
         }
+        assert!(
+            first <= integer && integer <= last,
+            "the interval has the key"
+        );
         self.integers.insert(first, last);
     }
 
-    /// Is it in there?
-    pub(crate) fn contains(&self, key: &Key) -> bool {
+    /// Is the key in the set?
+    pub fn contains(&self, key: &Key) -> bool {
         match key {
             Key::Int(integer) => {
                 let before = self.integers.range(..=integer).next_back();
@@ -53,10 +57,10 @@ mod tests {
     use seatrial_machine::Rng;
 
     #[test]
-    fn rows_of_integers_are_sets() {
+    fn intervals_of_integers_are_sets() {
         for seed in 0..500 {
             let mut rng = Rng::from_seed(seed);
-            let (mut closed, mut twin) = (Closed::default(), BTreeSet::new());
+            let (mut closed, mut twin) = (ClosedKeys::default(), BTreeSet::new());
             for _ in 0..60 {
                 let integer = match rng.below(20) {
                     0 => *rng.pick(&[i64::MIN, i64::MAX, i64::MIN + 1, i64::MAX - 1]),
@@ -74,9 +78,10 @@ mod tests {
                     assert_eq!(closed.contains(&key), twin.contains(&key), "seed {seed}");
                 }
             }
-            let rows: Vec<_> = closed.integers.iter().collect();
+            let intervals: Vec<_> = closed.integers.iter().collect();
             let apart = |pair: &[(&i64, &i64)]| pair[0].1.checked_add(1) < Some(*pair[1].0);
-            assert!(rows.windows(2).all(apart), "seed {seed} {rows:?}");
+            let are_apart = intervals.windows(2).all(apart);
+            assert!(are_apart, "seed {seed} {intervals:?}");
         }
     }
 }

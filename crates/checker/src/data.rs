@@ -1,29 +1,31 @@
-//! Data types with promises that one pass over a history can judge: sets, queues, counters, bank accounts, identifiers,
-//! groups of registers, timestamps, locks, logs.
+//! Data types that one pass over a history can check: sets, queues, counters, bank accounts, identifiers, groups of
+//! registers, timestamps, locks, logs.
 //!
-//! Each checker is a fold over the operations in order. Its state is some words per element, never the history, so each
-//! judges a history of any size chunk by chunk ([`crate::Streaming`]) and gives the same verdict as on one in memory.
-//! Values of independent keys (Jepsen's tuples `[key value]`) are judged key by key, and the findings say of which key
-//! they are. Semantics: `jepsen.checker` and `jepsen.tests`.
+//! Each checker is a fold over the operations in order. Its state is a few words per element, never the history, so it checks
+//! a history of any size chunk by chunk ([`crate::OnlineChecker`]) with the same verdict as on a history in memory. Values of
+//! independent keys (Jepsen's tuples `[key value]`) are checked key by key, and each finding names its key. Semantics:
+//! `jepsen.checker` and `jepsen.tests`.
+//!
+//! Reading order: `data_type` (the trait and its fold), `verdict_builder` (what a checker reports to), `element`, then one file
+//! for each data type.
 
 mod bank;
 mod counter;
+mod data_type;
 mod element;
-mod judge;
 mod lock;
 mod log;
 mod long_fork;
 mod monotonic;
-mod outcome;
 mod queue;
 mod set;
 mod set_full;
 mod total_queue;
 mod unique_ids;
+mod verdict_builder;
 
 pub use bank::Bank;
 pub use counter::Counter;
-pub(crate) use judge::{Folded, Judge};
 pub use lock::{Discipline, Lock};
 pub use log::Log;
 pub use long_fork::LongFork;

@@ -1,11 +1,20 @@
-//! What verdicts are worth when a part of the history is missing.
+//! Incomplete histories: which parts are missing, and what a verdict about the rest is worth.
+//!
+//! A checker reads what is there as if it were all. Afterwards [`MissingPart::apply`] withdraws what the missing part may
+//! contradict: an anomaly that it may explain, and a valid verdict about more than was read.
+//! [`check_source`](crate::check_source) does so with what the history's provenance says; the crate `check` does so with what it
+//! learns while it reads a file, too.
 
-use crate::txn::Level;
 use crate::{Anomaly, Validity, Verdict};
+use seatrial_cycles::Level;
+use seatrial_history::{Provenance, REPAIRED, SALVAGED, Salvaged};
+
+/// Gaps that are listed one by one in a message.
+const LISTED_MAX: usize = 3;
 
 /// Where operations are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gap {
+enum Extent {
     /// At the end only: the run was killed or lost power. What is there is a prefix of the history.
     End,
     /// At the end only, and some of it was written and cannot be read: what is there is a prefix of what was recorded.
@@ -16,26 +25,25 @@ pub enum Gap {
 
 /// A part of the history that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
-    gap: Gap,
+pub struct MissingPart {
+    extent: Extent,
     /// What is missing and why, in words.
-    what: String,
+    description: String,
 }
 
-/// Does this anomaly of this checker stand whatever the missing part holds?
+/// Does this anomaly of this checker stand whatever the missing part contains?
 ///
-/// Without the end, what contradicts itself in the prefix stands, but a loss is none yet: what was added, enqueued or sent
-/// may have come out in the part that is missing. With a gap anywhere, the missing part may also hold the write of what was
-/// read, the release of a lock, the transfer between two accounts: then only contradictions between operations that are
-/// there stand.
-fn stands(verdict: &Verdict, anomaly: Anomaly, gap: Gap) -> bool {
+/// Without the end, a contradiction within the prefix stands, but a loss does not: what was added, enqueued or sent may have
+/// been read in the missing part. With a gap anywhere, the missing part may also contain the write of a value that was read, the
+/// release of a lock, the transfer between two accounts: only contradictions between operations that are there stand.
+fn stands(verdict: &Verdict, anomaly: Anomaly, extent: Extent) -> bool {
     let checker = verdict.checker;
-    if gap != Gap::Anywhere {
+    if extent != Extent::Anywhere {
         return match checker {
             "set" | "total-queue" | "monotonic" => anomaly != "lost",
-            // Eventually it may be visible, but not at once.
+            // An element may become visible later; a linearizable set shows it at once.
             "set-full" => anomaly != "lost" || verdict.model.as_deref() == Some("linearizable"),
-            // Consumers that subscribe, which may come later, are allowed to pass over messages.
+            // Consumers that subscribe, possibly in the missing part, may skip messages.
             "log" => !matches!(
                 anomaly,
                 "lost-write" | "unseen" | "poll-skip" | "nonmonotonic-poll"
@@ -52,59 +60,106 @@ fn stands(verdict: &Verdict, anomaly: Anomaly, gap: Gap) -> bool {
             anomaly,
             "duplicated" | "timestamp-disorder" | "value-disorder"
         ),
-        // A register may have been written by what is missing, a lock released, a message taken.
+        // The missing part may contain the write, the release of the lock, the dequeue.
         _ => false,
     }
 }
 
-/// Does a verdict without anomaly say something of a prefix? Not of what is only seen at the end.
+/// Does a valid verdict on a prefix say something? Not where the checker looks at the final state.
 fn holds_of_prefix(checker: &str) -> bool {
     !matches!(checker, "set" | "total-queue" | "monotonic" | "log")
 }
 
-impl Missing {
-    /// The end of the history is missing: the words say why.
-    pub fn end(what: impl Into<String>) -> Missing {
-        Missing {
-            gap: Gap::End,
-            what: what.into(),
+impl MissingPart {
+    /// The end of the history is missing, for the reason in `description`.
+    pub fn end(description: impl Into<String>) -> MissingPart {
+        MissingPart {
+            extent: Extent::End,
+            description: description.into(),
         }
     }
 
-    /// The end of the history was recorded, but cannot be read: the words say why. An anomaly in the rest stands as with
-    /// [`Missing::end`]; a verdict without anomaly says nothing of what was recorded.
-    pub fn damaged_end(what: impl Into<String>) -> Missing {
-        Missing {
-            gap: Gap::DamagedEnd,
-            what: what.into(),
+    /// The end of the history was recorded, but cannot be read. An anomaly in the rest stands as with [`MissingPart::end`]; a
+    /// valid verdict says nothing about what was recorded.
+    pub fn damaged_end(description: impl Into<String>) -> MissingPart {
+        MissingPart {
+            extent: Extent::DamagedEnd,
+            description: description.into(),
         }
     }
 
-    /// Operations are missing anywhere: the words say which.
-    pub fn anywhere(what: impl Into<String>) -> Missing {
-        Missing {
-            gap: Gap::Anywhere,
-            what: what.into(),
+    /// Operations are missing anywhere in the history.
+    pub fn anywhere(description: impl Into<String>) -> MissingPart {
+        MissingPart {
+            extent: Extent::Anywhere,
+            description: description.into(),
         }
     }
 
-    /// What is missing, in words.
-    pub fn what(&self) -> &str {
-        &self.what
+    /// What the provenance of a history says is missing: it was written from a damaged one, or its writer never sealed it.
+    pub fn of_provenance(provenance: &Provenance) -> Option<MissingPart> {
+        of_salvage(provenance).or_else(|| {
+            provenance
+                .is_unended()
+                .then(|| MissingPart::of_unsealed(provenance))
+        })
     }
 
-    /// Takes back what these verdicts cannot know; all together.
-    pub fn weigh(&self, verdicts: &mut [Verdict]) -> Validity {
+    /// What a damaged test file lacks; `orphans` completions were left out because their invocations are missing.
+    pub fn of_salvaged(salvaged: &Salvaged, orphans: usize) -> Option<MissingPart> {
+        let gaps = salvaged.missing();
+        let mut listed: Vec<String> = gaps
+            .iter()
+            .take(LISTED_MAX)
+            .map(ToString::to_string)
+            .collect();
+        if gaps.len() > LISTED_MAX {
+            listed.push(format!("{} more", count_gaps(gaps.len() - LISTED_MAX)));
+        }
+        let orphans = match orphans {
+            0 => String::new(),
+            1 => "; 1 completion without its invocation was left out".to_owned(),
+            n => format!("; {n} completions without their invocations were left out"),
+        };
+        let description = format!("{}{orphans}", listed.join(", "));
+        (!gaps.is_empty()).then(|| MissingPart::anywhere(description))
+    }
+
+    /// The missing end of a history whose file was never sealed and ends with a complete block. Bytes that a repair cut off had
+    /// been recorded; without a repair, the writer's buffer is assumed lost.
+    pub fn of_unsealed(provenance: &Provenance) -> MissingPart {
+        MissingPart::damaged_end(describe_repairs(provenance).unwrap_or_else(|| {
+            "the test file was never sealed, and what its writer had in memory is lost".to_owned()
+        }))
+    }
+
+    /// What is missing and why, in words.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// A warning for people.
+    pub fn warning(&self) -> String {
+        format!(
+            "operations of this history are missing: {}",
+            self.description
+        )
+    }
+
+    /// Withdraws what these verdicts cannot claim; returns their joint validity. Applying it twice changes nothing.
+    pub fn apply(&self, verdicts: &mut [Verdict]) -> Validity {
         for verdict in verdicts.iter_mut() {
-            self.weigh_one(verdict);
+            self.apply_to(verdict);
         }
         Validity::of(verdicts)
     }
 
-    fn weigh_one(&self, verdict: &mut Verdict) {
+    fn apply_to(&self, verdict: &mut Verdict) {
         match verdict.valid {
             Validity::Unknown(_) => return,
-            Validity::Valid if self.gap == Gap::End && holds_of_prefix(verdict.checker) => return,
+            Validity::Valid if self.extent == Extent::End && holds_of_prefix(verdict.checker) => {
+                return;
+            }
             Validity::Valid => {}
             Validity::Invalid => {
                 let explained = self.explained(verdict);
@@ -117,18 +172,18 @@ impl Missing {
                         .retain(|name, _| !explained.contains(name));
                     let stays = |name: Anomaly| !explained.contains(&name);
                     verdict.findings.retain(|finding| stays(finding.anomaly));
-                    // They may have been ruled out by what was removed.
+                    // The models may have been ruled out by an anomaly that was just removed.
                     verdict.not.clear();
                     verdict.also_not.clear();
                     return;
                 }
             }
         }
-        let missing = match self.gap {
-            Gap::End | Gap::DamagedEnd => {
-                format!("the end of the history is missing ({})", self.what)
+        let missing = match self.extent {
+            Extent::End | Extent::DamagedEnd => {
+                format!("the end of the history is missing ({})", self.description)
             }
-            Gap::Anywhere => format!("operations are missing ({})", self.what),
+            Extent::Anywhere => format!("operations are missing ({})", self.description),
         };
         let found = match verdict.valid {
             Validity::Invalid => "they may explain what was found",
@@ -146,9 +201,38 @@ impl Missing {
     fn explained(&self, verdict: &Verdict) -> Vec<Anomaly> {
         let found = verdict.anomalies.keys().copied();
         found
-            .filter(|name| !stands(verdict, name, self.gap))
+            .filter(|name| !stands(verdict, name, self.extent))
             .collect()
     }
+}
+
+/// What a history lacks that was salvaged from a damaged file.
+fn of_salvage(provenance: &Provenance) -> Option<MissingPart> {
+    let gaps = provenance.members().0.get(SALVAGED)?["missing"]
+        .as_array()?
+        .len();
+    let description = format!("{}, see `seatrial show --attributes`", count_gaps(gaps));
+    (gaps > 0).then(|| MissingPart::anywhere(description))
+}
+
+/// The number of gaps, with its noun.
+fn count_gaps(gaps: usize) -> String {
+    match gaps {
+        1 => "1 gap".to_owned(),
+        n => format!("{n} gaps"),
+    }
+}
+
+/// What repairs cut off the file that this history was in; `None` without a repair.
+pub fn describe_repairs(provenance: &Provenance) -> Option<String> {
+    let repairs = provenance.members().0.get(REPAIRED)?.as_array()?;
+    let cut = repairs.iter().map(|repair| {
+        let (bytes, offset) = (&repair["bytes"], &repair["offset"]);
+        let reason = repair["reason"].as_str().unwrap_or("not known");
+        format!("a repair cut {bytes} bytes off at {offset}: {reason}")
+    });
+    let cut: Vec<String> = cut.collect();
+    (!cut.is_empty()).then(|| cut.join("; "))
 }
 
 /// Do the other anomalies break the model by themselves?
@@ -167,8 +251,8 @@ fn is_forbidden(verdict: &Verdict, explained: &[Anomaly]) -> bool {
     }
 }
 
-/// Takes back verdicts without anomaly on a history whose attributes are lost: which checkers and models the test asked for
-/// is unknown, and those that were guessed may ask for less.
+/// Withdraws valid verdicts on a history whose attributes are lost: the checkers and models of the test are unknown, and the
+/// inferred ones may be weaker.
 pub fn without_attributes(verdicts: &mut [Verdict]) -> Validity {
     for verdict in verdicts.iter_mut() {
         if verdict.valid == Validity::Valid {
@@ -182,7 +266,7 @@ pub fn without_attributes(verdicts: &mut [Verdict]) -> Validity {
     Validity::of(verdicts)
 }
 
-/// Takes back verdicts on a history of which no operation is known to have taken place: there is nothing to check.
+/// Withdraws verdicts on a history in which no operation completed `ok`: there is nothing to check.
 pub fn without_ok(verdicts: &mut [Verdict]) -> Validity {
     for verdict in verdicts.iter_mut() {
         let reason = "no operation completed ok: there is nothing to check".to_owned();
@@ -202,11 +286,20 @@ pub fn without_ok(verdicts: &mut [Verdict]) -> Validity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Aims, Checker, Set, SetFull, Stats, Visibility, check_source};
+    use seatrial_history::{History, Op, OpType, Process, Value};
+    use serde_json::json;
+    use std::sync::Arc;
 
-    fn weighed(gap: Gap, checker: &'static str, model: &str, anomalies: &[Anomaly]) -> Verdict {
-        let missing = Missing {
-            gap,
-            what: "7 operations".to_owned(),
+    fn limited(
+        extent: Extent,
+        checker: &'static str,
+        model: &str,
+        anomalies: &[Anomaly],
+    ) -> Verdict {
+        let missing = MissingPart {
+            extent,
+            description: "7 operations".to_owned(),
         };
         let mut verdict = Verdict::valid(checker);
         verdict.model = Some(model.to_owned());
@@ -216,7 +309,7 @@ mod tests {
             verdict.not = vec!["read-uncommitted"];
         }
         let mut verdicts = [verdict];
-        let together = missing.weigh(&mut verdicts);
+        let together = missing.apply(&mut verdicts);
         let [verdict] = verdicts;
         assert_eq!(together, verdict.valid);
         verdict
@@ -231,51 +324,52 @@ mod tests {
 
     #[test]
     fn with_gaps_valid_becomes_unknown_and_certain_anomalies_stay() {
-        let weighed = |checker, model, anomalies| weighed(Gap::Anywhere, checker, model, anomalies);
-        assert!(is_unknown(&weighed("list-append", "serializable", &[])));
-        assert!(is_unknown(&weighed("stats", "", &["no-ok"])));
-        let register = weighed("register", "linearizable", &["nonlinearizable"]);
+        let limited =
+            |checker, model, anomalies| limited(Extent::Anywhere, checker, model, anomalies);
+        assert!(is_unknown(&limited("list-append", "serializable", &[])));
+        assert!(is_unknown(&limited("stats", "", &["no-ok"])));
+        let register = limited("register", "linearizable", &["nonlinearizable"]);
         assert!(is_unknown(&register));
-        let garbage = weighed("list-append", "serializable", &["garbage-read"]);
+        let garbage = limited("list-append", "serializable", &["garbage-read"]);
         assert!(is_unknown(&garbage) && garbage.not.is_empty());
         // What the model permits does not make a history invalid.
         let permitted = ["garbage-read", "G-single"];
-        let weak = weighed("list-append", "read-committed", &permitted);
+        let weak = limited("list-append", "read-committed", &permitted);
         assert!(is_unknown(&weak));
-        let both = weighed("list-append", "serializable", &permitted);
+        let both = limited("list-append", "serializable", &permitted);
         assert_eq!(both.valid, Validity::Invalid);
         assert_eq!(both.anomalies.len(), 1);
         assert!(both.not.is_empty());
-        let plain = weighed("rw-register", "read-committed", &["G1a"]);
+        let plain = limited("rw-register", "read-committed", &["G1a"]);
         assert_eq!((plain.valid, plain.not.len()), (Validity::Invalid, 1));
-        let ids = weighed("unique-ids", "", &["duplicated"]);
+        let ids = limited("unique-ids", "", &["duplicated"]);
         assert_eq!(ids.valid, Validity::Invalid);
     }
 
     #[test]
     fn without_the_end_only_losses_are_taken_back() {
-        let visible = weighed(Gap::End, "set-full", "linearizable", &["lost"]);
+        let visible = limited(Extent::End, "set-full", "linearizable", &["lost"]);
         assert_eq!(visible.valid, Validity::Invalid);
-        let weighed = |checker, anomalies| weighed(Gap::End, checker, "", anomalies);
+        let limited = |checker, anomalies| limited(Extent::End, checker, "", anomalies);
         for checker in ["total-queue", "set", "set-full"] {
-            assert!(is_unknown(&weighed(checker, &["lost"])), "{checker}");
-            let both = weighed(checker, &["lost", "unexpected"]);
+            assert!(is_unknown(&limited(checker, &["lost"])), "{checker}");
+            let both = limited(checker, &["lost", "unexpected"]);
             assert_eq!(both.valid, Validity::Invalid, "{checker}");
             assert_eq!(both.anomalies.len(), 1, "{checker}");
         }
-        assert!(is_unknown(&weighed("log", &["lost-write", "unseen"])));
-        assert!(is_unknown(&weighed("total-queue", &[])));
-        assert_eq!(weighed("cas-register", &[]).valid, Validity::Valid);
-        let register = weighed("cas-register", &["nonlinearizable"]);
+        assert!(is_unknown(&limited("log", &["lost-write", "unseen"])));
+        assert!(is_unknown(&limited("total-queue", &[])));
+        assert_eq!(limited("cas-register", &[]).valid, Validity::Valid);
+        let register = limited("cas-register", &["nonlinearizable"]);
         assert_eq!((register.valid, register.not.len()), (Validity::Invalid, 1));
     }
 
     #[test]
     fn with_a_damaged_end_no_verdict_is_valid() {
-        let weighed = |checker, anomalies| weighed(Gap::DamagedEnd, checker, "", anomalies);
-        assert!(is_unknown(&weighed("cas-register", &[])));
-        assert!(is_unknown(&weighed("set", &["lost"])));
-        let register = weighed("cas-register", &["nonlinearizable"]);
+        let limited = |checker, anomalies| limited(Extent::DamagedEnd, checker, "", anomalies);
+        assert!(is_unknown(&limited("cas-register", &[])));
+        assert!(is_unknown(&limited("set", &["lost"])));
+        let register = limited("cas-register", &["nonlinearizable"]);
         assert_eq!((register.valid, register.not.len()), (Validity::Invalid, 1));
     }
 
@@ -299,5 +393,81 @@ mod tests {
                 "no operation completed ok: there is nothing to check"
             );
         }
+    }
+
+    /// A set of two elements: both are added, only the first is read.
+    fn set_with_a_loss() -> History {
+        let mut ops = Vec::new();
+        let read: Arc<[Value]> = Arc::new([Value::Int(1)]);
+        for (f, value, result) in [
+            ("add", Value::Int(1), Value::Int(1)),
+            ("add", Value::Int(2), Value::Int(2)),
+            ("read", Value::Nil, Value::List(read)),
+        ] {
+            let invocation = Op::invoke(Process::Client(0), f, value);
+            ops.push(invocation.clone());
+            ops.push(invocation.complete(OpType::Ok, result));
+        }
+        History::from_unindexed(ops)
+    }
+
+    /// A verdict through the library, without the crate `check`.
+    fn check(checker: &dyn Checker, attributes: &serde_json::Value) -> Verdict {
+        let aims = Aims {
+            provenance: Provenance::of_attributes(attributes),
+            ..Aims::default()
+        };
+        let checked = check_source(checker, &set_with_a_loss(), &aims).unwrap();
+        assert!(checked.certificate.is_none());
+        checked.verdict
+    }
+
+    #[test]
+    fn a_data_type_obeys_the_provenance_of_its_history_without_the_crate_check() {
+        let complete = check(&Set, &json!({}));
+        assert_eq!(complete.valid, Validity::Invalid);
+        assert_eq!(complete.anomalies["lost"], 1);
+        // A read in the missing part may contain the element.
+        for attributes in [
+            json!({"end": "missing"}),
+            json!({"salvaged": {"missing": [{"from": 3}]}}),
+            json!({"end": "missing", "repaired": [{"bytes": 7, "offset": 90, "reason": "torn"}]}),
+        ] {
+            let verdict = check(&Set, &attributes);
+            let Validity::Unknown(reason) = verdict.valid else {
+                panic!("{attributes}: {verdict:?}");
+            };
+            assert!(
+                reason.ends_with("; they may explain what was found"),
+                "{reason}"
+            );
+        }
+        // A linearizable set shows an element at once.
+        let visible = check(
+            &SetFull::new(Visibility::Linearizable),
+            &json!({"end": "missing"}),
+        );
+        assert_eq!(visible.valid, Validity::Invalid);
+        let counted = check(&Stats, &json!({"end": "missing"}));
+        assert!(matches!(counted.valid, Validity::Unknown(_)));
+    }
+
+    #[test]
+    fn provenance_says_which_part_is_missing() {
+        let of = |attributes| MissingPart::of_provenance(&Provenance::of_attributes(&attributes));
+        assert_eq!(of(json!({})), None);
+        assert_eq!(of(json!({"salvaged": {"missing": []}})), None);
+        let gap = of(json!({"salvaged": {"missing": [1]}, "end": "missing"})).unwrap();
+        assert_eq!(gap.extent, Extent::Anywhere);
+        assert!(gap.warning().contains("missing: 1 gap, see"), "{gap:?}");
+        let unsealed = of(json!({"end": "missing"})).unwrap();
+        assert_eq!(unsealed.extent, Extent::DamagedEnd);
+        assert!(unsealed.description().contains("never sealed"));
+        let cut = json!({"end": "missing", "repaired": [{"bytes": 7, "offset": 90}]});
+        let cut = of(cut).unwrap();
+        assert_eq!(
+            cut.description(),
+            "a repair cut 7 bytes off at 90: not known"
+        );
     }
 }

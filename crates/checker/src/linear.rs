@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use seatrial_checker::{Checker, Validity, linear::{Linearizable, Model}};
-//! use seatrial_history::import::{self, Format, Options};
+//! use seatrial_interchange::import::{self, Format, Options};
 //!
 //! let text = b"{:process 0, :type :invoke, :f :write, :value 1}
 //!              {:process 0, :type :ok, :f :write, :value 1}
@@ -15,40 +15,44 @@
 //! # Ok::<(), import::ImportError>(())
 //! ```
 
-mod entry;
-mod explain;
+mod configurations;
+mod counterexample;
+mod explanation;
 mod model;
+mod object;
 mod online;
 mod search;
-mod stuck;
-mod table;
 
 pub use model::Model;
-pub(crate) use online::OnlineObjects;
+use online::OnlineObjects;
 pub use search::Bound;
 
-use crate::{Checker, Finding, Validity, Verdict};
-use entry::{Entry, Object, Objects};
-use explain::NONLINEARIZABLE;
-use search::{Outcome, Search};
+use crate::{
+    Aims, Checker, Details, Figures, Finding, KeyFigures, KeyResult, LinearizabilityFigures,
+    OnlineChecker, Validity, Verdict, WholeHistory,
+};
+use explanation::NONLINEARIZABLE;
+use object::{LinearObject, LinearObjects, ObjectOperation};
+use search::{Search, SearchResult};
 use seatrial_history::{History, Key};
+use std::collections::BTreeMap;
 
-/// Findings that are kept; the count of objects that failed is exact.
+/// Findings that are kept; the count of violations is exact.
 const FINDINGS_MAX: usize = 8;
 
-/// Keys that failed and are named in the details; of more, the first.
+/// Keys with a violation that the details name; of more, the first.
 const RESULTS_MAX: usize = 64;
 
 /// Checks one data type, each key on its own (linearizability is local: Herlihy and Wing 1990, theorem 1).
 ///
-/// Operations of unknown outcome (`info`, or never completed) may take place at any time after their invocation, or
-/// never. Failed operations did not take place; a failed `cas` says nothing about the state.
+/// Operations of unknown result (`info`, or never completed) may take effect at any time after their invocation, or never.
+/// Failed operations had no effect; a failed `cas` is no evidence about the state.
 ///
 /// Loop: one key after another, in the order of keys. The operations, values and configurations of a key are freed before
-/// those of the next are built, so that memory is bounded by the history, 4 bytes for each operation, and the largest key.
-/// With [`Linearizable::stopping_at_first`] there are two rounds: each key first gets only `CONFIGURATIONS_FIRST`
-/// configurations and a few for each operation, which decides all but contended keys; the rest gets the whole bound. So a
-/// broken key is found before the searches that take long, and none is searched after it.
+/// those of the next are built, so memory is bounded by the history, 4 bytes for each operation, and the largest key.
+/// After [`Checker::stop_at_first`] there are two rounds: each key first gets only `CONFIGURATIONS_FIRST`
+/// configurations and a few for each operation, which decides all but contended keys; the remaining keys get the whole bound.
+/// So a violation is found before the long searches, and no key is searched after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Linearizable {
     model: Model,
@@ -56,26 +60,26 @@ pub struct Linearizable {
     stops_at_first: bool,
 }
 
-/// Configurations of each key's first search, besides [`CONFIGURATIONS_PER_OPERATION`] for each of its operations.
+/// Configurations of each key's first search, plus [`CONFIGURATIONS_PER_OPERATION`] for each of its operations.
 const CONFIGURATIONS_FIRST: u64 = 4_096;
 
 /// A history without contention takes about one configuration for each operation.
 const CONFIGURATIONS_PER_OPERATION: u64 = 4;
 
-/// What the searches found so far.
+/// The results of all searches so far.
 #[derive(Default)]
-struct Tally {
-    /// Objects that were searched.
+struct SearchTally {
+    /// LinearObjects that were searched.
     checked: usize,
     operations: usize,
-    /// Operations of unknown outcome.
+    /// Operations of unknown result.
     unknown: usize,
     configurations: u64,
     failures: u64,
     findings: Vec<Finding>,
-    /// Keys that failed, with the results of each.
-    results: serde_json::Map<String, serde_json::Value>,
-    /// Why the first object of those at their bound is not decided.
+    /// Keys with a violation.
+    results: BTreeMap<String, KeyResult>,
+    /// Why the first object whose search reached its bound is not decided.
     exhausted: Option<String>,
 }
 
@@ -89,23 +93,14 @@ impl Linearizable {
         }
     }
 
-    /// The same with another bound.
+    /// With another bound.
     #[must_use]
     pub fn with_bound(self, bound: Bound) -> Linearizable {
         Linearizable { bound, ..self }
     }
 
-    /// The same, but no key is searched after the first that is not linearizable.
-    #[must_use]
-    pub fn stopping_at_first(self) -> Linearizable {
-        Linearizable {
-            stops_at_first: true,
-            ..self
-        }
-    }
-
-    /// The bound of the first search of an object, when each gets two.
-    fn first_bound(&self, object: &Object) -> Bound {
+    /// The bound of the first of two searches of an object.
+    fn first_bound(&self, object: &LinearObject) -> Bound {
         let few = object.entries.len() as u64 * CONFIGURATIONS_PER_OPERATION;
         Bound {
             configurations_max: self
@@ -116,9 +111,13 @@ impl Linearizable {
         }
     }
 
-    /// Searches the objects one after another. The error says what is not understood.
-    fn search(&self, history: &History, objects: &Objects<'_>) -> Result<Tally, String> {
-        let mut tally = Tally::default();
+    /// Searches the objects one after another. The error names an operation that the model does not have.
+    fn search(
+        &self,
+        history: &History,
+        objects: &LinearObjects<'_>,
+    ) -> Result<SearchTally, String> {
+        let mut tally = SearchTally::default();
         let mut left: Vec<usize> = Vec::new();
         for number in 0..objects.len() {
             let mut object = objects.object(number)?;
@@ -130,78 +129,93 @@ impl Linearizable {
             } else {
                 self.bound
             };
-            let outcome = self.search_one(history, &mut object, bound, &mut tally);
-            if matches!(outcome.0, Outcome::Exhausted { .. }) && bound != self.bound {
+            let result = self.search_object(history, &mut object, bound, &mut tally);
+            if matches!(result.0, SearchResult::Exhausted { .. }) && bound != self.bound {
                 left.push(number);
             } else {
-                tally.note_exhausted(&object, &outcome);
+                tally.note_exhausted(&object, &result);
             }
             if self.stops_at_first && tally.failures > 0 {
-                // What is left was not decided.
+                // The keys left for a second search were not decided.
                 tally.checked -= left.len();
                 return Ok(tally);
             }
         }
         for (searched, &number) in left.iter().enumerate() {
             let mut object = objects.object(number)?;
-            let outcome = self.search_one(history, &mut object, self.bound, &mut tally);
-            tally.note_exhausted(&object, &outcome);
+            let result = self.search_object(history, &mut object, self.bound, &mut tally);
+            tally.note_exhausted(&object, &result);
             if tally.failures > 0 {
                 tally.checked -= left.len() - searched - 1;
                 break;
             }
         }
+        assert!(
+            tally.checked == objects.len() || tally.failures > 0,
+            "{} of {} objects were checked",
+            tally.checked,
+            objects.len()
+        );
         Ok(tally)
     }
 
-    /// Searches one object and tallies a failure.
-    fn search_one(
+    /// Searches one object and adds its result.
+    fn search_object(
         &self,
         history: &History,
-        object: &mut Object,
+        object: &mut LinearObject,
         bound: Bound,
-        tally: &mut Tally,
-    ) -> (Outcome, u64) {
+        tally: &mut SearchTally,
+    ) -> (SearchResult, u64) {
         let search = Search::new(&object.entries, &mut object.values, bound);
-        let (outcome, visited) = search.run();
+        let (result, visited) = search.run();
+        assert!(
+            visited <= bound.configurations_max.max(1),
+            "the search visited {visited} configurations, at most {}",
+            bound.configurations_max
+        );
         tally.configurations += visited;
-        if let Outcome::Stuck(stuck) = &outcome {
+        if let SearchResult::NotLinearizable(counterexample) = &result {
             tally.failures += 1;
             if let Some(key) = object
                 .key
                 .as_ref()
                 .filter(|_| tally.results.len() < RESULTS_MAX)
             {
-                let result = serde_json::json!({"valid": false, "anomalies": [NONLINEARIZABLE]});
+                let result = KeyResult::Invalid([NONLINEARIZABLE].into());
                 tally.results.insert(key.to_string(), result);
             }
             if tally.findings.len() < FINDINGS_MAX {
-                tally
-                    .findings
-                    .push(explain::finding(history, self.model, object, stuck));
+                tally.findings.push(explanation::finding(
+                    history,
+                    self.model,
+                    object,
+                    counterexample,
+                ));
             }
         }
-        (outcome, visited)
+        (result, visited)
     }
 
     /// The verdict after these searches.
-    fn conclude(&self, objects: &Objects<'_>, tally: Tally, verdict: &mut Verdict) {
-        verdict.details = serde_json::json!({
-            "objects": objects.len(),
-            "operations": tally.operations,
-            "unknown": tally.unknown,
-            "configurations": tally.configurations,
-            "configurations_max": self.bound.configurations_max,
-            "findings_max": FINDINGS_MAX,
-        });
+    fn conclude(&self, objects: &LinearObjects<'_>, tally: SearchTally, verdict: &mut Verdict) {
         // Keys are those of all objects, or of none.
         let is_keyed = objects.len() > 0 && objects.key(0).is_some();
-        if is_keyed {
-            verdict.details["keys"] = objects.len().into();
-            verdict.details["keys_checked"] = tally.checked.into();
-            verdict.details["keys_invalid"] = tally.failures.into();
-            verdict.details["results"] = tally.results.into();
-        }
+        let by_key = is_keyed.then_some(KeyFigures {
+            keys: objects.len() as u64,
+            keys_checked: tally.checked as u64,
+            keys_invalid: tally.failures,
+            results: tally.results,
+        });
+        verdict.details = Details::of(Figures::Linearizability(LinearizabilityFigures {
+            objects: objects.len() as u64,
+            operations: tally.operations as u64,
+            unknown: tally.unknown as u64,
+            configurations: tally.configurations,
+            configurations_max: self.bound.configurations_max,
+            findings_max: FINDINGS_MAX,
+            by_key,
+        }));
         if tally.failures > 0 {
             verdict.valid = Validity::Invalid;
             verdict.anomalies.insert(NONLINEARIZABLE, tally.failures);
@@ -210,8 +224,8 @@ impl Linearizable {
             if tally.checked < objects.len() {
                 let (checked, all) = (tally.checked, objects.len());
                 verdict.reason = Some(format!(
-                    "checking stopped at the first broken key: {checked} of {all} keys checked; \
-                     --all-keys checks all"
+                    "checking stopped at the first key that is not linearizable: {checked} of {all} keys \
+                     checked; --all-keys checks all"
                 ));
             }
         } else if let Some(reason) = tally.exhausted {
@@ -221,10 +235,10 @@ impl Linearizable {
     }
 }
 
-impl Tally {
-    /// Keeps the reason of the first object whose search ended at a bound.
-    fn note_exhausted(&mut self, object: &Object, (outcome, visited): &(Outcome, u64)) {
-        if let Outcome::Exhausted { bound, linearized } = outcome {
+impl SearchTally {
+    /// Keeps the reason of the first object whose search reached its bound.
+    fn note_exhausted(&mut self, object: &LinearObject, (result, visited): &(SearchResult, u64)) {
+        if let SearchResult::Exhausted { bound, linearized } = result {
             let of = required(&object.entries);
             self.exhausted.get_or_insert_with(|| {
                 let key = object.key.as_ref().map(Key::to_string);
@@ -238,8 +252,8 @@ impl Tally {
     }
 }
 
-/// Operations that certainly took place.
-fn required(entries: &[Entry]) -> usize {
+/// Number of operations that certainly took effect.
+fn required(entries: &[ObjectOperation]) -> usize {
     entries.iter().filter(|entry| entry.is_required()).count()
 }
 
@@ -251,7 +265,7 @@ impl Checker for Linearizable {
     fn check(&self, history: &History) -> Verdict {
         let mut verdict = Verdict::valid(self.name());
         verdict.model = Some("linearizable".into());
-        let searched = Objects::new(history, self.model).and_then(|objects| {
+        let searched = LinearObjects::new(history, self.model).and_then(|objects| {
             let tally = self.search(history, &objects)?;
             Ok((objects, tally))
         });
@@ -260,6 +274,16 @@ impl Checker for Linearizable {
             Err(reason) => return verdict.unknown(reason),
         }
         verdict
+    }
+
+    /// Starts an online checker where findings are wanted early, else one that keeps the whole history.
+    fn start(&self, aims: &Aims) -> Box<dyn OnlineChecker> {
+        if aims.early
+            && let Some(objects) = OnlineObjects::new(*self)
+        {
+            return Box::new(objects);
+        }
+        Box::new(WholeHistory::new(*self))
     }
 
     fn stop_at_first(&mut self) {

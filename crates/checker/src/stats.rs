@@ -1,13 +1,14 @@
-//! How many operations succeeded, failed, or were left unknown.
+//! Statistics: operations that succeeded, failed, or are of unknown outcome.
 
-use crate::{Checker, Verdict};
-use seatrial_history::{Chunk, Fold, History, OpType, Order};
+use crate::{Aims, Checked, Checker, Details, Figures, OnlineChecker, OperationFigures, Verdict};
+use seatrial_history::{Chunk, ChunkSource, Fold, History, OpType, Order, SourceError};
+use seatrial_machine::counted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// Counts completions of clients, altogether and by function, as Jepsen's `stats` does. Valid when every function
-/// succeeded at least once; otherwise unknown, since a test whose writes never succeed proves nothing.
+/// succeeded at least once; otherwise unknown, since a test whose writes never succeed has no evidence.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats;
 
@@ -16,16 +17,17 @@ pub struct Stats;
 pub struct Counts {
     /// All completions.
     pub count: u64,
-    /// Those that took place.
+    /// Completions `ok`: the operation took effect.
     pub ok: u64,
-    /// Those that did not.
+    /// Completions `fail`: it did not.
     pub fail: u64,
-    /// Those of which nobody knows, invocations that never completed included.
+    /// Unknown outcomes: completions `info`, and invocations that never completed.
     pub info: u64,
 }
 
 impl Counts {
-    fn add(&mut self, kind: OpType) {
+    /// Counts one more that ended so.
+    pub fn add(&mut self, kind: OpType) {
         self.count += 1;
         match kind {
             OpType::Ok => self.ok += 1,
@@ -40,7 +42,7 @@ pub fn counts(history: &History) -> (Counts, BTreeMap<&'static str, Counts>) {
     let mut all = Counts::default();
     let mut by_function: BTreeMap<&'static str, Counts> = BTreeMap::new();
     for (position, op) in history.iter().enumerate() {
-        // An invocation counts when nothing completes it.
+        // An invocation counts only if it has no completion.
         if op.process.is_client() && (!op.is_invoke() || history.pair(position).is_none()) {
             all.add(op.kind);
             by_function.entry(op.f.as_str()).or_default().add(op.kind);
@@ -49,27 +51,44 @@ pub fn counts(history: &History) -> (Counts, BTreeMap<&'static str, Counts>) {
     (all, by_function)
 }
 
-/// Counts by function while a history passes by in chunks. What is never completed is what was invoked less what
-/// completed, so nothing is remembered of an operation. (A completion counts for its own function, which is that of its
-/// invocation in any history that a test writes.)
+/// Counts by function, chunk by chunk. Operations that never completed are invocations minus paired completions, so no
+/// operation is kept. (A completion counts for its own function, which is that of its invocation in any history that a test
+/// writes.)
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CountFold;
+pub struct CountFold;
 
 /// Operations of one function.
 #[derive(Clone, Copy, Debug, Default)]
-struct Passed {
+struct FunctionTally {
     /// By type.
     kinds: [u64; 4],
-    /// Completions that complete something.
+    /// Completions that have an invocation.
     paired: u64,
 }
 
-/// What [`CountFold`] has counted.
+/// The accumulator of [`CountFold`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PassedBy(BTreeMap<&'static str, Passed>);
+pub struct FunctionCounts(BTreeMap<&'static str, FunctionTally>);
+
+impl FunctionCounts {
+    /// Counts an operation that was invoked and completed with this outcome.
+    pub fn add(&mut self, f: &'static str, outcome: OpType) {
+        let tally = self.0.entry(f).or_default();
+        tally.kinds[OpType::Invoke as usize] += 1;
+        tally.kinds[outcome as usize] += 1;
+        tally.paired += 1;
+    }
+
+    /// Invocations without a completion.
+    pub fn open(&self) -> u64 {
+        let all = self.0.values();
+        all.map(|tally| tally.kinds[OpType::Invoke as usize].saturating_sub(tally.paired))
+            .sum()
+    }
+}
 
 impl Fold for CountFold {
-    type Accumulator = PassedBy;
+    type Accumulator = FunctionCounts;
     type Output = (Counts, BTreeMap<&'static str, Counts>);
 
     fn name(&self) -> String {
@@ -80,18 +99,18 @@ impl Fold for CountFold {
         Order::Associative
     }
 
-    fn start(&self) -> PassedBy {
-        PassedBy::default()
+    fn start(&self) -> FunctionCounts {
+        FunctionCounts::default()
     }
 
-    fn reduce(&self, passed: &mut PassedBy, chunk: &Chunk) -> ControlFlow<()> {
+    fn reduce(&self, tally: &mut FunctionCounts, chunk: &Chunk) -> ControlFlow<()> {
         let is_client: Vec<bool> = chunk
             .processes()
             .iter()
             .map(|one| one.is_client())
             .collect();
-        // A chunk has a handful of functions.
-        let mut functions: Vec<(_, Passed)> = Vec::new();
+        // A chunk has few functions, and consecutive operations often the same: a linear search from the last one is fastest.
+        let mut functions: Vec<(_, FunctionTally)> = Vec::new();
         let mut last = 0;
         let columns = chunk.kinds().iter().zip(chunk.process_ids());
         for (place, ((kind, process), pair)) in columns.zip(chunk.pairs()).enumerate() {
@@ -103,30 +122,30 @@ impl Fold for CountFold {
                 let known = functions.iter().position(|one| one.0 == f);
                 last = known.unwrap_or(functions.len());
                 if known.is_none() {
-                    functions.push((f, Passed::default()));
+                    functions.push((f, FunctionTally::default()));
                 }
             }
-            let passed = &mut functions[last].1;
-            passed.kinds[*kind as usize] += 1;
-            passed.paired += u64::from(*pair > 0);
+            let tally = &mut functions[last].1;
+            tally.kinds[*kind as usize] += 1;
+            tally.paired += u64::from(*pair > 0);
         }
         for (f, more) in functions {
-            passed.0.entry(f.as_str()).or_default().join(more);
+            tally.0.entry(f.as_str()).or_default().join(more);
         }
         ControlFlow::Continue(())
     }
 
-    fn combine(&self, passed: &mut PassedBy, later: PassedBy) -> ControlFlow<()> {
+    fn combine(&self, tally: &mut FunctionCounts, later: FunctionCounts) -> ControlFlow<()> {
         for (f, more) in later.0 {
-            passed.0.entry(f).or_default().join(more);
+            tally.0.entry(f).or_default().join(more);
         }
         ControlFlow::Continue(())
     }
 
-    fn finish(&self, passed: PassedBy) -> Self::Output {
+    fn finish(&self, tally: FunctionCounts) -> Self::Output {
         let mut all = Counts::default();
         let mut by_function = BTreeMap::new();
-        for (f, Passed { kinds, paired }) in passed.0 {
+        for (f, FunctionTally { kinds, paired }) in tally.0 {
             let [invoked, ok, fail, info] = kinds;
             let info = info + invoked.saturating_sub(paired);
             let count = ok + fail + info;
@@ -148,8 +167,8 @@ impl Fold for CountFold {
     }
 }
 
-impl Passed {
-    fn join(&mut self, more: Passed) {
+impl FunctionTally {
+    fn join(&mut self, more: FunctionTally) {
         for (sum, count) in self.kinds.iter_mut().zip(more.kinds) {
             *sum += count;
         }
@@ -166,23 +185,48 @@ impl Checker for Stats {
         let (all, by_function) = counts(history);
         Stats::verdict(all, &by_function)
     }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        Box::new(RunningStats(FunctionCounts::default()))
+    }
+}
+
+/// [`Stats`] on one history.
+struct RunningStats(FunctionCounts);
+
+impl OnlineChecker for RunningStats {
+    fn name(&self) -> &'static str {
+        "stats"
+    }
+
+    fn push(&mut self, chunk: &Chunk) -> ControlFlow<()> {
+        CountFold.reduce(&mut self.0, chunk)
+    }
+
+    fn finish(self: Box<Self>, _: &dyn ChunkSource) -> Result<Checked, SourceError> {
+        let (all, by_function) = CountFold.finish(self.0);
+        Ok(Stats::verdict(all, &by_function).into())
+    }
 }
 
 impl Stats {
     /// The verdict on these counts.
-    pub(crate) fn verdict(all: Counts, by_function: &BTreeMap<&'static str, Counts>) -> Verdict {
+    fn verdict(all: Counts, by_function: &BTreeMap<&'static str, Counts>) -> Verdict {
+        let sum: u64 = by_function.values().map(|counts| counts.count).sum();
+        assert!(sum == all.count, "each operation has one function");
+        assert!(
+            all.ok + all.fail + all.info == all.count,
+            "each operation has one outcome"
+        );
         let mut verdict = Verdict::valid("stats");
-        verdict.details = serde_json::json!({
-            "count": all.count,
-            "ok": all.ok,
-            "fail": all.fail,
-            "info": all.info,
-            "by_function": by_function,
-        });
+        verdict.details = Details::of(Figures::Operations(OperationFigures {
+            counts: all,
+            by_function: by_function.clone(),
+        }));
         let never: Vec<_> = by_function
             .iter()
             .filter(|(_, counts)| counts.ok == 0)
-            .map(|(f, counts)| format!("`{f}` (tried {} times)", counts.count))
+            .map(|(f, counts)| format!("`{f}` (tried {})", counted(counts.count, "time")))
             .collect();
         if all.count == 0 {
             verdict.unknown("no client operation was recorded")
@@ -239,7 +283,7 @@ mod tests {
         let verdict = Stats.check(&history);
         assert_eq!(
             verdict.reason.as_deref(),
-            Some("never succeeded: `cas` (tried 1 times)")
+            Some("never succeeded: `cas` (tried 1 time)")
         );
         assert!(matches!(
             Stats.check(&History::default()).valid,

@@ -1,18 +1,20 @@
-//! What checkers answer.
+//! Verdicts, findings, and the trait of a checker.
 
-use crate::Certificate;
+use crate::{Aims, Details, OnlineChecker};
+use seatrial_cycles::anomaly::Anomaly;
 use seatrial_history::History;
+use seatrial_verify::{CycleEdge, Evidence};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Did the system keep its promises?
+/// Does the history satisfy the model?
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Validity {
     /// Nothing in the history contradicts the model.
     Valid,
     /// An anomaly was found.
     Invalid,
-    /// A limit was reached, or the history says too little; the reason in one line.
+    /// A limit was reached, or the history has too little evidence; the reason in one line.
     Unknown(String),
 }
 
@@ -28,7 +30,7 @@ impl Serialize for Validity {
 }
 
 impl Validity {
-    /// What these verdicts say together; valid when there is none.
+    /// The joint validity of these verdicts; valid if there are none.
     pub fn of(verdicts: &[Verdict]) -> Validity {
         let all = verdicts.iter().map(|verdict| verdict.valid.clone());
         all.fold(Validity::Valid, Validity::and)
@@ -47,25 +49,22 @@ impl Validity {
     }
 }
 
-/// The name of an anomaly, as the field writes it: `G0`, `G1a`, `G-single-realtime`, `internal`, `nonlinearizable`, …
-pub type Anomaly = &'static str;
-
 /// One anomaly, explained so that a person can check it by hand.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// Its name.
     pub anomaly: Anomaly,
-    /// The whole story in words, one or a few lines, naming operations by index.
+    /// The explanation in one or a few lines, naming operations by index.
     pub summary: String,
     /// Indices of the operations that take part (completions where there are some), each once.
     pub operations: Vec<u64>,
-    /// A cycle or a chain, step by step; empty when the summary says it all.
-    pub steps: Vec<Step>,
+    /// A cycle or a chain of dependencies; empty if the summary is the whole explanation.
+    pub steps: Vec<FindingStep>,
 }
 
-/// One edge of an explanation: `from` must come before `to`.
+/// One dependency of an explanation: `from` must come before `to`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub struct FindingStep {
     /// Index of the earlier operation's completion (its invocation, if it never completed).
     pub from: u64,
     /// Index of the later operation.
@@ -76,26 +75,49 @@ pub struct Step {
     pub reason: String,
 }
 
-/// A strongly connected part of a dependency graph: each of its transactions comes before each other, so no order has
-/// them all. Of a large one only some are told.
+impl From<&Finding> for Evidence {
+    fn from(finding: &Finding) -> Evidence {
+        let steps = finding.steps.iter();
+        Evidence {
+            anomaly: finding.anomaly.to_owned(),
+            operations: finding.operations.clone(),
+            steps: steps.map(CycleEdge::from).collect(),
+            versions: None,
+        }
+    }
+}
+
+impl From<&FindingStep> for CycleEdge {
+    fn from(step: &FindingStep) -> CycleEdge {
+        CycleEdge {
+            from: step.from,
+            to: step.to,
+            relation: step.relation.to_owned(),
+            versions: None,
+        }
+    }
+}
+
+/// A strongly connected component of a dependency graph: each of its transactions comes before each other, so no order has
+/// all of them. A large component is shown in part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Component {
     /// Transactions of the whole component.
     pub transactions: u64,
-    /// Indices of the operations that are told (as in [`Finding::operations`]), in the order of the transactions: those of
-    /// its findings, and as many of their neighbours as fit.
+    /// Indices of the operations that are shown (as in [`Finding::operations`]), in the order of the transactions: those of its
+    /// findings, and as many adjacent ones as fit.
     pub operations: Vec<u64>,
-    /// How these depend on one another; at most one from one operation to another. Real time and the order of a process
-    /// only where a cycle that was found takes them.
+    /// Dependencies between these, at most one from one operation to another. Real time and the order of a process only where
+    /// they are part of a cycle that was found.
     pub dependencies: Vec<Dependency>,
-    /// Dependencies between these that are not told.
+    /// Number of dependencies between these that are not shown.
     pub left_out: u64,
 }
 
-/// `from` must come before `to`.
+/// A dependency in a [`Component`]: `from` must come before `to`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Dependency {
-    /// Index of the earlier operation, as in [`Step`].
+    /// Index of the earlier operation, as in [`FindingStep`].
     pub from: u64,
     /// Index of the later operation.
     pub to: u64,
@@ -103,12 +125,12 @@ pub struct Dependency {
     pub relation: &'static str,
 }
 
-/// The answer of one checker.
+/// The result of one checker.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
     /// The checker's name: `stats`, `register`, `list-append`, …
     pub checker: &'static str,
-    /// The answer.
+    /// Does the history satisfy the model?
     pub valid: Validity,
     /// Why it is unknown, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,34 +139,34 @@ pub struct Verdict {
     /// `visibility order`) or the name of a complete method. A checker of transactions never answers valid without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<&'static str>,
-    /// Questions that the check left open, in words. No anomaly and open questions: the validity is unknown, unless the
-    /// caller asks for Jepsen's meaning ([`Verdict::accept_undecided`]).
+    /// Questions that the check did not decide, in words. Without anomalies the validity is then unknown, unless the caller
+    /// wants Jepsen's meaning ([`Verdict::accept_undecided`]).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub undecided: Vec<String>,
-    /// The model that was asked for: `linearizable`, `strict-serializable`, …; `None` when the checker has none.
+    /// The model that was checked: `linearizable`, `strict-serializable`, …; `None` when the checker has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How many of each anomaly were found (not only those kept as findings).
+    /// Number of each anomaly (not only those kept as findings).
     pub anomalies: BTreeMap<Anomaly, u64>,
     /// The weakest models that the history rules out.
     pub not: Vec<&'static str>,
     /// Stronger models that are ruled out with them.
     pub also_not: Vec<&'static str>,
-    /// Explained anomalies, the most telling first, capped per anomaly.
+    /// Explained anomalies, the strongest evidence first, at most [`FINDINGS_MAX`](crate::FINDINGS_MAX) of each.
     pub findings: Vec<Finding>,
-    /// The largest components of the dependency graph of transactions, as far as a picture can show them.
+    /// The largest components of the dependency graph of transactions, as far as a figure can show them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<Component>,
-    /// Further figures of this checker: counts, rates, examples.
-    pub details: serde_json::Value,
+    /// Further results: counts, rates, examples.
+    pub details: Details,
 }
 
 impl Verdict {
-    /// Proof: transactions one after another, in an order that explains every read.
+    /// Proof: a serial order of transactions that explains every read.
     pub const SERIAL_ORDER: &'static str = "serial order";
     /// Proof: an order of snapshots and commits that explains every read.
     pub const SNAPSHOT_ORDER: &'static str = "snapshot order";
-    /// Proof: an order of commits, with reads only of what was committed before.
+    /// Proof: an order of commits in which each read returns a value committed before.
     pub const COMMIT_ORDER: &'static str = "commit order";
     /// Proof: an order in which transactions become visible.
     pub const VISIBILITY_ORDER: &'static str = "visibility order";
@@ -167,11 +189,11 @@ impl Verdict {
             also_not: Vec::new(),
             findings: Vec::new(),
             components: Vec::new(),
-            details: serde_json::Value::Null,
+            details: Details::default(),
         }
     }
 
-    /// The same, but the answer is unknown for this reason.
+    /// This verdict with unknown validity, for this reason.
     #[must_use]
     pub fn unknown(mut self, reason: impl Into<String>) -> Verdict {
         let reason = reason.into();
@@ -180,10 +202,10 @@ impl Verdict {
         self
     }
 
-    /// The same, but no anomaly was found and these questions were not decided: the validity is unknown.
+    /// This verdict with unknown validity: no anomaly was found, and these questions were not decided.
     ///
     /// # Panics
-    /// Without any question: then the verdict is valid and needs a proof.
+    /// If there are no questions: then the verdict is valid and needs a proof. If there is an anomaly.
     #[must_use]
     pub fn no_anomaly_found(mut self, undecided: Vec<String>) -> Verdict {
         assert!(!undecided.is_empty(), "an open question has words");
@@ -194,7 +216,7 @@ impl Verdict {
         self.unknown(reason)
     }
 
-    /// Jepsen's meaning of valid: no anomaly was found, whatever was left undecided. Other unknown verdicts stay.
+    /// Applies Jepsen's meaning of valid: no anomaly was found, whatever was not decided. Other unknown verdicts stay.
     pub fn accept_undecided(&mut self) {
         if matches!(self.valid, Validity::Unknown(_)) && !self.undecided.is_empty() {
             self.valid = Validity::Valid;
@@ -203,26 +225,19 @@ impl Verdict {
     }
 }
 
-/// Judges a history.
+/// A checker: a model with its options, which checks any number of histories.
 pub trait Checker: Send + Sync {
-    /// The name by which `--checker` and the results know it.
+    /// Its name in `--checker` and in results.
     fn name(&self) -> &'static str;
 
-    /// Judges. Total: a history that makes no sense to this checker gives [`Validity::Unknown`] with the reason.
+    /// Checks a history in memory. Total: for a history that this checker cannot read the verdict is [`Validity::Unknown`] with
+    /// the reason.
     fn check(&self, history: &History) -> Verdict;
 
-    /// From now on only the verdict is wanted: a checker that searches independent keys one after another stops at the first
-    /// that is broken, and says in the verdict's reason how many it checked. Others stay as they are.
+    /// Starts to check one history, which is then pushed chunk by chunk.
+    fn start(&self, aims: &Aims) -> Box<dyn OnlineChecker>;
+
+    /// Makes a checker that searches independent keys one after another stop at the first violation; the verdict's reason then
+    /// has the number of keys that were checked. Other checkers ignore it.
     fn stop_at_first(&mut self) {}
-
-    /// Judges and proves the verdict, if this checker can prove any: the certificate is missing where this verdict has none.
-    fn certify(&self, _history: &History) -> Option<(Verdict, Option<Certificate>)> {
-        None
-    }
-
-    /// The verdict, when `known` was reached while the history was written: as it is, unless this checker makes more of it now
-    /// that all of the history is at hand.
-    fn conclude(&self, known: Verdict, _history: &History) -> Verdict {
-        known
-    }
 }

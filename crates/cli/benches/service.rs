@@ -9,16 +9,17 @@
 //! where the files go, by default a temporary folder; it has to be on a disk for the latencies to mean anything. All is
 //! measured in turns, in several rounds; rates are medians, all rounds' times together make the quantiles.
 
-use seatrial_archive::file::Files;
-use seatrial_archive::frame::frame_length;
-use seatrial_archive::service::message::{self, MESSAGE_LENGTH_MAX};
-use seatrial_archive::service::{
+use seatrial_archive::{BATCH_FRAMES_OFFSET, BATCH_LENGTH, Durability};
+use seatrial_archive_service::message::{self, MESSAGE_LENGTH_MAX};
+use seatrial_archive_service::{
     ArchiveService, Client, ClientOptions, FrameBatch, Played, RemoteArchive, ReplayBound,
     ReplayFrom, ReplayRequest, ServiceOptions, ServiceRequest,
 };
-use seatrial_archive::{BATCH_FRAMES_OFFSET, BATCH_LENGTH, Durability};
+use seatrial_blocks::file::Files;
+use seatrial_blocks::frame::frame_length;
 use seatrial_host::{
-    BlockingLink, ConnectOptions, HostLimits, LinkOptions, ListenOptions, Protocol, serve_machine,
+    BlockingLink, ConnectOptions, HostLimits, LinkOptions, ListenOptions, PeerOptions, Protocol,
+    serve_machine,
 };
 use seatrial_machine::{NodeId, Storage};
 use std::collections::VecDeque;
@@ -83,6 +84,7 @@ fn with_server<T>(folder: &Path, work: impl FnOnce(SocketAddr) -> T) -> T {
                 report: |text| eprintln!("{text}"),
                 protocol: PROTOCOL,
                 key: None,
+                peers: PeerOptions::default(),
             };
             let ready = |address| ready.send(address).expect("somebody waits");
             let stopped = async {

@@ -1,33 +1,37 @@
-//! What can be typed: one table of verbs and options, from which clap makes parser and help.
+//! Command-line arguments: one table of verbs and options, from which clap makes parser and help.
 
 mod archive;
 mod bench;
+mod check;
 mod plan;
 mod workload;
 
+use crate::opened::Opening;
+use crate::source::Reading;
+use anyhow::Result;
 pub(crate) use archive::{
     ArchiveArguments, ArchiveVerb, BeforeArguments, ChecksumArguments, CopyArguments,
     LabelArguments, ListArguments, PlaceArguments, RecordArguments, RecordingArguments,
     RepairCatalogArguments, ReplayArguments, ServeArguments, TruncateArguments, VerifyArguments,
 };
 pub(crate) use bench::{
-    BenchArchiveArguments, BenchArguments, BenchEnduranceArguments, BenchLoadArguments,
-    BenchOpenArguments, BenchTopic,
+    BenchArguments, BenchEnduranceArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic,
 };
+pub(crate) use check::CheckArguments;
 use clap::{Args, Parser, Subcommand};
 pub(crate) use plan::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb};
-use seatrial_history::import::Options;
+use seatrial_interchange::import::Options;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 pub(crate) use workload::WorkloadArguments;
 
-/// Puts distributed systems through their sea trials: generates operations, drives a system while breaking it, records
-/// the history, and proves from the history alone whether the system kept its promises.
+/// Puts distributed systems through their sea trials: generates operations, drives a system while injecting faults,
+/// records the history, and proves from the history alone whether it satisfies a consistency model.
 #[derive(Debug, Parser)]
 #[command(
     name = "seatrial",
     version,
-    max_term_width = 100,
+    max_term_width = 79,
     disable_help_subcommand = true
 )]
 #[command(
@@ -43,49 +47,51 @@ pub(crate) struct Arguments {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Test a real system: start its processes, drive and break them, judge the history.
+    /// Test a real system: start its processes, run clients, inject faults, check the history.
     Test(TestArguments),
     /// Run the same system, test and faults in one thread from a seed; find a bug and replay it.
     Sim(SimArguments),
-    /// Judge histories: test files, Jepsen's test.jepsen, Jepsen/Elle EDN and JSON, Knossos EDN, Porcupine logs.
+    /// Check histories: test files, Jepsen's test.jepsen, Jepsen/Elle EDN and JSON, Knossos EDN, Porcupine logs.
     Check(CheckArguments),
     /// Print a history, its attributes or its results.
     Show(ShowArguments),
-    /// Turn a history of another tool into a test file.
+    /// Convert a history of another tool into a test file.
     Import(ImportArguments),
     /// Write a history for other programs: EDN, JSON, Arrow, Parquet.
     Export(ExportArguments),
-    /// Let a simulated database write a history of any length whose truth is known.
+    /// Write a history of a simulated database, of any length and with known anomalies.
     Generate(GenerateArguments),
-    /// Tests described in TOML or JSON: check them, see what they do, take one to begin with.
+    /// Tests written in TOML: check them, preview them, start from an example.
     Plan(PlanArguments),
-    /// Run one node of a bundled system.
+    /// Run one node of a suite's system.
     Node(NodeArguments),
-    /// Record messages and replay them; look after recordings.
+    /// Record messages, replay them, and manage recordings.
     Archive(ArchiveArguments),
     /// Measure seatrial itself.
     Bench(BenchArguments),
+    /// Print a shell's completion script.
+    Completions(CompletionsArguments),
 }
 
-/// What `test` and `sim` share.
+/// Arguments of both `test` and `sim`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunArguments {
-    /// The system to test; `kv` is the bundled key-value store.
+    /// The system to test, one of the suites listed below.
     pub(crate) suite: String,
-    /// What the clients do: list-append, rw-register, register, cas-register, set, queue, total-queue, counter, bank, unique-ids.
+    /// What the clients do; the workloads of each suite are listed below.
     #[arg(long, value_name = "NAME")]
     pub(crate) workload: Option<String>,
     #[command(flatten)]
     pub(crate) workload_options: WorkloadArguments,
-    /// What is done, in a file (see `seatrial plan`); options given here go before those of the plan.
+    /// A test plan (see `seatrial plan`); command-line options override the plan.
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     pub(crate) plan: Option<PathBuf>,
-    /// What to break, separated by commas: kill, pause, partition, packet, clock, disk, corruption, membership, or none;
-    /// with targets where they matter, as in `kill:majority,partition:bridge+halves` (see docs/guide/faults.md).
+    /// Faults to inject, separated by commas: kinds (listed below), or none; with targets where they matter, as in
+    /// `kill:majority,partition:bridge+halves` (see docs/guide/faults.md).
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub(crate) faults: Option<Vec<String>>,
-    /// How the kinds take turns: mix (drawn one by one), interval (each in a stream of its own), one-at-a-time (mended
-    /// before the next breaks) [default: mix, or what the plan says].
+    /// Schedule of the kinds: mix (drawn one by one), interval (each in a stream of its own), one-at-a-time (mended
+    /// before the next begins) [default: mix, or the plan's].
     #[arg(long, value_name = "ORDER")]
     pub(crate) fault_schedule: Option<String>,
     /// Number of client threads.
@@ -94,93 +100,82 @@ pub(crate) struct RunArguments {
     /// Operations per second over all clients.
     #[arg(long, value_name = "OPS_PER_SECOND")]
     pub(crate) rate: Option<f64>,
-    /// The promise to hold the system to: strict-serializable, serializable, …; linearizable for registers.
+    /// Consistency model to check: strict-serializable, serializable, …; linearizable for registers.
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
     #[command(flatten)]
     pub(crate) undecided: UndecidedArguments,
-    /// Plant a bug in the bundled system (see `seatrial sim kv --help` for their names).
+    /// Plant a bug in the system; those of each suite are listed below.
     #[arg(long, value_name = "NAME")]
     pub(crate) bug: Option<String>,
-    /// Where the run folder goes [default: runs/SUITE/TIME-SEED].
+    /// The run folder [default: runs/SUITE/TIME-SEED].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
 }
 
-/// What a verdict with open questions is.
+/// How a verdict with open questions is treated.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct UndecidedArguments {
-    /// Accept a history without anomalies although questions stayed open, as Jepsen does; without it that is unknown (exit
+    /// Accept a history without anomalies although questions stayed open, as Jepsen does; by default it is unknown (exit
     /// status 2).
     #[arg(long)]
     pub(crate) accept_undecided: bool,
 }
 
-/// How to talk.
+/// The form of the output.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OutputArguments {
     /// One JSON document on standard output instead of text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Say nothing but errors and the verdict.
+    /// Print errors and the verdict only.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Say more.
+    /// Print more detail.
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }
 
 /// `seatrial test`.
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Planted bugs of kv: ack-before-append, stale-read, lost-append, dirty-abort.\n\
-Example: seatrial test kv --workload list-append --faults kill,partition --time 30"
-)]
 pub(crate) struct TestArguments {
     #[command(flatten)]
     pub(crate) run: RunArguments,
-    /// Seconds of load [default: 20, or as the plan says].
+    /// Seconds of load [default: 20, or the plan's].
     #[arg(long, value_name = "SECONDS")]
     pub(crate) time: Option<f64>,
-    /// Seconds between two faults, on average [default: 1, or as the plan says].
+    /// Seconds between two faults, on average [default: 1, or the plan's].
     #[arg(long, alias = "fault-interval", value_name = "SECONDS")]
     pub(crate) interval: Option<f64>,
-    /// End after this many operations, if that comes first.
+    /// Stop after N operations (or at --time, whichever is first).
     #[arg(long, value_name = "N")]
     pub(crate) ops: Option<u64>,
-    /// Number of nodes [default: 1, or as the plan says].
+    /// Number of nodes [default: the suite's, or the plan's].
     #[arg(long, value_name = "N")]
     pub(crate) nodes: Option<u32>,
-    /// Fixes the schedule of operations and faults [default: drawn].
+    /// Seed of the schedule of operations and faults [default: random].
     #[arg(long, value_name = "HEX", value_parser = parse_seed)]
     pub(crate) seed: Option<u64>,
-    /// Key that nodes and clients of kv share, in a file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key_file: Option<PathBuf>,
     /// Node i listens on this port of its own loopback address [default: a free one].
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
-    /// Seconds after which a client gives an operation up [default: 2, or as the plan says].
+    /// Seconds until an operation times out [default: 2, or the plan's].
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<f64>,
-    /// Judge while the test runs, and end it at the first violation that nothing can take back. For list-append, register,
-    /// cas-register and mutex.
+    /// Check while the test runs, and end it at the first definite violation. For list-append, register, cas-register
+    /// and mutex.
     #[arg(long)]
     pub(crate) stop_on_violation: bool,
 }
 
 /// `seatrial sim`.
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Planted bugs of kv: ack-before-append, stale-read, lost-append, dirty-abort.\n\
-Example: seatrial sim kv --bug stale-read, then seatrial sim kv --bug stale-read --seed SEED"
-)]
 pub(crate) struct SimArguments {
     #[command(flatten)]
     pub(crate) run: RunArguments,
-    /// How many seeds to try [default: 200, or as many as the planted bug may take; 20 of a plan, 1 of one with a seed].
+    /// Number of seeds to try [default: 200, or the budget of the planted bug; 20 of a plan, 1 of one with a seed].
     #[arg(long, value_name = "N", conflicts_with = "seed")]
     pub(crate) seeds: Option<u64>,
     /// The first of those seeds.
@@ -189,7 +184,7 @@ pub(crate) struct SimArguments {
     /// Replay exactly this seed.
     #[arg(long, value_name = "HEX", value_parser = parse_seed)]
     pub(crate) seed: Option<u64>,
-    /// Operations per seed [default: 400, or as the plan says, but at most 100,000].
+    /// Operations per seed [default: 400, or the plan's, at most 100,000].
     #[arg(long, value_name = "N")]
     pub(crate) ops: Option<u64>,
 }
@@ -201,112 +196,6 @@ impl SimArguments {
     pub(crate) const PLANNED_OPERATIONS: u64 = 100_000;
 }
 
-/// `seatrial check`.
-#[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Checkers: stats, register, cas-register, mutex, kv-map, list-append, rw-register, isolation,\n\
-timestamps, g1, set, set-full, queue, total-queue, unique-ids, counter, bank, long-fork, monotonic, lock, log.\n\
-Without --checker the history says which one it needs: a test file by its workload, any other by its operations."
-)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an option that is given or not"
-)]
-pub(crate) struct CheckArguments {
-    /// Histories; `-` is standard input; of a folder the run in it (`history.sea`, `test.jepsen`, `history.edn`), or
-    /// Cobra's logs.
-    #[arg(required = true)]
-    pub(crate) files: Vec<PathBuf>,
-    /// How the file is written: auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, cobra,
-    /// veristrong, timekiller.
-    #[arg(long, value_name = "NAME", default_value = "auto")]
-    pub(crate) format: String,
-    /// Which checkers judge, separated by commas. `stats`, `g1`, `list-append`, `rw-register` and those from `set` on read
-    /// a test file chunk by chunk, of any size.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    pub(crate) checker: Option<Vec<String>>,
-    /// Values `[key value]` of foreign files belong to independent keys, even if not all look like that.
-    #[arg(long)]
-    pub(crate) keyed: bool,
-    /// The value that reads see of a key that nobody wrote, in a file of transactions without times [default: what its
-    /// format says].
-    #[arg(long, value_name = "VALUE", allow_negative_numbers = true)]
-    pub(crate) initial_value: Option<i64>,
-    /// Threads that read chunk by chunk [default: one per core].
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-    /// The promise to hold the history to [default: strict-serializable, without times strong-session-serializable;
-    /// linearizable for data types].
-    #[arg(long, value_name = "NAME")]
-    pub(crate) model: Option<String>,
-    /// What rw-register takes for granted about each key, separated by commas: wfr-keys, rmw-keys, sequential-keys,
-    /// linearizable-keys.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    pub(crate) infer: Vec<String>,
-    #[command(flatten)]
-    pub(crate) undecided: UndecidedArguments,
-    /// An order of transactions: a JSON object that has a number for each index of a completion. rw-register infers versions
-    /// from it, isolation verifies it as its first guess.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) transaction_order: Option<PathBuf>,
-    /// Judge a test file while it is written, by this or another program, up to its end; Ctrl-C ends it with what is known.
-    /// For list-append, register, cas-register and mutex.
-    #[arg(long, conflicts_with_all = ["salvage", "report", "findings", "certificate", "verify", "infer", "transaction_order"])]
-    pub(crate) follow: bool,
-    /// Search every key of a history of independent keys, also after one that is not linearizable. Implied by --report,
-    /// --findings and --record.
-    #[arg(long)]
-    pub(crate) all_keys: bool,
-    /// Check what is left of a damaged file.
-    #[arg(long)]
-    pub(crate) salvage: bool,
-    /// Append the verdict to the test file, as one more analysis.
-    #[arg(long, conflicts_with = "salvage")]
-    pub(crate) record: bool,
-    /// First cut off an end of the test file that is no whole block; the bytes are kept beside it in FILE.cut-OFFSET.
-    #[arg(long, conflicts_with_all = ["salvage", "follow"])]
-    pub(crate) repair: bool,
-    /// Write the report page here.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
-    /// Write what was found into this folder: each anomaly in words, each cycle and each component as a picture (SVG).
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["certificate", "verify"])]
-    pub(crate) findings: Option<PathBuf>,
-    /// Write what proves the verdict here, for `--verify`. For transactions on lists.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["report", "record", "salvage", "verify", "accept_undecided"])]
-    pub(crate) certificate: Option<PathBuf>,
-    /// Do not judge, but replay such a proof: does it hold for this history?
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = ["report", "record", "salvage", "checker", "model", "accept_undecided"]
-    )]
-    pub(crate) verify: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) output: OutputArguments,
-}
-
-impl CheckArguments {
-    /// What foreign files do not say about themselves.
-    pub(crate) fn options(&self) -> Options {
-        Options {
-            keyed: self.keyed,
-            initial: self.initial_value,
-        }
-    }
-
-    /// Is more asked for than a verdict, so that each key counts?
-    pub(crate) fn wants_all_keys(&self) -> bool {
-        self.all_keys || self.record || self.report.is_some() || self.findings.is_some()
-    }
-
-    /// Threads that read chunk by chunk.
-    pub(crate) fn threads(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        self.threads.unwrap_or_else(cores)
-    }
-}
-
 /// `seatrial show`.
 #[derive(Args, Clone, Debug)]
 #[expect(
@@ -316,11 +205,11 @@ impl CheckArguments {
 pub(crate) struct ShowArguments {
     /// A test file, or any history that `check` reads.
     pub(crate) file: PathBuf,
-    /// How the file is written: auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, cobra,
+    /// Format of the file: auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, cobra,
     /// veristrong, timekiller.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
-    /// Show what is left of a damaged test file.
+    /// Show what can be salvaged from a damaged test file.
     #[arg(long)]
     pub(crate) salvage: bool,
     /// The test's attributes instead of its operations.
@@ -329,7 +218,7 @@ pub(crate) struct ShowArguments {
     /// The newest results instead of the operations.
     #[arg(long, conflicts_with_all = ["from", "count"])]
     pub(crate) results: bool,
-    /// Begin with the operation of this index.
+    /// Start at the operation with this index.
     #[arg(long, value_name = "INDEX", default_value_t = 0)]
     pub(crate) from: u64,
     /// Print at most this many operations.
@@ -340,34 +229,47 @@ pub(crate) struct ShowArguments {
     pub(crate) edn: bool,
 }
 
-/// Which history to read, and how.
+/// The history to read, and its format.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SourceArguments {
     /// A test file, or any history that `check` reads; `-` is standard input.
     pub(crate) file: PathBuf,
-    /// How the history is written: auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, cobra,
+    /// Format of the history: auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, cobra,
     /// veristrong, timekiller.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) format: String,
     /// Values `[key value]` of clients in a foreign history belong to independent keys (jepsen.independent).
     #[arg(long)]
     pub(crate) keyed: bool,
-    /// The value that reads see of a key that nobody wrote, in a file of transactions without times [default: what its
-    /// format says].
+    /// Initial value of each key, in a file of transactions without times [default: that of its format].
     #[arg(long, value_name = "VALUE", allow_negative_numbers = true)]
     pub(crate) initial_value: Option<i64>,
-    /// Leave damaged chunks of a test file or test.jepsen, and what follows an error in a text, out; say which.
+    /// Skip damaged chunks of a test file or test.jepsen, and the rest of a text after an error; report them.
     #[arg(long)]
     pub(crate) salvage: bool,
 }
 
 impl SourceArguments {
-    /// What foreign files do not say about themselves.
+    /// Facts that foreign files do not contain.
     pub(crate) fn options(&self) -> Options {
         Options {
             keyed: self.keyed,
             initial: self.initial_value,
         }
+    }
+
+    /// How the history is opened in chunks.
+    pub(crate) fn opening(&self) -> Result<Opening> {
+        Ok(Opening {
+            reading: Reading::by_name(&self.format)?,
+            options: Options {
+                keyed: false,
+                initial: self.initial_value,
+            },
+            keyed: self.keyed,
+            salvage: self.salvage,
+            threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        })
     }
 }
 
@@ -383,7 +285,7 @@ pub(crate) struct ImportArguments {
     /// Overwrite the file if it exists.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say nothing but errors and warnings.
+    /// Print errors and warnings only.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -397,17 +299,17 @@ JSON has fewer shapes than a history: keywords become strings, sets become array
 pub(crate) struct ExportArguments {
     #[command(flatten)]
     pub(crate) source: SourceArguments,
-    /// What to write: edn, jsonl, json, plume, dbcop, timekiller, sea, arrow, parquet [default: as the output is called,
+    /// Output format: edn, jsonl, json, plume, dbcop, timekiller, sea, arrow, parquet [default: from the file extension,
     /// else edn].
     #[arg(long, value_name = "NAME")]
     pub(crate) to: Option<String>,
-    /// Where to [default: standard output].
+    /// Output file [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Overwrite the file if it exists.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say nothing but errors and warnings.
+    /// Print errors and warnings only.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -423,29 +325,26 @@ future-read, garbage-read, incompatible-order, duplicate-elements, dirty-update,
 Example: seatrial generate list-append --events 1000000 --isolation snapshot-isolation -o si.sea, then \
 seatrial check si.sea --model serializable"
 )]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "switches that mean nothing to one another"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub(crate) struct GenerateArguments {
     /// What the clients do: list-append, rw-register, register, set, queue.
     pub(crate) workload: String,
-    /// How many events: invocations and completions together. (An older name of this option: --ops.)
+    /// Number of events: invocations and completions together. (An older name of this option: --ops.)
     #[arg(long, value_name = "N", alias = "ops")]
     pub(crate) events: u64,
-    /// How the database isolates its clients [default: the strongest level].
+    /// Isolation level of the database [default: the strongest].
     #[arg(long, value_name = "NAME")]
     pub(crate) isolation: Option<String>,
-    /// What goes wrong besides, separated by commas.
+    /// Anomalies to inject, separated by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) anomaly: Vec<String>,
-    /// Share of operations with which an anomaly begins.
+    /// Fraction of operations that begin an anomaly.
     #[arg(long, value_name = "RATE", default_value_t = 0.001)]
     pub(crate) anomaly_rate: f64,
-    /// Each anomaly once instead, from this share of the history on.
+    /// Inject each anomaly once, after this fraction of the history.
     #[arg(long, value_name = "SHARE", conflicts_with = "anomaly_rate")]
     pub(crate) anomaly_at: Option<f64>,
-    /// Same seed and options, same file.
+    /// Seed: the same seed and options give the same file.
     #[arg(long, value_name = "HEX", value_parser = parse_seed, default_value = "1")]
     pub(crate) seed: u64,
     /// Number of clients.
@@ -454,7 +353,7 @@ pub(crate) struct GenerateArguments {
     /// Keys in use at a time.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) keys: u32,
-    /// Which of them a client takes: uniform, zipf, zipf:SKEW, exponential [default: exponential].
+    /// Distribution of keys: uniform, zipf, zipf:SKEW, exponential [default: exponential].
     #[arg(long, value_name = "NAME")]
     pub(crate) distribution: Option<String>,
     /// Micro-operations of a transaction [default: 1..8].
@@ -466,32 +365,32 @@ pub(crate) struct GenerateArguments {
     /// Share of a transaction's micro-operations that read.
     #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
     pub(crate) reads: f64,
-    /// Transactions read each key before they write it, besides.
+    /// Transactions also read each key before they write it.
     #[arg(long)]
     pub(crate) read_before_write: bool,
-    /// Transactions take no key twice.
+    /// No transaction accesses a key twice.
     #[arg(long)]
     pub(crate) no_key_twice: bool,
     /// Completions carry the database's timestamps, as `start-stamp` and `commit-stamp`.
     #[arg(long)]
     pub(crate) timestamps: bool,
-    /// Writes after which a key gives its place to a fresh one [default: 128..256].
+    /// Writes after which a key is replaced by a fresh one [default: 128..256].
     #[arg(long, value_name = "MIN..MAX", value_parser = parse_range)]
     pub(crate) writes_per_key: Option<RangeInclusive<u32>>,
-    /// Share of operations that fail and did not take place.
+    /// Fraction of operations that fail and did not take place.
     #[arg(long, value_name = "RATE", default_value_t = 0.015)]
     pub(crate) fail: f64,
-    /// Share of operations whose outcome stays unknown.
+    /// Fraction of operations whose outcome is unknown.
     #[arg(long, value_name = "RATE", default_value_t = 0.005)]
     pub(crate) info: f64,
-    /// How chunks of a test file are compressed: lz4, zstd, none.
+    /// Compression of a test file's chunks: lz4, zstd, none.
     #[arg(long, value_name = "NAME", default_value = "lz4")]
     pub(crate) codec: String,
-    /// How to write it: sea, edn, jsonl; registers in transactions also plume, dbcop, timekiller [default: as the file's
-    /// ending says].
+    /// Output format: sea, edn, jsonl; for registers in transactions also plume, dbcop, timekiller [default: from the
+    /// file extension].
     #[arg(long, value_name = "NAME")]
     pub(crate) to: Option<String>,
-    /// The file, which must not exist; `-` is standard output, EDN unless `--to` says otherwise.
+    /// Output file, which must not exist; `-` is standard output, EDN unless `--to` names another format.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
@@ -501,26 +400,30 @@ pub(crate) struct GenerateArguments {
 /// `seatrial node`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct NodeArguments {
-    /// The system; `kv` is the bundled key-value store.
-    pub(crate) system: String,
-    /// Address and port to listen on; port 0 takes a free one and prints it.
+    /// The system, one of the suites listed below.
+    pub(crate) suite: String,
+    /// Address and port to listen on; port 0 picks a free one and prints it.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400")]
     pub(crate) listen: std::net::SocketAddr,
-    /// Folder for the log; made when missing.
-    #[arg(long, value_name = "DIR", default_value = "kv-data")]
-    pub(crate) data: PathBuf,
-    /// Key that node and clients share, 16 to 4,096 bytes in a file; neither talks to one that does not know it.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key_file: Option<PathBuf>,
-    /// Mebibytes that all clients together can make the node hold besides the store, at least 64.
-    #[arg(long, value_name = "MIB", default_value = "256", value_parser = clap::value_parser!(u32).range(64..))]
-    pub(crate) memory: u32,
-    /// A file in which a test orders the node's clock to be wrong.
+    /// Folder of the node's data; created when missing [default: SUITE-data].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// File through which a test skews the node's clock.
     #[arg(long, value_name = "FILE")]
     pub(crate) clock: Option<PathBuf>,
-    /// Plant a bug: ack-before-append, stale-read, lost-append, dirty-abort.
+    /// Plant a bug; those of each suite are listed below.
     #[arg(long, value_name = "NAME")]
     pub(crate) bug: Option<String>,
+}
+
+/// `seatrial completions`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example: seatrial completions bash > /usr/share/bash-completion/completions/seatrial"
+)]
+pub(crate) struct CompletionsArguments {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
 }
 
 /// A seed as it is printed: hexadecimal without prefix.

@@ -3,6 +3,7 @@
 pub(crate) mod archive;
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod completions;
 pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod import;

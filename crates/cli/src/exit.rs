@@ -10,7 +10,7 @@ pub(crate) enum Exit {
     Valid,
     /// 1: an anomaly was found.
     Invalid,
-    /// 2: a limit was reached; nobody knows.
+    /// 2: unknown; a limit was reached or a question stayed open.
     Unknown,
     /// 254: usage, input or set-up.
     Error,

@@ -1,29 +1,28 @@
-//! Tuples of independent keys in histories of other tools.
+//! Tuples of independent keys (Jepsen's `independent`), whose text does not distinguish them from lists.
 
-use seatrial_history::{History, Key, Op, Value};
+use seatrial_history::{Key, Op, Value};
 use std::sync::Arc;
 
-/// A history in which every client invokes tuples `[key value]`, some of them without a value (`[key nil]`), is one of
-/// independent keys (Jepsen's `independent`), whose text does not tell tuples from lists: the same with keyed values. Any
-/// other stays as it is. (Data types without keys invoke their reads, dequeues and the like without any value, and so are
-/// never taken for keyed.)
-pub(crate) fn keyed(history: History) -> History {
-    let invocations = || {
-        let clients = history.iter().filter(|op| op.process.is_client());
-        clients.filter(|op| op.is_invoke())
-    };
-    let is_bare = |op: &Op| matches!(tuple(op), Some((_, Value::Nil)));
-    if !invocations().all(|op| tuple(op).is_some()) || !invocations().any(is_bare) {
-        return history;
-    }
-    let ops = history.iter().map(|op| match tuple(op) {
+/// Is its value a tuple `[key value]`?
+pub(crate) fn is_tuple(op: &Op) -> bool {
+    tuple(op).is_some()
+}
+
+/// Is its value a tuple without a value, `[key nil]`? Data types without keys invoke their reads, dequeues and the like without
+/// any value, and so are never taken for keyed.
+pub(crate) fn is_bare_tuple(op: &Op) -> bool {
+    matches!(tuple(op), Some((_, Value::Nil)))
+}
+
+/// The same operation with a keyed value, if it is a client's and its value is a tuple.
+pub(crate) fn keyed_op(op: Op) -> Op {
+    match tuple(&op) {
         Some((key, value)) if op.process.is_client() => Op {
             value: Value::Keyed(key, Arc::new(value)),
-            ..op.clone()
+            ..op
         },
-        _ => op.clone(),
-    });
-    History::from_ops(ops.collect())
+        _ => op,
+    }
 }
 
 /// The parts of a tuple.

@@ -64,8 +64,8 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// From now on signals are noticed; the first also calls `act`, on a thread of its own.
     pub(crate) fn listen(act: impl FnOnce() + Send + 'static) -> Result<Interrupt> {
-        let told = Arc::new(AtomicBool::new(false));
-        let mine = told.clone();
+        let requested = Arc::new(AtomicBool::new(false));
+        let mine = requested.clone();
         let runtime = signal_runtime()?;
         let mut signals = {
             let _inside = runtime.enter();
@@ -82,11 +82,11 @@ impl Interrupt {
             });
         };
         thread.spawn(wait).context("no thread for signals")?;
-        Ok(Interrupt(told))
+        Ok(Interrupt(requested))
     }
 
     /// Has a signal come?
-    pub(crate) fn told(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }

@@ -1,29 +1,21 @@
-//! A history from whatever file a person names.
+//! A history in memory, from any supported file.
 
-use crate::independent;
-use crate::losses;
 use crate::source::{Reading, Source};
-use crate::times;
 use anyhow::Result;
-use seatrial_archive::root::RootError;
-use seatrial_checker::Missing;
-use seatrial_history::import::Options;
-use seatrial_history::{History, OpenError, Tail, TestFile};
-use serde_json::Value as Json;
+use seatrial_blocks::root::RootError;
+use seatrial_checker::{MissingPart, describe_repairs};
+use seatrial_history::{History, OpenError, Provenance, Salvaged, Tail, TestFile};
+use seatrial_interchange::import::Options;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A history and what its file says about it.
+/// A history in memory, to be shown.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) history: History,
-    /// Attributes of the test; of a foreign file only its name.
-    pub(crate) attributes: Json,
     /// What a reader should know about the file: a torn end, a run that is still going on.
     pub(crate) warnings: Vec<String>,
-    /// Parts that are missing.
-    pub(crate) missing: Vec<Missing>,
 }
 
 /// The first bytes of a test file.
@@ -42,25 +34,12 @@ pub(crate) fn load(path: &Path, format: &str, options: Options) -> Result<Loaded
 
 /// All of a foreign history.
 fn whole(source: &mut Source) -> Result<Loaded> {
-    let mut attributes = source.attributes()?;
-    let history = independent::keyed(source.history()?);
-    times::mark_completions(&mut attributes, history.ops());
-    let mut missing = std::mem::take(&mut source.missing);
-    let mut warnings = std::mem::take(&mut source.warnings);
-    if missing.is_empty() {
-        let lost = losses::of_attributes(&attributes);
-        warnings.extend(lost.as_ref().map(losses::warning));
-        missing.extend(lost.or_else(|| losses::of_end(&history)));
-    }
-    Ok(Loaded {
-        history,
-        attributes,
-        warnings,
-        missing,
-    })
+    let history = source.history()?;
+    let warnings = std::mem::take(&mut source.warnings);
+    Ok(Loaded { history, warnings })
 }
 
-/// Does the file begin like a test file? Whatever cannot be read is told by who reads all of it.
+/// Does the file begin like a test file? Errors are reported by the full read later.
 pub(crate) fn is_test_file(path: &Path) -> bool {
     let mut first = [0; MAGIC.len()];
     let file = std::fs::File::open(path);
@@ -72,28 +51,27 @@ pub(crate) fn is_test_file(path: &Path) -> bool {
 /// The history of a test file, also of one that is still written or whose writer was killed.
 fn test_file(path: &Path) -> Result<Loaded> {
     let file = TestFile::open(path)?;
-    let attributes = file.attributes()?;
-    let mut missing: Vec<Missing> = losses::of_attributes(&attributes).into_iter().collect();
-    let mut warnings: Vec<String> = missing.iter().map(losses::warning).collect();
-    missing.extend(unended(&file));
+    let lost = MissingPart::of_provenance(&Provenance::of_attributes(&file.attributes()?));
+    let mut warnings: Vec<String> = lost.iter().map(MissingPart::warning).collect();
     warnings.extend(not_ended(&file, path));
     Ok(Loaded {
         history: file.history().map_err(chunk_by_chunk)?,
-        attributes,
         warnings,
-        missing,
     })
 }
 
 /// The missing end of a test whose file was never sealed. If it ends in bytes that are no whole block, more was recorded than
 /// can be read.
-pub(crate) fn unended(file: &TestFile) -> Option<Missing> {
+pub(crate) fn unended(file: &TestFile) -> Option<MissingPart> {
     if file.is_complete() {
         return None;
     }
     Some(match file.tail() {
-        Some(Tail::Torn(torn)) => Missing::damaged_end(format!("{torn}")),
-        Some(Tail::Open) | None => losses::of_unsealed(&file.attributes().unwrap_or_default()),
+        Some(Tail::Torn(torn)) => MissingPart::damaged_end(format!("{torn}")),
+        Some(Tail::Open) | None => {
+            let attributes = file.attributes().unwrap_or_default();
+            MissingPart::of_unsealed(&Provenance::of_attributes(&attributes))
+        }
     })
 }
 
@@ -102,12 +80,12 @@ fn torn_end(file: &TestFile, path: &Path) -> Option<String> {
     let Some(Tail::Torn(torn)) = file.tail() else {
         return None;
     };
-    let behind = match torn.unordered {
+    let remedy = match torn.unordered {
         0 => String::new(),
         1 => "; --salvage reads the whole block after it".to_owned(),
         many => format!("; --salvage reads the {many} whole blocks after it"),
     };
-    Some(format!("{}: {torn}{behind}", path.display()))
+    Some(format!("{}: {torn}{remedy}", path.display()))
 }
 
 /// Says so of a test that has not come to its end.
@@ -116,7 +94,7 @@ pub(crate) fn not_ended(file: &TestFile, path: &Path) -> Option<String> {
     if file.is_complete() {
         return torn;
     }
-    let repaired = || losses::of_repairs(&file.attributes().ok()?);
+    let repaired = || describe_repairs(&Provenance::of_attributes(&file.attributes().ok()?));
     let how = torn.or_else(repaired);
     let how = how.map_or_else(String::new, |how| format!(" ({how})"));
     let written = std::fs::metadata(path).and_then(|it| it.modified()).ok();
@@ -129,9 +107,8 @@ pub(crate) fn not_ended(file: &TestFile, path: &Path) -> Option<String> {
     ))
 }
 
-/// What is left of a damaged test file. `judges` leaves out what no checker could take for a history: completions whose
-/// invocations are missing.
-pub(crate) fn salvage(path: &Path, format: &str, judges: bool) -> Result<Loaded> {
+/// What is left of a damaged test file, or of a text up to its first error.
+pub(crate) fn salvage(path: &Path, format: &str) -> Result<Loaded> {
     let reading = Reading::by_name(format)?;
     if reading != Reading::Sea && !(reading == Reading::Auto && is_test_file(path)) {
         let mut source = Source::open(path, reading, Options::default())?;
@@ -139,27 +116,25 @@ pub(crate) fn salvage(path: &Path, format: &str, judges: bool) -> Result<Loaded>
         return whole(&mut source);
     }
     let salvaged = TestFile::salvage(path)?;
-    let (history, orphans) = if judges {
-        salvaged.history_to_judge()?
-    } else {
-        (salvaged.history()?, 0)
-    };
-    let attributes = salvaged.attributes().cloned().unwrap_or_default();
-    let lost = losses::of_salvaged(&salvaged, orphans);
-    let lost = lost.or_else(|| losses::of_attributes(&attributes));
-    let mut warnings: Vec<String> = lost.iter().map(losses::warning).collect();
-    let end = || losses::of_unsealed(&attributes);
-    let missing = lost.or_else(|| (!salvaged.is_complete()).then(end));
-    warnings.extend(losses::damages(&salvaged));
+    let lost = MissingPart::of_salvaged(&salvaged, 0);
+    let mut warnings: Vec<String> = lost.iter().map(MissingPart::warning).collect();
+    warnings.extend(damages(&salvaged));
     if salvaged.attributes().is_none() {
         warnings.push("the attributes of the test are lost".to_owned());
     }
     Ok(Loaded {
-        history,
-        attributes,
+        history: salvaged.history()?,
         warnings,
-        missing: missing.into_iter().collect(),
     })
+}
+
+/// The damaged ranges of a test file, one message each.
+pub(crate) fn damages(salvaged: &Salvaged) -> Vec<String> {
+    let damaged = salvaged.damaged().iter().map(|damaged| {
+        let (from, to) = (damaged.bytes.start, damaged.bytes.end);
+        format!("bytes {from} to {to} are damaged: {}", damaged.reason)
+    });
+    damaged.collect()
 }
 
 /// Says of the error of a damaged test file what can still be done.
@@ -170,8 +145,8 @@ pub(crate) fn hint(error: anyhow::Error) -> anyhow::Error {
         plain.or_else(|| shared().map(AsRef::as_ref))
     });
     let is_damage = match cause {
-        Some(OpenError::Root { source, .. }) => !matches!(
-            source,
+        Some(OpenError::Root { cause, .. }) => !matches!(
+            cause,
             RootError::Foreign | RootError::Purpose { .. } | RootError::Version { .. }
         ),
         Some(

@@ -2,12 +2,13 @@
 
 use crate::output::complain;
 use indicatif::{ProgressBar, ProgressStyle};
+use seatrial_machine::counted;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// Plain lines come this often when standard error is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
-/// The clock is asked once in so many operations.
+/// Operations between two reads of the clock.
 const LOOK_INTERVAL: u64 = 4_096;
 
 /// A bar on a terminal, a line now and then elsewhere, on standard error either way. Work of a few seconds shows
@@ -20,17 +21,20 @@ pub(crate) struct Meter {
     quiet: bool,
 }
 
+/// A bar for work of this length, with a message beside it.
+pub(crate) fn bar(length: u64) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    let template = " {bar:24.cyan/blue} {msg}";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("━━─"));
+    }
+    bar
+}
+
 impl Meter {
     /// For work of this length, 0 when not known.
     pub(crate) fn new(length: u64, quiet: bool) -> Meter {
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::new(length);
-            let template = " {bar:24.cyan/blue} {msg}";
-            if let Ok(style) = ProgressStyle::with_template(template) {
-                bar.set_style(style.progress_chars("━━─"));
-            }
-            bar
-        });
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| bar(length));
         let last = Instant::now();
         Meter {
             bar,
@@ -47,7 +51,7 @@ impl Meter {
         if !self.events.is_multiple_of(LOOK_INTERVAL) || self.quiet {
             return;
         }
-        let text = || format!("{} events", self.events);
+        let text = || counted(self.events, "event");
         if let Some(bar) = &self.bar {
             bar.set_position(done.min(self.length));
             bar.set_message(text());

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{ErrorKind, Write};
 
-/// Prints as `println!` does, but bears it when whoever reads has seen enough (`| head`).
+/// Prints as `println!` does, but ignores a closed pipe (`| head`).
 macro_rules! say {
     ($($arguments:tt)*) => {
         $crate::output::line(format_args!($($arguments)*))
@@ -20,7 +20,7 @@ macro_rules! complain {
 }
 pub(crate) use complain;
 
-/// Writes one line. Goes on when nobody reads any more, so that the exit status still tells the verdict.
+/// Writes one line. Ignores a closed pipe, so that the exit status is still that of the verdict.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     let text = text.to_string();
     match writeln!(std::io::stdout(), "{}", for_screen(&text)) {

@@ -2,12 +2,14 @@
 
 use crate::args::RunArguments;
 use anyhow::{Context as _, Result, ensure};
-use seatrial_checker::{Checker, UnknownName, by_name, for_workload};
-use seatrial_generator::plan::document::TEXT_LENGTH_MAX;
-use seatrial_generator::plan::{MakeWorkload, Plan, Problem, Vocabulary};
+use seatrial_check::{UnknownName, by_name, for_workload};
+use seatrial_checker::Checker;
 use seatrial_generator::workload::{self, Workload, WorkloadOptions};
 use seatrial_machine::{FaultKind, Rng};
-use seatrial_runner::{PlanSource, Syntax};
+use seatrial_plan::document::TEXT_LENGTH_MAX;
+use seatrial_plan::{MakeWorkload, Plan, Problem, Vocabulary};
+use seatrial_runner::PlanSource;
+use seatrial_suite::Suite;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +25,6 @@ pub(crate) const ANYTHING: Vocabulary<'static> = Vocabulary {
 pub(crate) struct PlanFile {
     name: String,
     text: String,
-    syntax: Syntax,
     pub(crate) plan: Plan,
 }
 
@@ -56,33 +57,21 @@ impl PlanFile {
                 .and_then(read)
         };
         let text = text.with_context(|| name.clone())?;
-        let syntax = if is_stdin && text.trim_start().starts_with('{') {
-            Syntax::Json
-        } else {
-            Syntax::of(path)
-        };
-        PlanFile::from_text(name, text, syntax, vocabulary)
+        PlanFile::from_text(name, text, vocabulary)
     }
 
     /// The plan of a text.
     pub(crate) fn from_text(
         name: String,
         text: String,
-        syntax: Syntax,
         vocabulary: &Vocabulary<'_>,
     ) -> Result<PlanFile> {
         let source = PlanSource {
             file: &name,
             text: &text,
-            syntax,
         };
         let plan = source.plan(vocabulary)?;
-        Ok(PlanFile {
-            name,
-            text,
-            syntax,
-            plan,
-        })
+        Ok(PlanFile { name, text, plan })
     }
 
     /// A problem with its place in the file.
@@ -90,7 +79,6 @@ impl PlanFile {
         let source = PlanSource {
             file: &self.name,
             text: &self.text,
-            syntax: self.syntax,
         };
         source.error(problem).into()
     }
@@ -121,7 +109,7 @@ impl PlanFile {
         }
     }
 
-    /// The names of those who judge, if the plan says so.
+    /// The names of the checkers, if the plan has them.
     pub(crate) fn checker_names(&self) -> Option<Vec<&str>> {
         let names = self.plan.options().checkers.as_ref()?;
         Some(names.iter().map(|name| name.value.as_str()).collect())
@@ -133,8 +121,13 @@ impl PlanFile {
         asked.or_else(|| own.map(|model| model.value.as_str()))
     }
 
-    /// Who judges, by `model` if it is given, else by the model of the plan.
-    pub(crate) fn checkers(&self, model: Option<&str>) -> Result<Vec<Box<dyn Checker>>> {
+    /// The checkers that the plan names, else those of its workload, for `model` if it is given, else for the model of the
+    /// plan.
+    pub(crate) fn checkers(
+        &self,
+        suite: Option<&dyn Suite>,
+        model: Option<&str>,
+    ) -> Result<Vec<Box<dyn Checker>>> {
         let options = self.plan.options();
         let located = |error: UnknownName| match (&error, &options.model) {
             (UnknownName::Checker { .. }, _) => error.into(),
@@ -144,20 +137,24 @@ impl PlanFile {
         let wanted = self.model(model);
         let Some(names) = &options.checkers else {
             let Some(workload) = self.workload() else {
-                let reason = "nobody judges: a plan with operations of its own, or with several workloads, \
-says who does, such as checkers = [\"cas-register\"]";
+                let reason = "no checkers: a plan with operations of its own, or with several workloads, \
+must name them, such as checkers = [\"cas-register\"]";
                 return Err(self.error(Problem {
                     at: 0,
                     path: "test.checkers".into(),
                     reason: reason.into(),
                 }));
             };
-            return for_workload(workload, wanted).map_err(located);
+            let checkers = match suite {
+                Some(suite) => suite.checkers(workload, wanted),
+                None => for_workload(workload, wanted),
+            };
+            return checkers.map_err(located);
         };
         let mut checkers = vec![by_name("stats", None)?];
         for name in names.iter().filter(|name| name.value != "stats") {
             let checker = match by_name(&name.value, wanted) {
-                // A model is for those who judge by models.
+                // A model applies to checkers that have models.
                 Err(UnknownName::NoModels { .. }) if names.len() > 1 => by_name(&name.value, None),
                 found => found,
             };

@@ -2,6 +2,7 @@
 
 use crate::output::complain;
 use indicatif::{ProgressBar, ProgressStyle};
+use seatrial_machine::counted;
 use seatrial_runner::{Observer, Phase, Progress};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -13,7 +14,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A bar on a terminal, a line now and then elsewhere, on standard error either way.
 pub(crate) struct Screen {
-    /// `None`: nobody knows.
+    /// `None` when unknown.
     length: Option<Duration>,
     bar: Option<ProgressBar>,
     /// When the last line was written, and in which phase.
@@ -55,14 +56,22 @@ impl Screen {
         };
         let _ = write!(
             text,
-            "   {:.0}/s   ok {}  fail {}  info {}   {} faults",
-            progress.rate, counts.ok, counts.fail, counts.info, progress.faults_total
+            "   {:.0}/s   ok {}  fail {}  info {}   {}",
+            progress.rate,
+            counts.ok,
+            counts.fail,
+            counts.info,
+            counted(progress.faults_total, "fault")
         );
         if !progress.faults.is_empty() {
             let _ = write!(text, "   {}", progress.faults.join(", "));
         }
         if progress.deaths > 0 {
-            let _ = write!(text, "   {} nodes died by themselves", progress.deaths);
+            let _ = write!(
+                text,
+                "   died by itself: {}",
+                counted(progress.deaths, "node")
+            );
         }
         text
     }

@@ -30,8 +30,8 @@ impl Resources {
 
 /// User and system time: the 14th and 15th field; the second may contain spaces, but ends with the last parenthesis.
 fn cpu(stat: &str) -> Option<Duration> {
-    let (_, behind) = stat.rsplit_once(')')?;
-    let mut fields = behind.split_whitespace().skip(11);
+    let (_, after) = stat.rsplit_once(')')?;
+    let mut fields = after.split_whitespace().skip(11);
     let ticks = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
     Some(Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND))
 }
@@ -46,8 +46,8 @@ fn memory(status: &str) -> Option<u64> {
     field(status, "VmHWM:")
 }
 
-/// A field of `/proc/self/status` in bytes.
-fn field(status: &str, name: &str) -> Option<u64> {
+/// A field of `/proc/self/status` or `/proc/meminfo` in bytes.
+pub(crate) fn field(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)

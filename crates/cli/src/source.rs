@@ -1,16 +1,15 @@
-//! Operations one after another, from whatever file a person names.
+//! The operations of a foreign history, one after another.
 
 use crate::args::SourceArguments;
-use crate::load::is_test_file;
-use crate::losses;
+use crate::load::{damages, is_test_file};
 use crate::output::complain;
 use anyhow::{Context as _, Result, bail, ensure};
-use seatrial_checker::Missing;
-use seatrial_history::import::{
-    self, Format, JepsenFile, Operations, Options, TextChunks, is_jepsen,
-};
+use seatrial_checker::MissingPart;
 use seatrial_history::{
     ChunkBuffer, Chunks, History, Op, Provenance, SALVAGED, Salvaged, TestFile,
+};
+use seatrial_interchange::import::{
+    self, Format, JepsenFile, Operations, Options, TextChunks, is_jepsen,
 };
 use seatrial_machine::unknown_name;
 use serde_json::{Value as Json, json};
@@ -22,10 +21,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const FORMATS: &str = "auto, sea, edn, json, jsonl, jepsen, porcupine, plume, awdit, dbcop, dbcop-json, \
                                   cobra, veristrong, timekiller";
 
-/// First operations of a foreign history that show what it is about.
-pub(crate) const SAMPLE_LENGTH: usize = 2_048;
-
-/// Bytes at a file's start that tell its format.
+/// Bytes at a file's start that its format is detected from.
 const DETECTION_LENGTH: u64 = 4_096;
 
 /// A history that is read operation by operation, in constant memory.
@@ -38,7 +34,7 @@ pub(crate) struct Source {
     /// Is what cannot be read left out?
     pub(crate) salvage: bool,
     /// Parts that were left out.
-    pub(crate) missing: Vec<Missing>,
+    pub(crate) missing: Vec<MissingPart>,
     /// What a reader should know about the file.
     pub(crate) warnings: Vec<String>,
 }
@@ -87,7 +83,7 @@ impl Reading {
 }
 
 impl Reading {
-    /// The format of the file at `path`, if it is a text: the one that was named, else the one that its first bytes tell.
+    /// The format of the file at `path`, if it is a text: the one that was named, else the one detected from its first bytes.
     pub(crate) fn text_format(self, path: &Path) -> Result<Option<Format>> {
         match self {
             Reading::Sea | Reading::Jepsen => Ok(None),
@@ -168,9 +164,9 @@ impl Source {
     /// What is left of a damaged test file.
     fn salvaged(path: &Path) -> Result<Source> {
         let salvaged = TestFile::salvage(path)?;
-        let missing = losses::of_salvaged(&salvaged, 0);
-        let mut warnings: Vec<String> = missing.iter().map(losses::warning).collect();
-        warnings.extend(losses::damages(&salvaged));
+        let missing = MissingPart::of_salvaged(&salvaged, 0);
+        let mut warnings: Vec<String> = missing.iter().map(MissingPart::warning).collect();
+        warnings.extend(damages(&salvaged));
         Ok(Source {
             path: path.to_owned(),
             length: salvaged.len(),
@@ -294,7 +290,7 @@ impl Source {
     fn jepsen(&mut self, input: Box<dyn Seekable>) -> Result<()> {
         let file = JepsenFile::open(&self.path.display().to_string(), input)?;
         self.warnings.extend_from_slice(file.warnings());
-        let old = file.warnings().iter().map(Missing::end);
+        let old = file.warnings().iter().map(MissingPart::end);
         self.missing.extend(old);
         self.kind = Kind::Jepsen(file);
         Ok(())
@@ -322,12 +318,7 @@ impl Source {
         matches!(self.kind, Kind::Text(_))
     }
 
-    /// Was it written by another program?
-    pub(crate) fn is_foreign(&self) -> bool {
-        !matches!(self.kind, Kind::Test(_) | Kind::Salvaged(_))
-    }
-
-    /// The operations of a text in chunks of at most so many; `None` when it is no text.
+    /// The operations of a text in chunks of at most `length_max`; `None` when it is no text.
     pub(crate) fn into_chunks(self, length_max: usize) -> Option<TextChunks<Box<dyn Read>>> {
         match self.kind {
             Kind::Text(operations) => Some(operations.into_chunks(length_max)),
@@ -376,7 +367,7 @@ impl Source {
     }
 
     /// Hands all operations to `take`, in order, with how much of [`Source::length`] they and those before take. An error
-    /// of `take` is told with the place in the file.
+    /// of `take` gets the place in the file.
     pub(crate) fn for_each(&mut self, mut take: impl FnMut(Op, u64) -> Result<()>) -> Result<()> {
         match &mut self.kind {
             Kind::None => {}
@@ -390,7 +381,7 @@ impl Source {
                         Err(error) if self.salvage && count > 0 => {
                             self.warnings
                                 .push(format!("left out: what follows {error}"));
-                            self.missing.push(Missing::end(error.to_string()));
+                            self.missing.push(MissingPart::end(error.to_string()));
                             break;
                         }
                         op => op?,
@@ -410,7 +401,7 @@ impl Source {
                         Ok(op) => take(op, operations.progress().0)?,
                         Err(error) if self.salvage => {
                             self.warnings.push(format!("left out: {error}"));
-                            self.missing.push(Missing::anywhere(error.to_string()));
+                            self.missing.push(MissingPart::anywhere(error.to_string()));
                         }
                         Err(error) => return Err(error.into()),
                     }
@@ -429,7 +420,7 @@ impl Source {
         }
     }
 
-    /// Tells the warnings.
+    /// Prints the warnings.
     pub(crate) fn warn(&self) {
         for warning in &self.warnings {
             complain!("seatrial: {warning}");

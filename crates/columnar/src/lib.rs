@@ -65,10 +65,10 @@ pub enum Target {
 #[derive(Debug, thiserror::Error)]
 pub enum ColumnError {
     /// Arrow, or whoever takes its bytes, refuses.
-    #[error("Arrow: {0}")]
+    #[error("Arrow")]
     Arrow(#[from] ArrowError),
     /// Parquet, or whoever takes its bytes, refuses.
-    #[error("Parquet: {0}")]
+    #[error("Parquet")]
     Parquet(#[from] ParquetError),
     /// Tables have signed indices.
     #[error("operation {index}: its index does not fit in 63 bits")]

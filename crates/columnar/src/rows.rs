@@ -1,10 +1,11 @@
-//! Rows that are gathered in columns.
+//! Gathers operations in columns.
 
 use arrow_array::builder::{ArrayBuilder, Int64Builder, ListBuilder, MapBuilder, StringBuilder};
 use arrow_array::{ArrayRef, ListArray, RecordBatch, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef};
-use seatrial_history::{Extra, Key, Mop, Observed, Op, Process, Value, export};
+use seatrial_history::{Extra, Key, Mop, Observed, Op, Process, Value};
+use seatrial_interchange::export;
 use std::sync::Arc;
 
 /// The name of the test's attributes in the file's metadata.

@@ -84,7 +84,7 @@ impl fmt::Display for Distribution {
 /// Draws places from 0 on, in constant time. Everything is kept in integers, and what is computed on the way uses only
 /// operations that IEEE 754 rounds exactly: the same seed gives the same places on every machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub struct Places {
     count: usize,
     distribution: Distribution,
     /// For zipf, else empty.
@@ -107,10 +107,10 @@ const WEIGHT: f64 = (1_u64 << 32) as f64;
 
 impl Places {
     /// The most places there can be.
-    pub(crate) const COUNT_MAX: usize = 1 << 24;
+    pub const COUNT_MAX: usize = 1 << 24;
 
     /// So many places, at least one and at most [`Places::COUNT_MAX`].
-    pub(crate) fn new(count: usize, distribution: Distribution) -> Places {
+    pub fn new(count: usize, distribution: Distribution) -> Places {
         let count = count.clamp(1, Places::COUNT_MAX);
         let weights: Vec<u64> = match distribution {
             Distribution::Zipf(skew) => (1..=count).map(|place| weight(place, skew)).collect(),
@@ -124,13 +124,14 @@ impl Places {
         }
     }
 
-    pub(crate) const fn count(&self) -> usize {
+    /// How many places there are.
+    pub const fn count(&self) -> usize {
         self.count
     }
 
     /// The next place.
     #[inline]
-    pub(crate) fn draw(&self, rng: &mut Rng) -> usize {
+    pub fn draw(&self, rng: &mut Rng) -> usize {
         match self.distribution {
             Distribution::Uniform => rng.index(self.count),
             Distribution::Zipf(_) => {

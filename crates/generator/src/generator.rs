@@ -293,7 +293,7 @@ pub(crate) fn time_of(op: &Op) -> Time {
 }
 
 /// Moves an operation to `time`, unless it is later.
-pub(crate) fn not_before(op: &mut Op, time: Time) {
+pub fn not_before(op: &mut Op, time: Time) {
     op.time = op
         .time
         .max(i64::try_from(time.nanoseconds()).unwrap_or(i64::MAX));

@@ -391,7 +391,10 @@ impl<G: Generator> Machine for Interpreter<G> {
                 _ => self.phase = Phase::Draining(self.now),
             },
             // The interpreter has no peers, no log and no jobs.
-            Input::Message { .. } | Input::Appended(_) | Input::Computed(..) => {}
+            Input::Message { .. }
+            | Input::Appended(_)
+            | Input::FileDone(..)
+            | Input::Computed(..) => {}
         }
         self.finish(out);
     }

@@ -27,7 +27,6 @@
 mod combine;
 mod context;
 mod course;
-pub mod database;
 mod distribution;
 mod each;
 mod faults;
@@ -35,7 +34,6 @@ mod generator;
 mod interpreter;
 mod lots;
 mod partition;
-pub mod plan;
 mod react;
 mod rhythm;
 mod schedule;
@@ -49,21 +47,21 @@ pub use combine::{
 };
 pub use context::{Context, THREADS_MAX, Thread, ThreadFilter, ThreadSet, Threads};
 pub use course::{Course, CourseOptions, course};
-pub use distribution::{Distribution, Skew};
+pub use distribution::{Distribution, Places, Skew};
 pub use each::{EachProcess, SequentialKeys, each_process, sequential_keys};
 pub use faults::{
     FaultError, FaultOptions, FaultOrder, FaultPackage, FaultSchedule, Healing, NotAFault, Target,
     View, fault_of, fault_operation, fault_package, fault_value, parse_fault, view_of, view_value,
 };
 pub use generator::{
-    Generator, LOG, Next, SLEEP, Template, Tree, is_special, log, operation, sleep,
+    Generator, LOG, Next, SLEEP, Template, Tree, is_special, log, not_before, operation, sleep,
 };
 pub use interpreter::{Event, Interpreter, InterpreterOptions, Step};
 pub use partition::{
     ConcurrentKeys, EachThread, OnThreads, ProcessLimit, Reserve, concurrent_keys, each_thread,
     reserve,
 };
-pub use react::{FriendlyExceptions, OnUpdate, Promise, Promised, Trace, Traced, promise};
+pub use react::{FriendlyExceptions, OnUpdate, Promise, Promised, Trace, Traced, promise, renamed};
 pub use rhythm::{Cache, ConcurrencyLimit, CycleTimes, DelayTil, cycle_times};
 pub use schedule::{Delay, Limit, Repeat, Stagger, Synchronize, TimeLimit, UntilOk};
 pub use simulation::{Answer, Simulation};

@@ -1,7 +1,7 @@
 //! Combinators that watch or replace a generator: reactions to events, traces, mistakes with words, promises.
 
 use seatrial_history::{Op, Symbol};
-use std::any::Any;
+use seatrial_machine::panic_text;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,7 +65,7 @@ impl<G: fmt::Debug, F> fmt::Debug for OnUpdate<G, F> {
 pub enum Traced<'a> {
     /// The generator was asked and answered this.
     Answered(&'a Next),
-    /// It was told of this event.
+    /// It received this event.
     Told(&'a Op),
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Traced<'_> {
             Traced::Answered(Next::Pending) => f.write_str("answered that it is pending"),
             Traced::Answered(Next::Exhausted) => f.write_str("answered that it is exhausted"),
             Traced::Answered(Next::Failed(failure)) => write!(f, "failed: {}", failure.problem),
-            Traced::Told(op) => write!(f, "was told of {op}"),
+            Traced::Told(op) => write!(f, "received {op}"),
         }
     }
 }
@@ -144,19 +144,12 @@ impl<G: Generator> FriendlyExceptions<G> {
         match catch_unwind(AssertUnwindSafe(|| action(&mut self.generator))) {
             Ok(done) => Some(done),
             Err(panic) => {
-                let problem = format!("a panic while it {doing}: {}", words(panic.as_ref()));
+                let problem = format!("a panic while it {doing}: {}", panic_text(&*panic));
                 self.failed = Some(Box::new(Failure::new(problem, self.generator.tree())));
                 None
             }
         }
     }
-}
-
-/// What a panic says.
-fn words(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("it says nothing")
 }
 
 impl<G: Generator> Generator for FriendlyExceptions<G> {
@@ -185,7 +178,7 @@ impl<G: Generator> Generator for FriendlyExceptions<G> {
 
     fn update(&mut self, context: &Context, event: &Op) {
         if self.failed.is_none() {
-            self.guard("was told of an event", |generator| {
+            self.guard("received an event", |generator| {
                 generator.update(context, event);
             });
         }
@@ -264,7 +257,7 @@ impl<G: Generator> Generator for Promised<G> {
 }
 
 /// The new name of an operation's function by this list; names that are not in it stay.
-pub(crate) fn renamed(mut op: Op, names: &[(Symbol, Symbol)]) -> Op {
+pub fn renamed(mut op: Op, names: &[(Symbol, Symbol)]) -> Op {
     if let Some((_, new)) = names.iter().find(|(old, _)| *old == op.f) {
         op.f = *new;
     }

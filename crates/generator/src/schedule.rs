@@ -153,9 +153,9 @@ impl<G: Generator> Generator for TimeLimit<G> {
 /// See [`Generator::stagger`].
 ///
 /// The next operation is due after the time at which the last one was *due*, so what is late (a timer, a moment without a
-/// free thread) is made up for, and the rate is kept. What is more than a second late is given up: after a long pause the
-/// system does not get all at once. (Jepsen's stagger counts from the time of the last operation, and falls behind: 500
-/// operations a second become 439.)
+/// free thread) is made up for, and the rate is kept. Operations that are more than a second late are given up: after a
+/// long pause the system gets what was due in its last second at once, and no more. (Jepsen's stagger counts from the
+/// time of the last operation, and falls behind: 500 operations a second become 439.)
 #[derive(Clone, Debug)]
 pub struct Stagger<G> {
     rng: Rng,
@@ -193,12 +193,9 @@ impl<G: Generator> Generator for Stagger<G> {
     }
 
     fn commit(&mut self) {
-        let late = self.candidate.since(self.due.unwrap_or(self.candidate));
-        let due = match self.due {
-            Some(due) if late <= BACKLOG_MAX => due,
-            _ => self.candidate,
-        };
-        self.due = Some(due + self.rng.duration_below(self.mean * 2));
+        let due = self.due.unwrap_or(self.candidate);
+        let given_up = self.candidate.since(due).saturating_sub(BACKLOG_MAX);
+        self.due = Some(due + given_up + self.rng.duration_below(self.mean * 2));
         self.generator.commit();
     }
 

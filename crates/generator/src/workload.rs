@@ -47,6 +47,7 @@ pub use transactions::{TransactionOptions, Transactions, list_append, rw_registe
 pub use unique_ids::unique_ids;
 
 use crate::Generator;
+use Changeable::{Keys, Nothing, Transactions as Txns};
 use seatrial_machine::Rng;
 
 /// One thing that clients can do to a system.
@@ -61,24 +62,102 @@ pub struct Workload {
     pub last: Option<Box<dyn Generator>>,
 }
 
-/// The names of all workloads.
-pub const NAMES: [&str; 15] = [
-    "register",
-    "cas-register",
-    "list-append",
-    "rw-register",
-    "set",
-    "queue",
-    "total-queue",
-    "counter",
-    "bank",
-    "unique-ids",
-    "long-fork",
-    "monotonic",
-    "mutex",
-    "lock",
-    "log",
+/// One row of the [table](TABLE) of workloads.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkloadRow {
+    /// The name that `--workload` and plans take.
+    pub name: &'static str,
+    /// Its operations, in one line.
+    pub about: &'static str,
+    /// The options that change it.
+    pub options: Changeable,
+    make: fn(Rng, &WorkloadOptions) -> Made,
+}
+
+/// The options that change a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changeable {
+    /// None.
+    Nothing,
+    /// Those of keys.
+    Keys,
+    /// Those of keys, and the length of transactions.
+    Transactions,
+}
+
+/// The generator of a workload, and what clients do at the very end.
+type Made = (Box<dyn Generator>, Option<Box<dyn Generator>>);
+
+const fn row(
+    name: &'static str,
+    about: &'static str,
+    options: Changeable,
+    make: fn(Rng, &WorkloadOptions) -> Made,
+) -> WorkloadRow {
+    WorkloadRow {
+        name,
+        about,
+        options,
+        make,
+    }
+}
+
+/// The keys of workloads that have no others.
+fn usual_keys(options: &WorkloadOptions) -> KeyOptions {
+    options.keys(KeyOptions::default())
+}
+
+/// All workloads: names, help texts, options and constructors come from here. (The checker of each is in
+/// `seatrial_check::for_workload`.)
+#[rustfmt::skip]
+pub const TABLE: [WorkloadRow; 15] = [
+    row("register", "reads and writes of registers under keys", Keys,
+        |rng, options| (registers(rng, options.register()).boxed(), None)),
+    row("cas-register", "the same with compare-and-set", Keys,
+        |rng, options| (cas_registers(rng, options.register()).boxed(), None)),
+    row("list-append", "transactions of reads and appends (Elle)", Txns,
+        |rng, options| (list_append(rng, options.transaction()).boxed(), None)),
+    row("rw-register", "transactions of reads and writes (Elle)", Txns,
+        |rng, options| (rw_register(rng, options.transaction()).boxed(), None)),
+    row("set", "additions to sets, and reads of whole sets", Keys,
+        |rng, options| (sets(rng, usual_keys(options)).boxed(), Some(final_reads().boxed()))),
+    row("queue", "enqueue and dequeue; elements come out at most once", Nothing,
+        |rng, _| (queues(rng).boxed(), Some(drain().boxed()))),
+    row("total-queue", "enqueue and dequeue; every element comes out once in the end", Nothing,
+        |rng, _| (queues(rng).boxed(), Some(drain().boxed()))),
+    row("counter", "additions to counters, and reads", Keys,
+        |rng, options| (counters(rng, usual_keys(options)).boxed(), Some(final_reads().boxed()))),
+    row("bank", "transfers between accounts, and reads of all balances", Nothing,
+        |rng, _| (banks(rng, BankOptions::default()).boxed(), Some(final_read().boxed()))),
+    row("unique-ids", "identifiers, each to be given out once", Nothing,
+        |_, _| (unique_ids().boxed(), None)),
+    row("long-fork", "writes of single registers, and reads of groups", Nothing,
+        |rng, _| (long_forks(rng, 2).boxed(), None)),
+    row("monotonic", "rows with rising numbers and the system's timestamps", Keys,
+        |rng, options| (monotonics(rng, usual_keys(options)).boxed(), Some(final_reads().boxed()))),
+    row("mutex", "acquire and release by the same client", Keys,
+        |rng, options| (locks(rng, usual_keys(options), 1).boxed(), None)),
+    row("lock", "the same; a success may return a fence", Keys,
+        |rng, options| (locks(rng, usual_keys(options), 1).boxed(), None)),
+    row("log", "sends to logs and polls of them, in transactions", Keys,
+        |rng, options| {
+            let usual = LogOptions::default();
+            let keys = options.keys(usual.keys);
+            let (logs, polls) = logs(rng, LogOptions { keys, ..usual });
+            (logs.boxed(), Some(polls.clients().synchronize().boxed()))
+        }),
 ];
+
+/// The names of all workloads.
+pub const NAMES: [&str; TABLE.len()] = {
+    let mut names = [""; TABLE.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = TABLE[at].name;
+        at += 1;
+    }
+    names
+};
 
 impl Workload {
     /// The workload called `name`, its random choices drawn from a fork of `rng`.
@@ -87,40 +166,12 @@ impl Workload {
         rng: &Rng,
         options: &WorkloadOptions,
     ) -> Result<Workload, WorkloadError> {
-        let known = NAMES.into_iter().find(|known| *known == name);
-        let name = known.ok_or_else(|| WorkloadError::Unknown { name: name.into() })?;
-        options.check(name)?;
-        let rng = rng.fork(name);
-        let mut last_polls = None;
-        let generator = match name {
-            "register" => registers(rng, options.register()).boxed(),
-            "cas-register" => cas_registers(rng, options.register()).boxed(),
-            "list-append" => list_append(rng, options.transaction()).boxed(),
-            "rw-register" => rw_register(rng, options.transaction()).boxed(),
-            "set" => sets(rng, options.keys(KeyOptions::default())).boxed(),
-            "counter" => counters(rng, options.keys(KeyOptions::default())).boxed(),
-            "bank" => banks(rng, BankOptions::default()).boxed(),
-            "unique-ids" => unique_ids().boxed(),
-            "long-fork" => long_forks(rng, 2).boxed(),
-            "monotonic" => monotonics(rng, options.keys(KeyOptions::default())).boxed(),
-            "mutex" | "lock" => locks(rng, options.keys(KeyOptions::default()), 1).boxed(),
-            "log" => {
-                let usual = LogOptions::default();
-                let keys = options.keys(usual.keys);
-                let (logs, polls) = logs(rng, LogOptions { keys, ..usual });
-                last_polls = Some(polls.clients().synchronize().boxed());
-                logs.boxed()
-            }
-            _ => queues(rng).boxed(),
-        };
-        let last = match name {
-            "set" | "counter" | "monotonic" => Some(final_reads().boxed()),
-            "bank" => Some(final_read().boxed()),
-            "queue" | "total-queue" => Some(drain().boxed()),
-            _ => last_polls,
-        };
+        let known = TABLE.iter().find(|known| known.name == name);
+        let row = known.ok_or_else(|| WorkloadError::Unknown { name: name.into() })?;
+        options.check(row.name)?;
+        let (generator, last) = (row.make)(rng.fork(row.name), options);
         Ok(Workload {
-            name,
+            name: row.name,
             generator,
             last,
         })

@@ -1,4 +1,4 @@
-//! Up to 65,536 operations in columns. Byte map in `docs/formats/test-file.md`.
+//! Chunks: up to 65,536 operations in columns. Byte map in `docs/formats/test-file.md`.
 //!
 //! A chunk keeps the bytes that it was read from. Reading checks every column once, as it stands there; what somebody
 //! asks for is widened then, and borrowed from there on. Fast readers use
@@ -27,10 +27,10 @@ mod widen;
 pub use assembly::Assembly;
 pub use column::ChunkError;
 pub use encode::{CHUNK_BYTES_MAX, OPERATION_BYTES_MAX, Unstorable};
-pub(crate) use encode::{Encoder, measure};
+pub use encode::{Encoder, measure};
 pub use layout::{OPERATIONS_MAX, mop as mop_tag};
 pub use operation::OpView;
-pub(crate) use parts::{Head, Part, PartKey};
+pub use parts::{Head, Part, PartKey};
 pub use rows::Ops;
 pub use summary::{ChunkSummary, Place};
 pub use tape::{Tape, Token};
@@ -180,7 +180,7 @@ impl Chunk {
     }
 
     /// The bytes that it was read from.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 

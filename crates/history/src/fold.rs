@@ -12,7 +12,7 @@ mod matrix;
 mod resident;
 mod taken;
 
-pub(crate) use concurrent::fold_concurrent;
+pub use concurrent::fold_concurrent;
 pub use folder::{Batch, Folder, FolderStatistics, Folding};
 pub use job::FoldError;
 
@@ -153,6 +153,19 @@ fn in_columns(
     let mut bytes = Vec::new();
     encoder.write(first_position, &mut bytes);
     Ok(Chunk::from_bytes(&bytes).expect("what was measured and written is read"))
+}
+
+impl Chunk {
+    /// The operations after the first `count`, as a chunk of its own: what is new in one that repeats operations which were taken
+    /// before, as a chunk of a test file that is still written does. Costs as much as encoding them.
+    #[must_use]
+    pub fn after(&self, count: usize) -> Chunk {
+        let ops: Vec<Op> = self.ops().skip(count).collect();
+        let first = self.first_position() + count as u64;
+        let pairs = self.pairs();
+        let pair = |place: usize| pairs[count + place].max(0).cast_unsigned();
+        in_columns(&ops, first, pair).expect("what was in a chunk fits one")
+    }
 }
 
 /// Folds chunk after chunk in this thread.

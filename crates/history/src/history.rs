@@ -1,4 +1,4 @@
-//! A whole history in memory.
+//! A history in memory.
 
 use crate::Op;
 use crate::pair::OpenInvocations;
@@ -17,7 +17,7 @@ pub struct History {
 }
 
 /// Marks an operation without another half.
-pub(crate) const UNPAIRED: u32 = u32::MAX;
+pub const UNPAIRED: u32 = u32::MAX;
 
 impl History {
     /// The history of these operations; their indices must rise. Pairing is lenient: an invocation of a process that
@@ -38,7 +38,7 @@ impl History {
     }
 
     /// The history of these operations with these pairs, per position the other half's or [`UNPAIRED`].
-    pub(crate) fn with_pairs(ops: Vec<Op>, pairs: Vec<u32>) -> History {
+    pub fn with_pairs(ops: Vec<Op>, pairs: Vec<u32>) -> History {
         let history = History::from_ops(ops);
         assert_eq!(pairs.len(), history.len(), "a pair for each operation");
         History {
@@ -92,7 +92,7 @@ impl History {
     }
 
     /// How many operations have an index below this one.
-    pub(crate) fn position_from(&self, index: u64) -> usize {
+    pub fn position_from(&self, index: u64) -> usize {
         self.ops.partition_point(|op| op.index < index)
     }
 

@@ -1,36 +1,43 @@
 //! Operations, histories, the test file, and folds over them.
+//!
+//! An [`Op`] is what one process did or was about to do, a [`History`] many of them in memory; a [`Chunk`] is some thousands in
+//! columns, and a [`TestFile`] chunks in checksummed blocks. A [`Fold`] asks a question of chunks, a [`Folder`] many in one pass.
+//!
+//! What is absent: nothing here knows a generator, a checker or the format of another program, and files are opened in
+//! `store` alone.
 
 pub mod chunk;
-pub mod export;
 mod fold;
 mod hash;
 mod history;
-pub mod import;
+pub mod leb128;
 mod op;
 mod pair;
 mod provenance;
-pub mod query;
+mod sink;
+mod source;
 mod store;
 mod symbol;
-pub mod task;
 mod validate;
 mod value;
-pub mod view;
 
 pub use chunk::{Chunk, ChunkError, OpView};
 pub use fold::{
-    Batch, Chunks, Fold, FoldError, Folder, FolderStatistics, Folding, Order, fold_linear,
+    Batch, Chunks, Fold, FoldError, Folder, FolderStatistics, Folding, Order, fold_concurrent,
+    fold_linear,
 };
-pub use history::History;
+pub use hash::FixedMap;
+pub use history::{History, UNPAIRED};
 pub use op::{Extra, Op, OpType, Process};
 pub use pair::OpenInvocations;
 pub use provenance::Provenance;
+pub use sink::{Stamp, Stamps, TransactionSink};
+pub use source::{ChunkSource, SourceError, Take};
 pub use store::{
-    Analysis, ChunkBuffer, Codec, Damaged, HistoryWriter, Missing, OpenError, Packed, REPAIRED,
-    Repaired, SALVAGED, Salvaged, SystemMemory, Tail, TestFile, WriteError, WriterOptions, repack,
-    salvage_to,
+    Analysis, ChunkBuffer, Codec, Damaged, HistoryWriter, Missing, OpenError, Packed, Pressure,
+    REPAIRED, Repaired, SALVAGED, Salvaged, SystemMemory, Tail, TestFile, WriteError,
+    WriterOptions, repack, salvage_to,
 };
 pub use symbol::Symbol;
-pub use validate::{HistoryError, HistoryOptions, Indices, Pairing, Times};
+pub use validate::HistoryError;
 pub use value::{Key, LogMop, Mop, Observed, Polled, Transfer, Value};
-pub use view::{ChunkCache, Filter, OpRef, View, ViewError, ViewOp};

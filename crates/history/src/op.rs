@@ -1,4 +1,4 @@
-//! One element of a history.
+//! Operations: the elements of a history.
 
 use crate::{Symbol, Value};
 use std::fmt;

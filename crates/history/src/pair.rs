@@ -1,4 +1,4 @@
-//! Which completion belongs to which invocation.
+//! Pairs invocations with their completions.
 
 use crate::hash::FixedMap;
 use crate::{Op, OpType, Process, Symbol};
@@ -52,7 +52,7 @@ impl OpenInvocations {
 
     /// [`OpenInvocations::running`] of a client.
     #[inline]
-    pub(crate) fn running_client(&self, client: u64) -> Option<u64> {
+    pub fn running_client(&self, client: u64) -> Option<u64> {
         if client < LOW_CLIENTS {
             return self.low_clients.get(client as usize)?.checked_sub(1);
         }
@@ -61,12 +61,7 @@ impl OpenInvocations {
 
     /// [`OpenInvocations::follow`] of an operation of a client.
     #[inline]
-    pub(crate) fn follow_client(
-        &mut self,
-        position: u64,
-        client: u64,
-        kind: OpType,
-    ) -> Option<u64> {
+    pub fn follow_client(&mut self, position: u64, client: u64, kind: OpType) -> Option<u64> {
         if kind == OpType::Invoke {
             self.replace(client, Some(position));
             return None;

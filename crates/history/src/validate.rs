@@ -1,7 +1,6 @@
-//! What a history made by hand may have wrong.
+//! Validates a history made by hand.
 
 use crate::chunk::{Unstorable, measure};
-use crate::history::UNPAIRED;
 use crate::pair::OpenInvocations;
 use crate::{History, Op, OpType, Process};
 
@@ -38,27 +37,6 @@ pub enum HistoryError {
         /// How.
         kind: OpType,
     },
-    /// Indices must count from 0 without gaps.
-    #[error("operation {index} is at position {position} of a history without gaps")]
-    Gap {
-        /// Its index.
-        index: u64,
-        /// How many operations come before it.
-        position: u64,
-    },
-    /// Times must not go back.
-    #[error("operation {index}: time {time} comes after time {previous}")]
-    Time {
-        /// Its index.
-        index: u64,
-        /// Its time in nanoseconds.
-        time: i64,
-        /// The highest time before.
-        previous: i64,
-    },
-    /// Too many for memory; a test file, and a view of it, has room.
-    #[error("{0} operations, of which a history in memory holds 4,294,967,294")]
-    TooMany(usize),
     /// No test file can hold it, nor can a fold read it.
     #[error("operation {index} cannot be stored: {reason}")]
     Unstorable {
@@ -67,95 +45,6 @@ pub enum HistoryError {
         /// Why.
         reason: Unstorable,
     },
-}
-
-/// Where the indices of a history come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Indices {
-    /// If no operation has one (all are 0, as [`Op::invoke`] makes them), they are assigned, else kept.
-    #[default]
-    Guess,
-    /// Each operation keeps its own; they must rise, with or without gaps.
-    Keep,
-    /// Each operation keeps its own, which must be its position: 0, 1, 2, …
-    Dense,
-    /// Each operation gets its position.
-    Assign,
-}
-
-/// What is asked of the times of a history.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Times {
-    /// Nothing, as in Jepsen: clocks of other programs may go back.
-    #[default]
-    Keep,
-    /// They must not go back; operations without a time (-1) are passed over.
-    Rise,
-}
-
-/// What is asked of who invokes and completes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pairing {
-    /// Nothing: the second invocation of a busy process takes the place of the first, which stays without completion; a
-    /// completion without invocation has none. For histories that are incomplete.
-    Lenient,
-    /// No process invokes while it is busy, and nothing completes that was not invoked, as Jepsen demands.
-    #[default]
-    Strict,
-}
-
-/// How a history is made of operations from anywhere. By default what Jepsen does: indices are assigned if there are
-/// none, times are taken as they are, and pairs must be right.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HistoryOptions {
-    /// Where indices come from.
-    pub indices: Indices,
-    /// What is asked of times.
-    pub times: Times,
-    /// What is asked of pairs.
-    pub pairing: Pairing,
-}
-
-impl HistoryOptions {
-    /// Gives or checks indices.
-    fn index(self, ops: &mut [Op]) -> Result<(), HistoryError> {
-        let assigns = match self.indices {
-            Indices::Assign => true,
-            Indices::Guess => ops.iter().all(|op| op.index == 0),
-            Indices::Keep | Indices::Dense => false,
-        };
-        let mut previous = None;
-        for (position, op) in ops.iter_mut().enumerate() {
-            let position = position as u64;
-            if assigns {
-                op.index = position;
-            }
-            let index = op.index;
-            if self.indices == Indices::Dense && index != position {
-                return Err(HistoryError::Gap { index, position });
-            }
-            rise(index, &mut previous)?;
-        }
-        Ok(())
-    }
-
-    fn check_times(self, ops: &[Op]) -> Result<(), HistoryError> {
-        if self.times == Times::Keep {
-            return Ok(());
-        }
-        let mut previous = i64::MIN;
-        for &Op { index, time, .. } in ops.iter().filter(|op| op.time != -1) {
-            if time < previous {
-                return Err(HistoryError::Time {
-                    index,
-                    time,
-                    previous,
-                });
-            }
-            previous = time;
-        }
-        Ok(())
-    }
 }
 
 /// Fails unless `index` is above the one before, which it becomes.
@@ -167,34 +56,6 @@ fn rise(index: u64, previous: &mut Option<u64>) -> Result<(), HistoryError> {
 }
 
 impl History {
-    /// A history of operations that were made by hand, or by another program. What is wrong with them is told with the
-    /// operation's index, and with its position where it has none.
-    ///
-    /// ```
-    /// use seatrial_history::{History, HistoryOptions, Op, OpType, Process, Value};
-    ///
-    /// let write = Op::invoke(Process::Client(0), "write", Value::Int(3));
-    /// let ok = write.complete(OpType::Ok, Value::Int(3));
-    /// let history = History::from_any(vec![write.clone(), ok], HistoryOptions::default())?;
-    /// assert_eq!(history.completion(0).unwrap().index, 1);
-    ///
-    /// let error = History::from_any(vec![write.clone(), write], HistoryOptions::default());
-    /// let said = error.unwrap_err().to_string();
-    /// assert_eq!(said, "operation 1: process 0 invokes while its operation 0 is running");
-    /// # Ok::<(), seatrial_history::HistoryError>(())
-    /// ```
-    pub fn from_any(mut ops: Vec<Op>, options: HistoryOptions) -> Result<History, HistoryError> {
-        if ops.len() >= UNPAIRED as usize {
-            return Err(HistoryError::TooMany(ops.len()));
-        }
-        options.index(&mut ops)?;
-        options.check_times(&ops)?;
-        if options.pairing == Pairing::Strict {
-            check_pairs(&ops)?;
-        }
-        Ok(History::from_ops(ops))
-    }
-
     /// The history of these operations, if it is one that a test could have recorded; see [`History::validate`].
     pub fn strict(ops: Vec<Op>) -> Result<History, HistoryError> {
         check(&ops)?;
@@ -327,76 +188,5 @@ mod tests {
         let history = History::from_ops(vec![Op::invoke(ONE, name, Value::Nil)]);
         let error = history.validate().unwrap_err();
         assert!(error.to_string().contains("300 bytes"), "{error}");
-    }
-
-    fn made(
-        options: HistoryOptions,
-        ops: &[(u64, i64, Process, OpType)],
-    ) -> Result<String, String> {
-        let ops = ops.iter().map(|&(index, time, process, kind)| Op {
-            time,
-            ..op(index, process, kind)
-        });
-        let history = History::from_any(ops.collect(), options);
-        let history = history.map_err(|error| error.to_string())?;
-        let indices: Vec<u64> = history.iter().map(|op| op.index).collect();
-        Ok(format!("{indices:?}"))
-    }
-
-    #[test]
-    fn indices_are_kept_or_assigned() {
-        let of = |indices| HistoryOptions {
-            indices,
-            ..HistoryOptions::default()
-        };
-        let none = [(0, -1, ONE, Invoke), (0, -1, ONE, Done)];
-        let sparse = [(1 << 33, 7, ONE, Invoke), ((1 << 33) + 5, 8, ONE, Done)];
-        for indices in [Indices::Guess, Indices::Assign] {
-            assert_eq!(made(of(indices), &none), Ok("[0, 1]".into()));
-        }
-        let kept = Ok("[8589934592, 8589934597]".into());
-        assert_eq!(made(of(Indices::Guess), &sparse), kept);
-        assert_eq!(made(of(Indices::Keep), &sparse), kept);
-        assert_eq!(made(of(Indices::Assign), &sparse), Ok("[0, 1]".into()));
-        let gap = "operation 8589934592 is at position 0 of a history without gaps";
-        assert_eq!(made(of(Indices::Dense), &sparse), Err(gap.into()));
-        for indices in [Indices::Keep, Indices::Dense] {
-            assert!(made(of(indices), &none).is_err());
-        }
-        assert_eq!(made(of(Indices::Dense), &none[..1]), Ok("[0]".into()));
-        let mixed = [
-            (0, -1, ONE, Invoke),
-            (4, -1, ONE, Done),
-            (2, -1, ONE, Invoke),
-        ];
-        let said = "operation 2 comes after operation 4";
-        assert_eq!(made(of(Indices::Guess), &mixed), Err(said.into()));
-    }
-
-    #[test]
-    fn times_and_pairs_are_checked_as_far_as_one_wants() {
-        let rising = HistoryOptions {
-            times: Times::Rise,
-            ..HistoryOptions::default()
-        };
-        let back = [
-            (3, 9, ONE, Invoke),
-            (4, -1, NEMESIS, Info),
-            (5, 8, ONE, Done),
-        ];
-        assert!(made(HistoryOptions::default(), &back).is_ok());
-        let said = "operation 5: time 8 comes after time 9";
-        assert_eq!(made(rising, &back), Err(said.into()));
-        assert!(made(rising, &back[..2]).is_ok());
-        let lenient = HistoryOptions {
-            pairing: Pairing::Lenient,
-            ..rising
-        };
-        let odd = [(3, 1, ONE, Done), (4, 1, ONE, Invoke), (5, 2, ONE, Invoke)];
-        assert!(made(lenient, &odd).is_ok());
-        let said = "operation 3: process 1 completes (ok) what it did not invoke";
-        assert_eq!(made(rising, &odd), Err(said.into()));
-        let said = "operation 5: process 1 invokes while its operation 4 is running";
-        assert_eq!(made(rising, &odd[1..]), Err(said.into()));
     }
 }

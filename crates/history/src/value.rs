@@ -1,4 +1,4 @@
-//! What operations carry.
+//! Values of operations.
 
 mod equality;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A process's clock that a test may set wrong.
 
-use seatrial_machine::{Clock, Time};
+use seatrial_machine::{Clock, Fault, Time};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,31 @@ pub enum ClockOrder {
 }
 
 impl ClockOrder {
+    /// The order that makes a clock wrong, or right again, as this fault says; none when it is not about a clock.
+    pub const fn from_fault(fault: &Fault) -> Option<ClockOrder> {
+        match *fault {
+            Fault::Skew {
+                offset_ns,
+                rate_ppm,
+                ..
+            } => Some(ClockOrder::Skew {
+                offset_ns,
+                rate_ppm,
+            }),
+            Fault::Strobe {
+                delta,
+                period,
+                length,
+                ..
+            } => Some(ClockOrder::Strobe {
+                delta,
+                period,
+                length,
+            }),
+            _ => None,
+        }
+    }
+
     /// Writes the order with this number, so that a reader finds all of it or the one before.
     pub fn write(&self, path: &Path, number: u64) -> io::Result<()> {
         let line = match self {

@@ -118,33 +118,51 @@ impl Connection {
         Ok(())
     }
 
+    /// Bytes that are gathered and not written.
+    pub(crate) fn unwritten(&self) -> usize {
+        self.gathered.len() - self.written
+    }
+
     /// Writes what is gathered, and waits for a message, at most so long. Neither a server that reads slowly nor one that answers
     /// slowly holds the other up.
     pub(crate) async fn next_event(&mut self, patience: Option<Duration>) -> Event {
-        let wake = async {
-            match patience {
-                Some(patience) => tokio::time::sleep(patience).await,
-                None => pending().await,
-            }
-        };
+        let wake = sleep(patience);
         tokio::pin!(wake);
         loop {
-            let rest = &self.gathered[self.written..];
             tokio::select! {
-                message = self.messages.next() => match message {
-                    Ok(Some(bytes)) => return Event::Message(bytes),
-                    Ok(None) | Err(_) => return Event::Lost,
-                },
-                count = self.writing.write(rest), if !rest.is_empty() => match count {
-                    Ok(count) if count > 0 => self.written += count,
-                    _ => return Event::Lost,
+                event = self.step(None) => if let Some(event) = event {
+                    return event;
                 },
                 () = &mut wake => return Event::Wake,
             }
-            if self.written == self.gathered.len() {
-                self.gathered.clear();
-                self.written = 0;
-            }
         }
+    }
+
+    /// The same, but it returns with nothing when some of what is gathered has been written.
+    pub(crate) async fn step(&mut self, patience: Option<Duration>) -> Option<Event> {
+        let rest = &self.gathered[self.written..];
+        tokio::select! {
+            message = self.messages.next() => match message {
+                Ok(Some(bytes)) => return Some(Event::Message(bytes)),
+                Ok(None) | Err(_) => return Some(Event::Lost),
+            },
+            count = self.writing.write(rest), if !rest.is_empty() => match count {
+                Ok(count) if count > 0 => self.written += count,
+                _ => return Some(Event::Lost),
+            },
+            () = sleep(patience) => return Some(Event::Wake),
+        }
+        if self.written == self.gathered.len() {
+            self.gathered.clear();
+            self.written = 0;
+        }
+        None
+    }
+}
+
+async fn sleep(duration: Option<Duration>) {
+    match duration {
+        Some(duration) => tokio::time::sleep(duration).await,
+        None => pending().await,
     }
 }

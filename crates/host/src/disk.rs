@@ -1,123 +1,129 @@
-//! The log of a machine, as a real file.
+//! The disk of a machine: its folder, a thread for each of its logs, the tasks on its files.
 
-use rustix::fs::{FlockOperation, flock};
-use seatrial_machine::{Disk, Ticket};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use crate::HostError;
+use seatrial_files::Files;
+use seatrial_machine::{
+    DataFolder, FileFolder, FileQueue, FileTask, LogName, LogWriter, OpenLog, Storage, Ticket,
+};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use crate::HostError;
-
-/// The file `log` in a data folder that no other process uses. Appends go to its end; it never changes anything before.
-#[derive(Debug)]
-pub struct LogFile {
-    path: PathBuf,
-    file: File,
-    length: u64,
-    /// Holds the lock of the folder.
-    _folder: File,
+/// A data folder that no other process uses.
+pub(crate) struct OwnedFolder {
+    pub(crate) data: DataFolder,
+    /// The lock of the folder, held until this is dropped.
+    lock: Box<dyn Any + Send + Sync>,
 }
 
-/// Makes a folder, and its name as durable as what will be written into it.
-fn create_durably(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    fs::create_dir_all(folder)?;
-    match folder.canonicalize()?.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
-impl LogFile {
-    /// Opens the log in `folder`, making both when they are missing, and keeps every other process out until it is
-    /// dropped.
-    pub fn open(folder: &Path) -> Result<LogFile, HostError> {
-        let wrong = |path: &Path, error| HostError::File {
-            path: path.to_owned(),
-            error,
-        };
-        create_durably(folder).map_err(|error| wrong(folder, error))?;
-        let lock = File::open(folder).map_err(|error| wrong(folder, error))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(HostError::Locked(folder.to_owned()));
-            }
-            Err(error) => return Err(wrong(folder, error.into())),
+/// Opens a data folder, making it when it is missing, and keeps every other process out.
+pub(crate) fn open(folder: &Path) -> Result<OwnedFolder, HostError> {
+    let wrong = |error| HostError::File {
+        path: folder.to_owned(),
+        error,
+    };
+    let data = DataFolder::open(Arc::new(Files), folder).map_err(wrong)?;
+    let lock = match Files.lock(&folder.join("lock")) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(HostError::Locked(folder.to_owned()));
         }
-        let path = folder.join("log");
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true);
-        let file = options.open(&path).map_err(|error| wrong(&path, error))?;
-        // The name has to be as durable as what will be written under it.
-        lock.sync_all().map_err(|error| wrong(folder, error))?;
-        let length = file.metadata().map_err(|error| wrong(&path, error))?.len();
-        Ok(LogFile {
-            path,
-            file,
-            length,
-            _folder: lock,
-        })
+        Err(error) => return Err(wrong(error)),
+    };
+    Ok(OwnedFolder { data, lock })
+}
+
+/// Says that appends are durable, or that they never will be.
+pub(crate) type Durable = Arc<dyn Fn(Result<Vec<Ticket>, HostError>) + Send + Sync>;
+
+/// What a machine does to its disk. Each log has a thread, so that one log's sync does not hold up another's; tasks on files
+/// run where jobs run.
+pub(crate) struct MachineDisk {
+    logs: BTreeMap<LogName, DiskThread>,
+    folder: Option<FileFolder>,
+    pub(crate) files: FileQueue,
+    /// Released when the threads have ended.
+    lock: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl MachineDisk {
+    /// Of a machine that has none.
+    pub(crate) fn none() -> MachineDisk {
+        MachineDisk {
+            logs: BTreeMap::new(),
+            folder: None,
+            files: FileQueue::default(),
+            lock: None,
+        }
     }
 
-    /// Cuts off what is behind `end`, and makes all that stays durable: a process that was killed may have written and not
-    /// synced the last blocks, and the next one says that everything before it was durable.
-    pub(crate) fn truncate(&mut self, end: u64) -> Result<(), HostError> {
-        let is_cut = end < self.length;
-        let cut = if is_cut {
-            self.file.set_len(end)
-        } else {
-            Ok(())
+    /// Opens the logs that a machine appends to.
+    pub(crate) fn open(
+        folder: OwnedFolder,
+        logs: &[OpenLog],
+        done: &Durable,
+    ) -> Result<MachineDisk, HostError> {
+        let mut disk = MachineDisk::none();
+        let storage = Arc::clone(folder.data.storage());
+        for log in logs {
+            let opened = LogWriter::open(&storage, folder.data.path(), *log);
+            let writer = opened.map_err(|error| HostError::File {
+                path: folder.data.path().to_owned(),
+                error,
+            })?;
+            let thread = DiskThread::start(writer, Arc::clone(done))?;
+            disk.logs.insert(log.name, thread);
+        }
+        disk.folder = Some(folder.data.file_folder());
+        disk.lock = Some(folder.lock);
+        Ok(disk)
+    }
+
+    /// Queues something for a log. Panics when the machine did not open it: that is a bug of the machine.
+    pub(crate) fn log(&self, name: LogName, task: LogTask) {
+        let Some(thread) = self.logs.get(&name) else {
+            panic!("a machine uses log {name} and did not open it");
         };
-        // An empty log has no bytes to lose.
-        let cut = cut.and_then(|()| match self.length {
-            0 => Ok(()),
-            _ => self.file.sync_all(),
-        });
-        cut.map_err(|error| HostError::File {
-            path: self.path.clone(),
-            error,
-        })?;
-        self.length = self.length.min(end);
-        Ok(())
+        thread.push(task);
     }
 
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
-        self.file.sync_data()
+    /// The next task on a file that may run, with what runs it.
+    pub(crate) fn start_file(&mut self) -> Option<(Ticket, FileTask, FileFolder)> {
+        let (ticket, task) = self.files.start()?;
+        let folder = self.folder.clone();
+        let folder =
+            folder.unwrap_or_else(|| panic!("a machine without a folder uses {}", task.file()));
+        Some((ticket, task, folder))
     }
 }
 
-impl Disk for LogFile {
-    fn len(&self) -> u64 {
-        self.length
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
-    }
+/// What is done to a log, in this order.
+pub(crate) enum LogTask {
+    /// Append bytes and make them durable.
+    Append(Vec<u8>, Ticket),
+    /// Give back the space before a position.
+    TruncateHead(u64),
 }
 
-/// Appends that may wait for the disk; a machine that has more of them under way holds up its own turns.
+/// Appends of one log that may wait for the disk; a machine that has more of them under way holds up its own turns.
 const APPENDS_MAX: usize = 4_096;
 /// Bytes that share one write and one sync.
 const BATCH_LENGTH_MAX: usize = 16 << 20;
 
-/// The thread that writes and syncs. Dropping this waits until it has written what it was given and let go of the log.
-pub(crate) struct DiskThread {
+/// The thread that writes and syncs a log. Dropping this waits until it has written what it was given.
+struct DiskThread {
     /// `None` when it is to end.
-    appends: Option<SyncSender<(Vec<u8>, Ticket)>>,
+    tasks: Option<SyncSender<LogTask>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for DiskThread {
     fn drop(&mut self) {
-        self.appends = None;
+        self.tasks = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // if it panicked, it said so
         }
@@ -127,48 +133,77 @@ impl Drop for DiskThread {
 impl DiskThread {
     /// Starts the thread. For every batch it calls `done` with the tickets that are durable, or with the error after
     /// which it writes no more: a sync that failed is never tried again as if it had worked.
-    pub(crate) fn start(
-        log: LogFile,
-        done: impl FnMut(Result<Vec<Ticket>, HostError>) + Send + 'static,
-    ) -> Result<DiskThread, HostError> {
-        let (appends, queue) = sync_channel(APPENDS_MAX);
-        let run = move || write_all(log, &queue, done);
-        let thread = thread::Builder::new().name("disk".into()).spawn(run);
+    fn start(log: LogWriter, done: Durable) -> Result<DiskThread, HostError> {
+        let (tasks, queue) = sync_channel(APPENDS_MAX);
+        let name = format!("disk {}", log.name());
+        let run = move || write_all(log, &queue, &*done);
+        let thread = thread::Builder::new().name(name).spawn(run);
         let thread = Some(thread.map_err(HostError::Thread)?);
         Ok(DiskThread {
-            appends: Some(appends),
+            tasks: Some(tasks),
             thread,
         })
     }
 
-    /// Queues an append. A thread that has ended has said so.
-    pub(crate) fn append(&self, bytes: Vec<u8>, ticket: Ticket) {
-        if let Some(appends) = &self.appends {
-            let _ = appends.send((bytes, ticket));
+    /// Queues a task. A thread that has ended has said so.
+    fn push(&self, task: LogTask) {
+        if let Some(tasks) = &self.tasks {
+            let _ = tasks.send(task);
         }
     }
 }
 
 fn write_all(
-    mut log: LogFile,
-    queue: &Receiver<(Vec<u8>, Ticket)>,
-    mut done: impl FnMut(Result<Vec<Ticket>, HostError>),
+    mut log: LogWriter,
+    queue: &Receiver<LogTask>,
+    done: &(dyn Fn(Result<Vec<Ticket>, HostError>) + Send + Sync),
 ) {
-    while let Ok((mut bytes, ticket)) = queue.recv() {
-        let mut tickets = vec![ticket];
-        while bytes.len() < BATCH_LENGTH_MAX
-            && let Ok((more, ticket)) = queue.try_recv()
-        {
-            bytes.extend_from_slice(&more);
-            tickets.push(ticket);
+    while let Ok(task) = queue.recv() {
+        let mut next = Some(task);
+        while let Some(task) = next.take() {
+            let result = match task {
+                LogTask::TruncateHead(position) => log.truncate_head(position).map(|_| Vec::new()),
+                LogTask::Append(bytes, ticket) => {
+                    let tickets;
+                    (tickets, next) = append(&mut log, queue, bytes, ticket);
+                    tickets
+                }
+            };
+            let has_failed = result.is_err();
+            done(result.map_err(|error| append_error(log.path(), error)));
+            if has_failed {
+                return;
+            }
         }
-        if let Err(error) = log.append(&bytes) {
-            done(Err(HostError::Append {
-                path: log.path,
-                error,
-            }));
-            return;
-        }
-        done(Ok(tickets));
     }
+}
+
+/// Appends bytes and all that wait behind them as one write and one sync. Returns the tickets that are durable, and a task
+/// that came after them and is no append.
+fn append(
+    log: &mut LogWriter,
+    queue: &Receiver<LogTask>,
+    mut bytes: Vec<u8>,
+    ticket: Ticket,
+) -> (io::Result<Vec<Ticket>>, Option<LogTask>) {
+    let (mut tickets, mut next) = (vec![ticket], None);
+    while bytes.len() < BATCH_LENGTH_MAX {
+        match queue.try_recv() {
+            Ok(LogTask::Append(more, ticket)) => {
+                bytes.extend_from_slice(&more);
+                tickets.push(ticket);
+            }
+            Ok(other) => {
+                next = Some(other);
+                break;
+            }
+            Err(_) => break,
+        }
+    }
+    let durable = log.append(&bytes).and_then(|()| log.sync());
+    (durable.map(|()| tickets), next)
+}
+
+fn append_error(path: PathBuf, error: io::Error) -> HostError {
+    HostError::Append { path, error }
 }

@@ -1,18 +1,22 @@
 //! One machine as a server.
 
 use crate::clock::{self, ServerClock};
-use crate::disk::{DiskThread, LogFile};
+use crate::disk::{self, Durable, LogTask, MachineDisk};
 use crate::key::Key;
 use crate::limits::{HostLimits, files_max};
 use crate::net::{Arrival, Connections, INBOX_MAX, listen};
 use crate::notice::Report;
 use crate::opening::Protocol;
-use seatrial_machine::{Computed, Disk, Input, Machine, Output, Ticket, Time};
+use crate::peer::PeerOptions;
+use seatrial_machine::{
+    Booted, Computed, DataFolder, FileResult, Input, Job, Machine, Output, Ticket, Time, WORK_MAX,
+};
 use std::future::{Future, pending};
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -23,7 +27,7 @@ use tokio::sync::mpsc;
 pub struct ServeOptions {
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// The folder of the log; made when missing.
+    /// The folder of the machine's logs and files; made when missing.
     pub data: PathBuf,
     /// Longest message in bytes; a connection that sends a longer one is closed.
     pub message_length_max: usize,
@@ -35,6 +39,8 @@ pub struct ServeOptions {
     pub protocol: Protocol,
     /// What clients have to know; `None`: nothing.
     pub key: Option<Key>,
+    /// The other nodes of its system.
+    pub peers: PeerOptions,
     /// The file in which a test orders the machine's clock to be wrong ([`ClockOrder`](crate::ClockOrder)); none, it is
     /// right.
     pub clock: Option<PathBuf>,
@@ -55,15 +61,8 @@ pub struct ListenOptions {
     pub protocol: Protocol,
     /// What clients have to know; `None`: nothing.
     pub key: Option<Key>,
-}
-
-/// What was made of a log.
-#[derive(Debug)]
-pub struct Booted<M> {
-    /// The machine, before its first turn.
-    pub machine: M,
-    /// Where its log ends; what is behind is cut off.
-    pub log_end: u64,
+    /// The other nodes of its system.
+    pub peers: PeerOptions,
 }
 
 /// Why a server cannot start, or ended.
@@ -112,10 +111,15 @@ pub enum HostError {
     Runtime(io::Error),
 }
 
-/// What came of a job: its result, or its panic.
-type JobResult = std::thread::Result<Computed>;
+/// What was done beside the machine.
+enum Finished {
+    /// A job: its result, or its panic.
+    Job(Ticket, std::thread::Result<Computed>),
+    /// A task on a file: its answer, or a panic of what carried it out.
+    File(Ticket, std::thread::Result<FileResult>),
+}
 
-/// Threads that run jobs; further jobs wait for one.
+/// Threads that run jobs and tasks on files; further ones wait for one.
 const JOB_THREADS_MAX: usize = 4;
 
 /// Connections that were accepted and are not taken in yet.
@@ -127,22 +131,21 @@ const BACKLOG: u32 = 4_096;
 /// Inputs that one batch of turns takes at most before the outputs are carried out.
 const BATCH_MAX: usize = 128;
 
-/// Serves one machine until `stop` is done: opens the log, lets `boot` make the machine of it, listens, tells `ready` the
-/// address, and works. Blocks the calling thread, which alone turns the machine. When it returns, what was appended is
-/// written and the folder is free for another process.
+/// Serves one machine until `stop` is done: opens its folder, lets `boot` make the machine of what is there, opens the logs
+/// that it names, listens, tells `ready` the address, and works. Blocks the calling thread, which alone turns the machine.
+/// When it returns, what was appended is written and the folder is free for another process.
 pub fn serve<M: Machine>(
     options: &ServeOptions,
-    boot: impl FnOnce(&dyn Disk) -> Result<Booted<M>, String>,
+    boot: impl FnOnce(&DataFolder) -> Result<Booted<M>, String>,
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> Result<(), HostError> {
     let runtime = runtime()?;
-    let mut log = LogFile::open(&options.data)?;
-    let booted = boot(&log).map_err(|reason| HostError::Boot {
+    let folder = disk::open(&options.data)?;
+    let Booted { machine, logs } = boot(&folder.data).map_err(|reason| HostError::Boot {
         path: options.data.clone(),
         reason,
     })?;
-    log.truncate(booted.log_end)?;
     let listen = ListenOptions {
         listen: options.listen,
         message_length_max: options.message_length_max,
@@ -150,23 +153,24 @@ pub fn serve<M: Machine>(
         report: options.report,
         protocol: options.protocol,
         key: options.key.clone(),
+        peers: options.peers.clone(),
     };
     runtime.block_on(work(
         listen,
         ServerClock::new(options.clock.clone()),
-        booted.machine,
-        |done| DiskThread::start(log, done).map(Some),
+        machine,
+        |done| MachineDisk::open(folder, &logs, &done),
         None,
         ready,
         stop,
     ))
 }
 
-/// Serves one machine that keeps its files by itself and never asks for [`Output::Append`]. When `stop` is done, the machine
-/// is given the request `closing` and served on until it has answered that, 10 s at most. Blocks the calling thread, which
-/// alone turns the machine; its jobs run on up to four others.
+/// Serves one machine that keeps its files by itself: it never asks for [`Output::Append`] or [`Output::File`]. When `stop`
+/// is done, the machine is given the request `closing` and served on until it has answered that, 10 s at most. Blocks the
+/// calling thread, which alone turns the machine; its jobs run on up to four others.
 ///
-/// Panics when the machine asks for an append.
+/// Panics when the machine asks for one of these.
 pub fn serve_machine<M: Machine>(
     options: ListenOptions,
     machine: M,
@@ -175,7 +179,7 @@ pub fn serve_machine<M: Machine>(
     stop: impl Future<Output = ()>,
 ) -> Result<(), HostError> {
     let runtime = runtime()?;
-    let no_disk = |_| Ok(None);
+    let no_disk = |_| Ok(MachineDisk::none());
     let clock = ServerClock::new(None);
     let closing = Some(closing);
     runtime.block_on(work(options, clock, machine, no_disk, closing, ready, stop))
@@ -190,15 +194,12 @@ fn runtime() -> Result<Runtime, HostError> {
     runtime.map_err(HostError::Runtime)
 }
 
-/// Tells a server that appends are durable, or that they never will be.
-type Durable = Box<dyn FnMut(Result<Vec<Ticket>, HostError>) + Send>;
-
 /// Listens, and serves until `stop` is done.
 async fn work<M: Machine>(
     options: ListenOptions,
     clock: ServerClock,
     machine: M,
-    disk: impl FnOnce(Durable) -> Result<Option<DiskThread>, HostError>,
+    disk: impl FnOnce(Durable) -> Result<MachineDisk, HostError>,
     closing: Option<M::Request>,
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
@@ -213,7 +214,7 @@ async fn work<M: Machine>(
     tokio::spawn(listen(listener, accepted, options.report));
     let (inbox, messages) = mpsc::channel(INBOX_MAX);
     let (done, durable) = mpsc::unbounded_channel();
-    let disk = disk(Box::new(move |result| {
+    let disk = disk(Arc::new(move |result| {
         let _ = done.send(result); // the server has ended
     }))?;
     let (finished, jobs) = mpsc::unbounded_channel();
@@ -226,6 +227,7 @@ async fn work<M: Machine>(
         report: options.report,
         disk,
         finished,
+        jobs: 0,
         out: Vec::new(),
         is_closed: false,
     };
@@ -256,7 +258,7 @@ struct Sources {
     arrivals: mpsc::Receiver<TcpStream>,
     messages: mpsc::Receiver<Arrival>,
     durable: mpsc::UnboundedReceiver<Result<Vec<Ticket>, HostError>>,
-    jobs: mpsc::UnboundedReceiver<(Ticket, JobResult)>,
+    jobs: mpsc::UnboundedReceiver<Finished>,
 }
 
 /// Owns the machine. Its loop: wait for anything, drain the inbox up to a bound, give the machine a turn for each input,
@@ -268,9 +270,10 @@ struct Server<M: Machine> {
     clock: ServerClock,
     connections: Connections,
     report: Report,
-    /// `None` for a machine without a log.
-    disk: Option<DiskThread>,
-    finished: mpsc::UnboundedSender<(Ticket, JobResult)>,
+    disk: MachineDisk,
+    finished: mpsc::UnboundedSender<Finished>,
+    /// Jobs under way.
+    jobs: usize,
     /// Reused by every turn.
     out: Vec<Output<M::Reply>>,
     /// Has it answered the request to close?
@@ -324,12 +327,9 @@ impl<M: Machine> Server<M> {
                         self.turn(Input::Appended(ticket));
                     }
                 }
-                Some((ticket, result)) = sources.jobs.recv() => match result {
-                    Ok(result) => self.turn(Input::Computed(ticket, result)),
-                    // A job that panics is a bug of the machine, and the machine waits for it.
-                    Err(panic) => resume_unwind(panic),
-                },
-                count = sources.messages.recv_many(&mut batch, BATCH_MAX), if batch.is_empty() => {
+                Some(finished) = sources.jobs.recv() => self.finish(finished),
+                count = sources.messages.recv_many(&mut batch, BATCH_MAX),
+                    if batch.is_empty() && self.has_room() => {
                     debug_assert!(count > 0, "the server holds a sender");
                     for arrival in batch.drain(..) {
                         self.arrive(arrival);
@@ -357,10 +357,11 @@ impl<M: Machine> Server<M> {
     fn arrive(&mut self, arrival: Arrival) {
         match arrival {
             Arrival::Message(from, bytes, held) => {
-                if let Some(bytes) = self.connections.admits(from, bytes, held) {
+                if let Some((from, bytes)) = self.connections.admits(from, bytes, held) {
                     self.turn(Input::Message { from, bytes });
                 }
             }
+            Arrival::Own(from, bytes) => self.turn(Input::Message { from, bytes }),
             Arrival::Drained(from) => {
                 while let Some(bytes) = self.connections.next_held(from) {
                     self.turn(Input::Message { from, bytes });
@@ -368,6 +369,39 @@ impl<M: Machine> Server<M> {
             }
             Arrival::Closed(id, reason) => self.connections.ended(id, reason.as_ref()),
             Arrival::Written(id, reason) => self.connections.written(id, reason.as_ref()),
+        }
+    }
+
+    /// May the machine be given messages, which may begin more work?
+    fn has_room(&self) -> bool {
+        self.jobs + self.disk.files.len() < WORK_MAX
+    }
+
+    /// Tells the machine what was done beside it.
+    fn finish(&mut self, finished: Finished) {
+        match finished {
+            Finished::Job(ticket, Ok(result)) => {
+                self.jobs -= 1;
+                self.turn(Input::Computed(ticket, result));
+            }
+            Finished::File(ticket, Ok(result)) => {
+                self.disk.files.finish(ticket);
+                self.start_files();
+                self.turn(Input::FileDone(ticket, result));
+            }
+            // A job that panics is a bug of the machine, and the machine waits for it.
+            Finished::Job(_, Err(panic)) | Finished::File(_, Err(panic)) => resume_unwind(panic),
+        }
+    }
+
+    /// Begins the tasks on files that wait for no other.
+    fn start_files(&mut self) {
+        while let Some((ticket, task, folder)) = self.disk.start_file() {
+            let finished = self.finished.clone();
+            tokio::task::spawn_blocking(move || {
+                let result = catch_unwind(AssertUnwindSafe(|| folder.run(task)));
+                let _ = finished.send(Finished::File(ticket, result)); // the server has ended
+            });
         }
     }
 
@@ -379,22 +413,32 @@ impl<M: Machine> Server<M> {
         for output in self.out.drain(..) {
             match output {
                 Output::Send { to, message } => self.connections.send(to, message),
+                Output::Address { node, address } => self.connections.set_address(node, address),
                 Output::Admit(id) => self.connections.admit(id),
                 Output::Close(id) => self.connections.close(id),
-                Output::Append(bytes, ticket) => match &self.disk {
-                    Some(disk) => disk.append(bytes, ticket),
-                    None => panic!("a machine without a log appends {} bytes", bytes.len()),
-                },
+                Output::Append { log, bytes, ticket } => {
+                    self.disk.log(log, LogTask::Append(bytes, ticket));
+                }
+                Output::TruncateHead { log, position } => {
+                    self.disk.log(log, LogTask::TruncateHead(position));
+                }
+                Output::File(task, ticket) => self.disk.files.push(ticket, task),
                 Output::Compute(job, ticket) => {
-                    let finished = self.finished.clone();
-                    tokio::task::spawn_blocking(move || {
-                        let result = catch_unwind(AssertUnwindSafe(|| job.run()));
-                        let _ = finished.send((ticket, result)); // the server has ended
-                    });
+                    self.jobs += 1;
+                    start_job(job, ticket, self.finished.clone());
                 }
                 // A server has no other local callers.
                 Output::Reply(ticket, _) => self.is_closed |= ticket == CLOSING,
             }
         }
+        self.start_files();
     }
+}
+
+/// Runs a job on another thread.
+fn start_job(job: Box<dyn Job>, ticket: Ticket, finished: mpsc::UnboundedSender<Finished>) {
+    tokio::task::spawn_blocking(move || {
+        let result = catch_unwind(AssertUnwindSafe(|| job.run()));
+        let _ = finished.send(Finished::Job(ticket, result)); // the server has ended
+    });
 }

@@ -1,9 +1,11 @@
 //! A key that server and clients share.
 
+use crate::notice::Report;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::fmt;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -59,6 +61,20 @@ impl Key {
             );
             io::Error::new(io::ErrorKind::InvalidData, text)
         })
+    }
+
+    /// [`Key::read`] with the file's name in the error, and a notice when other users may read the file.
+    pub fn read_and_warn(path: &Path, report: Report) -> io::Result<Key> {
+        let key = Key::read(path).map_err(|error| {
+            let text = format!("{}: {error}", path.display());
+            io::Error::new(error.kind(), text)
+        })?;
+        let mode = path.metadata().map_or(0, |it| it.permissions().mode());
+        if mode & 0o077 != 0 {
+            let path = path.display();
+            report(format_args!("{path}: other users may read this key"));
+        }
+        Ok(key)
     }
 
     /// The key of these bytes; a line end behind them is left out. `None`: it is too short or too long.

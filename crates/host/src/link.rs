@@ -51,7 +51,8 @@ impl<M: Peer> Link<M> {
             out: Vec::new(),
             replies: VecDeque::new(),
         };
-        link.connection = Some(link.open().await?);
+        let opening = link.open();
+        link.connection = Some(opening.await?);
         Ok(link)
     }
 
@@ -106,8 +107,10 @@ impl<M: Peer> Link<M> {
         Ok(())
     }
 
-    async fn open(&self) -> io::Result<Connection> {
-        Connection::open(self.address, &self.options.connect).await
+    /// Opens a connection. Borrows nothing that other threads may not see while it waits, so that a link can be a task.
+    fn open(&self) -> impl Future<Output = io::Result<Connection>> + use<M> {
+        let (address, options) = (self.address, self.options.connect.clone());
+        async move { Connection::open(address, &options).await }
     }
 
     /// Tries again until it works, or the machine has something to say meanwhile. False: it is not to be tried, and the
@@ -116,7 +119,8 @@ impl<M: Peer> Link<M> {
         let Some(interval) = self.options.reconnect_interval else {
             return self.wait_without_connection().await;
         };
-        if let Ok(connection) = self.open().await {
+        let opening = self.open();
+        if let Ok(connection) = opening.await {
             self.connection = Some(connection);
             let now = self.now();
             self.machine.connection_opened(now, &mut self.out);
@@ -162,8 +166,11 @@ impl<M: Peer> Link<M> {
                 Output::Reply(ticket, reply) => self.replies.push_back((ticket, reply)),
                 Output::Compute(job, ticket) => computed.push((ticket, job.run())),
                 // Only servers have connections to bound.
-                Output::Admit(_) | Output::Close(_) => {}
-                Output::Append(bytes, _) => panic!("a client appends {} bytes", bytes.len()),
+                Output::Admit(_) | Output::Close(_) | Output::Address { .. } => {}
+                Output::Append { log, .. } | Output::TruncateHead { log, .. } => {
+                    panic!("a client uses log {log}")
+                }
+                Output::File(task, _) => panic!("a client uses file {}", task.file()),
             }
         }
         for (ticket, result) in computed {

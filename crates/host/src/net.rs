@@ -1,9 +1,11 @@
 //! The connections of a server.
 
+use crate::connection::ConnectOptions;
 use crate::drive::ListenOptions;
 use crate::limits::HostLimits;
 use crate::notice::{Notices, Report};
 use crate::opening;
+use crate::peer::{self, Peers};
 use crate::receive::{Answers, Held, Peer, Reader, Receiving};
 use crate::send::{Unsent, Writer};
 use crate::wire;
@@ -13,6 +15,7 @@ use std::io::{
     self,
     ErrorKind::{ConnectionRefused, InvalidData, OutOfMemory, TimedOut},
 };
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -37,6 +40,8 @@ const REFUSED_TIME: Duration = Duration::from_secs(1);
 pub(crate) enum Arrival {
     /// One message, and what it holds.
     Message(NodeId, Vec<u8>, Held),
+    /// One message of this node to itself.
+    Own(NodeId, Vec<u8>),
     /// Nothing more will come, for this reason if it is not the usual one.
     Closed(NodeId, Option<io::Error>),
     /// It has read so much of what waited for it that it may go on.
@@ -68,11 +73,15 @@ pub(crate) struct Connections {
     /// Connections with something gathered.
     touched: Vec<NodeId>,
     notices: Notices,
+    /// The other nodes of the system, which this one dials.
+    peers: Peers,
 }
 
 struct Connection {
     /// Its place among the strangers, if it is one.
     stranger: Option<u64>,
+    /// The node that has dialled, if it is one.
+    peer: Option<NodeId>,
     gathered: Vec<u8>,
     unsent: Arc<Unsent>,
     /// Messages that came while too much waited to be sent to it; their places in the inbox bound them.
@@ -89,6 +98,11 @@ impl Connections {
     ) -> Connections {
         let length_max = options.message_length_max;
         let (protocol, key) = (options.protocol, options.key.clone());
+        let connect = ConnectOptions {
+            key: key.clone(),
+            ..ConnectOptions::new(protocol, length_max)
+        };
+        let peers = Peers::new(&options.peers, connect, options.report);
         Connections {
             open: BTreeMap::new(),
             draining: BTreeMap::new(),
@@ -100,6 +114,7 @@ impl Connections {
             unsent: Arc::new(AtomicUsize::new(0)),
             touched: Vec::new(),
             notices: Notices::new(options.report),
+            peers,
         }
     }
 
@@ -134,6 +149,7 @@ impl Connections {
         let reader = Reader::new(reading, id, peer, self.receiving.clone(), answers);
         let connection = Connection {
             stranger: Some(order),
+            peer: None,
             gathered: Vec::new(),
             unsent,
             held: VecDeque::new(),
@@ -163,7 +179,7 @@ impl Connections {
     /// All places are taken by connections that have a session.
     fn refuse(&mut self, stream: TcpStream) {
         let from = stream.peer_addr().map(|it| it.to_string());
-        let from = from.unwrap_or_else(|_| "somebody".to_owned());
+        let from = from.unwrap_or_else(|_| "an unknown address".to_owned());
         let most = self.limits.connections_max;
         let text = format_args!("{from} was refused: {most} connections are open");
         self.notices.say("refused", text);
@@ -189,16 +205,72 @@ impl Connections {
         }
     }
 
-    /// Is a message of this connection to be processed now? Otherwise keeps it until its answers were read.
-    pub(crate) fn admits(&mut self, id: NodeId, message: Vec<u8>, held: Held) -> Option<Vec<u8>> {
+    /// Is a message of this connection to be processed now, and who sent it? Otherwise it was a greeting of another node, or
+    /// is kept until the answers were read.
+    pub(crate) fn admits(
+        &mut self,
+        id: NodeId,
+        message: Vec<u8>,
+        held: Held,
+    ) -> Option<(NodeId, Vec<u8>)> {
         let Some(connection) = self.open.get_mut(&id) else {
-            return Some(message);
+            return Some((id, message));
         };
+        if let Some(node) = connection.peer {
+            self.peers.metrics.count_peer(node, |it| it.received += 1);
+            return Some((node, message));
+        }
+        let is_new = connection.stranger.is_some() && self.peers.are_there();
+        if is_new && peer::is_greeting(&message) {
+            self.greeted(id, &message);
+            return None;
+        }
         if connection.held.is_empty() && !connection.unsent.is_paused() {
-            return Some(message);
+            return Some((id, message));
         }
         connection.held.push_back((message, held));
         None
+    }
+
+    /// A connection says that it is another node's.
+    fn greeted(&mut self, id: NodeId, message: &[u8]) {
+        let (node, answer) = match self.peers.greeted(message) {
+            Ok(greeted) => greeted,
+            Err(reason) => {
+                let text = format_args!("{id} was refused as a node: {reason}");
+                self.notices.say("refused node", text);
+                self.reset(id);
+                return;
+            }
+        };
+        // Whoever dials again has given the earlier connection up.
+        let earlier = self.open.iter().find(|(_, it)| it.peer == Some(node));
+        if let Some(earlier) = earlier.map(|(earlier, _)| *earlier) {
+            self.reset(earlier);
+        }
+        self.admit(id);
+        if let Some(connection) = self.open.get_mut(&id) {
+            connection.peer = Some(node);
+        }
+        self.send(id, answer);
+    }
+
+    /// From now on a node is at this address, or no node of the system.
+    pub(crate) fn set_address(&mut self, node: NodeId, address: Option<SocketAddr>) {
+        self.peers.set_address(node, address);
+        if address.is_none()
+            && let Some((&id, _)) = self.open.iter().find(|(_, it)| it.peer == Some(node))
+        {
+            self.reset(id);
+        }
+    }
+
+    /// A message of this node to itself.
+    fn send_own(&self, node: NodeId, message: Vec<u8>) {
+        let own = Arrival::Own(node, message);
+        if self.receiving.inbox.try_send(own).is_err() {
+            self.peers.metrics.count(|it| it.own_dropped += 1);
+        }
     }
 
     /// The next message that was kept, if it is to be processed now.
@@ -278,11 +350,19 @@ impl Connections {
         }
     }
 
-    /// Gathers a message for an endpoint; dropped when it is gone. Closes connections that do not read what they asked for
-    /// when more waits than the bounds allow.
+    /// Gathers a message for a client, or queues it for another node; dropped and counted when there is none. Closes
+    /// connections that do not read what they asked for when more waits than the bounds allow.
     pub(crate) fn send(&mut self, to: NodeId, message: Vec<u8>) {
+        if !to.is_client() {
+            match self.peers.own() {
+                Some(own) if own == to => self.send_own(own, message),
+                _ => self.peers.send(to, message),
+            }
+            return;
+        }
         let length = wire::PREFIX_LENGTH + message.len();
         let Some(connection) = self.open.get(&to) else {
+            self.peers.metrics.count(|it| it.gone_client += 1);
             return;
         };
         let waiting = connection.unsent.bytes();

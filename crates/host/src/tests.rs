@@ -2,10 +2,12 @@
 
 use crate::opening::{ServerOpening, Step};
 use crate::{
-    Booted, ClientOpening, ConnectOptions, HostError, HostLimits, Peer, Protocol, ServeOptions,
-    Session, SessionOptions, serve, wire,
+    Booted, ClientOpening, ConnectOptions, HostError, HostLimits, Peer, PeerOptions, Protocol,
+    ServeOptions, Session, SessionOptions, serve, wire,
 };
-use seatrial_machine::{Computed, Disk, Input, Job, Machine, NodeId, Output, Ticket, Time};
+use seatrial_machine::{
+    Computed, DataFolder, Disk, Input, Job, LogName, Machine, NodeId, Output, Ticket, Time,
+};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -40,7 +42,11 @@ impl Counter {
             b"+" => {
                 self.count += 1;
                 self.waiting.push((ticket, from, self.count));
-                out.push(Output::Append(vec![b'+'], ticket));
+                out.push(Output::Append {
+                    log: LogName::MAIN,
+                    bytes: vec![b'+'],
+                    ticket,
+                });
             }
             b"?" => out.push(answer(from, self.count)),
             b"j" => {
@@ -85,7 +91,7 @@ impl Machine for Counter {
                 let result = *result.downcast::<u64>().unwrap();
                 out.extend(self.take(ticket).map(|(to, _)| answer(to, result)));
             }
-            Input::Wake | Input::Request(..) => {}
+            Input::Wake | Input::Request(..) | Input::FileDone(..) => {}
         }
         if let Some((time, to)) = self.alarm
             && time <= now
@@ -100,7 +106,8 @@ impl Machine for Counter {
     }
 }
 
-fn boot(disk: &dyn Disk) -> Result<Booted<Counter>, String> {
+fn boot(data: &DataFolder) -> Result<Booted<Counter>, String> {
+    let disk = data.log(LogName::MAIN).map_err(|error| error.to_string())?;
     let mut bytes = vec![0; disk.len() as usize];
     disk.read_at(0, &mut bytes)
         .map_err(|error| error.to_string())?;
@@ -115,10 +122,7 @@ fn boot(disk: &dyn Disk) -> Result<Booted<Counter>, String> {
         waiting: Vec::new(),
         alarm: None,
     };
-    Ok(Booted {
-        machine,
-        log_end: count,
-    })
+    Ok(Booted::with_log(machine, count))
 }
 
 /// A server in a thread.
@@ -137,6 +141,7 @@ fn options(data: &Path) -> ServeOptions {
         report: |text| eprintln!("{text}"),
         protocol: PROTOCOL,
         key: None,
+        peers: PeerOptions::default(),
         clock: None,
     }
 }

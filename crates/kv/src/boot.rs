@@ -4,7 +4,7 @@ use crate::log::{BATCH, BOOT, COMMAND};
 use crate::message::{Header, MessageKind};
 use crate::state::{Effect, State};
 use crate::transaction::Operations;
-use seatrial_archive::{Block, Frame, Frames, RecoverError, Recovery, Walker};
+use seatrial_blocks::{Block, Frame, Frames, RecoverError, Recovery, Walker};
 use seatrial_machine::Disk;
 
 /// The version of the log's records.
@@ -131,7 +131,7 @@ impl Replay {
         }
         if incarnation <= self.incarnation || incarnation == u32::MAX {
             return Err(format!(
-                "start {incarnation} behind start {}",
+                "start {incarnation} after start {}",
                 self.incarnation
             ));
         }

@@ -12,14 +12,14 @@
 //! let mut out = Vec::new();
 //! store.turn(Time::ZERO, Input::Wake, &mut out);
 //! // A driver writes and syncs appends, and says so.
-//! let Some(Output::Append(_, boot)) = out.pop() else { panic!("a store logs its start") };
+//! let Some(Output::Append { ticket: boot, .. }) = out.pop() else { panic!("a store logs its start") };
 //! store.turn(Time::ZERO, Input::Appended(boot), &mut out);
 //!
 //! let mut transaction = Transaction::new();
 //! transaction.append(b"list", b"one").unwrap();
 //! transaction.read(b"list").unwrap();
 //! store.turn(Time::ZERO, Input::Request(Ticket(7), transaction), &mut out);
-//! let Some(Output::Append(_, ticket)) = out.pop() else { panic!("a change is logged") };
+//! let Some(Output::Append { ticket, .. }) = out.pop() else { panic!("a change is logged") };
 //! assert!(out.is_empty(), "and answered only when it is durable");
 //! store.turn(Time::ZERO, Input::Appended(ticket), &mut out);
 //! let Some(Output::Reply(Ticket(7), Outcome::Ok(answers))) = out.pop() else { panic!() };

@@ -1,6 +1,6 @@
 //! The store's log: group commit.
 
-use seatrial_archive::{BlockKind, block, frame};
+use seatrial_blocks::{BlockKind, block, frame};
 use seatrial_machine::Ticket;
 
 /// The kind of the log's blocks.

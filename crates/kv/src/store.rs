@@ -10,7 +10,7 @@ use crate::outcome::Outcome;
 use crate::session::{Admission, Sessions};
 use crate::state::{Abort, Effect, Planted, State};
 use crate::transaction::{Operations, Transaction};
-use seatrial_machine::{Disk, Input, Machine, NodeId, Output, Ticket, Time};
+use seatrial_machine::{Disk, Input, LogName, Machine, NodeId, Output, Ticket, Time};
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::time::Duration;
@@ -346,7 +346,11 @@ impl Store {
             self.planted.flush_at = None;
         }
         if let Some((block, ticket)) = self.log.flush() {
-            out.push(Output::Append(block, ticket));
+            out.push(Output::Append {
+                log: LogName::MAIN,
+                bytes: block,
+                ticket,
+            });
         }
     }
 }
@@ -399,7 +403,7 @@ impl Machine for Store {
                     }
                 }
             }
-            Input::Wake | Input::Computed(..) => {}
+            Input::Wake | Input::Computed(..) | Input::FileDone(..) => {}
         }
         self.flush(now, out);
     }

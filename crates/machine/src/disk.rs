@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Durable bytes as a machine may read them: an immutable prefix of a log. Writes are [`Output::Append`]; reads of
+/// Durable bytes as a machine may read them: an immutable prefix of a log, a file. Writes are [`Output::Append`]; reads of
 /// what is already durable are plain calls. Implemented by real files, simulated disks and byte slices.
 ///
 /// [`Output::Append`]: crate::Output::Append

@@ -1,5 +1,6 @@
 //! The fields of a message, each checked against what is there.
 
+use crate::counted;
 use std::error::Error;
 use std::fmt;
 
@@ -50,7 +51,11 @@ impl fmt::Display for MessageError {
                 value,
             } => write!(f, "{field} at {offset} is {value}, which is never sent"),
             MessageError::Trailing { offset, count } => {
-                write!(f, "{count} bytes behind the end at {offset}")
+                write!(
+                    f,
+                    "{} past the end at {offset}",
+                    counted(*count as u64, "byte")
+                )
             }
         }
     }
@@ -212,7 +217,7 @@ mod tests {
         assert_eq!(reader.text("f", 2), Ok("hi"));
         assert_eq!(reader.offset(), 22);
         let trailing = reader.end().unwrap_err();
-        assert_eq!(trailing.to_string(), "1 bytes behind the end at 22");
+        assert_eq!(trailing.to_string(), "1 byte past the end at 22");
         let truth = reader.truth("g").unwrap_err();
         assert_eq!(truth.to_string(), "g at 22 is 9, which is never sent");
         assert_eq!(reader.end(), Ok(()));

@@ -16,7 +16,7 @@ use std::sync::Arc;
 ///   assumed of media").
 /// - A failed sync says nothing about the medium: the caller gives the file up and recovers.
 ///
-/// Real files: `seatrial_archive::file::Files`. Simulated ones, with faults and a crash at every point:
+/// Real files: `seatrial_files::Files`. Simulated ones, with faults and a crash at every point:
 /// `seatrial_sim`. Its downside: every call is blocking, so a machine makes them in jobs.
 pub trait Storage: Debug + Send + Sync {
     /// Creates a file that must not exist (`AlreadyExists`), for reading and writing.

@@ -1,12 +1,17 @@
 //! The one entrance of every machine.
 
-use crate::{NodeId, Time};
+use crate::{FileResult, FileTask, LogName, NodeId, Time};
 use std::any::Any;
 use std::fmt;
+use std::net::SocketAddr;
 
 /// Names one request, append or job of a machine, so that its answer finds the way back. Unique per machine and run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
+
+/// Jobs and tasks on files that a machine may have under way before a driver holds messages back: their number stays below
+/// this and what one batch of turns adds.
+pub const WORK_MAX: usize = 1_024;
 
 /// What the world tells a machine.
 #[derive(Debug)]
@@ -20,8 +25,10 @@ pub enum Input<R> {
         /// One message, without the length prefix of the wire.
         bytes: Vec<u8>,
     },
-    /// The append with this ticket, and every one before it, is durable.
+    /// The append with this ticket, and every one before it to the same log, is durable.
     Appended(Ticket),
+    /// The task on a file with this ticket was done, or failed.
+    FileDone(Ticket, FileResult),
     /// The job with this ticket has run.
     Computed(Ticket, Computed),
     /// A local caller asks for something.
@@ -31,7 +38,7 @@ pub enum Input<R> {
 /// What a machine wants done. The world carries outputs out in the order in which they were pushed.
 #[derive(Debug)]
 pub enum Output<P> {
-    /// Send one message. May be lost, delayed, duplicated or overtaken.
+    /// Send one message. May be lost, delayed, duplicated or overtaken. A driver counts those that it drops.
     Send {
         /// The endpoint it is for.
         to: NodeId,
@@ -44,10 +51,37 @@ pub enum Output<P> {
     /// The endpoint has no session any more: end its connection when it has what was sent to it before. A driver without
     /// connections ignores it.
     Close(NodeId),
-    /// Append bytes (whole archive blocks) to the machine's log and make them durable, then answer
-    /// [`Input::Appended`]. Appends reach the log in order; several may share one sync.
-    Append(Vec<u8>, Ticket),
-    /// Run a job beside the machine, then answer [`Input::Computed`]. Jobs finish in any order.
+    /// From now on a node is at this address; at none, it belongs to the system no more and nothing is sent to it. A driver
+    /// that knows nodes by their names ignores it.
+    Address {
+        /// The node.
+        node: NodeId,
+        /// Where it listens.
+        address: Option<SocketAddr>,
+    },
+    /// Append bytes (whole archive blocks) to a log and make them durable, then answer [`Input::Appended`]. Appends reach
+    /// their log in order; several may share one sync. Of appends that are not answered a crash may keep any part. A log
+    /// that cannot be written ends the process: nothing after it is answered.
+    Append {
+        /// The log, one of [`Booted::logs`](crate::Booted).
+        log: LogName,
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// Named by the answer.
+        ticket: Ticket,
+    },
+    /// Nothing of this log before a position is needed any more: its space is given back, by whole segments, after the
+    /// appends that were pushed before. Never answered; [`Log::start`](crate::Log::start) says at the next start what is left.
+    TruncateHead {
+        /// The log.
+        log: LogName,
+        /// The first position that is still needed.
+        position: u64,
+    },
+    /// Do something to a file, then answer [`Input::FileDone`].
+    File(FileTask, Ticket),
+    /// Run a job beside the machine, then answer [`Input::Computed`]. Jobs finish in any order, and what is under way at a
+    /// crash may have done any part of its work.
     Compute(Box<dyn Job>, Ticket),
     /// Answer the local request with this ticket.
     Reply(Ticket, P),

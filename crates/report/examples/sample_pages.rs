@@ -5,7 +5,7 @@ mod synthetic;
 
 use seatrial_checker::Verdict;
 use seatrial_history::History;
-use seatrial_report::{Report, html, text};
+use seatrial_report::{Drawing, Report, html, text};
 use std::path::Path;
 use synthetic::Shape;
 
@@ -84,10 +84,12 @@ fn page(folder: &str, name: &str, history: &History, verdicts: &[Verdict]) -> st
         "n2.log",
         "n3.log",
     ];
-    let report = Report::new(&attributes, history, verdicts)
+    let overview = synthetic::overview(history);
+    let report = Report::new(&attributes, &overview, verdicts)
         .in_folder("runs/kv/2026-11-21T09-14-03-91c4", files);
     print!("{}", text(&report, true));
-    let page = html(&report);
+    let drawing = Drawing::read(&report, history).map_err(std::io::Error::other)?;
+    let page = html(&report, &drawing);
     println!(" {name}: {} bytes\n", page.len());
     std::fs::write(Path::new(folder).join(format!("{name}.html")), page)
 }

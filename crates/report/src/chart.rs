@@ -1,15 +1,13 @@
 //! The figures behind the charts of a page, as one JSON document that its script draws.
 
+use crate::drawing::ChartFigures;
 use crate::fault::FaultWindow;
-use crate::latency::{Point, points, quantiles};
+use crate::latency_chart::Point;
 use crate::report::Report;
-use crate::sample::sample;
-use crate::series::{Functions, Windows, rates};
+use crate::series::Windows;
 use seatrial_history::OpType;
 use serde_json::{Value as Json, json};
 
-/// Latency points on a page.
-pub(crate) const POINTS_MAX: usize = 30_000;
 /// Faults that are drawn.
 pub(crate) const FAULTS_MAX: usize = 500;
 /// Points in time are written as numbers up to this many ticks: finer than any screen, and short.
@@ -22,25 +20,27 @@ pub(crate) struct Charts {
     /// Latency points that are drawn.
     pub(crate) shown: usize,
     /// Operations that completed, of which the points are a sample.
-    pub(crate) completed: usize,
+    pub(crate) completed: u64,
     /// Nanoseconds that one window of quantiles and rates lasts.
     pub(crate) window: i64,
 }
 
-/// The charts of a report; `None` when nothing in its history has a time.
-pub(crate) fn charts(report: &Report<'_>) -> Option<Charts> {
-    let windows = Windows::over(report.history, report.summary.total.total())?;
-    let functions = Functions::of(&report.summary);
-    let points = points(report.history, &functions);
-    let kept = sample(&points, POINTS_MAX);
+/// The charts of a report.
+pub(crate) fn charts(report: &Report<'_>, figures: &ChartFigures) -> Charts {
+    let ChartFigures {
+        windows,
+        functions,
+        latencies,
+        rates,
+    } = figures;
     let faults = report.faults.iter().filter(|fault| fault.error.is_none());
     let faults: Vec<Json> = faults
         .take(FAULTS_MAX)
-        .map(|fault| fault_json(fault, &windows))
+        .map(|fault| fault_json(fault, windows))
         .collect();
     let names = functions.names();
     let quantiles_of = |function| {
-        let lines = quantiles(&points, &windows, function);
+        let lines = latencies.quantiles(windows, function);
         json!(lines.map(|line| {
             line.into_iter()
                 .map(|value| value.map(short))
@@ -50,10 +50,15 @@ pub(crate) fn charts(report: &Report<'_>) -> Option<Charts> {
     let by_function: Vec<Json> = (0..names.len() as u8)
         .map(|number| quantiles_of(Some(number)))
         .collect();
-    let rates = rates(report.history, &functions, &windows);
     let rates: Vec<Json> = rates
         .iter()
-        .map(|rate| json!({"f": rate.function, "type": rate.kind.name(), "counts": rate.counts}))
+        .map(|((function, kind), slots)| {
+            let mut counts = vec![0; windows.count];
+            for (slot, count) in slots {
+                counts[*slot] = *count;
+            }
+            json!({"f": function, "type": kind.name(), "counts": counts})
+        })
         .collect();
     let data = json!({
         "functions": names,
@@ -61,17 +66,17 @@ pub(crate) fn charts(report: &Report<'_>) -> Option<Charts> {
         "end": seconds(windows.end()),
         "last": seconds(windows.last),
         "step": seconds(windows.step),
-        "points": points_json(&points, &kept, &windows),
+        "points": points_json(&latencies.points, windows),
         "quantiles": {"all": quantiles_of(None), "by_function": by_function},
         "rates": rates,
         "faults": faults,
     });
-    Some(Charts {
+    Charts {
         data,
-        shown: kept.len(),
-        completed: points.len(),
+        shown: latencies.points.len(),
+        completed: latencies.completed,
         window: windows.step,
-    })
+    }
 }
 
 fn seconds(nanoseconds: i64) -> f64 {
@@ -85,10 +90,9 @@ fn short(latency: u64) -> u64 {
     latency / unit * unit
 }
 
-/// The kept points in columns: ticks of [`TICKS`] since the begin, thousandths of the decimal logarithm of the latency
+/// The points in columns: ticks of [`TICKS`] since the begin, thousandths of the decimal logarithm of the latency
 /// in nanoseconds, type and function in one number, index of the invocation.
-fn points_json(points: &[Point], kept: &[usize], windows: &Windows) -> Json {
-    let kept = || kept.iter().map(|position| &points[*position]);
+fn points_json(points: &[Point], windows: &Windows) -> Json {
     let length = i128::from(windows.end()) - i128::from(windows.begin);
     let tick = |point: &Point| {
         let elapsed = i128::from(point.time) - i128::from(windows.begin);
@@ -98,10 +102,10 @@ fn points_json(points: &[Point], kept: &[usize], windows: &Windows) -> Json {
     let class = |point: &Point| u64::from(point.function) * 3 + type_number(point.kind);
     json!({
         "ticks": TICKS,
-        "time": kept().map(tick).collect::<Vec<_>>(),
-        "latency": kept().map(logarithm).collect::<Vec<_>>(),
-        "class": kept().map(class).collect::<Vec<_>>(),
-        "operation": kept().map(|point| point.operation).collect::<Vec<_>>(),
+        "time": points.iter().map(tick).collect::<Vec<_>>(),
+        "latency": points.iter().map(logarithm).collect::<Vec<_>>(),
+        "class": points.iter().map(class).collect::<Vec<_>>(),
+        "operation": points.iter().map(|point| point.operation).collect::<Vec<_>>(),
     })
 }
 

@@ -1,18 +1,19 @@
-//! When the system was broken, read off the nemesis operations of a history.
+//! Periods of faults, from the nemesis operations of a history.
 
-use crate::summary::error_text;
+use crate::breakdown::error_text;
 use crate::target::Target;
 use seatrial_history::{History, Op, Value};
+use seatrial_machine::{FaultEffect, FaultInfo};
 use std::collections::BTreeSet;
 
-/// A stretch of time in which something was broken.
+/// A period in which a fault was in effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultWindow {
-    /// What broke: the `f` of the operation that began it (`kill`, `pause`, `cut`, …).
+    /// The fault: the `f` of the operation that began it (`kill`, `pause`, `cut`, …).
     pub name: &'static str,
     /// The family for colours and lanes: `kill`, `pause`, `partition`, `clock`, `disk`, or the name itself.
     pub family: &'static str,
-    /// What it struck, as text: the value of the operation, empty when it has none.
+    /// Its target as text: the value of the operation, empty when it has none.
     pub target: String,
     /// Nanoseconds since the test began.
     pub begin: i64,
@@ -22,70 +23,55 @@ pub struct FaultWindow {
     pub operation: u64,
     /// Does it happen at one instant (a reset, flipped bits) rather than last?
     pub instant: bool,
-    /// Why it never bit, when the nemesis says so (`error` of its completion).
+    /// Why it had no effect, when the nemesis says so (`error` of its completion).
     pub error: Option<String>,
 }
 
 /// What an operation of a nemesis does to the faults of its family.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effect {
-    /// Breaks something until it is mended.
+    /// Begins a fault that lasts until it is mended.
     Begins,
-    /// Breaks something once.
-    Strikes,
+    /// A fault at one instant.
+    Instant,
     /// Mends.
     Ends,
-    /// Looks only.
+    /// Has no effect.
     Observes,
 }
 
-/// Our own names and those of Jepsen's nemesis packages: name, family, effect. Any other name strikes.
-const NAMES: [(&str, &str, Effect); 42] = [
-    ("kill", "kill", Effect::Begins),
-    ("restart", "kill", Effect::Ends),
+/// The names of Jepsen's nemesis packages: name, family, effect. Our own are in the table of faults; any other name
+/// is a fault at one instant.
+const JEPSEN_NAMES: [(&str, &str, Effect); 15] = [
     ("start", "", Effect::Ends),
-    ("pause", "pause", Effect::Begins),
-    ("resume", "pause", Effect::Ends),
-    ("cut", "partition", Effect::Begins),
-    ("slow", "packet", Effect::Begins),
-    ("lose", "packet", Effect::Begins),
-    ("reorder", "packet", Effect::Begins),
-    ("throttle", "packet", Effect::Begins),
-    ("calm", "packet", Effect::Ends),
-    ("reset", "partition", Effect::Strikes),
-    ("heal", "partition", Effect::Ends),
     ("partition", "partition", Effect::Begins),
     ("start-partition", "partition", Effect::Begins),
     ("stop-partition", "partition", Effect::Ends),
     ("start-packet", "packet", Effect::Begins),
     ("stop-packet", "packet", Effect::Ends),
-    ("skew", "clock", Effect::Begins),
-    ("strobe", "clock", Effect::Begins),
     ("unskew", "clock", Effect::Ends),
     ("bump", "clock", Effect::Begins),
     ("bump-clock", "clock", Effect::Begins),
-    ("strobe-clock", "clock", Effect::Strikes),
+    ("strobe-clock", "clock", Effect::Instant),
     ("reset-clock", "clock", Effect::Ends),
     ("check-clock-offsets", "clock", Effect::Observes),
-    ("slow-disk", "disk", Effect::Begins),
-    ("write-errors", "disk", Effect::Begins),
-    ("read-errors", "disk", Effect::Begins),
-    ("no-space", "disk", Effect::Begins),
-    ("mend-disk", "disk", Effect::Ends),
-    ("lose-unsynced", "kill", Effect::Begins),
-    ("bit-rot", "corruption", Effect::Strikes),
-    ("truncate", "corruption", Effect::Strikes),
-    ("snapshot", "corruption", Effect::Observes),
-    ("restore", "corruption", Effect::Strikes),
-    ("bitflip-file", "corruption", Effect::Strikes),
-    ("truncate-file", "corruption", Effect::Strikes),
-    ("view", "membership", Effect::Observes),
-    ("join", "membership", Effect::Ends),
-    ("leave", "membership", Effect::Begins),
+    ("bitflip-file", "corruption", Effect::Instant),
+    ("truncate-file", "corruption", Effect::Instant),
     ("stop", "", Effect::Ends),
 ];
 
-/// Faults that are followed at once; beyond it the oldest counts as never mended.
+/// The family and the effect of a fault of our own. A state that lasts has the family that ends it: a node without power is
+/// restarted as a killed one is.
+fn own_effect(info: &FaultInfo) -> (&'static str, Effect) {
+    match info.effect {
+        FaultEffect::Begins(state) => (state.kind().name(), Effect::Begins),
+        FaultEffect::Ends(state) => (state.kind().name(), Effect::Ends),
+        FaultEffect::Once => (info.kind.name(), Effect::Instant),
+        FaultEffect::Observes => (info.kind.name(), Effect::Observes),
+    }
+}
+
+/// Open faults that are tracked; beyond it the oldest counts as never mended.
 const OPEN_MAX: usize = 256;
 
 /// Does this history use `start` to break and `stop` to mend (Jepsen's oldest convention) rather than `kill` to break
@@ -110,13 +96,13 @@ pub fn fault_windows(history: &History) -> Vec<FaultWindow> {
         }
         let other = history.pair(position);
         if other.is_some_and(|other| other < position) {
-            continue; // the second half; the first told all
+            continue; // a completion: handled with its invocation
         }
         let completion = other.map(|other| &history.ops()[other]);
         let (family, effect) = effect(op, start_breaks);
         let target = Target::of(&op.value);
         match effect {
-            Effect::Begins | Effect::Strikes => {}
+            Effect::Begins | Effect::Instant => {}
             Effect::Observes => continue,
             Effect::Ends => {
                 let end = completion.unwrap_or(op).time;
@@ -132,11 +118,11 @@ pub fn fault_windows(history: &History) -> Vec<FaultWindow> {
             begin: op.time,
             end: None,
             operation: op.index,
-            instant: effect == Effect::Strikes,
+            instant: effect == Effect::Instant,
             error: error.map(error_text),
         };
         if effect == Effect::Begins && window.error.is_none() {
-            // The same fault again on the same target goes on; the earlier window ends here.
+            // The same fault again on the same target continues it: the earlier window ends here.
             open.retain(|&number| {
                 let (earlier, targets) = &mut windows[number];
                 let same = earlier.name == window.name && *targets == target.names;
@@ -158,14 +144,19 @@ pub fn fault_windows(history: &History) -> Vec<FaultWindow> {
 /// The family of a nemesis operation and what it does.
 fn effect(op: &Op, start_breaks: bool) -> (&'static str, Effect) {
     let name = op.f.as_str();
-    match NAMES.iter().find(|(known, _, _)| *known == name) {
+    if let Some(info) = FaultInfo::named(name) {
+        return match own_effect(info) {
+            // A clock that neither jumps nor drifts is right again.
+            (family, _) if name == "skew" && is_still(&op.value) => (family, Effect::Ends),
+            effect => effect,
+        };
+    }
+    match JEPSEN_NAMES.iter().find(|(known, _, _)| *known == name) {
         Some(("start", _, _)) if start_breaks => ("nemesis", Effect::Begins),
         Some(("start", _, _)) => ("kill", Effect::Ends),
         Some(("stop", _, _)) => ("nemesis", Effect::Ends),
-        // A clock that neither jumps nor drifts is right again.
-        Some(("skew", family, _)) if is_still(&op.value) => (family, Effect::Ends),
         Some((_, family, effect)) => (family, *effect),
-        None => (name, Effect::Strikes),
+        None => (name, Effect::Instant),
     }
 }
 
@@ -314,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_never_bit_says_why() {
+    fn a_fault_without_effect_says_why() {
         let [begin, end] = nemesis("kill", node("n1"), 10);
         let end = end.with("error", Value::text("no such process"));
         let history = History::from_unindexed(vec![begin, end]);

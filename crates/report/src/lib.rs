@@ -2,23 +2,26 @@
 //! computes no verdict; it shows what the checkers found and what the history says.
 //!
 //! ```
-//! use seatrial_checker::Verdict;
+//! use seatrial_checker::{Overview, Verdict};
 //! use seatrial_history::{History, Op, OpType, Process, Value};
-//! use seatrial_report::{Report, results_json, text};
+//! use seatrial_report::{Drawing, Report, html, results_json, text};
 //!
 //! let read = Op::invoke(Process::Client(0), "read", Value::Nil);
 //! let history = History::from_unindexed(vec![read.clone(), read.complete(OpType::Ok, Value::Int(3))]);
 //! let attributes = serde_json::json!({"suite": "kv", "workload": "register", "seed": "91c4"});
 //! let verdicts = [Verdict::valid("register")];
-//! let report = Report::new(&attributes, &history, &verdicts);
+//! let overview = Overview::of(&history)?;
+//! let report = Report::new(&attributes, &overview, &verdicts);
 //! assert!(text(&report, false).starts_with(" kv · register · seed 91c4\n 1 operation   ok 100 %"));
 //! assert_eq!(results_json(&report)["valid"], true);
+//! let page = html(&report, &Drawing::read(&report, &history)?);
+//! assert!(page.starts_with("<!DOCTYPE html>"));
+//! # Ok::<(), seatrial_history::SourceError>(())
 //! ```
 
 mod wording;
 
 mod fault;
-mod summary;
 mod target;
 
 mod report;
@@ -27,19 +30,22 @@ mod listing;
 mod results;
 mod text;
 
-mod latency;
-mod sample;
+mod breakdown;
+mod drawing;
+mod excerpt;
+mod latency_chart;
 mod series;
 
 mod chart;
 mod escape;
 mod page;
 
+pub use drawing::Drawing;
+pub use excerpt::Excerpt;
 pub use fault::{FaultWindow, fault_windows};
 pub use listing::{Columns, listing};
 pub use page::{FindingFile, finding_files, html};
 pub use report::Report;
 pub use results::results_json;
-pub use summary::{Counts, Summary};
 pub use text::text;
 pub use wording::thousands;

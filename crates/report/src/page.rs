@@ -12,6 +12,7 @@ mod verdict;
 pub use files::{FindingFile, finding_files};
 
 use crate::chart::{Charts, FAULTS_MAX, charts};
+use crate::drawing::Drawing;
 use crate::escape::{Escaped, json_for_script};
 use crate::report::Report;
 use crate::wording::{count, length, thousands};
@@ -31,20 +32,21 @@ const PAGE_STYLE: &str = concat!(
 /// The report as one HTML page: verdict, summary, anomalies with their operations, charts of latency and rate with the
 /// faults shaded, and what the run was. It holds its scripts and styles, loads nothing, and its policy forbids it to;
 /// text from the history is escaped. Its size is bounded: a long history is drawn from a sample, and says so.
-pub fn html(report: &Report<'_>) -> String {
+pub fn html(report: &Report<'_>, drawing: &Drawing) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.
-    let _ = write_page(report, &mut page);
+    let _ = write_page(report, drawing, &mut page);
     page
 }
 
-fn write_page(report: &Report<'_>, page: &mut String) -> fmt::Result {
-    let charts = charts(report);
+fn write_page(report: &Report<'_>, drawing: &Drawing, page: &mut String) -> fmt::Result {
+    let figures = drawing.figures.as_ref();
+    let charts = figures.map(|figures| charts(report, figures));
     head(report, page)?;
     verdict::section(report, page)?;
-    anomaly::section(report, page)?;
+    anomaly::section(report, &drawing.excerpt.history, page)?;
     chart_section(report, charts.as_ref(), page)?;
-    run::sections(report, page)?;
+    run::sections(report, &drawing.breakdown, page)?;
     if let Some(charts) = &charts {
         let data = json_for_script(&charts.data);
         writeln!(
@@ -102,12 +104,12 @@ fn chart_section(report: &Report<'_>, charts: Option<&Charts>, page: &mut String
     if !report.faults.is_empty() {
         chart(page, "faults", "Faults", "")?;
     }
-    let shown = if charts.shown < charts.completed {
+    let shown = if (charts.shown as u64) < charts.completed {
         format!(
             "A sample: {} of {} operations that completed. Failed and unknown ones are kept first, and the fastest and \
              slowest of every moment.",
             thousands(charts.shown as u64),
-            thousands(charts.completed as u64)
+            thousands(charts.completed)
         )
     } else {
         format!(

@@ -1,34 +1,35 @@
 //! All that a report is made from.
 
 use crate::fault::{FaultWindow, fault_windows};
-use crate::summary::Summary;
-use seatrial_checker::{Anomaly, Component, Finding, Validity, Verdict};
+use seatrial_checker::{Anomaly, Component, Counts, Finding, Overview, Validity, Verdict};
 use seatrial_history::History;
 use serde_json::Value as Json;
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What a run was, what happened in it, and what the checkers say. Borrows the history and the verdicts; counts once,
-/// when it is made. Every form of a report ([`text`](crate::text()),
-/// [`results_json`](crate::results_json)) reads from here, so they cannot disagree.
+/// What a run was, what happened in it, and what the checkers say. Borrows the overview of the history and the verdicts, and
+/// nothing of the history itself: a page reads its [`Drawing`](crate::Drawing) from the history's chunks. Every form of a
+/// report ([`text`](crate::text()), [`results_json`](crate::results_json), [`html`](crate::html)) reads from here, so
+/// they cannot disagree.
 ///
 /// Of the attributes it knows `name`, `suite`, `workload`, `model`, `seed` (text or number), `bug`, `nodes` (names, or
 /// how many), `faults` (list of kinds), `seconds` (of load), `started` (text), `version`, `command` (how to run it
 /// again) and `options` (an object, shown as it is). None of them is needed; others are shown as they are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Report<'a> {
     /// The attributes of the test.
     pub attributes: &'a Json,
-    /// What happened.
-    pub history: &'a History,
+    /// What happened, in numbers.
+    pub overview: &'a Overview,
     /// What each checker says.
     pub verdicts: &'a [Verdict],
-    /// Counts of the history.
-    pub summary: Summary,
-    /// When the system was broken.
+    /// How the clients' operations ended.
+    pub counts: Counts,
+    /// The same by function.
+    pub by_function: BTreeMap<&'static str, Counts>,
+    /// When the system was subject to faults.
     pub faults: Vec<FaultWindow>,
-    /// What a reader should know before trusting the verdict: a fault that never bit, a node that did not come back.
+    /// What a reader should know before trusting the verdict: a fault without effect, a node that did not come back.
     pub warnings: Vec<String>,
     /// The run's folder, when it has one.
     pub folder: Option<String>,
@@ -41,41 +42,36 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// The report of a history with these attributes and verdicts. Warns of faults that never bit, and when no
-    /// operation took place.
-    pub fn new(attributes: &'a Json, history: &'a History, verdicts: &'a [Verdict]) -> Report<'a> {
-        let faults = fault_windows(history);
+    /// The report of a history with these attributes and verdicts. Warns of faults that never took effect, and when
+    /// there was nothing to check.
+    pub fn new(
+        attributes: &'a Json,
+        overview: &'a Overview,
+        verdicts: &'a [Verdict],
+    ) -> Report<'a> {
+        let (counts, by_function) = overview.counts();
         let mut report = Report {
             attributes,
-            history,
+            overview,
             verdicts,
-            summary: Summary::of(history),
+            counts,
+            by_function,
+            faults: fault_windows(&History::from_ops(overview.nemesis().to_vec())),
             warnings: Vec::new(),
             folder: None,
             files: Vec::new(),
             checked_in: None,
             chosen: None,
-            faults,
         };
         report.warnings = report.idle_faults();
-        if report.summary.total.ok == 0 {
-            let warning = "no operation took place, so there is nothing to judge";
+        if report.counts.ok == 0 && verdicts.is_empty() {
+            let warning = "no operation took place, so there is nothing to check";
             report.warnings.push(warning.to_owned());
         }
         report
     }
 
-    /// The report of a history that was judged chunk by chunk: with these counts, but without anything that needs
-    /// the history itself, so for [`text`](crate::text()) and [`results_json`](crate::results_json) only.
-    pub fn counted(attributes: &'a Json, summary: Summary, verdicts: &'a [Verdict]) -> Report<'a> {
-        static NOTHING: LazyLock<History> = LazyLock::new(History::default);
-        let mut report = Report::new(attributes, &NOTHING, verdicts);
-        report.warnings.clear();
-        report.summary = summary;
-        report
-    }
-
-    /// Says in the report what a reader should know before trusting the verdict.
+    /// Adds a warning, unless the report has it already.
     #[must_use]
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
         let warning = warning.into();
@@ -111,19 +107,10 @@ impl<'a> Report<'a> {
         self
     }
 
-    /// Takes the faults of a history that is not here from the operations of its nemesis, and warns of those that never
-    /// bit.
-    #[must_use]
-    pub fn with_faults(mut self, nemesis: &History) -> Self {
-        self.faults = fault_windows(nemesis);
-        self.warnings.extend(self.idle_faults());
-        self
-    }
-
     /// The validity of all verdicts together; unknown when there is none.
     pub fn validity(&self) -> Validity {
         if self.verdicts.is_empty() {
-            return Validity::Unknown("no checker judged this history".to_owned());
+            return Validity::Unknown("no checker ran on this history".to_owned());
         }
         Validity::of(self.verdicts)
     }
@@ -137,23 +124,28 @@ impl<'a> Report<'a> {
         asked.or_else(|| self.attribute("model"))
     }
 
-    /// How many of each anomaly were found, over all checkers.
+    /// How many of each anomaly were found. What two checkers found of the same name is the same: it counts once.
     pub fn anomalies(&self) -> BTreeMap<Anomaly, u64> {
-        let mut all = BTreeMap::new();
+        let mut all: BTreeMap<Anomaly, u64> = BTreeMap::new();
         for (anomaly, number) in self.verdicts.iter().flat_map(|verdict| &verdict.anomalies) {
-            *all.entry(*anomaly).or_default() += number;
+            let most = all.entry(*anomaly).or_default();
+            *most = (*most).max(*number);
         }
         all
     }
 
-    /// All explained anomalies, each with the name of its checker.
+    /// All explained anomalies, each with the name of the first checker that found it. What two checkers explain of the same
+    /// operations is one anomaly; what one checker lists is listed as it is.
     pub fn findings(&self) -> impl Iterator<Item = (&'static str, &'a Finding)> {
-        let verdicts = self.verdicts.iter();
-        verdicts.flat_map(|verdict| {
-            verdict
-                .findings
-                .iter()
-                .map(|finding| (verdict.checker, finding))
+        let verdicts = self.verdicts.iter().enumerate();
+        let all = verdicts.flat_map(|(at, verdict)| {
+            let findings = verdict.findings.iter();
+            findings.map(move |finding| (at, verdict.checker, finding))
+        });
+        let mut first: BTreeMap<(Anomaly, &[u64]), usize> = BTreeMap::new();
+        all.filter_map(move |(at, checker, finding)| {
+            let same = (finding.anomaly, finding.operations.as_slice());
+            (*first.entry(same).or_insert(at) == at).then_some((checker, finding))
         })
     }
 
@@ -162,16 +154,21 @@ impl<'a> Report<'a> {
         self.verdicts.iter().flat_map(|verdict| &verdict.components)
     }
 
-    /// What still holds although the model asked for does not, as the checkers say (`holds` of their details).
+    /// The models that hold: the one that was asked for, if it is proven, else what the checkers say still holds (`holds` of
+    /// their details).
     pub fn holds(&self) -> Vec<&'a str> {
         let mut all = Vec::new();
         for verdict in self.verdicts {
-            match &verdict.details["holds"] {
-                Json::String(model) => all.push(model.as_str()),
-                Json::Array(models) => all.extend(models.iter().filter_map(Json::as_str)),
-                _ => {}
+            if let Some(model) = &verdict.model
+                && verdict.valid == Validity::Valid
+                && verdict.proof.is_some()
+            {
+                all.push(model.as_str());
             }
+            all.extend(verdict.details.holds.iter().flatten().copied());
         }
+        let mut seen = BTreeSet::new();
+        all.retain(|model| seen.insert(*model));
         all
     }
 
@@ -186,7 +183,7 @@ impl<'a> Report<'a> {
         proofs
     }
 
-    /// What invalid verdicts rest on besides the history and the model, in words.
+    /// The assumptions of invalid verdicts beyond the history and the model, in words.
     pub fn caveats(&self) -> impl Iterator<Item = &'a str> {
         let verdicts = self.verdicts.iter();
         let invalid = verdicts.filter(|verdict| verdict.valid == Validity::Invalid);
@@ -201,8 +198,8 @@ impl<'a> Report<'a> {
 
     /// Faults that took effect.
     pub fn fault_count(&self) -> u64 {
-        let bit = self.faults.iter().filter(|fault| fault.error.is_none());
-        bit.count() as u64
+        let effective = self.faults.iter().filter(|fault| fault.error.is_none());
+        effective.count() as u64
     }
 
     /// An attribute that is text.
@@ -243,15 +240,17 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// One line for each kind of fault that was tried and never bit.
+    /// One line for each kind of fault that was tried and never took effect.
     fn idle_faults(&self) -> Vec<String> {
         let mut tried: BTreeMap<&str, (u64, Option<&str>)> = BTreeMap::new();
         for fault in &self.faults {
-            let (bit, error) = tried.entry(fault.name).or_default();
-            *bit += u64::from(fault.error.is_none());
+            let (effective, error) = tried.entry(fault.name).or_default();
+            *effective += u64::from(fault.error.is_none());
             *error = error.or(fault.error.as_deref());
         }
-        let idle = tried.into_iter().filter(|(_, (bit, _))| *bit == 0);
+        let idle = tried
+            .into_iter()
+            .filter(|(_, (effective, _))| *effective == 0);
         idle.map(|(name, (_, error))| {
             format!("{name} never took effect: {}", error.unwrap_or_default())
         })

@@ -21,9 +21,9 @@ pub fn results_json(report: &Report<'_>) -> Json {
     put("model", json!(report.model()));
     put("proof", json!(report.proofs().first()));
     put("undecided", json!(report.undecided()));
-    let counts = report.summary.total;
-    put("operations", json!(counts.total()));
-    put("events", json!(report.summary.events));
+    let counts = report.counts;
+    put("operations", json!(counts.count));
+    put("events", json!(report.overview.events()));
     put(
         "counts",
         json!({"ok": counts.ok, "fail": counts.fail, "info": counts.info}),

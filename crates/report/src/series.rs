@@ -1,23 +1,26 @@
 //! What charts have in common: functions by number, time cut into windows.
 
-use crate::summary::Summary;
-use seatrial_history::{History, Op, OpType, Symbol};
+use seatrial_checker::Counts;
+use seatrial_history::Symbol;
+use std::collections::BTreeMap;
 
 /// Functions with a series of their own; the others share one.
 const FUNCTIONS_MAX: usize = 8;
 
 /// The functions of a history, the most frequent first, numbered for charts. Rare ones beyond the eighth share the
 /// last number, as `others`.
+#[derive(Debug)]
 pub(crate) struct Functions {
     named: Vec<Symbol>,
     others: bool,
 }
 
 impl Functions {
-    /// The functions that a summary counted.
-    pub(crate) fn of(summary: &Summary) -> Functions {
-        let mut named: Vec<Symbol> = summary.by_function.keys().copied().collect();
-        named.sort_by_key(|f| std::cmp::Reverse(summary.by_function[f].total()));
+    /// The functions that these counts name.
+    pub(crate) fn of(by_function: &BTreeMap<&'static str, Counts>) -> Functions {
+        let mut named: Vec<&'static str> = by_function.keys().copied().collect();
+        named.sort_by_key(|f| std::cmp::Reverse(by_function[f].count));
+        let mut named: Vec<Symbol> = named.into_iter().map(Symbol::new).collect();
         let others = named.len() > FUNCTIONS_MAX;
         named.truncate(FUNCTIONS_MAX);
         Functions { named, others }
@@ -61,11 +64,9 @@ const WINDOWS_MIN: i64 = 12;
 const OPERATIONS_PER_WINDOW: i64 = 25;
 
 impl Windows {
-    /// Windows over all times of a history, of a length that people like (1, 2 or 5 times a power of ten); `None` when
-    /// it has no times.
-    pub(crate) fn over(history: &History, operations: u64) -> Option<Windows> {
-        let times = || history.iter().map(|op| op.time).filter(|time| *time >= 0);
-        let (first, last) = (times().min()?, times().max()?);
+    /// Windows from the first to the last of these times, of a length that people like (1, 2 or 5 times a power of ten).
+    pub(crate) fn over((first, last): (i64, i64), operations: u64) -> Windows {
+        assert!(0 <= first && first <= last, "{first} to {last}");
         // Tests begin at 0; a history whose first operation came late by its own measure begins with it.
         let begin = if first > (last - first).max(1) {
             first
@@ -77,12 +78,20 @@ impl Windows {
         let wanted = (operations / OPERATIONS_PER_WINDOW).clamp(WINDOWS_MIN, WINDOWS_MAX);
         let step = pleasant(length / wanted + 1);
         let count = (length as u64).div_ceil(step as u64) as usize;
-        Some(Windows {
+        Windows {
             begin,
             step,
             count,
             last,
-        })
+        }
+    }
+
+    /// The slice of a time when all windows together are cut into `slices` equal ones.
+    pub(crate) fn slice(&self, time: i64, slices: usize) -> usize {
+        let elapsed = i128::from(time.saturating_sub(self.begin).max(0));
+        let length = i128::from(self.last) - i128::from(self.begin) + 1;
+        let slice = (elapsed * slices as i128 / length) as usize;
+        slice.min(slices.saturating_sub(1))
     }
 
     /// The window of a time; times outside belong to the nearest.
@@ -113,52 +122,9 @@ fn pleasant(length: i64) -> i64 {
     }
 }
 
-/// How many operations of one function ended in one way, window by window.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Rate {
-    /// Number of the function.
-    pub(crate) function: u8,
-    /// How they ended.
-    pub(crate) kind: OpType,
-    /// Completions in each window.
-    pub(crate) counts: Vec<u64>,
-}
-
-/// All rates that are not zero everywhere, by function and type. An operation counts when it completes.
-pub(crate) fn rates(history: &History, functions: &Functions, windows: &Windows) -> Vec<Rate> {
-    let mut rates: Vec<Rate> = Vec::new();
-    let completed = |op: &&Op| op.process.is_client() && !op.is_invoke() && op.time >= 0;
-    for op in history.iter().filter(completed) {
-        let (function, kind) = (functions.number(op.f), op.kind);
-        let found = rates
-            .iter()
-            .position(|rate| (rate.function, rate.kind) == (function, kind));
-        let position = found.unwrap_or_else(|| {
-            rates.push(Rate {
-                function,
-                kind,
-                counts: vec![0; windows.count],
-            });
-            rates.len() - 1
-        });
-        rates[position].counts[windows.slot(op.time)] += 1;
-    }
-    rates.sort_by_key(|rate| (rate.function, rate.kind));
-    rates
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seatrial_history::{Process, Value};
-
-    fn history(times: &[i64]) -> History {
-        let op = |time: &i64| Op {
-            time: *time,
-            ..Op::invoke(Process::Client(0), "read", Value::Nil)
-        };
-        History::from_unindexed(times.iter().map(op).collect())
-    }
 
     #[test]
     fn windows_cover_all_times() {
@@ -167,28 +133,27 @@ mod tests {
             &[0, 30_000_000_000],
             &[1_700_000_000_000_000_000, 1_700_000_000_000_000_001],
             &[5, i64::MAX - 1],
-            &[999, -1, 0],
+            &[0, 999],
         ];
         for times in cases {
-            let windows = Windows::over(&history(times), 1_000_000).unwrap();
+            let ends = (times[0], times[times.len() - 1]);
+            let windows = Windows::over(ends, 1_000_000);
             assert!(windows.count <= WINDOWS_MAX as usize + 1, "{windows:?}");
-            for time in times.iter().filter(|time| **time >= 0) {
+            for time in times {
                 let slot = windows.slot(*time) as i64;
                 let begin = windows.begin + slot * windows.step;
                 assert!(
                     begin <= *time && *time - begin < windows.step,
                     "{time} in {windows:?}"
                 );
+                assert!(windows.slice(*time, 7) < 7);
             }
         }
-        assert_eq!(Windows::over(&history(&[-1]), 1), None);
-        assert_eq!(Windows::over(&history(&[]), 0), None);
     }
 
     #[test]
     fn few_operations_make_wide_windows() {
-        let history = history(&[0, 30_000_000_000]);
-        let windows = |operations| Windows::over(&history, operations).unwrap().count;
+        let windows = |operations| Windows::over((0, 30_000_000_000), operations).count;
         assert_eq!(windows(10), 7);
         assert_eq!(windows(1_000), 31);
         assert_eq!(windows(1_000_000), 61);
@@ -206,12 +171,8 @@ mod tests {
     #[test]
     fn rare_functions_share_a_number() {
         let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
-        let ops = names.iter().enumerate().flat_map(|(number, name)| {
-            let op = Op::invoke(Process::Client(number as u64), *name, Value::Nil);
-            vec![op.clone(), op.complete(OpType::Ok, Value::Nil)]
-        });
-        let summary = Summary::of(&History::from_unindexed(ops.collect()));
-        let functions = Functions::of(&summary);
+        let counts = names.map(|name| (name, Counts::default()));
+        let functions = Functions::of(&counts.into());
         assert_eq!(
             functions.names(),
             ["a", "b", "c", "d", "e", "f", "g", "h", "others"]

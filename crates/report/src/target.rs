@@ -1,4 +1,4 @@
-//! What a fault struck, as people say it.
+//! The target of a fault in words.
 
 use crate::wording::{length, one_line, shortened};
 use seatrial_history::{Symbol, Value};
@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Target {
     /// In words: `n1`, `n1 ↔ c0 … c9`, `n2, offset 3 s`.
     pub(crate) text: String,
-    /// Every name in it: nodes, as far as one can tell.
+    /// Every name in it, which are mostly nodes.
     pub(crate) names: BTreeSet<String>,
 }
 
 /// Longest text in characters; a nemesis may carry a whole plan.
 const TEXT_LENGTH_MAX: usize = 120;
-/// Groups of cut links that are told one by one.
+/// Groups of cut links that are listed; of more, their number.
 const GROUPS_MAX: usize = 3;
 
 impl Target {
@@ -24,7 +24,7 @@ impl Target {
         collect_names(value, &mut names);
         let text = match value {
             Value::Nil => String::new(),
-            other => told(other),
+            other => value_text(other),
         };
         let text = shortened(&one_line(&text), TEXT_LENGTH_MAX).into_owned();
         Target { text, names }
@@ -58,19 +58,19 @@ fn collect_names(value: &Value, names: &mut BTreeSet<String>) {
 }
 
 /// A value in words: names plain, links as groups, fields with units, anything else as EDN.
-fn told(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     if let Some(name) = name(value) {
         return name.to_owned();
     }
     if let Some(links) = links(value) {
-        return told_links(&links);
+        return links_text(&links);
     }
     match value {
         Value::List(items) | Value::Set(items) => match items.iter().map(name).collect() {
-            Some(names) => told_names(names),
+            Some(names) => names_text(names),
             None => value.to_string(),
         },
-        Value::Map(fields) => fields.iter().map(told_field).collect::<Vec<_>>().join(", "),
+        Value::Map(fields) => fields.iter().map(field_text).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
 }
@@ -84,12 +84,12 @@ fn name(value: &Value) -> Option<&str> {
 }
 
 /// `n1`, `delay 50 ms`, `bits 8`: nodes and links without their field's name, durations with a unit.
-fn told_field((field, value): &(Value, Value)) -> String {
+fn field_text((field, value): &(Value, Value)) -> String {
     let Some(field) = name(field) else {
         return format!("{field} {value}");
     };
     match (field, value) {
-        ("node" | "nodes" | "links", value) => told(value),
+        ("node" | "nodes" | "links", value) => value_text(value),
         (field, Value::Int(number)) => match field.strip_suffix("-ns") {
             Some(field) => {
                 let sign = if *number < 0 { "-" } else { "" };
@@ -100,12 +100,12 @@ fn told_field((field, value): &(Value, Value)) -> String {
             }
             None => format!("{field} {number}"),
         },
-        (field, value) => format!("{field} {}", told(value)),
+        (field, value) => format!("{field} {}", value_text(value)),
     }
 }
 
 /// `n1, n2`; `c0 … c9` for many with rising numbers.
-fn told_names(names: BTreeSet<&str>) -> String {
+fn names_text(names: BTreeSet<&str>) -> String {
     let mut numbered: Vec<(&str, u32)> =
         names.iter().filter_map(|name| split_number(name)).collect();
     numbered.sort_unstable();
@@ -151,24 +151,24 @@ fn pair(value: &Value) -> Option<(&str, &str)> {
 
 /// Links in groups: `n1 ↔ n2, n3` when both directions are meant, `n1 → n2` when one is; only their number when they
 /// form more than three groups.
-fn told_links(links: &Links<'_>) -> String {
+fn links_text(links: &Links<'_>) -> String {
     let back = |(from, to): &(&str, &str)| links.contains(&(*to, *from));
     let (both, one): (Links, Links) = links.iter().partition(|link| back(link));
-    let mut told: Vec<String> = Vec::new();
+    let mut texts: Vec<String> = Vec::new();
     let mut seen: BTreeSet<BTreeSet<&str>> = BTreeSet::new();
     for (from, to) in groups(&both) {
         // Each group of both directions comes twice, once from either side.
         if !seen.contains(&from) {
             seen.insert(to.clone());
-            told.push(format!("{} ↔ {}", told_names(from), told_names(to)));
+            texts.push(format!("{} ↔ {}", names_text(from), names_text(to)));
         }
     }
-    let one_way = |(from, to)| format!("{} → {}", told_names(from), told_names(to));
-    told.extend(groups(&one).into_iter().map(one_way));
-    if told.len() > GROUPS_MAX {
+    let one_way = |(from, to)| format!("{} → {}", names_text(from), names_text(to));
+    texts.extend(groups(&one).into_iter().map(one_way));
+    if texts.len() > GROUPS_MAX {
         return format!("{} links", links.len());
     }
-    told.join("; ")
+    texts.join("; ")
 }
 
 /// Senders with the same receivers, and these, in the order of the first sender.

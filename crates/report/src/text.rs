@@ -5,7 +5,7 @@ use crate::wording::{anomaly_count, count, length, one_line, percent, rate, shor
 use seatrial_checker::Validity;
 use std::fmt::Write;
 
-/// Findings told in words; the page has them all.
+/// Findings explained on the screen; the page has all.
 const FINDINGS_MAX: usize = 2;
 /// Lines of one finding.
 const FINDING_LINES_MAX: usize = 12;
@@ -92,8 +92,8 @@ fn heading(report: &Report<'_>) -> String {
     if !kinds.is_empty() {
         parts.push(kinds.join(", "));
     }
-    if report.summary.seconds > 0.0 {
-        parts.push(length(report.summary.seconds));
+    if report.overview.seconds() > 0.0 {
+        parts.push(length(report.overview.seconds()));
     }
     parts.extend(report.seed().map(|seed| format!("seed {seed}")));
     parts.extend(report.attribute("bug").map(|bug| format!("bug {bug}")));
@@ -102,18 +102,18 @@ fn heading(report: &Report<'_>) -> String {
 
 /// How many operations, how they ended, how fast, how many faults.
 fn counts(report: &Report<'_>) -> String {
-    let counts = report.summary.total;
-    let total = counts.total();
+    let counts = report.counts;
+    let total = counts.count;
     let mut parts = Vec::new();
     if total > 0 {
         let share = |part| percent(part, total);
         let (ok, fail, info) = (share(counts.ok), share(counts.fail), share(counts.info));
         parts.push(count(total, "operation"));
         parts.push(format!("ok {ok}  fail {fail}  info {info}"));
-        parts.extend(rate(total, report.summary.seconds));
-    } else if report.summary.events > 0 {
+        parts.extend(rate(total, report.overview.seconds()));
+    } else if report.overview.events() > 0 {
         // A checker that refuses a history does not count how its operations ended.
-        parts.push(count(report.summary.events, "event"));
+        parts.push(count(report.overview.events(), "event"));
     } else {
         parts.push(count(total, "operation"));
     }
@@ -154,7 +154,7 @@ fn verdict(report: &Report<'_>) -> (Style, String) {
     }
 }
 
-/// What an invalid history still keeps.
+/// The strongest models that an invalid history still satisfies.
 fn remains(report: &Report<'_>) -> String {
     let holds = report.holds();
     if report.validity() != Validity::Invalid || holds.is_empty() {
@@ -163,7 +163,7 @@ fn remains(report: &Report<'_>) -> String {
     format!("   (holds: {})", holds.join(", "))
 }
 
-/// The most telling findings in words.
+/// The first findings in words.
 fn findings(out: &mut String, report: &Report<'_>) {
     let all = report.findings().count();
     for (_, finding) in report.findings().take(FINDINGS_MAX) {

@@ -1,20 +1,9 @@
 //! Figures and names as people read them.
 
+pub(crate) use seatrial_machine::counted as count;
+pub use seatrial_machine::thousands;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
-
-/// `58213` as `58,213`.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
 
 /// `part` of `whole` in percent with one decimal; `0 %` and `100 %` only when they are exact.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
@@ -30,12 +19,6 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
         _ if share > 99.9 => ">99.9 %".to_owned(),
         _ => format!("{share:.1} %"),
     }
-}
-
-/// A number of things: `1 fault`, `11 faults`.
-pub(crate) fn count(number: u64, one: &str) -> String {
-    let ending = if number == 1 { "" } else { "s" };
-    format!("{} {one}{ending}", thousands(number))
 }
 
 /// Operations per second: `1,940/s`, below ten with one decimal.
@@ -123,7 +106,7 @@ pub(crate) fn brief(value: impl fmt::Display, characters_max: usize) -> String {
     text.text
 }
 
-/// Takes so many characters and refuses the rest.
+/// Takes up to `room` characters and refuses the rest.
 struct Limited {
     text: String,
     room: usize,

@@ -11,7 +11,8 @@ mod locks_and_logs;
 #[path = "../tests/all/model.rs"]
 mod model;
 
-use seatrial_checker::{Validity, for_workload};
+use seatrial_check::for_workload;
+use seatrial_checker::Validity;
 use seatrial_generator::workload::NAMES;
 use std::fs;
 

@@ -42,6 +42,14 @@ pub trait Clients: Send + Sync {
     /// be invoked, with certainty. A connection through the mesh is accepted even if the node behind it is dead, and
     /// reset then: a client that exchanges a first message here turns doubtful operations into certain failures.
     fn open<'a>(&'a self, seat: &'a Seat) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>>;
+
+    /// Do these clients never block their thread, and take only microseconds between two awaits? Then all of them run as tasks
+    /// on the thread that drives the test: no operation is handed to another thread, and one look at the sockets serves all
+    /// clients that have an answer. By default they run on up to 16 threads of their own, where one that blocks (a library
+    /// without `async`) stops few others and never the test.
+    fn never_block(&self) -> bool {
+        false
+    }
 }
 
 /// Where a client sits: which worker it serves and which node it talks to.
@@ -51,7 +59,8 @@ pub struct Seat {
     pub endpoint: NodeId,
     /// The node that this worker talks to; [`Seat::NOWHERE`] when the test has no nodes.
     pub node: NodeId,
-    /// Where that node is reached from this seat: a proxy whose link faults can cut.
+    /// Where that node is reached from this seat: a proxy whose link faults can cut, or the node itself in a test whose network
+    /// is never broken.
     pub address: SocketAddr,
     /// The network, for clients that talk to further nodes.
     pub mesh: Mesh,

@@ -3,21 +3,23 @@
 use crate::progress::{Board, Phase};
 use crate::recorder::{Gone, Recorder};
 use crate::stop::{Stop, Urgency};
+use crate::timer::Timer;
 use crate::{Death, Nodes};
 use seatrial_generator::{Event, Failure, Generator, Interpreter, Step, Thread};
 use seatrial_history::{Extra, Op, Symbol, Value};
 use seatrial_machine::{Input, Machine, Output, Ticket, Time};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::{Receiver, Sender};
 
 /// Owns the interpreter for the time of a test: hands out the operations that it wants done, feeds it what workers
 /// answer, and gives what it records to the [`Recorder`].
 ///
 /// Its loop: wait for a completion, the interpreter's next wake or the next round, whichever is first; feed all
-/// completions that are there; wake; then carry out all steps. It runs on a thread of its own, so that it keeps time
-/// even if all others are busy. Its downside: all operations of a test pass through this one thread.
+/// completions that are there; wake; then carry out all steps. It is one task of a thread of its own, so that it keeps time
+/// even if all others are busy. Clients that never block are the other tasks of that thread: then an operation is handed over
+/// without waking a thread, and while one completion is fed, others gather. Its downside: all operations of a test pass
+/// through this one thread.
 pub(crate) struct Driver {
     pub(crate) interpreter: Interpreter<Box<dyn Generator>>,
     /// When the test began.
@@ -27,6 +29,7 @@ pub(crate) struct Driver {
     /// What workers answer.
     pub(crate) completions: Receiver<(Thread, Op)>,
     pub(crate) recorder: Recorder,
+    pub(crate) timer: Timer,
     pub(crate) nodes: Arc<dyn Nodes>,
     pub(crate) board: Arc<Board>,
     pub(crate) stop: Stop,
@@ -81,6 +84,8 @@ const BATCH_LENGTH_MAX: usize = 64;
 struct Loop {
     driver: Driver,
     out: Vec<Output<Step>>,
+    /// Completions that were taken out of the queue; empty between rounds of the loop.
+    batch: Vec<(Thread, Op)>,
     done: bool,
     urgency: Urgency,
     next_round: Instant,
@@ -90,17 +95,18 @@ struct Loop {
 
 impl Driver {
     /// Drives until the interpreter is done, or the history cannot be written (its recorder says why).
-    pub(crate) fn drive(self) -> Drive {
+    pub(crate) async fn drive(self) -> Drive {
         let mut this = Loop {
             next_round: self.began,
             driver: self,
             out: Vec::new(),
+            batch: Vec::with_capacity(BATCH_LENGTH_MAX),
             done: false,
             urgency: Urgency::None,
             deaths: Vec::new(),
             failure: None,
         };
-        let _ = this.go();
+        let _ = this.go().await;
         Drive {
             ended: match this.urgency {
                 Urgency::None => Ended::Completed,
@@ -115,7 +121,7 @@ impl Driver {
 }
 
 impl Loop {
-    fn go(&mut self) -> Result<(), Gone> {
+    async fn go(&mut self) -> Result<(), Gone> {
         while !self.done {
             let now = Instant::now();
             if now >= self.next_round {
@@ -130,7 +136,7 @@ impl Loop {
                 self.driver.recorder.hand_over()?;
             }
             if !self.done {
-                self.wait();
+                self.wait().await;
             }
         }
         Ok(())
@@ -143,23 +149,27 @@ impl Loop {
     }
 
     /// Waits for the next thing to happen; feeds the completions that are there.
-    fn wait(&mut self) {
+    async fn wait(&mut self) {
         let deadlines = [self.wake_time(), self.driver.recorder.due()];
         let deadline = deadlines
             .into_iter()
             .flatten()
             .fold(self.next_round, Instant::min);
-        let limit = deadline.saturating_duration_since(Instant::now());
-        let Ok((thread, op)) = self.driver.completions.recv_timeout(limit) else {
-            return;
-        };
-        self.turn(Input::Request(Ticket(0), Event::Completed(thread, op)));
-        for _ in 1..BATCH_LENGTH_MAX {
-            let Ok((thread, op)) = self.driver.completions.try_recv() else {
-                return;
-            };
+        if deadline <= Instant::now() {
+            // The clients of this thread have their turn however much is due.
+            tokio::task::yield_now().await;
+        }
+        let driver = &mut self.driver;
+        tokio::select! {
+            biased;
+            _ = driver.completions.recv_many(&mut self.batch, BATCH_LENGTH_MAX) => {}
+            () = driver.timer.sleep_until(deadline) => {}
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        for (thread, op) in batch.drain(..) {
             self.turn(Input::Request(Ticket(0), Event::Completed(thread, op)));
         }
+        self.batch = batch;
     }
 
     fn turn(&mut self, input: Input<Event>) {
@@ -243,7 +253,6 @@ mod tests {
     use seatrial_history::OpType;
     use seatrial_machine::Rng;
     use std::sync::Mutex;
-    use std::sync::mpsc::sync_channel;
     use std::thread;
 
     /// Keeps operations in memory; fails when there are too many.
@@ -280,7 +289,7 @@ mod tests {
         patience: Option<Duration>,
         stop: Stop,
     ) -> (Drive, Arc<Mutex<Vec<Op>>>) {
-        let (answers, completions) = sync_channel(8);
+        let (answers, completions) = tokio::sync::mpsc::channel(8);
         let mut desks = Vec::new();
         for number in 0..3 {
             let (inbox, mut orders) = tokio::sync::mpsc::channel::<Op>(1);
@@ -292,7 +301,7 @@ mod tests {
                         thread::sleep(Duration::from_millis(700));
                     }
                     let done = op.complete(OpType::Ok, Value::Nil).with("x", Value::Nil);
-                    if answers.send((Thread(number), done)).is_err() {
+                    if answers.blocking_send((Thread(number), done)).is_err() {
                         return;
                     }
                 }
@@ -304,17 +313,23 @@ mod tests {
             operation_timeout: patience,
             ..InterpreterOptions::new(2, Rng::from_seed(1))
         };
-        let driver = Driver {
-            interpreter: Interpreter::new(generator, &options),
-            began: Instant::now(),
-            desks,
-            completions,
-            recorder: Recorder::start(Box::new(journal)).unwrap(),
-            nodes: Arc::new(NoNodes),
-            board: Arc::default(),
-            stop,
-        };
-        (driver.drive(), ops)
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().unwrap();
+        let drive = runtime.block_on(async {
+            let driver = Driver {
+                interpreter: Interpreter::new(generator, &options),
+                began: Instant::now(),
+                desks,
+                completions,
+                recorder: Recorder::start(Box::new(journal)).unwrap(),
+                timer: Timer::new().unwrap(),
+                nodes: Arc::new(NoNodes),
+                board: Arc::default(),
+                stop,
+            };
+            driver.drive().await
+        });
+        (drive, ops)
     }
 
     fn reads() -> Box<dyn Generator> {

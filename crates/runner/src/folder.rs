@@ -1,5 +1,6 @@
 //! The folder of one run.
 
+use chrono::DateTime;
 use rustix::fs::{FlockOperation, flock};
 use seatrial_host::{create_folder, sync_folder_of};
 use std::fs::{self, File};
@@ -105,33 +106,9 @@ impl RunFolder {
 /// A moment as part of a file name: `2026-11-21T09-14-03`, UTC.
 pub fn time_name(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let seconds = since.as_secs();
-    let (year, month, day) = civil((seconds / 86_400) as i64);
-    let second = seconds % 86_400;
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{:02}",
-        second % 60
-    )
-}
-
-/// Year, month and day of a day counted from 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
+    // A clock beyond the calendar's years gives the name of 1970; folders of one name are told apart.
+    let time = DateTime::from_timestamp(since.as_secs() as i64, 0).unwrap_or_default();
+    time.format("%Y-%m-%dT%H-%M-%S").to_string()
 }
 
 #[cfg(test)]

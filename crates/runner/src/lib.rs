@@ -17,6 +17,7 @@ mod recorder;
 mod run;
 mod stop;
 mod test;
+mod timer;
 mod watch;
 mod worker;
 
@@ -27,7 +28,7 @@ pub use folder::{FolderError, RunFolder, time_name};
 pub use mesh::{Mesh, Meter};
 pub use nemesis::FaultRecord;
 pub use node::{Death, Effect, NoNodes, NodeError, Nodes};
-pub use plan::{PlanError, PlanSource, Syntax};
+pub use plan::{PlanError, PlanSource};
 pub use process::{NodeLimits, Place, ProcessNodes, System};
 pub use progress::{Counts, Observer, Phase, Progress};
 pub use run::run;

@@ -33,6 +33,8 @@ pub use wire::Meter;
 /// - A *reset* breaks connections with RST on both sides, once.
 /// - *Healing* lets through what waited.
 ///
+/// A test that never breaks the network has a mesh without proxies ([`Mesh::without_proxies`]).
+///
 /// Its downside: the kernel accepts for the proxy, so opening a connection succeeds at once even if the link is cut
 /// or the node is dead; a dead node shows as a reset right after.
 #[derive(Clone, Debug)]
@@ -44,6 +46,8 @@ pub struct Mesh {
 struct Shared {
     /// Where the proxies run.
     runtime: Handle,
+    /// Are endpoints connected through proxies?
+    has_proxies: bool,
     state: Mutex<State>,
 }
 
@@ -66,9 +70,26 @@ impl Mesh {
         Mesh {
             shared: Arc::new(Shared {
                 runtime,
+                has_proxies: true,
                 state: Mutex::default(),
             }),
         }
+    }
+
+    /// A mesh in which every route is the node's own address: nothing between two endpoints, and no link can be broken.
+    pub fn without_proxies(runtime: Handle) -> Mesh {
+        Mesh {
+            shared: Arc::new(Shared {
+                runtime,
+                has_proxies: false,
+                state: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Can links be broken?
+    pub fn has_proxies(&self) -> bool {
+        self.shared.has_proxies
     }
 
     /// Says where `node` itself listens. Routes to it exist only from then on.
@@ -76,7 +97,8 @@ impl Mesh {
         self.state().nodes.insert(node, address);
     }
 
-    /// The address at which `from` reaches `to`. Opens the route on first use; fails when `to` is unknown or no port
+    /// The address at which `from` reaches `to`: the node's own in a mesh without proxies. Opens the route on first use;
+    /// fails when `to` is unknown or no port
     /// is free.
     pub fn route(&self, from: NodeId, to: NodeId) -> io::Result<SocketAddr> {
         let mut state = self.state();
@@ -87,6 +109,9 @@ impl Mesh {
             let text = format!("{from} cannot reach {to}: the mesh knows no such node");
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
         };
+        if !self.shared.has_proxies {
+            return Ok(target);
+        }
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let [forward, backward] = Link::both(from, to).map(|link| state.wire(link));

@@ -1,8 +1,8 @@
 //! The nodes of the system under test, whatever they are.
 
-use crate::{BoxFuture, ClientError, ClockOrder, Mesh};
+use crate::{BoxFuture, ClientError, Mesh};
 use seatrial_generator::View;
-use seatrial_machine::{DiskTrouble, NodeId, Rng};
+use seatrial_machine::{Fault, FaultKind, NodeId, Rng};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -35,69 +35,26 @@ pub trait Nodes: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Ends a node at once, and returns when it is gone.
-    fn kill(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>>;
-
-    /// Stops a node without ending it, and returns when it stands still.
-    fn pause(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>>;
-
-    /// Lets a paused node go on.
-    fn resume(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>>;
-
-    /// Makes the node's clock wrong from now on, or right again.
-    fn set_clock(&self, _: NodeId, _: ClockOrder) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        cannot("the clocks of these nodes cannot be changed")
-    }
-
-    /// Troubles the node's disk from now on, or mends it. What goes down because of it is not started by mending.
-    fn trouble(
-        &self,
-        _: NodeId,
-        trouble: Option<DiskTrouble>,
-    ) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        match trouble {
-            None => cannot("nothing was wrong with this disk"),
-            Some(_) => cannot("the disks of these nodes cannot be troubled"),
-        }
-    }
-
-    /// Takes the power away: the node is gone, and all that it had not synced.
-    fn lose_unsynced(&self, _: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        cannot("the power of these nodes cannot be cut")
-    }
-
-    /// Flips `bits` bits of what the node has on its disk.
-    fn rot(&self, _: NodeId, _bits: u32, _: Rng) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        cannot("the disks of these nodes cannot be damaged")
-    }
-
-    /// Cuts off the end of the file that the node, which is down, wrote last.
-    fn truncate(&self, _: NodeId, _bytes: u64) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        cannot("the disks of these nodes cannot be damaged")
-    }
-
-    /// Keeps a copy of what the node has on its disk.
-    fn snapshot(&self, _: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        cannot("the disks of these nodes cannot be copied")
-    }
-
-    /// Puts the copy back under the node, which is down.
-    fn restore(&self, _: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        cannot("the disks of these nodes cannot be damaged")
+    /// Injects or mends a fault of a node, and returns when its effect has been verified. The default supports none:
+    /// implement what these nodes can do and answer [`Effect::unsupported`] for the rest. Links are not the nodes' matter,
+    /// and a restart is [`Nodes::start`].
+    ///
+    /// `rng` is for the choices that the fault leaves open, such as which bits flip.
+    fn inject<'a>(
+        &'a self,
+        fault: &'a Fault,
+        rng: Rng,
+    ) -> BoxFuture<'a, Result<Effect, NodeError>> {
+        let _ = rng;
+        let effect = match fault.kind() {
+            FaultKind::Membership => Err(NodeError::NoMembership),
+            _ => Ok(Effect::unsupported(fault)),
+        };
+        Box::pin(std::future::ready(effect))
     }
 
     /// Asks every node that answers who belongs to the system, and which nodes lead.
     fn view(&self) -> BoxFuture<'_, Result<View, NodeError>> {
-        Box::pin(std::future::ready(Err(NodeError::NoMembership)))
-    }
-
-    /// Tells a node to join the system; returns when it was told, not when it has joined.
-    fn join(&self, _: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        Box::pin(std::future::ready(Err(NodeError::NoMembership)))
-    }
-
-    /// Tells a node to leave the system; returns when it was told, not when it has left.
-    fn leave(&self, _: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
         Box::pin(std::future::ready(Err(NodeError::NoMembership)))
     }
 
@@ -108,11 +65,6 @@ pub trait Nodes: Send + Sync {
     fn take_deaths(&self) -> Vec<Death> {
         Vec::new()
     }
-}
-
-/// Nothing happens, for this reason.
-fn cannot(reason: &str) -> BoxFuture<'static, Result<Effect, NodeError>> {
-    Box::pin(std::future::ready(Ok(Effect::nothing(reason))))
 }
 
 /// What came of an attempt to break or mend something.
@@ -133,6 +85,14 @@ impl Effect {
     /// Nothing happened.
     pub fn nothing(why: impl Into<String>) -> Effect {
         Effect::Nothing(why.into())
+    }
+
+    /// These nodes have no such fault.
+    pub fn unsupported(fault: &Fault) -> Effect {
+        Effect::Nothing(format!(
+            "these nodes do not support the fault {}",
+            fault.name()
+        ))
     }
 }
 
@@ -271,16 +231,12 @@ impl Nodes for NoNodes {
         Box::pin(std::future::ready(Err(NodeError::Unknown(node))))
     }
 
-    fn kill(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        self.start(node)
-    }
-
-    fn pause(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        self.start(node)
-    }
-
-    fn resume(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        self.start(node)
+    fn inject<'a>(&'a self, fault: &'a Fault, _: Rng) -> BoxFuture<'a, Result<Effect, NodeError>> {
+        let effect = match fault.node() {
+            Some(node) => Err(NodeError::Unknown(node)),
+            None => Ok(Effect::unsupported(fault)),
+        };
+        Box::pin(std::future::ready(effect))
     }
 
     fn stop(&self, node: NodeId) -> BoxFuture<'_, Result<(), NodeError>> {

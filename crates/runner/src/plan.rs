@@ -1,46 +1,23 @@
-//! Plans as text: TOML and JSON down to the same [`Entry`]s, and messages that name file, line and column.
+//! Plans as text: TOML down to [`Entry`]s, and messages with file, line and column.
 //!
-//! What a plan means is told by [`seatrial_generator::plan`].
+//! The meaning of a plan is the matter of [`seatrial_plan`].
 
-mod json;
 mod toml;
 
-use seatrial_generator::plan::document::{Entry, TEXT_LENGTH_MAX};
-use seatrial_generator::plan::{Plan, Problem, Vocabulary};
-use std::path::Path;
+use seatrial_plan::document::{Entry, TEXT_LENGTH_MAX};
+use seatrial_plan::{Plan, Problem, Vocabulary};
 use thiserror::Error;
 
-/// How a plan is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Syntax {
-    /// TOML 1.1.
-    Toml,
-    /// JSON.
-    Json,
-}
-
-impl Syntax {
-    /// By the name of the file: JSON when it ends with `.json`, else TOML.
-    pub fn of(path: &Path) -> Syntax {
-        let json = path
-            .extension()
-            .is_some_and(|end| end.eq_ignore_ascii_case("json"));
-        if json { Syntax::Json } else { Syntax::Toml }
-    }
-}
-
-/// The text of a plan and where it comes from.
+/// The text of a plan, in TOML 1.1, and where it comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanSource<'t> {
     /// The file's name, for messages.
     pub file: &'t str,
-    /// What is in it.
+    /// Its content.
     pub text: &'t str,
-    /// How it is written.
-    pub syntax: Syntax,
 }
 
-/// What is wrong with a plan, and where.
+/// An error in a plan with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{file}:{line}:{column}: {problem}")]
 pub struct PlanError {
@@ -64,11 +41,16 @@ impl PlanSource<'_> {
                 format!("the plan has {length} bytes, more than {TEXT_LENGTH_MAX}"),
             )));
         }
-        let document = match self.syntax {
-            Syntax::Toml => toml::document(self.text),
-            Syntax::Json => json::document(self.text),
-        };
-        document.map_err(|problem| self.error(problem))
+        // No document in TOML begins so, and plans were once read in JSON as well.
+        let begin = self.text.len() - self.text.trim_start().len();
+        if self.text[begin..].starts_with('{') {
+            return Err(self.error(syntax(
+                begin,
+                "a plan is written in TOML, and this looks like JSON: write `name = value` in place of `\"name\": value`, \
+                 without the outer braces",
+            )));
+        }
+        toml::document(self.text).map_err(|problem| self.error(problem))
     }
 
     /// The text as a plan.

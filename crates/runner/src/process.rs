@@ -4,7 +4,7 @@ use crate::child::Child;
 use crate::{BoxFuture, ClientError, Death, Effect, Mesh, NodeError, Nodes, damage, log};
 use rustix::process::{Pid, Resource, getrlimit, prlimit};
 use seatrial_host::ClockOrder;
-use seatrial_machine::{DiskTrouble, NodeId, Rng};
+use seatrial_machine::{DiskTrouble, Fault, NodeId, Rng};
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -435,7 +435,8 @@ impl ProcessNodes {
         let post = self.post(node)?;
         let is_full = trouble == Some(DiskTrouble::NoSpace);
         if let Some(trouble) = trouble.filter(|_| !is_full) {
-            let reason = format!("{} of real processes needs root", trouble.name());
+            let fault = Fault::Disk { node, trouble };
+            let reason = format!("{} of real processes needs root", fault.name());
             return Ok(Effect::nothing(reason));
         }
         let was_full = post.is_full.swap(is_full, Ordering::Relaxed);
@@ -554,53 +555,32 @@ impl Nodes for ProcessNodes {
         })
     }
 
-    fn kill(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        Box::pin(self.kill_here(node))
-    }
-
-    fn pause(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        Box::pin(self.pause_here(node))
-    }
-
-    fn resume(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        Box::pin(self.resume_here(node))
-    }
-
-    fn set_clock(
-        &self,
-        node: NodeId,
-        order: ClockOrder,
-    ) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        Box::pin(self.set_clock_here(node, order))
-    }
-
-    fn trouble(
-        &self,
-        node: NodeId,
-        trouble: Option<DiskTrouble>,
-    ) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        Box::pin(async move { self.trouble_here(node, trouble) })
-    }
-
-    fn rot(
-        &self,
-        node: NodeId,
-        bits: u32,
+    fn inject<'a>(
+        &'a self,
+        fault: &'a Fault,
         mut rng: Rng,
-    ) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        Box::pin(async move { self.rot_here(node, bits, &mut rng) })
-    }
-
-    fn truncate(&self, node: NodeId, bytes: u64) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        Box::pin(async move { self.truncate_here(node, bytes) })
-    }
-
-    fn snapshot(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        Box::pin(async move { self.snapshot_here(node) })
-    }
-
-    fn restore(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
-        Box::pin(async move { self.restore_here(node) })
+    ) -> BoxFuture<'a, Result<Effect, NodeError>> {
+        Box::pin(async move {
+            match fault {
+                Fault::Kill(node) => self.kill_here(*node).await,
+                Fault::Pause(node) => self.pause_here(*node).await,
+                Fault::Resume(node) => self.resume_here(*node).await,
+                Fault::Skew { node, .. } | Fault::Strobe { node, .. } => {
+                    let order = ClockOrder::from_fault(fault);
+                    let order = order.expect("both are orders to a clock");
+                    self.set_clock_here(*node, order).await
+                }
+                Fault::Disk { node, trouble } => self.trouble_here(*node, Some(*trouble)),
+                Fault::MendDisk(node) => self.trouble_here(*node, None),
+                Fault::BitRot { node, bits } => self.rot_here(*node, *bits, &mut rng),
+                Fault::Truncate { node, bytes } => self.truncate_here(*node, *bytes),
+                Fault::Snapshot(node) => self.snapshot_here(*node),
+                Fault::Restore(node) => self.restore_here(*node),
+                Fault::Join(_) | Fault::Leave(_) => Err(NodeError::NoMembership),
+                // Only the process can be taken away, not the power of its machine; and links are the mesh's.
+                _ => Ok(Effect::unsupported(fault)),
+            }
+        })
     }
 
     fn stop(&self, node: NodeId) -> BoxFuture<'_, Result<(), NodeError>> {

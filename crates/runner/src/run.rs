@@ -6,25 +6,27 @@ use crate::progress::{Board, Phase, Ticker};
 use crate::recorder::{Recorder, in_words};
 use crate::stop::Urgency;
 use crate::test::{Crash, Evidence, Outcome, RunError, Test};
+use crate::timer::Timer;
 use crate::watch::{Sighting, Watcher};
 use crate::worker::Worker;
 use crate::{Effect, Ended, Mesh, NodeError, Nodes, Observer, Seat, Stop, time_name};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use seatrial_checker::{Verdict, conclude_safe};
+use seatrial_check::{Answer, Ground, Options, SharedSource, Unwatched, prove, proves};
+use seatrial_checker::{Aims, Checker, Overview, Verdict};
 use seatrial_generator::{
     Generator, Interpreter, InterpreterOptions, THREADS_MAX, Thread, sequence,
 };
-use seatrial_history::{History, HistoryWriter, Op, Process, TestFile};
+use seatrial_history::{HistoryWriter, Op, Process, SourceError, TestFile};
 use seatrial_host::write_whole;
 use seatrial_machine::{NodeId, Rng, Time};
+use seatrial_verify::Certificate;
 use serde_json::{Value as Json, json};
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -52,41 +54,74 @@ pub fn run(test: Test, observer: Arc<dyn Observer>) -> Result<Outcome, RunError>
         ));
     }
     raise_file_limit();
-    check_threads(test.concurrency)?;
-    let (runtime, clients) = (runtime()?, client_runtime(test.concurrency)?);
+    check_threads(client_threads(&test))?;
+    let threads = TestThreads::start(client_threads(&test))?;
     let nodes = Arc::clone(&test.nodes);
     let board = Arc::new(Board::default());
     let ticker = Ticker::start(Arc::clone(&board), observer);
-    let result = Run::new(test, &runtime, &clients, board).run();
-    runtime.block_on(async {
+    let result = Run::new(test, &threads, board).run();
+    threads.world.block_on(async {
         let _ = end_nodes(&nodes).await; // whatever happened: nothing is left behind
     });
     drop(ticker);
-    clients.shutdown_background(); // whoever blocks a thread keeps it; nobody waits for that
-    runtime.shutdown_timeout(END_LIMIT);
+    threads.end();
     result
 }
 
 /// Runs a test that is never judged.
 pub(crate) fn record(test: Test) -> Result<Outcome, RunError> {
-    let (runtime, clients) = (runtime()?, client_runtime(test.concurrency)?);
-    let outcome = Run::new(test, &runtime, &clients, Arc::default()).record();
-    clients.shutdown_background();
-    runtime.shutdown_timeout(END_LIMIT);
+    let threads = TestThreads::start(client_threads(&test))?;
+    let outcome = Run::new(test, &threads, Arc::default()).record();
+    threads.end();
     outcome
 }
 
-/// The threads on which proxies, probes and the nemesis run.
-fn runtime() -> Result<Runtime, RunError> {
-    started(&mut Builder::new_multi_thread())
+/// Where the tasks of a test run.
+struct TestThreads {
+    /// Proxies, probes and the nemesis: one thread for each processor.
+    world: Runtime,
+    /// The driver, and clients that never block: the calling thread, while it waits for anything here.
+    driver: Runtime,
+    /// Clients that may block their threads. So that this stops neither proxies nor, as long as few do, other clients, there
+    /// are more threads than processors, and they are apart.
+    clients: Option<Runtime>,
 }
 
-/// The threads on which clients run. A client may block its thread (a library without `async`): so that this stops neither
-/// proxies nor, as long as few do, other clients, there are more threads than processors, and they are apart.
-fn client_runtime(concurrency: u32) -> Result<Runtime, RunError> {
-    let threads = (concurrency as usize).clamp(1, CLIENT_THREADS_MAX);
-    let mut builder = Builder::new_multi_thread();
-    started(builder.worker_threads(threads).thread_name("client"))
+impl TestThreads {
+    /// Starts them, with this many threads for clients that may block.
+    fn start(client_threads: usize) -> Result<TestThreads, RunError> {
+        let clients = || {
+            let mut builder = Builder::new_multi_thread();
+            started(builder.worker_threads(client_threads).thread_name("client"))
+        };
+        Ok(TestThreads {
+            world: started(&mut Builder::new_multi_thread())?,
+            driver: started(&mut Builder::new_current_thread())?,
+            clients: (client_threads > 0).then(clients).transpose()?,
+        })
+    }
+
+    /// Where clients run.
+    fn clients(&self) -> &Handle {
+        self.clients.as_ref().unwrap_or(&self.driver).handle()
+    }
+
+    fn end(self) {
+        // A client that blocks its thread keeps it; that is not waited for.
+        self.clients
+            .into_iter()
+            .for_each(Runtime::shutdown_background);
+        self.driver.shutdown_background();
+        self.world.shutdown_timeout(END_LIMIT);
+    }
+}
+
+/// Threads for clients: none when all run on the driver's.
+fn client_threads(test: &Test) -> usize {
+    if test.clients.never_block() {
+        return 0;
+    }
+    (test.concurrency as usize).clamp(1, CLIENT_THREADS_MAX)
 }
 
 fn started(builder: &mut Builder) -> Result<Runtime, RunError> {
@@ -104,14 +139,13 @@ fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, limit); // then the usual number has to do
 }
 
-/// Threads beside those of the two runtimes: the driver's, the history's, progress, nodes, checkers.
+/// Threads beside those of proxies and clients: the driver's, the history's, progress, nodes, checkers.
 const OTHER_THREADS: usize = 8;
 
 /// Makes sure that this process may have all threads of a test, before anything depends on one: a runtime that lacks its
 /// threads waits for ever for work that none of them does.
-fn check_threads(concurrency: u32) -> Result<(), RunError> {
+fn check_threads(clients: usize) -> Result<(), RunError> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let clients = (concurrency as usize).clamp(1, CLIENT_THREADS_MAX);
     let count = workers + clients + OTHER_THREADS;
     let mut threads = Vec::with_capacity(count);
     let (release, gate) = std::sync::mpsc::channel::<()>();
@@ -142,9 +176,7 @@ fn check_threads(concurrency: u32) -> Result<(), RunError> {
 /// A test under way.
 struct Run<'a> {
     test: Test,
-    runtime: &'a Runtime,
-    /// Where clients run.
-    clients: &'a Runtime,
+    threads: &'a TestThreads,
     board: Arc<Board>,
     mesh: Mesh,
 }
@@ -153,7 +185,7 @@ struct Run<'a> {
 struct Crew {
     desks: Vec<Desk>,
     nemesis: Arc<Mutex<Nemesis>>,
-    completions: Receiver<(Thread, Op)>,
+    completions: mpsc::Receiver<(Thread, Op)>,
     tasks: Tasks,
 }
 
@@ -164,13 +196,18 @@ struct Tasks {
 }
 
 impl<'a> Run<'a> {
-    fn new(test: Test, runtime: &'a Runtime, clients: &'a Runtime, board: Arc<Board>) -> Run<'a> {
+    fn new(test: Test, threads: &'a TestThreads, board: Arc<Board>) -> Run<'a> {
+        let world = threads.world.handle().clone();
+        let mesh = if test.breaks_network {
+            Mesh::new(world)
+        } else {
+            Mesh::without_proxies(world)
+        };
         Run {
             test,
-            runtime,
-            clients,
+            threads,
             board,
-            mesh: Mesh::new(runtime.handle().clone()),
+            mesh,
         }
     }
 
@@ -203,7 +240,7 @@ impl<'a> Run<'a> {
         let crew = self.crew(workers, began);
         self.board.begin(began);
         self.board.set_phase(Phase::Running);
-        let (drive, nemesis, tasks) = self.drive(crew, recorder, began);
+        let (drive, nemesis, tasks) = self.drive(crew, recorder, began)?;
         let load = began.elapsed();
         self.board.set_phase(Phase::Ending);
         let (aftermath, deaths) = self.end(nemesis, tasks, drive.ended, drive.deaths);
@@ -224,8 +261,9 @@ impl<'a> Run<'a> {
             folder: self.test.folder.path().to_owned(),
             history_path: self.test.folder.history(),
             attributes,
-            history: History::default(),
             verdicts: watched.verdicts,
+            proofs: Vec::new(),
+            overview: Overview::default(),
             results: Json::Null,
             counts: self.board.counts(),
             load,
@@ -242,7 +280,7 @@ impl<'a> Run<'a> {
         let sighting = outcome.sighting.iter().map(Sighting::sentence);
         outcome.warnings.extend(sighting);
         if let Some(error) = watched.error {
-            let text = format!("nobody could judge while the test ran: {error}");
+            let text = format!("no checker ran during the test: {error}");
             outcome.warnings.push(text);
         }
         outcome.warnings.extend(outcome.crashes.iter().map(warning));
@@ -252,12 +290,12 @@ impl<'a> Run<'a> {
     /// Those who judge while the test runs, if there are any.
     fn watch(&mut self, path: &Path, began: Instant) -> Result<Option<Watcher>, RunError> {
         let watch = std::mem::take(&mut self.test.watch);
-        if watch.judges.is_empty() {
+        if watch.checkers.is_empty() {
             return Ok(None);
         }
         let watcher = Watcher::start(path.to_owned(), watch, self.test.stop.clone(), began);
         watcher.map(Some).map_err(|error| RunError::Bench {
-            what: "a thread for those who judge",
+            what: "a thread for a checker",
             error,
         })
     }
@@ -267,7 +305,8 @@ impl<'a> Run<'a> {
         let folder = self.test.folder.path();
         let start = start_nodes(&self.test.nodes, folder, &self.mesh);
         let started = self
-            .runtime
+            .threads
+            .world
             .block_on(unless_stopped(&self.test.stop, start));
         started.ok_or(RunError::Stopped)??;
         Ok(())
@@ -302,13 +341,14 @@ impl<'a> Run<'a> {
                 worker.open_early(Process::Client(number.into())).await;
                 (number, worker)
             };
-            opening.spawn_on(open, self.clients.handle());
+            opening.spawn_on(open, self.threads.clients());
         }
         // Each worker keeps to the time-out, unless its client blocks the thread.
         let limit = self.test.timeout * 2 + END_LIMIT;
         let opening = async { timeout(limit, opening.join_all()).await };
         let opened = self
-            .runtime
+            .threads
+            .driver
             .block_on(unless_stopped(&self.test.stop, opening));
         let opened = opened.ok_or(RunError::Stopped)?;
         let mut workers = opened.map_err(|_| {
@@ -342,7 +382,7 @@ impl<'a> Run<'a> {
     /// Starts a task for each worker and one for the nemesis.
     fn crew(&self, workers: Vec<Worker>, began: Instant) -> Crew {
         // A worker that was given up may answer twice before the driver looks.
-        let (answers, completions) = sync_channel(2 * (workers.len() + 1));
+        let (answers, completions) = mpsc::channel(2 * (workers.len() + 1));
         let mut clients = JoinSet::new();
         let mut desks = Vec::new();
         for (number, worker) in workers.into_iter().enumerate() {
@@ -350,7 +390,7 @@ impl<'a> Run<'a> {
             let node = Some(worker.node()).filter(|node| *node != Seat::NOWHERE);
             desks.push(Desk::new(inbox, node.map(|node| node.to_string())));
             let task = work(worker, Thread(number as u32), orders, answers.clone());
-            clients.spawn_on(task, self.clients.handle());
+            clients.spawn_on(task, self.threads.clients());
         }
         let nemesis = Nemesis::new(
             Arc::clone(&self.test.nodes),
@@ -366,7 +406,7 @@ impl<'a> Run<'a> {
             clients,
             nemesis: JoinSet::new(),
         };
-        tasks.nemesis.spawn_on(torment, self.runtime.handle());
+        tasks.nemesis.spawn_on(torment, self.threads.world.handle());
         desks.push(Desk::new(inbox, None));
         Crew {
             desks,
@@ -381,7 +421,7 @@ impl<'a> Run<'a> {
         crew: Crew,
         recorder: Recorder,
         began: Instant,
-    ) -> (Drive, Arc<Mutex<Nemesis>>, Tasks) {
+    ) -> Result<(Drive, Arc<Mutex<Nemesis>>, Tasks), RunError> {
         let generator = std::mem::replace(&mut self.test.generator, nothing());
         let rng = Rng::from_seed(self.test.seed).fork("interpreter");
         let options = InterpreterOptions {
@@ -390,17 +430,23 @@ impl<'a> Run<'a> {
             drain_timeout: self.test.timeout * 2 + END_LIMIT,
             ..InterpreterOptions::new(self.test.concurrency, rng)
         };
+        let _inside = self.threads.driver.enter();
         let driver = Driver {
             interpreter: Interpreter::new(generator, &options),
             began,
             desks: crew.desks,
             completions: crew.completions,
             recorder,
+            timer: Timer::new().map_err(|error| RunError::Bench {
+                what: "a timer",
+                error,
+            })?,
             nodes: Arc::clone(&self.test.nodes),
             board: Arc::clone(&self.board),
             stop: self.test.stop.clone(),
         };
-        (driver.drive(), crew.nemesis, crew.tasks)
+        let drive = self.threads.driver.block_on(driver.drive());
+        Ok((drive, crew.nemesis, crew.tasks))
     }
 
     /// Ends the tasks, heals, ends the nodes. Returns what the nemesis saw, and all deaths.
@@ -411,7 +457,7 @@ impl<'a> Run<'a> {
         ended: Ended,
         mut deaths: Vec<crate::Death>,
     ) -> (Aftermath, Vec<crate::Death>) {
-        self.runtime.block_on(async {
+        self.threads.driver.block_on(async {
             if ended != Ended::Aborted {
                 let _ = timeout(END_LIMIT, async {
                     while tasks.nemesis.join_next().await.is_some() {}
@@ -447,29 +493,69 @@ impl<'a> Run<'a> {
             path: path.clone(),
             reason,
         };
-        let history = TestFile::open(path).and_then(|file| file.history());
-        outcome.history = history.map_err(|error| read_error(in_words(&error)))?;
+        let source = outcome.source();
+        let source = source.map_err(|error| read_error(in_words(&error)))?;
         let began = Instant::now();
-        let checkers = self.test.checkers.iter();
-        // Those who have seen all of it need not look again.
-        let mut known = std::mem::take(&mut outcome.verdicts);
-        let verdicts: Vec<Verdict> = checkers
-            .map(|checker| {
-                let mut known = known.extract_if(.., |one| one.checker == checker.name());
-                conclude_safe(checker.as_ref(), known.next(), &outcome.history)
-            })
-            .collect();
-        outcome.verdicts = verdicts;
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let known = std::mem::take(&mut outcome.verdicts);
+        let answer = self.answer(&source, threads, known);
+        let (answer, proofs) = answer.map_err(|error| read_error(in_words(&*error)))?;
+        outcome.proofs = proofs;
+        outcome.verdicts = answer.verdicts;
+        outcome.overview = answer.overview;
         outcome.checked_in = began.elapsed();
         outcome.results = (self.test.results)(&Evidence {
             attributes: &outcome.attributes,
-            history: &outcome.history,
+            overview: &outcome.overview,
             verdicts: &outcome.verdicts,
             warnings: &outcome.warnings,
             checked_in: outcome.checked_in,
             sighting: outcome.sighting.as_ref(),
         });
         self.keep(&outcome.results)
+    }
+
+    /// Checks the history chunk by chunk. A checker that ran beside the test, whose verdict is known, does not run again, unless
+    /// it is to prove it.
+    fn answer(
+        &self,
+        source: &SharedSource,
+        threads: usize,
+        mut known: Vec<Verdict>,
+    ) -> Result<(Answer, Vec<(String, Certificate)>), SourceError> {
+        let certify = self.test.certify;
+        known.retain(|verdict| !(certify && proves(verdict.checker)));
+        let is_known =
+            |checker: &dyn Checker| known.iter().any(|one| one.checker == checker.name());
+        let checkers = self.test.checkers.iter().map(AsRef::as_ref);
+        let left: Vec<&dyn Checker> = checkers.filter(|one| !is_known(*one)).collect();
+        let options = Options {
+            aims: Aims {
+                certify,
+                ..Aims::default()
+            },
+            threads,
+        };
+        let mut answer = seatrial_check::check(&left, source, &options, &Unwatched, None)?;
+        let proofs = if certify {
+            prove(&mut answer, source)?
+        } else {
+            Vec::new()
+        };
+        let mut found = answer.verdicts.into_iter().chain(known);
+        let mut found: Vec<Verdict> = found.by_ref().collect();
+        let place = |verdict: &Verdict| {
+            let mut names = self.test.checkers.iter().map(|one| one.name());
+            names.position(|name| name == verdict.checker)
+        };
+        found.sort_by_key(place);
+        answer.verdicts = found;
+        let ground = Ground {
+            accept_undecided: self.test.accept_undecided,
+            ..Ground::default()
+        };
+        ground.settle(&mut answer.verdicts, &answer.overview);
+        Ok((answer, proofs))
     }
 
     /// Writes the results beside the history and into it.
@@ -599,7 +685,7 @@ async fn work(
     mut worker: Worker,
     thread: Thread,
     mut orders: mpsc::Receiver<Op>,
-    answers: SyncSender<(Thread, Op)>,
+    answers: mpsc::Sender<(Thread, Op)>,
 ) {
     let mut next = orders.recv().await;
     while let Some(op) = next {
@@ -624,7 +710,7 @@ async fn work(
 async fn torment(
     nemesis: Arc<Mutex<Nemesis>>,
     mut orders: mpsc::Receiver<Op>,
-    answers: SyncSender<(Thread, Op)>,
+    answers: mpsc::Sender<(Thread, Op)>,
 ) {
     while let Some(op) = orders.recv().await {
         let completion = nemesis.lock().await.answer(&op).await;

@@ -3,10 +3,12 @@
 use crate::{
     Clients, Counts, Ended, FaultRecord, NodeError, Nodes, RunFolder, Sighting, Stop, Watch,
 };
-use seatrial_checker::{Checker, Validity, Verdict};
+use seatrial_check::{ReadAhead, SharedSource};
+use seatrial_checker::{Checker, Overview, Validity, Verdict};
 use seatrial_generator::{Failure, Generator};
-use seatrial_history::History;
+use seatrial_history::{History, OpenError, TestFile};
 use seatrial_machine::{NodeId, Time};
+use seatrial_verify::Certificate;
 use serde_json::{Map, Value as Json, json};
 use std::io;
 use std::path::PathBuf;
@@ -32,12 +34,19 @@ pub struct Test {
     pub timeout: Duration,
     /// What is done, faults included.
     pub generator: Box<dyn Generator>,
+    /// May the generator cut, disturb or reset links? Otherwise clients and nodes are connected without proxies, which saves
+    /// two of four hops for each operation; a fault of the network then has no effect, and is warned of.
+    pub breaks_network: bool,
     /// Operations a second that somebody asked for; a run that made fewer says so.
     pub rate: Option<f64>,
-    /// Who judges.
+    /// What checks the history once it is complete.
     pub checkers: Vec<Box<dyn Checker>>,
-    /// Who judges already while the test runs.
+    /// What checks it while the test runs.
     pub watch: Watch,
+    /// Is a verdict without anomalies valid although questions stayed open, as in Jepsen?
+    pub accept_undecided: bool,
+    /// Do checkers that can prove their verdicts do so?
+    pub certify: bool,
     /// Fixes what the runner draws by itself (the bits that rot).
     pub seed: u64,
     /// Ends the test early.
@@ -53,8 +62,8 @@ pub type MakeResults = dyn Fn(&Evidence<'_>) -> Json + Send;
 pub struct Evidence<'a> {
     /// The attributes of the test.
     pub attributes: &'a Json,
-    /// What happened.
-    pub history: &'a History,
+    /// Counts and times of what happened.
+    pub overview: &'a Overview,
     /// What each checker says.
     pub verdicts: &'a [Verdict],
     /// What a reader of the verdict should know.
@@ -73,7 +82,7 @@ pub fn plain_results(evidence: &Evidence<'_>) -> Json {
         .collect();
     json!({
         "valid": Validity::of(evidence.verdicts),
-        "operations": evidence.history.len(),
+        "operations": evidence.overview.events(),
         "checkers": checkers,
         "warnings": evidence.warnings,
         "seconds": evidence.checked_in.as_secs_f64(),
@@ -92,10 +101,12 @@ pub struct Outcome {
     pub history_path: PathBuf,
     /// The attributes of the test.
     pub attributes: Json,
-    /// What happened; empty when the test was aborted.
-    pub history: History,
     /// What each checker says; empty when the test was aborted.
     pub verdicts: Vec<Verdict>,
+    /// What proves the verdicts, by the name of the file that it belongs in.
+    pub proofs: Vec<(String, Certificate)>,
+    /// Counts and times of what happened; empty when the test was aborted.
+    pub overview: Overview,
     /// What is kept as `results.json`; null when the test was aborted.
     pub results: Json,
     /// What clients did.
@@ -115,6 +126,18 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The history of the run chunk by chunk, as often as asked.
+    pub fn source(&self) -> Result<SharedSource, OpenError> {
+        let file = TestFile::open(&self.history_path)?;
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Ok(Arc::new(ReadAhead::new(Arc::new(file), threads - 1)))
+    }
+
+    /// The history of the run, in memory: about 100 bytes an event.
+    pub fn history(&self) -> Result<History, OpenError> {
+        TestFile::open(&self.history_path)?.history()
+    }
+
     /// What all verdicts say together; unknown when nobody judged.
     pub fn validity(&self) -> Validity {
         if self.ended == Ended::Aborted {

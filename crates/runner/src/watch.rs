@@ -2,8 +2,8 @@
 
 use crate::Stop;
 use crate::recorder::in_words;
-use seatrial_checker::online::{Follower, Judge};
-use seatrial_checker::{Finding, Verdict};
+use seatrial_check::{Follower, Unwatched};
+use seatrial_checker::{Aims, Checker, Finding, Verdict};
 use seatrial_machine::Time;
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Who judges while the test runs. Nobody, unless said otherwise.
+/// Checkers that run beside the test; none by default.
 #[derive(Default)]
 pub struct Watch {
     /// They see the history as it is written. In the end their verdicts take the place of those of the test's checkers of
-    /// the same names.
-    pub judges: Vec<Judge>,
+    /// the same names, unless those prove theirs.
+    pub checkers: Vec<Box<dyn Checker>>,
     /// Does the first violation end the test, as a stop request does?
     pub stops: bool,
 }
@@ -127,7 +127,8 @@ impl Watcher {
                 look_from: began,
                 sighting: None,
             };
-            let follower = Follower::open(&path, watch.judges);
+            let aims = Aims::default();
+            let follower = Follower::open(&path, &watch.checkers, &aims, THREADS);
             let judged = follower
                 .map_err(|error| in_words(&error))
                 .and_then(|follower| watching.judge(follower));
@@ -157,7 +158,7 @@ impl Watcher {
         match joined {
             Some(Ok(watched)) => watched,
             _ => Watched {
-                error: Some("the judging thread panicked".into()),
+                error: Some("the checker's thread panicked".into()),
                 ..Watched::default()
             },
         }
@@ -197,8 +198,9 @@ impl Watching {
                 continue;
             }
             if order == FINISH {
-                let verdicts = follower.finish(THREADS);
-                return verdicts.map_err(|error| in_words(&error));
+                let answer = follower.finish(&Unwatched);
+                let verdicts = answer.map(|answer| answer.verdicts);
+                return verdicts.map_err(|error| in_words(&*error));
             }
             thread::sleep(POLL_INTERVAL);
         }
@@ -210,7 +212,7 @@ impl Watching {
         if self.sighting.is_some() || began < self.look_from {
             return Ok(());
         }
-        let found = follower.look().map_err(|error| in_words(&error))?;
+        let found = follower.look().map_err(|error| in_words(&*error))?;
         self.look_from = Instant::now() + began.elapsed() * LOOK_SHARE;
         if let Some((checker, finding)) = found.into_iter().next() {
             let stopped = self.stops && self.stop.request_first();

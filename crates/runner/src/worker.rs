@@ -2,14 +2,15 @@
 
 use crate::{BoxFuture, Client, Clients, Seat};
 use seatrial_history::{Op, OpType, Process, Symbol, Value};
-use seatrial_machine::NodeId;
+use seatrial_machine::{NodeId, panic_text};
 use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 /// A worker owns one client at a time and carries out one operation at a time, and whatever the client does, it
 /// answers each operation with one completion: an error, a panic and a time-out become `info`, a client that cannot
@@ -26,6 +27,7 @@ pub(crate) struct Worker {
     client: Option<(Process, Box<dyn Client>)>,
     /// Failures in a row that cost the client.
     troubles: u32,
+    alarm: Alarm,
 }
 
 /// The field that says why an operation did not end well.
@@ -45,6 +47,7 @@ impl Worker {
             timeout,
             client: None,
             troubles: 0,
+            alarm: Alarm::default(),
         }
     }
 
@@ -87,13 +90,14 @@ impl Worker {
         let Some((_, client)) = &mut self.client else {
             return crashed(op, "no client");
         };
-        let answer = timeout(self.timeout, caught(|| client.invoke(op))).await;
+        let invoked = caught(|| client.invoke(op));
+        let answer = self.alarm.limit(self.timeout, invoked).await;
         let usable = client.is_usable();
         let (completion, broken) = match answer {
-            Ok(Ok(Ok(answer))) => (valid(op, answer), false),
-            Ok(Ok(Err(error))) => (crashed(op, &error.to_string()), false),
-            Ok(Err(panic)) => (crashed(op, &format!("panic: {panic}")), true),
-            Err(_) => (crashed(op, "timeout"), true),
+            Some(Ok(Ok(answer))) => (valid(op, answer), false),
+            Some(Ok(Err(error))) => (crashed(op, &error.to_string()), false),
+            Some(Err(panic)) => (crashed(op, &format!("panic: {panic}")), true),
+            None => (crashed(op, "timeout"), true),
         };
         if broken {
             self.client = None;
@@ -128,6 +132,36 @@ impl Worker {
     }
 }
 
+/// One timer for all operations of a worker. It is set when it goes off too early for the operation that is under way, not for
+/// each operation: setting and clearing a timer costs as much as the rest of a worker.
+#[derive(Default)]
+struct Alarm(Option<Pin<Box<Sleep>>>);
+
+impl Alarm {
+    /// What `doing` returns; `None` when it takes longer than `limit`.
+    async fn limit<T>(&mut self, limit: Duration, doing: impl Future<Output = T>) -> Option<T> {
+        let deadline = Instant::now() + limit;
+        let alarm = self.0.get_or_insert_with(|| Box::pin(sleep(limit)));
+        let mut doing = pin!(doing);
+        poll_fn(|context| {
+            if let Poll::Ready(done) = doing.as_mut().poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            if alarm.deadline() > deadline {
+                alarm.as_mut().reset(deadline);
+            }
+            while alarm.as_mut().poll(context).is_ready() {
+                if Instant::now() >= deadline {
+                    return Poll::Ready(None);
+                }
+                alarm.as_mut().reset(deadline);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
 /// The completion of an operation whose fate nobody knows.
 fn crashed(op: &Op, error: &str) -> Op {
     op.complete(OpType::Info, op.value.clone())
@@ -147,6 +181,7 @@ fn valid(op: &Op, answer: Op) -> Op {
 
 /// Runs what a client does; a panic, in making the future or in it, becomes an error with its message.
 async fn caught<'a, T>(make: impl FnOnce() -> BoxFuture<'a, T>) -> Result<T, String> {
+    let message = |panic: Box<dyn Any + Send>| panic_text(&*panic).to_owned();
     let mut future = catch_unwind(AssertUnwindSafe(make)).map_err(message)?;
     poll_fn(
         move |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
@@ -157,23 +192,11 @@ async fn caught<'a, T>(make: impl FnOnce() -> BoxFuture<'a, T>) -> Result<T, Str
     .await
 }
 
-/// The text that a panic was given.
-fn message(panic: Box<dyn Any + Send>) -> String {
-    match panic.downcast::<String>() {
-        Ok(text) => *text,
-        Err(panic) => match panic.downcast::<&str>() {
-            Ok(text) => (*text).into(),
-            Err(_) => "without a message".into(),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{ClientError, Mesh};
     use std::sync::atomic::{AtomicU32, Ordering};
-    use tokio::time::Instant;
 
     /// Opens clients that do what the operation's `f` says; counts how many.
     #[derive(Default)]
@@ -283,6 +306,27 @@ mod tests {
         );
         let closed = actors.closed.load(Ordering::Relaxed);
         assert_eq!(closed, 3, "no good-bye after panic and time-out");
+    }
+
+    /// An alarm that was set for an earlier operation goes off for none that has time left.
+    #[tokio::test]
+    async fn each_operation_has_the_whole_time() {
+        let mut alarm = Alarm::default();
+        let limit = Duration::from_millis(200);
+        for _ in 0..5 {
+            let done = alarm.limit(limit, sleep(Duration::from_millis(70))).await;
+            assert_eq!(done, Some(()));
+        }
+        let never = std::future::pending::<()>;
+        for limit in [limit, Duration::from_millis(20), limit] {
+            let began = Instant::now();
+            assert_eq!(alarm.limit(limit, never()).await, None);
+            let took = began.elapsed();
+            assert!(
+                took >= limit && took < limit + Duration::from_secs(5),
+                "{took:?}"
+            );
+        }
     }
 
     #[tokio::test]

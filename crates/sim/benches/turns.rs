@@ -7,7 +7,9 @@
     reason = "a measurement needs the clock of the real world"
 )]
 
-use seatrial_machine::{Disk, FaultKind, Input, Machine, NodeId, Output, Rng, Ticket, Time};
+use seatrial_machine::{
+    DataFolder, FaultKind, Input, LogName, Machine, NodeId, Output, Rng, Ticket, Time,
+};
 use seatrial_sim::{Booted, World, WorldOptions};
 use std::time::{Duration, Instant};
 
@@ -47,13 +49,17 @@ impl Machine for Player {
                 }
                 self.ball = ball;
                 if self.logs {
-                    out.push(Output::Append(vec![b'+'; 64], Ticket(ball)));
+                    out.push(Output::Append {
+                        log: LogName::MAIN,
+                        bytes: vec![b'+'; 64],
+                        ticket: Ticket(ball),
+                    });
                 } else {
                     self.throw(out);
                 }
             }
             Input::Appended(_) | Input::Wake => self.throw(out),
-            Input::Request(..) | Input::Computed(..) => return,
+            Input::Request(..) | Input::Computed(..) | Input::FileDone(..) => return,
         }
         self.again_at = now + PATIENCE;
     }
@@ -64,7 +70,7 @@ impl Machine for Player {
 }
 
 fn run(options: &WorldOptions, pairs: u32, logs: bool, turns: u64) -> (f64, u64) {
-    let boot = move |id: NodeId, _: &dyn Disk| {
+    let boot = move |id: NodeId, _: &DataFolder| {
         let number = id.number();
         let machine = Player {
             partner: NodeId::server(if number % 2 == 1 {
@@ -76,10 +82,7 @@ fn run(options: &WorldOptions, pairs: u32, logs: bool, turns: u64) -> (f64, u64)
             ball: u64::from(number % 2),
             again_at: Time::ZERO,
         };
-        Ok(Booted {
-            machine,
-            log_end: 0,
-        })
+        Ok(Booted::with_log(machine, 0))
     };
     let mut world = World::new(1, options.clone(), boot);
     for number in 1..=2 * pairs {

@@ -72,7 +72,7 @@ mod recorder;
 mod replay;
 
 pub use choice::{Arrival, Choice, Fate, Rest, Tear, TearUnit};
-pub(crate) use explorer::panic_text;
+pub(crate) use enumerate::tears;
 pub use explorer::{Crash, CrashReport, Explorer, Limits};
 pub use failure::{CrashFailure, Vulnerability};
 pub use recorder::{Operation, Recorder, Trace};

@@ -2,6 +2,17 @@
 //! forget what was not synced and tear what they were writing, clocks that drift and jump, processes that die, stop and come
 //! back. Nothing here has a clock, a socket or a file of the real world.
 //!
+//! What a [`World`] does to a machine beside delivering what it asked for:
+//!
+//! | what | faults |
+//! | --- | --- |
+//! | messages | lost, late, repeated, overtaken, cut off, throttled, by pairs of nodes |
+//! | logs and files | unsynced bytes, lengths and names lost or torn at a crash, in order or in any combination |
+//! | disks | slow, full, failing; rotten bits |
+//! | jobs, tasks on files | finish in any order, are lost at a crash, or end in the middle of it |
+//! | processes | killed, paused, without power, started again |
+//! | clocks | wrong, drifting, jumping |
+//!
 //! For code over a [`Storage`](seatrial_machine::Storage): [`MemoryStorage`], every crash state of a run ([`crash`]), one
 //! fault in each block ([`single_fault`]).
 //!
@@ -26,7 +37,7 @@
 //!     }
 //! }
 //!
-//! let boot = |_, _: &dyn seatrial_machine::Disk| Ok(Booted { machine: Echo, log_end: 0 });
+//! let boot = |_, _: &seatrial_machine::DataFolder| Ok(Booted::new(Echo));
 //! let mut world = World::new(7, WorldOptions::default(), boot);
 //! let (a, b) = (NodeId::server(1), NodeId::server(2));
 //! world.add(a);
@@ -37,7 +48,6 @@
 //! ```
 
 pub mod crash;
-mod disk;
 mod explore;
 mod network;
 mod options;
@@ -45,12 +55,15 @@ mod queue;
 pub mod single_fault;
 mod storage;
 mod trace;
+mod work;
 mod world;
 
 pub use explore::{Exploration, explore, same_twice};
+pub use network::LostMessages;
 pub use options::{DiskOptions, NetworkOptions, WorldOptions};
+pub use seatrial_machine::Booted;
 pub use storage::{FileTree, MemoryStorage};
-pub use world::{Boot, Booted, Closed, World};
+pub use world::{Boot, Closed, World};
 
 /// The guide's code runs as it stands.
 #[cfg(doctest)]

@@ -2,7 +2,7 @@
 
 use crate::options::NetworkOptions;
 use crate::queue::{Event, Queue};
-use seatrial_machine::{Disturbance, Link, NodeId, Rng, Time};
+use seatrial_machine::{Disturbance, Link, LinkCondition, NodeId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -24,20 +24,48 @@ pub(crate) struct Network {
     disturbed: BTreeMap<Link, Disturbed>,
     /// What was sent over these links until then never arrives.
     reset: BTreeMap<Link, Time>,
+    /// Sent over cut links, and kept by the sender.
+    waiting: Vec<Waiting>,
+    pub(crate) lost: LostMessages,
 }
 
-/// What is wrong with one link.
+/// Messages of a world that reached no machine, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LostMessages {
+    /// For a node that is not in the world.
+    pub unknown_node: u64,
+    /// For a node that was down when they arrived.
+    pub down: u64,
+    /// Over a link that was cut, or reset while they were under way.
+    pub cut: u64,
+    /// Drawn: by the world's options or a disturbance of the link.
+    pub lost: u64,
+    /// For a node that was paused and held as many as it can.
+    pub held_max: u64,
+    /// Waited too long for a cut link to heal, or with too many others.
+    pub queue_max: u64,
+}
+
+/// A message that waits for a link to be whole again.
+#[derive(Debug)]
+struct Waiting {
+    sent: Time,
+    link: Link,
+    bytes: Vec<u8>,
+}
+
+/// Messages that wait for cut links; the newest is dropped.
+const WAITING_MAX: usize = 4_096;
+/// A message that waited for longer is dropped, as `host` drops it.
+const WAITING_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// A disturbed link.
 #[derive(Debug, Default)]
 struct Disturbed {
-    /// Extra delay and its jitter.
-    slow: Option<(Duration, Duration)>,
-    /// How many of a hundred messages are lost.
-    lose: u8,
-    /// How many of a hundred are held back, and for how long.
-    reorder: Option<(u8, Duration)>,
-    /// Bytes per second.
-    throttle: Option<u64>,
-    /// Until then the narrow link carries what was sent before.
+    condition: LinkCondition,
+    /// When it was disturbed last; the phases of a flapping link are counted from here.
+    since: Time,
+    /// The narrow link is busy until then with messages that were sent before.
     busy_until: Time,
 }
 
@@ -52,6 +80,8 @@ impl Network {
             connected: None,
             disturbed: BTreeMap::new(),
             reset: BTreeMap::new(),
+            waiting: Vec::new(),
+            lost: LostMessages::default(),
         }
     }
 
@@ -105,6 +135,7 @@ impl Network {
         queue: &mut Queue<R>,
     ) {
         let Some(index) = self.find(to) else {
+            self.lost.unknown_node += 1;
             return;
         };
         if from == to {
@@ -119,13 +150,17 @@ impl Network {
         if let Some(connected) = &mut self.connected {
             connected.insert((from.min(to), from.max(to)));
         }
-        if !self.cut.is_empty() && self.cut.contains(&Link { from, to }) {
+        let link = Link { from, to };
+        if !self.cut.is_empty() && self.cut.contains(&link) {
+            self.keep(now, link, bytes);
             return;
         }
         if self.options.loss > 0.0 && self.rng.chance(self.options.loss) {
+            self.lost.lost += 1;
             return;
         }
-        let Some(extra) = self.disturbance(now, Link { from, to }, bytes.len()) else {
+        let Some(extra) = self.disturbance(now, link, bytes.len()) else {
+            self.lost.lost += 1;
             return;
         };
         if self.options.duplication > 0.0 && self.rng.chance(self.options.duplication) {
@@ -163,16 +198,23 @@ impl Network {
         };
         let rng = &mut self.rng;
         let mut strikes = |percent: u8| percent > 0 && rng.below(100) < u64::from(percent);
-        if strikes(disturbed.lose) {
+        if strikes(disturbed.condition.lose) {
+            return None;
+        }
+        if !disturbed
+            .condition
+            .down_for(now.since(disturbed.since))
+            .is_zero()
+        {
             return None;
         }
         let mut extra = Duration::ZERO;
-        if let Some((percent, delay)) = disturbed.reorder
+        if let Some((percent, delay)) = disturbed.condition.reorder
             && strikes(percent)
         {
             extra += delay;
         }
-        if let Some(bytes_per_second) = disturbed.throttle {
+        if let Some(bytes_per_second) = disturbed.condition.throttle {
             let nanoseconds = length as u128 * 1_000_000_000 / u128::from(bytes_per_second.max(1));
             let taken = Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
             disturbed.busy_until = disturbed.busy_until.max(now) + taken;
@@ -190,7 +232,7 @@ impl Network {
         }
         if !self.disturbed.is_empty()
             && let Some(disturbed) = self.disturbed.get(&Link { from, to })
-            && let Some((extra, jitter)) = disturbed.slow
+            && let Some((extra, jitter)) = disturbed.condition.slow
         {
             delay += extra.saturating_sub(jitter) + self.rng.duration_below(jitter * 2);
         }
@@ -217,21 +259,11 @@ impl Network {
         self.cut.extend(links);
     }
 
-    pub(crate) fn disturb(&mut self, links: &[Link], how: Disturbance) {
+    pub(crate) fn disturb(&mut self, now: Time, links: &[Link], how: Disturbance) {
         for &link in links {
             let disturbed = self.disturbed.entry(link).or_default();
-            match how {
-                Disturbance::Slow { delay, jitter } => {
-                    disturbed.slow = Some((delay, jitter.min(delay)));
-                }
-                Disturbance::Lose { percent } => disturbed.lose = percent,
-                Disturbance::Reorder { percent, delay } => {
-                    disturbed.reorder = Some((percent, delay));
-                }
-                Disturbance::Throttle { bytes_per_second } => {
-                    disturbed.throttle = Some(bytes_per_second);
-                }
-            }
+            disturbed.condition.disturb(how);
+            disturbed.since = now;
         }
     }
 
@@ -241,9 +273,28 @@ impl Network {
         self.reset.extend(both.map(|link| (link, now)));
     }
 
-    /// Makes every link whole; were any cut?
-    pub(crate) fn heal(&mut self) -> bool {
-        !std::mem::take(&mut self.cut).is_empty()
+    /// A message goes nowhere; its sender may keep it until the link is whole again, as `host` does.
+    fn keep(&mut self, sent: Time, link: Link, bytes: Vec<u8>) {
+        if self.options.queueing == 0.0 || !self.rng.chance(self.options.queueing) {
+            self.lost.cut += 1;
+        } else if self.waiting.len() >= WAITING_MAX {
+            self.lost.queue_max += 1;
+        } else {
+            self.waiting.push(Waiting { sent, link, bytes });
+        }
+    }
+
+    /// Makes every link whole, and sends what waited for that; were any cut?
+    pub(crate) fn heal<R>(&mut self, now: Time, queue: &mut Queue<R>) -> bool {
+        let were_cut = !std::mem::take(&mut self.cut).is_empty();
+        for Waiting { sent, link, bytes } in std::mem::take(&mut self.waiting) {
+            if now.since(sent) > WAITING_TIME_MAX {
+                self.lost.queue_max += 1;
+            } else {
+                self.send(now, link.from, link.to, bytes, queue);
+            }
+        }
+        were_cut
     }
 
     /// Disturbs no link any more; were any disturbed?

@@ -32,6 +32,8 @@ pub struct NetworkOptions {
     pub straggler: f64,
     /// How much longer, on average (exponential).
     pub straggler_delay: Duration,
+    /// Probability that a message over a cut link waits for it to be whole again, up to 5 s, instead of being lost.
+    pub queueing: f64,
 }
 
 /// What becomes of bytes.
@@ -45,10 +47,17 @@ pub struct DiskOptions {
     pub sync_stall: f64,
     /// Probability that a sync is answered for the last append it covers alone, which speaks for all before it.
     pub answer_last: f64,
+    /// Probability that a crash keeps all that was written, as where a process was killed and its system was not.
+    pub kill_keeps_all: f64,
     /// Probability that a crash loses all that was not synced; otherwise a random part survives.
     pub crash_loses_all: f64,
-    /// Probability that a part of the append that a crash cut survives.
+    /// Probability that a part of the first write that a crash took survives.
     pub torn_write: f64,
+    /// Probability that a crash keeps any of what was not synced instead of the first of it.
+    pub reordering: f64,
+    /// Probability that what a node has under way at a crash (a job, a task on a file, a batch of appends) has begun, and
+    /// ends in the middle.
+    pub crash_within: f64,
 }
 
 impl Default for WorldOptions {
@@ -62,14 +71,18 @@ impl Default for WorldOptions {
                 duplication: 0.0,
                 straggler: 0.0,
                 straggler_delay: Duration::from_millis(10),
+                queueing: 0.0,
             },
             disk: DiskOptions {
                 sync_min: Duration::from_micros(100),
                 sync_spread: Duration::from_micros(400),
                 sync_stall: 0.0,
                 answer_last: 0.5,
+                kill_keeps_all: 0.0,
                 crash_loses_all: 0.5,
                 torn_write: 0.0,
+                reordering: 0.0,
+                crash_within: 0.0,
             },
             drift_ppm_max: 0,
             job_delay_max: Duration::from_millis(1),
@@ -97,9 +110,13 @@ impl WorldOptions {
             network.duplication = sometimes(rng, 0.3);
             network.straggler = sometimes(rng, 0.2);
             network.straggler_delay = magnitude(rng, 1_000, 3);
+            network.queueing = sometimes(&mut rng.fork("queueing"), 1.0);
         }
         if kinds.contains(&FaultKind::Kill) {
             disk.torn_write = sometimes(rng, 1.0);
+            let mut crashes = rng.fork("crashes");
+            disk.reordering = sometimes(&mut crashes, 1.0);
+            disk.crash_within = sometimes(&mut crashes, 1.0);
         }
         if kinds.contains(&FaultKind::Disk) {
             disk.sync_stall = sometimes(rng, 0.2);
@@ -165,6 +182,7 @@ impl fmt::Display for WorldOptions {
             ("loss", network.loss),
             ("duplication", network.duplication),
             ("stragglers", network.straggler),
+            ("queueing", network.queueing),
         ] {
             if probability > 0.0 {
                 write!(f, ", {name} {:.1} %", probability * 100.0)?;
@@ -174,6 +192,8 @@ impl fmt::Display for WorldOptions {
         for (name, probability) in [
             ("stalls", disk.sync_stall),
             ("torn writes", disk.torn_write),
+            ("writes out of order", disk.reordering),
+            ("crashes within work", disk.crash_within),
         ] {
             if probability > 0.0 {
                 write!(f, ", {name} {:.1} %", probability * 100.0)?;

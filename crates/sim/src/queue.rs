@@ -1,6 +1,6 @@
 //! What will happen, in order.
 
-use seatrial_machine::{Computed, NodeId, Ticket, Time};
+use seatrial_machine::{Computed, LogName, NodeId, Ticket, Time};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
@@ -26,8 +26,24 @@ pub(crate) enum Event<R> {
     Synced {
         /// For which start.
         incarnation: u32,
+        /// Which log.
+        log: LogName,
     },
-    /// A job has run.
+    /// A task on a file is done.
+    File {
+        /// For which start.
+        incarnation: u32,
+        /// Which task.
+        ticket: Ticket,
+    },
+    /// A job runs.
+    Job {
+        /// For which start.
+        incarnation: u32,
+        /// Which job of that start.
+        number: u64,
+    },
+    /// A job that synced a slow disk is done.
     Computed {
         /// For which start.
         incarnation: u32,
@@ -60,7 +76,9 @@ impl<R> Event<R> {
         match self {
             Event::Deliver { .. } => None,
             Event::Wake { incarnation, .. }
-            | Event::Synced { incarnation }
+            | Event::Synced { incarnation, .. }
+            | Event::File { incarnation, .. }
+            | Event::Job { incarnation, .. }
             | Event::Computed { incarnation, .. }
             | Event::Closed { incarnation, .. }
             | Event::Request { incarnation, .. } => Some(*incarnation),
@@ -73,6 +91,8 @@ impl<R> Event<R> {
             Event::Deliver { .. } => "deliver",
             Event::Wake { .. } => "wake",
             Event::Synced { .. } => "synced",
+            Event::File { .. } => "file",
+            Event::Job { .. } => "job",
             Event::Computed { .. } => "computed",
             Event::Closed { .. } => "loses",
             Event::Request { .. } => "request",

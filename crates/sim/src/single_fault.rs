@@ -30,11 +30,11 @@
 //!
 //! [`Storage`]: seatrial_machine::Storage
 
+pub(crate) mod accesses;
 mod driver;
-mod storage;
 
+pub use accesses::{Access, BlockFault, Site};
 pub use driver::{FaultFailure, FaultReport, FaultRun, SingleFaults};
-pub use storage::{Access, BlockFault, FaultyStorage, Site};
 
 #[cfg(test)]
 mod tests;

@@ -1,125 +1,48 @@
-//! Files in memory.
+//! Files in memory: the one storage of this crate.
 
-use seatrial_machine::{Disk, Mapped, Medium, Storage};
+mod loss;
+mod media;
+mod medium;
+mod state;
+mod tree;
+
+use crate::crash::Operation;
+use crate::single_fault::{Access, BlockFault, Site};
+use medium::{MemoryFile, MemoryMedium};
+use seatrial_machine::{DiskTrouble, Medium, Rng, Storage};
+use state::{Call, State, Watch};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The contents of a storage at one moment: what a crash leaves, what a test begins with. A clone shares all bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileTree {
-    files: BTreeMap<PathBuf, Arc<Vec<u8>>>,
-    folders: BTreeSet<PathBuf>,
-}
-
-impl FileTree {
-    /// The bytes of a file.
-    pub fn get(&self, path: impl AsRef<Path>) -> Option<&[u8]> {
-        self.files
-            .get(&plain(path.as_ref()))
-            .map(|bytes| &bytes[..])
-    }
-
-    /// Puts a file in, and the folders above it; answers what was there.
-    pub fn insert(
-        &mut self,
-        path: impl AsRef<Path>,
-        bytes: impl Into<Arc<Vec<u8>>>,
-    ) -> Option<Arc<Vec<u8>>> {
-        let path = plain(path.as_ref());
-        if let Some(folder) = path.parent() {
-            self.insert_folder(folder);
-        }
-        self.files.insert(path, bytes.into())
-    }
-
-    /// Takes a file out.
-    pub fn remove(&mut self, path: impl AsRef<Path>) -> Option<Arc<Vec<u8>>> {
-        self.files.remove(&plain(path.as_ref()))
-    }
-
-    /// Puts a folder in, and those above it.
-    pub fn insert_folder(&mut self, path: impl AsRef<Path>) {
-        for folder in plain(path.as_ref()).ancestors() {
-            if !is_top(folder) {
-                self.folders.insert(folder.to_owned());
-            }
-        }
-    }
-
-    /// All files, by path.
-    pub fn iter(&self) -> impl Iterator<Item = (&Path, &Arc<Vec<u8>>)> {
-        self.files
-            .iter()
-            .map(|(path, bytes)| (path.as_path(), bytes))
-    }
-
-    /// A number that tells two trees apart (64 bits, well mixed).
-    pub(crate) fn fingerprint(&self) -> u64 {
-        let mut mixed = 0;
-        for (path, bytes) in &self.files {
-            mixed = mix(mixed, path.as_os_str().as_encoded_bytes());
-            mixed = mix(mixed, bytes);
-        }
-        for folder in &self.folders {
-            mixed = mix(mixed, folder.as_os_str().as_encoded_bytes());
-        }
-        mixed
-    }
-
-    /// All folders, by path, without those that are always there (the top, the working folder).
-    pub fn folders(&self) -> impl Iterator<Item = &Path> {
-        self.folders.iter().map(PathBuf::as_path)
-    }
-}
-
-/// Takes bytes into a fingerprint, eight at a time: multiply and rotate, then a finish as in splitmix64.
-fn mix(before: u64, bytes: &[u8]) -> u64 {
-    let mut mixed = before ^ (bytes.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut step = |word: u64| {
-        mixed = (mixed ^ word)
-            .wrapping_mul(0xbf58_476d_1ce4_e5b9)
-            .rotate_left(29);
-    };
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        step(u64::from_le_bytes(*word));
-    }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    step(u64::from_le_bytes(last));
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
-/// A path without `.` and doubled separators: the key of a file.
-pub(crate) fn plain(path: &Path) -> PathBuf {
-    path.components()
-        .filter(|part| *part != Component::CurDir)
-        .collect()
-}
-
-/// The folder that a plain path is in.
-pub(crate) fn folder_of(path: &Path) -> &Path {
-    path.parent().unwrap_or(path)
-}
-
-/// Is this folder always there?
-pub(crate) fn is_top(folder: &Path) -> bool {
-    folder.parent().is_none()
-}
+pub(crate) use crate::single_fault::accesses::{Accesses, Plan};
+pub(crate) use media::{Media, Pending};
+pub use tree::FileTree;
+pub(crate) use tree::{folder_of, is_top, plain};
 
 /// Takes a lock, whoever panicked while holding it: the data of this module is whole after every statement.
 pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A [`Storage`] in memory, for tests and simulations: it does what real files do (an open file lives on when it is renamed
-/// or removed, a file cannot be made in a folder that is not there, one lock per file), without faults, and everything at
-/// once durable. A clone of it is another handle of the same files; [`MemoryStorage::files`] is a snapshot, which shares
-/// bytes until one side writes them, so a thousand variants of a folder cost little.
+/// A [`Storage`] in memory, for tests and simulations. It does what real files do: an open file lives on when it is renamed
+/// or removed, a file cannot be made in a folder that is not there, one lock per file. A clone of it is another handle of the
+/// same files; [`MemoryStorage::files`] is a snapshot, which shares bytes until one side writes them, so a thousand variants
+/// of a folder cost little.
+///
+/// Every fault of a disk in this crate is one of this type:
+///
+/// | fault | how |
+/// | --- | --- |
+/// | unsynced bytes lost or torn, names lost | [`crash`](crate::crash): all of them; [`World`](crate::World): drawn |
+/// | one access of one block: error, no space, zeros, flipped bit, noise | [`MemoryStorage::with_fault`] |
+/// | the disk is full | [`MemoryStorage::set_room`], [`DiskTrouble::NoSpace`] |
+/// | every read or write fails | [`MemoryStorage::set_trouble`] |
+/// | every sync fails | [`MemoryStorage::fail_syncs`] |
+/// | bits rot | [`MemoryStorage::rot`] |
+/// | a process ends in the middle of what it does | [`MemoryStorage::end_after`] |
 ///
 /// Its downside: the first write to a file after a snapshot copies the file.
 ///
@@ -140,8 +63,27 @@ pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStorage {
-    names: Arc<Mutex<Names>>,
+    disk: Arc<SharedDisk>,
     lends: bool,
+    /// Of this handle alone.
+    accesses: Option<Arc<Accesses>>,
+}
+
+/// What all handles share.
+#[derive(Debug, Default)]
+struct SharedDisk {
+    /// Taken before `names`, and before a file's bytes.
+    state: Mutex<State>,
+    names: Mutex<Names>,
+}
+
+impl SharedDisk {
+    /// Begins a call; an error, if it cannot be done. What is done while the guard is held happens in one step.
+    fn enter(&self, call: Call) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = hold(&self.state);
+        state.enter(call)?;
+        Ok(state)
+    }
 }
 
 /// What is where.
@@ -152,42 +94,6 @@ struct Names {
     next_number: u64,
 }
 
-/// One file, with or without a name.
-#[derive(Debug)]
-struct MemoryFile {
-    /// Counts the files of a storage in the order in which they were made; those of the beginning by path.
-    number: u64,
-    bytes: Mutex<Arc<Vec<u8>>>,
-    is_locked: Mutex<bool>,
-}
-
-impl MemoryFile {
-    fn write_at(&self, offset: u64, new: &[u8]) -> io::Result<()> {
-        let start = usize::try_from(offset).map_err(|_| ErrorKind::FileTooLarge)?;
-        let end = start
-            .checked_add(new.len())
-            .ok_or(ErrorKind::FileTooLarge)?;
-        let mut bytes = hold(&self.bytes);
-        let bytes = Arc::make_mut(&mut bytes);
-        if bytes.len() < end {
-            bytes.resize(end, 0);
-        }
-        bytes[start..end].copy_from_slice(new);
-        Ok(())
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        let length = usize::try_from(length).map_err(|_| ErrorKind::FileTooLarge)?;
-        Arc::make_mut(&mut hold(&self.bytes)).resize(length, 0);
-        Ok(())
-    }
-
-    /// The bytes as they are now.
-    fn bytes(&self) -> Arc<Vec<u8>> {
-        Arc::clone(&hold(&self.bytes))
-    }
-}
-
 impl Names {
     fn file(&self, path: &Path) -> io::Result<Arc<MemoryFile>> {
         let file = self.files.get(&plain(path));
@@ -195,11 +101,7 @@ impl Names {
     }
 
     fn add(&mut self, path: PathBuf, bytes: Arc<Vec<u8>>) -> Arc<MemoryFile> {
-        let file = Arc::new(MemoryFile {
-            number: self.next_number,
-            bytes: Mutex::new(bytes),
-            is_locked: Mutex::new(false),
-        });
+        let file = Arc::new(MemoryFile::new(self.next_number, bytes));
         self.next_number += 1;
         self.files.insert(path, Arc::clone(&file));
         file
@@ -219,6 +121,14 @@ impl Names {
         }
         Ok(self.add(path, Arc::default()))
     }
+
+    /// The folders of a plain path that are not there, the highest first.
+    fn missing_folders(&self, path: &Path) -> Vec<PathBuf> {
+        let missing = path.ancestors().filter(|folder| !self.is_folder(folder));
+        let mut missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+        missing.reverse();
+        missing
+    }
 }
 
 impl MemoryStorage {
@@ -229,16 +139,35 @@ impl MemoryStorage {
 
     /// These files.
     pub fn from_files(tree: &FileTree) -> MemoryStorage {
+        MemoryStorage::watched(tree, Watch::Nothing)
+    }
+
+    /// These files, all durable; every change is kept.
+    pub(crate) fn recording(tree: &FileTree) -> MemoryStorage {
+        MemoryStorage::watched(tree, Watch::Keeps(Vec::new()))
+    }
+
+    /// These files, all durable; what is not durable of later changes can be lost ([`MemoryStorage::crash`]).
+    pub(crate) fn forgetful(tree: &FileTree) -> MemoryStorage {
+        MemoryStorage::watched(tree, Watch::Tracks(Box::new(Media::new(tree))))
+    }
+
+    fn watched(tree: &FileTree, watch: Watch) -> MemoryStorage {
         let mut names = Names {
-            folders: tree.folders.clone(),
+            folders: tree.folders().map(Path::to_owned).collect(),
             ..Names::default()
         };
-        for (path, bytes) in &tree.files {
-            names.add(path.clone(), Arc::clone(bytes));
+        for (path, bytes) in tree.iter() {
+            names.add(path.to_owned(), Arc::clone(bytes));
         }
+        let disk = SharedDisk {
+            state: Mutex::new(State::new(watch)),
+            names: Mutex::new(names),
+        };
         MemoryStorage {
-            names: Arc::new(Mutex::new(names)),
+            disk: Arc::new(disk),
             lends: false,
+            accesses: None,
         }
     }
 
@@ -249,60 +178,208 @@ impl MemoryStorage {
         self
     }
 
-    /// A snapshot of all files.
-    pub fn files(&self) -> FileTree {
-        let names = hold(&self.names);
-        let files = names.files.iter();
-        FileTree {
-            files: files
-                .map(|(path, file)| (path.clone(), file.bytes()))
-                .collect(),
-            folders: names.folders.clone(),
+    /// Another handle of the same files. Through it the access `turn` (from 0) of a block meets a fault, and, if it `lasts`,
+    /// every later one too. Blocks are of `block_length` bytes.
+    #[must_use]
+    pub fn with_fault(
+        &self,
+        block_length: u64,
+        site: Site,
+        turn: u64,
+        lasts: bool,
+        fault: BlockFault,
+    ) -> MemoryStorage {
+        let plan = Plan {
+            site,
+            turn,
+            lasts,
+            fault,
+            seed: 0,
+        };
+        self.counting(block_length, Some(plan))
+    }
+
+    /// Another handle of the same files that counts accesses, one of which may meet a fault.
+    pub(crate) fn counting(&self, block_length: u64, plan: Option<Plan>) -> MemoryStorage {
+        MemoryStorage {
+            accesses: Some(Arc::new(Accesses::new(block_length, plan))),
+            ..self.clone()
         }
     }
 
-    /// The number of the file that has this name.
-    pub(crate) fn number(&self, path: &Path) -> io::Result<u64> {
-        Ok(hold(&self.names).file(path)?.number)
+    /// How often each block was met through this handle; nothing unless it has a fault.
+    pub fn met(&self) -> BTreeMap<Site, u64> {
+        self.accesses
+            .as_ref()
+            .map_or_else(BTreeMap::new, |it| it.met())
     }
 
-    /// The folders of `path` that are not there, the highest first.
-    pub(crate) fn missing_folders(&self, path: &Path) -> Vec<PathBuf> {
-        let names = hold(&self.names);
-        let path = plain(path);
-        let missing = path.ancestors().filter(|folder| !names.is_folder(folder));
-        let mut missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
-        missing.reverse();
-        missing
+    /// Has the fault of this handle been met?
+    pub fn has_fired(&self) -> bool {
+        self.accesses.as_ref().is_some_and(|it| it.has_fired())
     }
 
-    fn medium(&self, file: Arc<MemoryFile>, is_writable: bool) -> Arc<dyn Medium> {
+    /// A snapshot of all files.
+    pub fn files(&self) -> FileTree {
+        let names = hold(&self.disk.names);
+        let mut tree = FileTree::default();
+        for (path, file) in &names.files {
+            tree.insert(path, file.bytes());
+        }
+        for folder in &names.folders {
+            tree.insert_folder(folder);
+        }
+        tree
+    }
+
+    /// Bytes that may still be written; a write that does not fit is made as far as it does. `None`: no bound.
+    pub fn set_room(&self, bytes: Option<u64>) {
+        hold(&self.disk.state).room = bytes;
+    }
+
+    /// What is wrong with the disk from now on, for every handle. A slow one is slow in a [`World`](crate::World) only.
+    pub fn set_trouble(&self, trouble: Option<DiskTrouble>) {
+        hold(&self.disk.state).trouble = trouble;
+    }
+
+    /// What is wrong with the disk.
+    pub fn trouble(&self) -> Option<DiskTrouble> {
+        hold(&self.disk.state).trouble
+    }
+
+    /// Do syncs fail, of files and of folders?
+    pub fn fail_syncs(&self, fails: bool) {
+        hold(&self.disk.state).fails_syncs = fails;
+    }
+
+    /// Lets through that many calls that change something; then every call fails, as if the process had ended there.
+    pub fn end_after(&self, calls: u64) {
+        hold(&self.disk.state).fuse = Some(calls);
+    }
+
+    /// Flips bits of random bytes, durable ones where they are told from others; false when there are none.
+    pub fn rot(&self, bits: u32, rng: &mut Rng) -> bool {
+        let mut state = hold(&self.disk.state);
+        let names = hold(&self.disk.names);
+        let mut files: Vec<(u64, u64)> = if let Watch::Tracks(media) = &state.watch {
+            media.lengths()
+        } else {
+            let live = names.files.values();
+            live.map(|file| (file.number, file.bytes().len() as u64))
+                .collect()
+        };
+        files.retain(|(_, length)| *length > 0);
+        let total: u64 = files.iter().map(|(_, length)| length).sum();
+        if total == 0 {
+            return false;
+        }
+        for _ in 0..bits {
+            let (mut place, bit) = (rng.below(total), 1 << rng.below(8));
+            for (number, length) in &files {
+                if place < *length {
+                    if let Watch::Tracks(media) = &mut state.watch {
+                        media.flip(*number, place as usize, bit);
+                    }
+                    let live = names.files.values().find(|file| file.number == *number);
+                    if let Some(file) = live {
+                        file.flip(place as usize, bit);
+                    }
+                    break;
+                }
+                place -= length;
+            }
+        }
+        bits > 0
+    }
+
+    /// What would be there after a crash that loses everything that was not synced.
+    pub(crate) fn durable(&self) -> FileTree {
+        match &hold(&self.disk.state).watch {
+            Watch::Tracks(media) => media.durable(),
+            _ => self.files(),
+        }
+    }
+
+    /// Syncs of files and folders so far.
+    pub(crate) fn syncs(&self) -> u64 {
+        hold(&self.disk.state).syncs
+    }
+
+    /// The changes that were kept.
+    pub(crate) fn operations(&self) -> Vec<Operation> {
+        match &hold(&self.disk.state).watch {
+            Watch::Keeps(operations) => operations.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// How many changes were kept.
+    pub(crate) fn operations_len(&self) -> usize {
+        match &hold(&self.disk.state).watch {
+            Watch::Keeps(operations) => operations.len(),
+            _ => 0,
+        }
+    }
+
+    /// The name of the file that was written last, if it has one.
+    pub(crate) fn last_written(&self) -> Option<PathBuf> {
+        let state = hold(&self.disk.state);
+        let last = match &state.watch {
+            Watch::Tracks(media) => media.last_written()?,
+            _ => return None,
+        };
+        let names = hold(&self.disk.names);
+        let found = names.files.iter().find(|(_, file)| file.number == last);
+        found.map(|(path, _)| path.clone())
+    }
+
+    fn call(&self, path: &Path) -> io::Result<()> {
+        match &self.accesses {
+            Some(accesses) => accesses.call(&plain(path), Access::Name),
+            None => Ok(()),
+        }
+    }
+
+    fn medium(&self, file: Arc<MemoryFile>, path: &Path, is_writable: bool) -> Arc<dyn Medium> {
         Arc::new(MemoryMedium {
             file,
+            path: plain(path),
             is_writable,
-            lends: self.lends,
+            storage: self.clone(),
         })
     }
 }
 
 impl Storage for MemoryStorage {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
-        let file = hold(&self.names).create(path)?;
-        Ok(self.medium(file, true))
+        self.call(path)?;
+        let mut state = self.disk.enter(Call::Create)?;
+        let file = hold(&self.disk.names).create(path)?;
+        state.watch.note(|| Operation::Create {
+            path: plain(path),
+            file: file.number,
+        });
+        Ok(self.medium(file, path, true))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
-        let file = hold(&self.names).file(path)?;
-        Ok(self.medium(file, false))
+        self.call(path)?;
+        let _state = self.disk.enter(Call::Open)?;
+        let file = hold(&self.disk.names).file(path)?;
+        Ok(self.medium(file, path, false))
     }
 
     fn open_write(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
-        let file = hold(&self.names).file(path)?;
-        Ok(self.medium(file, true))
+        self.call(path)?;
+        let _state = self.disk.enter(Call::Open)?;
+        let file = hold(&self.disk.names).file(path)?;
+        Ok(self.medium(file, path, true))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut names = hold(&self.names);
+        self.call(from)?;
+        let mut state = self.disk.enter(Call::Rename)?;
+        let mut names = hold(&self.disk.names);
         let (from, to) = (plain(from), plain(to));
         if names.is_folder(&to) {
             return Err(ErrorKind::IsADirectory.into());
@@ -311,31 +388,49 @@ impl Storage for MemoryStorage {
             return Err(ErrorKind::NotFound.into());
         }
         let file = names.files.remove(&from).ok_or(ErrorKind::NotFound)?;
-        names.files.insert(to, file);
+        let number = file.number;
+        names.files.insert(to.clone(), file);
+        state.watch.note(|| Operation::Rename {
+            from,
+            to,
+            file: number,
+        });
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let removed = hold(&self.names).files.remove(&plain(path));
-        removed.map(drop).ok_or(ErrorKind::NotFound.into())
+        self.call(path)?;
+        let mut state = self.disk.enter(Call::Remove)?;
+        let path = plain(path);
+        let removed = hold(&self.disk.names).files.remove(&path);
+        let file = removed.ok_or(ErrorKind::NotFound)?.number;
+        state.watch.note(|| Operation::Remove { path, file });
+        Ok(())
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<()> {
-        let mut names = hold(&self.names);
+        self.call(path)?;
         let path = plain(path);
-        for folder in path.ancestors() {
-            if names.files.contains_key(folder) {
-                return Err(ErrorKind::AlreadyExists.into());
-            }
+        let is_there = hold(&self.disk.names).is_folder(&path);
+        let call = if is_there { Call::Open } else { Call::Create };
+        let mut state = self.disk.enter(call)?;
+        let mut names = hold(&self.disk.names);
+        if path.ancestors().any(|it| names.files.contains_key(it)) {
+            return Err(ErrorKind::AlreadyExists.into());
         }
-        for folder in path.ancestors().filter(|folder| !is_top(folder)) {
-            names.folders.insert(folder.to_owned());
+        for folder in names.missing_folders(&path) {
+            names.folders.insert(folder.clone());
+            state
+                .watch
+                .note(|| Operation::CreateFolder { path: folder });
         }
         Ok(())
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        let names = hold(&self.names);
+        self.call(folder)?;
+        let _state = self.disk.enter(Call::Open)?;
+        let names = hold(&self.disk.names);
         let folder = plain(folder);
         if !names.is_folder(&folder) {
             return Err(ErrorKind::NotFound.into());
@@ -348,200 +443,35 @@ impl Storage for MemoryStorage {
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        if hold(&self.names).is_folder(&plain(folder)) {
-            return Ok(());
+        self.call(folder)?;
+        let mut state = self.disk.enter(Call::Sync)?;
+        let path = plain(folder);
+        if !hold(&self.disk.names).is_folder(&path) {
+            return Err(ErrorKind::NotFound.into());
         }
-        Err(ErrorKind::NotFound.into())
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
-        let mut names = hold(&self.names);
-        let file = match names.file(path) {
-            Ok(file) => file,
-            Err(_) => names.create(path)?,
-        };
-        if std::mem::replace(&mut *hold(&file.is_locked), true) {
-            return Err(ErrorKind::WouldBlock.into());
-        }
-        Ok(Box::new(Lock(file)))
-    }
-}
-
-/// A lock that is held.
-struct Lock(Arc<MemoryFile>);
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        *hold(&self.0.is_locked) = false;
-    }
-}
-
-/// An open file.
-#[derive(Debug)]
-struct MemoryMedium {
-    file: Arc<MemoryFile>,
-    is_writable: bool,
-    lends: bool,
-}
-
-impl MemoryMedium {
-    fn writable(&self) -> io::Result<&MemoryFile> {
-        if self.is_writable {
-            return Ok(&self.file);
-        }
-        Err(io::Error::new(
-            ErrorKind::PermissionDenied,
-            "opened for reading",
-        ))
-    }
-}
-
-impl Disk for MemoryMedium {
-    fn len(&self) -> u64 {
-        hold(&self.file.bytes).len() as u64
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        hold(&self.file.bytes).read_at(offset, buffer)
-    }
-}
-
-impl Medium for MemoryMedium {
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.writable()?.write_at(offset, bytes)
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.writable()?.set_len(length)
-    }
-
-    fn sync(&self) -> io::Result<()> {
+        state.watch.note(|| Operation::SyncFolder { path });
         Ok(())
     }
 
-    fn map(&self, length: u64) -> io::Result<Option<Arc<dyn Mapped>>> {
-        let lent = Lent {
-            bytes: self.file.bytes(),
-            length,
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
+        self.call(path)?;
+        let mut state = self.disk.enter(Call::Open)?;
+        let mut names = hold(&self.disk.names);
+        let (file, is_new) = match names.file(path) {
+            Ok(file) => (file, false),
+            Err(_) => (names.create(path)?, true),
         };
-        Ok(self.lends.then(|| Arc::new(lent) as Arc<dyn Mapped>))
-    }
-}
-
-/// The bytes of a file as they were when they were lent.
-#[derive(Debug)]
-struct Lent {
-    bytes: Arc<Vec<u8>>,
-    length: u64,
-}
-
-impl Mapped for Lent {
-    fn bytes(&self, offset: u64, length: usize) -> io::Result<&[u8]> {
-        let end = offset.checked_add(length as u64);
-        if end.is_none_or(|end| end > self.length.min(self.bytes.len() as u64)) {
-            return Err(ErrorKind::UnexpectedEof.into());
+        let number = file.number;
+        let lock = file.lock()?;
+        if is_new {
+            state.watch.note(|| Operation::Create {
+                path: plain(path),
+                file: number,
+            });
         }
-        Ok(&self.bytes[offset as usize..][..length])
+        Ok(lock)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kind<T>(result: io::Result<T>) -> ErrorKind {
-        result.err().expect("an error").kind()
-    }
-
-    #[test]
-    fn names_are_as_strict_as_those_of_files() {
-        let storage = MemoryStorage::new();
-        let path = Path::new("/a/b/log");
-        assert_eq!(kind(storage.create(path)), ErrorKind::NotFound);
-        storage.create_folder(Path::new("/a/b")).unwrap();
-        storage.create_folder(Path::new("/a")).unwrap();
-        storage.create(path).unwrap();
-        assert_eq!(kind(storage.create(path)), ErrorKind::AlreadyExists);
-        assert_eq!(
-            kind(storage.create_folder(&path.join("x"))),
-            ErrorKind::AlreadyExists
-        );
-        assert_eq!(storage.list(Path::new("/a/")).unwrap(), ["b"]);
-        assert_eq!(storage.list(Path::new("/a/./b")).unwrap(), ["log"]);
-        for missing in ["/a/c", "b"] {
-            let missing = Path::new(missing);
-            assert_eq!(kind(storage.list(missing)), ErrorKind::NotFound);
-            assert_eq!(kind(storage.open(missing)), ErrorKind::NotFound);
-            assert_eq!(kind(storage.remove(missing)), ErrorKind::NotFound);
-            assert_eq!(kind(storage.rename(missing, path)), ErrorKind::NotFound);
-            assert_eq!(kind(storage.sync_folder(missing)), ErrorKind::NotFound);
-            let inside = missing.join("log");
-            assert_eq!(kind(storage.rename(path, &inside)), ErrorKind::NotFound);
-        }
-    }
-
-    #[test]
-    fn an_open_file_outlives_its_name() {
-        let storage = MemoryStorage::new();
-        let [a, b] = ["a", "b"].map(Path::new);
-        let old = storage.create(a).unwrap();
-        let new = storage.create(b).unwrap();
-        new.write_at(2, b"new").unwrap();
-        storage.rename(b, a).unwrap();
-        old.write_at(0, b"old").unwrap();
-        new.set_len(4).unwrap();
-        assert_eq!((old.len(), new.len()), (3, 4));
-        assert_eq!(storage.files().get("a"), Some(&b"\0\0ne"[..]));
-        assert_eq!(storage.files().iter().count(), 1);
-        let reader = storage.open(a).unwrap();
-        assert_eq!(kind(reader.write_at(0, b"x")), ErrorKind::PermissionDenied);
-        storage.remove(a).unwrap();
-        new.write_at(4, b"!").unwrap();
-        let mut bytes = [0; 5];
-        reader.read_at(0, &mut bytes).unwrap();
-        assert_eq!(&bytes, b"\0\0ne!");
-        assert_eq!(
-            kind(reader.read_at(1, &mut bytes)),
-            ErrorKind::UnexpectedEof
-        );
-    }
-
-    #[test]
-    fn a_snapshot_stays_what_it_was() {
-        let storage = MemoryStorage::new();
-        let file = storage.create(Path::new("a")).unwrap();
-        file.write_at(0, b"before").unwrap();
-        let tree = storage.files();
-        let copy = MemoryStorage::from_files(&tree);
-        file.write_at(0, b"after!").unwrap();
-        let other = copy.open_write(Path::new("a")).unwrap();
-        other.write_at(6, b"?").unwrap();
-        assert_eq!(tree.get("a"), Some(&b"before"[..]));
-        assert_eq!(copy.files().get("a"), Some(&b"before?"[..]));
-        assert_eq!(storage.files().get("./a"), Some(&b"after!"[..]));
-    }
-
-    #[test]
-    fn one_holds_the_lock() {
-        let storage = MemoryStorage::new();
-        let path = Path::new("lock");
-        let lock = storage.lock(path).unwrap();
-        assert_eq!(kind(storage.clone().lock(path)), ErrorKind::WouldBlock);
-        drop(lock);
-        storage.lock(path).unwrap();
-        assert_eq!(storage.list(Path::new("")).unwrap(), ["lock"]);
-    }
-
-    #[test]
-    fn a_lending_storage_lends_what_is_there() {
-        let storage = MemoryStorage::new();
-        let file = storage.create(Path::new("a")).unwrap();
-        file.write_at(0, b"0123456789").unwrap();
-        assert!(file.map(10).unwrap().is_none());
-        let file = storage.lending().open(Path::new("a")).unwrap();
-        let lent = file.map(8).unwrap().expect("lent");
-        assert_eq!(lent.bytes(3, 5).unwrap(), b"34567");
-        assert_eq!(kind(lent.bytes(3, 6)), ErrorKind::UnexpectedEof);
-        assert_eq!(kind(lent.bytes(u64::MAX, 2)), ErrorKind::UnexpectedEof);
-    }
-}
+mod tests;

@@ -1,12 +1,13 @@
 //! Toy machines in rough worlds.
 
+mod logs;
 mod rally;
 mod trouble;
 
 use crate::{Booted, World, WorldOptions, explore, same_twice};
 use seatrial_machine::{
-    Computed, Disk, Disturbance, Fault, FaultKind, Input, Job, Link, Machine, NodeId, Output, Rng,
-    Ticket, Time,
+    Computed, DataFolder, Disk, Disturbance, Fault, FaultKind, Input, Job, Link, LogName, Machine,
+    NodeId, Output, Rng, Ticket, Time,
 };
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ struct Counter {
 }
 
 impl Counter {
-    fn boot(disk: &dyn Disk, hasty: bool) -> Booted<Counter> {
-        let count = disk.len();
+    fn boot(data: &DataFolder, hasty: bool) -> Booted<Counter> {
+        let count = data.log(LogName::MAIN).unwrap().len();
         let machine = Counter {
             count,
             waiting: Vec::new(),
@@ -30,10 +31,7 @@ impl Counter {
             alarm: None,
             alarms: 0,
         };
-        Booted {
-            machine,
-            log_end: count,
-        }
+        Booted::with_log(machine, count)
     }
 }
 
@@ -60,7 +58,7 @@ impl Machine for Counter {
         match input {
             Input::Request(ticket, Ask::Increment) => {
                 self.count += 1;
-                out.push(Output::Append(vec![b'+'], ticket));
+                out.push(append(ticket));
                 if self.hasty {
                     out.push(Output::Reply(ticket, self.count));
                 } else {
@@ -86,7 +84,7 @@ impl Machine for Counter {
                 let result = result.downcast::<u64>().unwrap();
                 out.push(Output::Reply(ticket, *result));
             }
-            Input::Wake => {}
+            Input::Wake | Input::FileDone(..) => {}
         }
         if self.alarm.is_some_and(|alarm| alarm <= now) {
             self.alarm = None;
@@ -99,12 +97,26 @@ impl Machine for Counter {
     }
 }
 
+/// A byte more for the log.
+fn append<P>(ticket: Ticket) -> Output<P> {
+    Output::Append {
+        log: LogName::MAIN,
+        bytes: vec![b'+'],
+        ticket,
+    }
+}
+
+/// Durable bytes of the log of the first node.
+fn log_length<M: Machine>(world: &World<M>) -> usize {
+    world.durable(A).get("log").map_or(0, <[u8]>::len)
+}
+
 const A: NodeId = NodeId::server(1);
 const B: NodeId = NodeId::server(2);
 
 fn world(seed: u64, options: WorldOptions, hasty: bool) -> World<Counter> {
-    let mut world = World::new(seed, options, move |_, disk: &dyn Disk| {
-        Ok(Counter::boot(disk, hasty))
+    let mut world = World::new(seed, options, move |_, data: &DataFolder| {
+        Ok(Counter::boot(data, hasty))
     });
     world.add(A);
     world.add(B);
@@ -322,13 +334,13 @@ fn a_crash_keeps_synced_bytes_and_at_most_what_was_appended() {
             world.request(A, Ticket(ticket), Ask::Increment);
         }
         world.run_until(Time::from_milliseconds(12));
-        let synced = world.durable(A).len();
+        let synced = log_length(&world);
         assert!(synced > 0, "the first sync is over");
         for ticket in 3..10 {
             world.request(A, Ticket(ticket), Ask::Increment);
         }
         world.apply(&Fault::Kill(A));
-        let left = world.durable(A).len();
+        let left = log_length(&world);
         assert!(
             (synced..=10).contains(&left),
             "seed {seed}: {left} of {synced}"
@@ -340,13 +352,14 @@ fn a_crash_keeps_synced_bytes_and_at_most_what_was_appended() {
 
 #[test]
 fn bits_rot_and_a_node_that_cannot_start_is_reported() {
-    let mut world = World::new(1, WorldOptions::default(), |node, disk: &dyn Disk| {
+    let mut world = World::new(1, WorldOptions::default(), |node, data: &DataFolder| {
+        let disk = data.log(LogName::MAIN).unwrap();
         let mut bytes = vec![0; disk.len() as usize];
         disk.read_at(0, &mut bytes).unwrap();
         if bytes.iter().any(|&byte| byte != b'+') {
             return Err(format!("{node}: damaged"));
         }
-        Ok(Counter::boot(disk, false))
+        Ok(Counter::boot(data, false))
     });
     world.add(A);
     world.request(A, Ticket(1), Ask::Increment);
@@ -360,13 +373,14 @@ fn bits_rot_and_a_node_that_cannot_start_is_reported() {
 
 #[test]
 fn a_log_that_is_said_to_be_longer_than_the_disk_is_refused() {
-    let mut world = World::new(1, WorldOptions::default(), |_, disk: &dyn Disk| {
-        let mut booted = Counter::boot(disk, false);
-        booted.log_end += 1;
+    let mut world = World::new(1, WorldOptions::default(), |_, data: &DataFolder| {
+        let mut booted = Counter::boot(data, false);
+        booted.logs[0].end += 1;
         Ok(booted)
     });
     world.add(A);
-    let reason = "the log is said to end at 1 of 0 bytes".to_owned();
+    let reason =
+        "log log has no bytes at 1: it is said to end there (it is from 0 to 0)".to_owned();
     assert_eq!(world.take_boot_failures(), [(A, reason)]);
 }
 
@@ -384,6 +398,7 @@ fn many_held_messages_do_not_crowd_out_the_disk() {
     world.apply(&Fault::Resume(B));
     settle(&mut world);
     assert_eq!(count(&world, B), 1 + 65_536, "a bound on what is held");
+    assert_eq!(world.lost_messages().held_max, 70_000 - 65_536);
     let replies: Vec<_> = world.drain_replies().collect();
     assert_eq!(replies, [(B, Ticket(0), 1)]);
 }
@@ -442,10 +457,8 @@ impl Machine for Sleepless {
 #[test]
 #[should_panic(expected = "n1 was woken 10000 times at 0.003 s and still asks for it")]
 fn a_machine_that_never_rests_is_found_out() {
-    let mut world = World::new(1, WorldOptions::default(), |_, _: &dyn Disk| {
-        let machine = Sleepless;
-        let log_end = 0;
-        Ok(Booted { machine, log_end })
+    let mut world = World::new(1, WorldOptions::default(), |_, _: &DataFolder| {
+        Ok(Booted::new(Sleepless))
     });
     world.add(A);
     world.run_until(Time::from_milliseconds(10));

@@ -55,6 +55,8 @@ impl Trace {
             Event::Deliver { from, .. } => (1, number(*from)),
             Event::Wake { .. } => (2, 0),
             Event::Synced { .. } => (3, 0),
+            Event::File { ticket, .. } => (7, ticket.0),
+            Event::Job { number, .. } => (8, *number),
             Event::Computed { ticket, .. } => (4, ticket.0),
             Event::Request { ticket, .. } => (5, ticket.0),
             Event::Closed { peer, .. } => (6, number(*peer)),
@@ -69,11 +71,13 @@ impl Trace {
                 Event::Deliver { from, bytes, .. } => {
                     format!(" from {from}, {} bytes", bytes.len())
                 }
-                Event::Computed { ticket, .. } | Event::Request { ticket, .. } => {
-                    format!(" {}", ticket.0)
-                }
+                Event::Computed { ticket, .. }
+                | Event::File { ticket, .. }
+                | Event::Request { ticket, .. } => format!(" {}", ticket.0),
+                Event::Job { number, .. } => format!(" {number}"),
                 Event::Closed { peer, .. } => format!(" connection to {peer}"),
-                Event::Wake { .. } | Event::Synced { .. } => String::new(),
+                Event::Synced { log, .. } => format!(" {log}"),
+                Event::Wake { .. } => String::new(),
             };
             self.line(now, &format!("{node} {}{detail}", event.name()));
         }

@@ -1,26 +1,21 @@
 //! The seeded world.
 
-use crate::disk::SimDisk;
-use crate::network::Network;
+use crate::network::{LostMessages, Network};
 use crate::options::WorldOptions;
 use crate::queue::{Event, Queue};
+use crate::storage::FileTree;
 use crate::trace::Trace;
+use crate::work::Work;
 use seatrial_machine::{
-    Clock, Disk, Fault, Input, Link, Machine, NodeId, Output, Rng, Ticket, Time,
+    Booted, Clock, DataFolder, DiskTrouble, Fault, Input, Link, LogName, Machine, NodeId, Output,
+    Rng, Ticket, Time, WORK_MAX,
 };
+use std::io;
+use std::time::Duration;
 
-/// What [`Boot`] made of a disk.
-#[derive(Debug)]
-pub struct Booted<M> {
-    /// The machine, before its first turn.
-    pub machine: M,
-    /// Where its log ends; the world cuts off what is behind it.
-    pub log_end: u64,
-}
-
-/// Builds the machine of a node from its durable bytes, at its first start and at every restart. An error (in words)
-/// leaves the node down and is reported by [`World::take_boot_failures`].
-pub type Boot<M> = Box<dyn FnMut(NodeId, &dyn Disk) -> Result<Booted<M>, String>>;
+/// Builds the machine of a node from its folder, at its first start and at every restart. An error (in words) leaves the
+/// node down and is reported by [`World::take_boot_failures`].
+pub type Boot<M> = Box<dyn FnMut(NodeId, &DataFolder) -> Result<Booted<M>, String>>;
 
 /// Tells a machine, at its time, that its connection to another endpoint is gone. What `host` does for real connections.
 pub type Closed<M> = fn(&mut M, Time, NodeId, &mut Vec<Output<<M as Machine>::Reply>>);
@@ -60,11 +55,11 @@ struct Node<M: Machine> {
     /// Counts starts: what was under way for an earlier start never reaches a later one.
     incarnation: u32,
     paused: bool,
-    /// Its disk refused a write: it ends after this turn, as `host` ends a process that cannot write its log.
+    /// A log could not be written: it ends after this turn, as `host` ends a process that cannot write its log.
     is_failing: bool,
     /// What came while it was paused, in order.
     held: Vec<Event<M::Request>>,
-    disk: SimDisk,
+    work: Work,
     clock: Clock,
     /// The world's time of the wake-up that is queued, and its number: an older number is void.
     wake: Option<(Time, u32)>,
@@ -72,6 +67,9 @@ struct Node<M: Machine> {
     /// The instant of the latest wake-up that led to a turn, and how many there were at it.
     woken: (Time, u32),
 }
+
+/// A message for a machine that has too much under way is offered to it again after this long.
+const BUSY_DELAY: Duration = Duration::from_micros(100);
 
 /// What a paused node keeps, as the kernel's buffers do; later messages are lost.
 const HELD_MAX: usize = 65_536;
@@ -84,7 +82,7 @@ impl<M: Machine> World<M> {
     pub fn new(
         seed: u64,
         options: WorldOptions,
-        boot: impl FnMut(NodeId, &dyn Disk) -> Result<Booted<M>, String> + 'static,
+        boot: impl FnMut(NodeId, &DataFolder) -> Result<Booted<M>, String> + 'static,
     ) -> World<M> {
         let rng = Rng::from_seed(seed);
         World {
@@ -129,7 +127,7 @@ impl<M: Machine> World<M> {
             paused: false,
             is_failing: false,
             held: Vec::new(),
-            disk: SimDisk::default(),
+            work: Work::new(),
             clock: Clock::new(self.now, drift),
             wake: None,
             wakes: 0,
@@ -159,10 +157,18 @@ impl<M: Machine> World<M> {
         self.nodes[self.find(id)?].machine.as_ref()
     }
 
-    /// The durable bytes of a node.
-    pub fn durable(&self, id: NodeId) -> &[u8] {
-        self.find(id)
-            .map_or(&[], |index| self.nodes[index].disk.durable())
+    /// The durable files of a node: what a crash leaves that loses everything else.
+    pub fn durable(&self, id: NodeId) -> FileTree {
+        self.find(id).map_or_else(FileTree::default, |it| {
+            self.nodes[it].work.storage().durable()
+        })
+    }
+
+    /// The files of a node as its machine sees them.
+    pub fn files(&self, id: NodeId) -> FileTree {
+        self.find(id).map_or_else(FileTree::default, |it| {
+            self.nodes[it].work.storage().files()
+        })
     }
 
     /// Answers to requests since the last call, in order: who answered which ticket what. A request to a node that
@@ -174,6 +180,11 @@ impl<M: Machine> World<M> {
     /// Nodes that could not start since the last call, and why.
     pub fn take_boot_failures(&mut self) -> Vec<(NodeId, String)> {
         std::mem::take(&mut self.boot_failures)
+    }
+
+    /// Messages that reached no machine so far: none is lost without being counted.
+    pub const fn lost_messages(&self) -> LostMessages {
+        self.network.lost
     }
 
     /// A number that depends on every event so far, in order: equal runs have equal fingerprints.
@@ -235,32 +246,19 @@ impl<M: Machine> World<M> {
                 true
             }
             Fault::Disturb { links, how } => {
-                self.network.disturb(links, *how);
+                self.network.disturb(self.now, links, *how);
                 true
             }
             Fault::Reset(links) => {
                 let known: Vec<bool> = links.iter().map(|link| self.reset(*link)).collect();
                 known.contains(&true)
             }
-            Fault::Heal => self.network.heal(),
+            Fault::Heal => self.network.heal(self.now, &mut self.queue),
             Fault::Calm => self.network.calm(),
-            Fault::Kill(id)
-            | Fault::Restart(id)
-            | Fault::Pause(id)
-            | Fault::Resume(id)
-            | Fault::MendDisk(id)
-            | Fault::LoseUnsynced(id)
-            | Fault::Snapshot(id)
-            | Fault::Restore(id)
-            | Fault::Skew { node: id, .. }
-            | Fault::Strobe { node: id, .. }
-            | Fault::Disk { node: id, .. }
-            | Fault::BitRot { node: id, .. }
-            | Fault::Truncate { node: id, .. } => match self.find(*id) {
+            _ => match fault.node().and_then(|node| self.find(node)) {
                 Some(index) => self.apply_to(index, fault),
                 None => false,
             },
-            Fault::View | Fault::Join(_) | Fault::Leave(_) => false,
         }
     }
 
@@ -272,7 +270,7 @@ impl<M: Machine> World<M> {
         match fault {
             Fault::Kill(_) => self.crash_at(index),
             Fault::LoseUnsynced(_) => {
-                node.disk.lose_unsynced();
+                node.work.lose_power();
                 self.crash_at(index);
             }
             Fault::Restart(_) if is_up => return false,
@@ -306,21 +304,23 @@ impl<M: Machine> World<M> {
                 return true;
             }
             Fault::Disk { trouble, .. } => {
-                node.disk.set_trouble(Some(*trouble));
+                node.work.storage().set_trouble(Some(*trouble));
                 return true;
             }
             Fault::MendDisk(_) => {
-                let was_in_trouble = node.disk.trouble().is_some();
-                node.disk.set_trouble(None);
+                let was_in_trouble = node.work.storage().trouble().is_some();
+                node.work.storage().set_trouble(None);
                 return was_in_trouble;
             }
-            Fault::BitRot { bits, .. } => return node.disk.rot(*bits, &mut self.disk_rng),
+            Fault::BitRot { bits, .. } => {
+                return node.work.storage().rot(*bits, &mut self.disk_rng);
+            }
             Fault::Snapshot(_) => {
-                node.disk.keep_snapshot();
+                node.work.keep_snapshot();
                 return true;
             }
-            Fault::Truncate { bytes, .. } => return !is_up && node.disk.cut_off(*bytes),
-            Fault::Restore(_) => return !is_up && node.disk.restore(),
+            Fault::Truncate { bytes, .. } => return !is_up && node.work.cut_off(*bytes),
+            Fault::Restore(_) => return !is_up && node.work.restore(),
             _ => return false,
         }
         is_up
@@ -347,28 +347,18 @@ impl<M: Machine> World<M> {
         self.network.find(id)
     }
 
-    /// Builds the machine of a node that is down, from its disk. One whose disk cannot be read stays down, and that is no
+    /// Builds the machine of a node that is down, from its disk. One whose disk is in trouble may stay down, and that is no
     /// failure of its own.
     fn start(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        let (bytes, unreadable) = (node.disk.durable_vec(), node.disk.unreadable());
-        let disk = unreadable.as_ref().map_or(bytes as &dyn Disk, |disk| disk);
-        let booted = (self.boot)(node.id, disk).and_then(|booted| {
-            let (end, length) = (booted.log_end, bytes.len());
-            if end > length as u64 {
-                return Err(format!("the log is said to end at {end} of {length} bytes"));
-            }
-            Ok(booted)
-        });
-        match booted {
-            Ok(booted) => {
-                node.disk.truncate(booted.log_end);
+        match boot(&mut self.boot, node) {
+            Ok(machine) => {
                 node.clock.restart(self.now);
-                node.machine = Some(booted.machine);
+                node.machine = Some(machine);
                 node.incarnation += 1;
                 self.turn(index, Input::Wake);
             }
-            Err(_) if unreadable.is_some() => {}
+            Err(_) if is_broken(node.work.storage().trouble()) => {}
             Err(reason) => self.boot_failures.push((node.id, reason)),
         }
     }
@@ -383,7 +373,7 @@ impl<M: Machine> World<M> {
         node.held.clear();
         node.wake = None;
         node.is_failing = false;
-        node.disk.crash(&self.options.disk, &mut self.disk_rng);
+        node.work.crash(&self.options, &mut self.disk_rng);
         let dead = node.id;
         for peer in 0..self.nodes.len() {
             if self.network.disconnect(dead, self.nodes[peer].id) {
@@ -437,22 +427,33 @@ impl<M: Machine> World<M> {
         if let Event::Deliver { from, sent, .. } = &event
             && self.network.blocks(*from, node.id, *sent)
         {
+            self.network.lost.cut += 1;
             return;
         }
+        let is_message = matches!(event, Event::Deliver { .. });
         if node.paused {
-            if node.held.len() < HELD_MAX || !matches!(event, Event::Deliver { .. }) {
+            if node.held.len() < HELD_MAX || !is_message {
                 node.held.push(event);
+            } else {
+                self.network.lost.held_max += 1;
             }
             return;
         }
         if node.machine.is_none() {
+            self.network.lost.down += u64::from(is_message);
+            return;
+        }
+        if is_message && node.work.under_way() >= WORK_MAX {
+            self.queue.push(self.now + BUSY_DELAY, index, event);
             return;
         }
         self.trace.event(self.now, node.id, &event);
         match event {
             Event::Deliver { from, bytes, .. } => self.turn(index, Input::Message { from, bytes }),
             Event::Wake { number, .. } => self.wake(index, number),
-            Event::Synced { .. } => self.synced(index),
+            Event::Synced { log, .. } => self.synced(index, log),
+            Event::File { ticket, .. } => self.file_done(index, ticket),
+            Event::Job { number, .. } => self.run_job(index, number),
             Event::Closed { peer, .. } => {
                 if let Some(closed) = self.closed {
                     self.have_turn(index, |machine, now, out| closed(machine, now, peer, out));
@@ -494,26 +495,88 @@ impl<M: Machine> World<M> {
     }
 
     /// A sync is done: what it covered is durable.
-    fn synced(&mut self, index: usize) {
-        let mut tickets = self.nodes[index].disk.complete();
+    fn synced(&mut self, index: usize, log: LogName) {
+        let Ok((mut tickets, begins)) = self.nodes[index].work.synced(log) else {
+            self.crash_at(index);
+            return;
+        };
+        if begins {
+            self.begin_sync(index, log);
+        }
         if tickets.len() > 1 && self.disk_rng.chance(self.options.disk.answer_last) {
             tickets.drain(..tickets.len() - 1);
         }
         for ticket in tickets {
             self.turn(index, Input::Appended(ticket));
         }
-        self.begin_sync(index);
     }
 
-    /// Starts a sync of all that was appended, unless one is under way.
-    fn begin_sync(&mut self, index: usize) {
-        let node = &mut self.nodes[index];
-        if node.machine.is_some() && node.disk.begin_sync() {
-            let delay = node.disk.extra_delay();
-            let due = self.now + delay + self.options.disk.sync_delay(&mut self.disk_rng);
-            let incarnation = node.incarnation;
-            self.queue.push(due, index, Event::Synced { incarnation });
+    /// Starts a sync of what was written to a log.
+    fn begin_sync(&mut self, index: usize, log: LogName) {
+        let delay = self.sync_delay(index);
+        let incarnation = self.nodes[index].incarnation;
+        let event = Event::Synced { incarnation, log };
+        self.queue.push(self.now + delay, index, event);
+    }
+
+    fn sync_delay(&mut self, index: usize) -> Duration {
+        let extra = self.nodes[index].work.extra_delay();
+        extra + self.options.disk.sync_delay(&mut self.disk_rng)
+    }
+
+    /// What became of a write to a log: a sync begins, or the process ends.
+    fn logged(&mut self, index: usize, log: LogName, written: &io::Result<bool>) {
+        match written {
+            Ok(true) => self.begin_sync(index, log),
+            Ok(false) => {}
+            Err(_) => self.nodes[index].is_failing = true,
         }
+    }
+
+    /// A task on a file is done, or fails; others may begin.
+    fn file_done(&mut self, index: usize, ticket: Ticket) {
+        if let Some(result) = self.nodes[index].work.finish_file(ticket) {
+            self.start_files(index);
+            self.turn(index, Input::FileDone(ticket, result));
+        }
+    }
+
+    fn start_files(&mut self, index: usize) {
+        while let Some((ticket, is_sync)) = self.nodes[index].work.start_file() {
+            let delay = if is_sync {
+                self.sync_delay(index)
+            } else {
+                self.options.job_delay(&mut self.job_rng)
+            };
+            let incarnation = self.nodes[index].incarnation;
+            let event = Event::File {
+                incarnation,
+                ticket,
+            };
+            self.queue.push(self.now + delay, index, event);
+        }
+    }
+
+    /// A job runs. Its result comes at once, or later if it synced a slow disk.
+    fn run_job(&mut self, index: usize, number: u64) {
+        let node = &mut self.nodes[index];
+        let Some((ticket, job)) = node.work.take_job(number) else {
+            return;
+        };
+        let syncs_before = node.work.storage().syncs();
+        let result = job.run();
+        let syncs = node.work.storage().syncs() - syncs_before;
+        let late = node.work.extra_delay() * u32::try_from(syncs).unwrap_or(u32::MAX);
+        if late.is_zero() {
+            self.turn(index, Input::Computed(ticket, result));
+            return;
+        }
+        let event = Event::Computed {
+            incarnation: node.incarnation,
+            ticket,
+            result,
+        };
+        self.queue.push(self.now + late, index, event);
     }
 
     fn turn(&mut self, index: usize, input: Input<M::Request>) {
@@ -548,33 +611,36 @@ impl<M: Machine> World<M> {
     fn carry_out(&mut self, index: usize, output: Output<M::Reply>) {
         let node = &mut self.nodes[index];
         let (id, incarnation) = (node.id, node.incarnation);
+        if node.is_failing {
+            return; // the process ends: what it pushed after the failure is not carried out
+        }
         match output {
             Output::Send { to, message } => {
                 self.network
                     .send(self.now, id, to, message, &mut self.queue);
             }
             // Endpoints of this world are known by their names; it has no connections to bound.
-            Output::Admit(_) | Output::Close(_) => {}
-            Output::Append(bytes, ticket) => {
-                node.disk.append(&bytes, ticket);
-                if node.disk.refuses_writes() {
-                    node.is_failing = true;
-                } else {
-                    self.begin_sync(index);
-                }
+            Output::Admit(_) | Output::Close(_) | Output::Address { .. } => {}
+            Output::Append { log, bytes, ticket } => {
+                let written = node.work.append(log, bytes, ticket);
+                self.logged(index, log, &written);
+            }
+            Output::TruncateHead { log, position } => {
+                let written = node.work.truncate_head(log, position);
+                self.logged(index, log, &written);
+            }
+            Output::File(task, ticket) => {
+                node.work.push_file(ticket, task);
+                self.start_files(index);
             }
             Output::Compute(job, ticket) => {
-                let due = self.now + self.options.job_delay(&mut self.job_rng);
-                let result = job.run();
-                self.queue.push(
-                    due,
-                    index,
-                    Event::Computed {
-                        incarnation,
-                        ticket,
-                        result,
-                    },
-                );
+                let takes = self.options.job_delay(&mut self.job_rng);
+                let (number, due) = node.work.push_job(ticket, job, self.now, takes);
+                let event = Event::Job {
+                    incarnation,
+                    number,
+                };
+                self.queue.push(due, index, event);
             }
             Output::Reply(ticket, reply) => self.replies.push((id, ticket, reply)),
         }
@@ -600,4 +666,18 @@ impl<M: Machine> World<M> {
         };
         self.queue.push(due, index, event);
     }
+}
+
+/// Makes a machine of what is on a node's disk.
+fn boot<M: Machine>(boot: &mut Boot<M>, node: &mut Node<M>) -> Result<M, String> {
+    let text = |error: io::Error| error.to_string();
+    let data = node.work.folder().map_err(text)?;
+    let Booted { machine, logs } = boot(node.id, &data)?;
+    node.work.start(&data, &logs).map_err(text)?;
+    Ok(machine)
+}
+
+/// Can a start fail because of this?
+fn is_broken(trouble: Option<DiskTrouble>) -> bool {
+    trouble.is_some_and(|it| !matches!(it, DiskTrouble::Slow(_)))
 }

@@ -1,4 +1,4 @@
-//! A small history of transactions, as the brute force sees it.
+//! A small history of transactions in the form that brute force uses.
 
 use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Process, Value};
 use std::fmt::Write as _;

@@ -4,10 +4,12 @@ use crate::case::{Case, Kind};
 use crate::oracle::{Answer, Oracle};
 use crate::shrink::shrink;
 use crate::tally::{Class, Name, Tally, size};
-use seatrial_checker::txn::Level;
-use seatrial_checker::txn::isolation::Model;
-use seatrial_checker::{Certificate, Checker, Unproven, Validity, Verdict, Verifier, by_name};
+use seatrial_check::by_name;
+use seatrial_checker::{Checker, Validity, Verdict, certify};
+use seatrial_cycles::Level;
 use seatrial_history::History;
+use seatrial_isolation::Model;
+use seatrial_verify::{Certificate, Unproven, Verifier};
 
 /// A checker by its name and model, as the command line makes it.
 pub(crate) struct Judge {
@@ -52,10 +54,8 @@ pub(crate) struct Said {
 
 /// Runs a checker and replays its certificate.
 pub(crate) fn ask(judge: &Judge, history: &History) -> Said {
-    let (verdict, certificate) = judge
-        .checker
-        .certify(history)
-        .unwrap_or_else(|| (judge.checker.check(history), None));
+    let checked = certify(&*judge.checker, history);
+    let (verdict, certificate) = checked.unwrap_or_else(|error| panic!("{error}"));
     let holds = certificate
         .as_ref()
         .map(|certificate| verify(history, certificate));
@@ -110,8 +110,7 @@ pub(crate) fn disagreements(judge: &Judge, said: &Said, oracle: &Oracle<'_>) -> 
             );
         }
     }
-    for other in verdict.details["holds"].as_array().into_iter().flatten() {
-        let other = other.as_str().unwrap_or_default();
+    for other in verdict.details.holds.iter().flatten() {
         if oracle.of(other) == Answer::Broken {
             add("`holds` is broken:", &format!(" {other}"), String::new());
         }

@@ -7,7 +7,8 @@
 use crate::case::Outcome;
 use crate::compare::without_digits;
 use crate::tally::{Class, Name, Tally};
-use seatrial_checker::{Validity, by_name};
+use seatrial_check::by_name;
+use seatrial_checker::Validity;
 use seatrial_history::{History, Op, OpType, Process, Value};
 use seatrial_machine::Rng;
 use std::fmt::Write as _;

@@ -1,5 +1,4 @@
-//! Forged certificates: the verifier must refuse those that prove what is not so, and accept the orders that explain a
-//! history.
+//! Forged certificates: the verifier must refuse false proofs and accept orders that explain a history.
 
 use crate::case::{Case, Kind, Outcome};
 use crate::compare::{Judge, ask, note, verify};
@@ -7,11 +6,11 @@ use crate::graph::permutations;
 use crate::oracle::{Answer, Oracle};
 use crate::orders::{Follows, Rule, explains};
 use crate::tally::{Name, Tally};
-use seatrial_checker::txn::Level;
-use seatrial_checker::txn::isolation::Model;
-use seatrial_checker::{Certificate, Edge, Evidence, Fingerprint, Proof, Verifier};
+use seatrial_cycles::Level;
 use seatrial_history::History;
+use seatrial_isolation::Model;
 use seatrial_machine::Rng;
+use seatrial_verify::{Certificate, CycleEdge, Evidence, Fingerprint, Proof, Verifier};
 
 /// Names of anomalies that a finding may claim.
 const ANOMALIES: [&str; 38] = [
@@ -234,12 +233,15 @@ impl Forger {
         let (anomaly, steps) = if is_cycle {
             operations.dedup();
             let relations: Vec<&str> = operations.iter().map(|_| *rng.pick(&RELATIONS)).collect();
-            let edges = relations.iter().enumerate().map(|(at, relation)| Edge {
-                from: operations[at],
-                to: operations[(at + 1) % operations.len()],
-                relation: (*relation).to_owned(),
-                versions: None,
-            });
+            let edges = relations
+                .iter()
+                .enumerate()
+                .map(|(at, relation)| CycleEdge {
+                    from: operations[at],
+                    to: operations[(at + 1) % operations.len()],
+                    relation: (*relation).to_owned(),
+                    versions: None,
+                });
             (cycle_name(&relations), edges.collect())
         } else {
             ((*rng.pick(&ANOMALIES)).to_owned(), Vec::new())

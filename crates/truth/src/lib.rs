@@ -3,6 +3,9 @@
 //! Every model is decided here by exhaustive search, straight from its definition in the literature, on a history type of
 //! its own. No code is shared with the checkers, which are called by their public interface. `cargo xtask truth` runs it;
 //! `docs/measures` has tables.
+//!
+//! What is absent: no algorithm of the checkers and no clever one (what is decided here is decided by trying all
+//! possibilities), and no part of the product depends on this crate.
 
 mod axioms;
 mod case;

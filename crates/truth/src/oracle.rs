@@ -1,4 +1,4 @@
-//! What is true of a case, by the name of a model.
+//! The true verdict on a case, by the name of a model.
 
 use crate::axioms::{Axioms, Weak};
 use crate::case::{Case, Kind};

@@ -1,15 +1,14 @@
-//! One history by several routes: in memory, as EDN, as a test file, through the program. All must say the same.
+//! Checks one history by several routes: in memory, as EDN, as a test file, through the program. All must say the same.
 
 use crate::case::Case;
 use crate::compare::{Judge, ask};
 use crate::tally::{Class, Name, Tally, size};
 use anyhow::{Context as _, Result};
-use seatrial_checker::txn::isolation::{Isolation, Model};
-use seatrial_checker::txn::{Inference, Level, ListAppend};
-use seatrial_checker::{Certificate, Validity, Verdict, Verifier, rw_register};
-use seatrial_history::import::{self, Options};
-use seatrial_history::{Folder, HistoryWriter, TestFile, WriterOptions};
+use seatrial_checker::{Validity, Verdict, certify};
+use seatrial_history::{HistoryWriter, TestFile, WriterOptions};
+use seatrial_interchange::import::{self, Options};
 use seatrial_machine::Rng;
+use seatrial_verify::Verifier;
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -123,10 +122,13 @@ impl Routes {
         let _ = std::fs::remove_file(&path);
         write(&path, case)?;
         let file = Arc::new(TestFile::open(&path)?);
-        let folder = Folder::new(Arc::clone(&file), 1);
-        let (verdict, certificate) = certify(judge, &folder)?;
+        let (verdict, certificate) =
+            certify(&*judge.checker, &*file).map_err(anyhow::Error::from_boxed)?;
         let accepted = match &certificate {
-            Some(certificate) => Some(Verifier::read(&*file)?.verify(certificate).is_ok()),
+            Some(certificate) => {
+                let verifier = Verifier::read(&*file).map_err(anyhow::Error::from_boxed)?;
+                Some(verifier.verify(certificate).is_ok())
+            }
             None => None,
         };
         Ok(answer(&verdict, accepted))
@@ -168,17 +170,4 @@ fn write(path: &Path, case: &Case) -> Result<()> {
     }
     writer.seal()?;
     Ok(())
-}
-
-/// The checker by its type, which takes a history of any size.
-fn certify(judge: &Judge, folder: &Folder<TestFile>) -> Result<(Verdict, Option<Certificate>)> {
-    let level = || Level::by_name(judge.model).context("a level");
-    Ok(match judge.checker.name() {
-        "list-append" => ListAppend::new(level()?).certify(folder)?,
-        "rw-register" => rw_register(Some(judge.model), Inference::NONE)?.certify(folder)?,
-        _ => {
-            let model = Model::by_name(judge.model).context("a model")?;
-            Isolation::new(model).certify(folder)?
-        }
-    })
 }

@@ -1,4 +1,4 @@
-//! Smaller cases that show the same.
+//! Shrinks a case while it shows the same disagreement.
 
 use crate::case::{Case, Kind, Outcome};
 

@@ -9,10 +9,10 @@ use crate::oracle::{Answer, Oracle};
 use crate::orders::{Follows, Rule, explains, is_explained};
 use crate::shrink::shrink;
 use crate::tally::Tally;
-use seatrial_checker::txn::Level;
-use seatrial_checker::txn::isolation::Model;
-use seatrial_checker::{Checker, Verdict};
+use seatrial_checker::{Aims, Checker, OnlineChecker, Verdict, WholeHistory};
+use seatrial_cycles::Level;
 use seatrial_history::History;
+use seatrial_isolation::Model;
 use seatrial_machine::Rng;
 use std::collections::BTreeSet;
 
@@ -283,6 +283,7 @@ fn cases_are_of_all_sorts_and_the_same_for_a_seed() {
 }
 
 /// Says that every history is valid, or that every one is invalid.
+#[derive(Clone)]
 struct Liar(bool);
 
 impl Checker for Liar {
@@ -296,6 +297,10 @@ impl Checker for Liar {
             verdict.valid = seatrial_checker::Validity::Invalid;
         }
         verdict
+    }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        Box::new(WholeHistory::new(self.clone()))
     }
 }
 

@@ -26,19 +26,20 @@ farm() {
   fi
 }
 
-checker=(-p seatrial-checker)
+isolation=(-p seatrial-isolation)
+inference=(-p seatrial-inference)
 echo "| farm | histories | processor time | said |"
 echo "| --- | --- | --- | --- |"
-farm "decisions against all orders of commits and versions" $((count * 3 / 2)) "${checker[@]}" --lib decision::tests
-farm "lists against all serial orders" "$count" "${checker[@]}" --test all transactions::agrees_with_all_serial_orders
-farm "lists: certificates" "$count" "${checker[@]}" --test all transactions::verdicts_come_with_certificates
-farm "lists: windows against judged at once" "$count" "${checker[@]}" --test all windows::
-farm "while it is recorded against judged afterwards" "$count" "${checker[@]}" --test all online::
-farm "registers against all orders" "$count" "${checker[@]}" --test all registers::
-farm "registers: certificates, damaged ones too" "$count" "${checker[@]}" --test all proofs::
-farm "weak levels against all orders of commits, and their certificates" "$count" "${checker[@]}" --test all isolation::
-farm "timestamps against a replay by hand" "$count" "${checker[@]}" --lib timestamps::
-farm "simulated databases, ten models, certificates; orders from outside" $((count / 100)) "${checker[@]}" --test all decision::
-farm "texts read the quick way against the usual one" "$count" -p seatrial-history --lib the_quick_way
+farm "decisions against all orders of commits and versions" $((count * 3 / 2)) "${isolation[@]}" --lib decision::tests
+farm "lists against all serial orders" "$count" "${inference[@]}" --test all transactions::agrees_with_all_serial_orders
+farm "lists: certificates" "$count" "${inference[@]}" --test all transactions::verdicts_come_with_certificates
+farm "lists: windows against judged at once" "$count" "${inference[@]}" --test all windows::
+farm "while it is recorded against judged afterwards" "$count" -p seatrial-check --test all online::
+farm "registers against all orders" "$count" "${inference[@]}" --test all registers::
+farm "registers: certificates, damaged ones too" "$count" "${inference[@]}" --test all proofs::
+farm "weak levels against all orders of commits, and their certificates" "$count" "${isolation[@]}" --test all isolation::
+farm "timestamps against a replay by hand" "$count" "${isolation[@]}" --lib timestamps::
+farm "simulated databases, ten models, certificates; orders from outside" $((count / 100)) "${isolation[@]}" --test all decision::
+farm "texts read the quick way against the usual one" "$count" -p seatrial-interchange --lib the_quick_way
 farm "generators with a nemesis beside them against without" "$count" -p seatrial-generator --test all forks::
 exit "$failed"

@@ -259,8 +259,8 @@ row_19() {
 }
 row_20() {
   local passed
-  passed=$(cargo test --quiet -p seatrial-checker --test all elle 2>&1 | grep -o '[0-9]* passed.*failed' | tail -1)
-  echo "| 20 | cases of elle-cli: \`cargo test -p seatrial-checker --test all elle\` | $passed | | | all verdicts, anomalies, models | adya 56 of 56 | |" >>"$out"
+  passed=$(cargo test --quiet -p seatrial-inference --test all elle 2>&1 | grep -o '[0-9]* passed.*failed' | tail -1)
+  echo "| 20 | cases of elle-cli: \`cargo test -p seatrial-inference --test all elle\` | $passed | | | all verdicts, anomalies, models | adya 56 of 56 | |" >>"$out"
 }
 
 for row in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 19 20; do

@@ -5,38 +5,95 @@ use std::collections::BTreeSet;
 
 /// The house: each crate and the crates below it that it stands on (`docs/ARCHITECTURE.md` draws the same arrows).
 /// What these stand on may be named too, and everyone may name `machine`.
-const HOUSE: [(&str, &[&str]); 14] = [
+const HOUSE: &[(&str, &[&str])] = &[
     ("machine", &[]),
-    ("host", &["machine"]),
+    ("files", &["machine"]),
+    ("host", &["files"]),
     ("sim", &["machine"]),
-    ("archive", &["machine"]),
-    ("history", &["archive"]),
-    ("columnar", &["history"]),
+    ("blocks", &["files"]),
+    ("archive", &["blocks"]),
+    ("archive-service", &["archive"]),
+    ("archive-bench", &["archive"]),
+    ("task", &[]),
+    ("history", &["blocks", "task"]),
+    ("query", &["history"]),
+    ("interchange", &["history"]),
+    ("columnar", &["interchange"]),
     ("generator", &["history"]),
-    ("checker", &["history"]),
-    ("kv", &["archive"]),
+    ("plan", &["generator"]),
+    ("database", &["generator"]),
+    ("verify", &["history"]),
+    ("cycles", &["history"]),
+    ("checker", &["cycles", "verify"]),
+    ("isolation", &["checker"]),
+    ("inference", &["isolation"]),
+    ("check", &["inference"]),
+    ("kv", &["blocks"]),
     ("volume", &["archive"]),
-    ("runner", &["generator", "checker", "host"]),
-    ("report", &["checker"]),
-    ("truth", &["checker", "kv", "host"]),
+    ("runner", &["plan", "check", "host"]),
+    ("suite", &["runner", "sim"]),
+    ("report", &["checker", "query"]),
+    ("kv-suite", &["suite", "kv", "report"]),
+    ("truth", &["check", "kv", "host", "interchange"]),
     (
         "cli",
-        &["runner", "report", "kv", "volume", "sim", "columnar"],
+        &[
+            "archive-service",
+            "suite",
+            "kv-suite",
+            "report",
+            "volume",
+            "columnar",
+            "interchange",
+            "query",
+            "database",
+        ],
     ),
 ];
 
-/// Crates that may run in the simulator in their own tests.
-const TESTED_IN_SIM: [&str; 5] = ["archive", "generator", "history", "kv", "volume"];
+/// Crates that others may use in their tests alone: machines are run in the simulator, histories of the field read, and
+/// checkers held against databases whose truth is known.
+const TESTED_WITH: [(&str, &[&str]); 3] = [
+    ("database", &["runner"]),
+    (
+        "sim",
+        &[
+            "blocks",
+            "archive",
+            "archive-service",
+            "generator",
+            "history",
+            "kv",
+            "volume",
+        ],
+    ),
+    (
+        "interchange",
+        &["checker", "isolation", "inference", "check"],
+    ),
+];
 
 /// Crates whose code is told the time and asks for nothing: their `clippy.toml` bans the world.
-const CORES: [&str; 10] = [
+const CORES: &[&str] = &[
     "machine",
     "sim",
+    "blocks",
     "archive",
+    "archive-service",
+    "task",
     "history",
+    "query",
+    "interchange",
     "columnar",
     "generator",
+    "plan",
+    "database",
+    "verify",
+    "cycles",
     "checker",
+    "isolation",
+    "inference",
+    "check",
     "kv",
     "volume",
     "report",
@@ -54,11 +111,15 @@ const WORLD: [&str; 8] = [
     "std::fs::OpenOptions",
 ];
 
+/// The page with the code map.
+const CODE_MAP: &str = "docs/ARCHITECTURE.md";
+
 /// Prefix of the names of our packages.
 const OURS: &str = "seatrial-";
 
 /// Checks all manifests of the workspace.
 pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
+    drawn(tree, findings);
     for file in &tree.files {
         let Some(folder) = file.path.strip_suffix("/Cargo.toml") else {
             continue;
@@ -70,9 +131,37 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
         let name = folder.strip_prefix("crates/").unwrap_or(folder);
         manifest.lints(findings);
         manifest.versions(findings);
-        manifest.arrows(name, findings);
+        // An example stands outside of the house, and may stand on all of it.
+        if !name.starts_with("examples/") {
+            manifest.arrows(name, findings);
+        }
         if CORES.contains(&name) {
             bans(tree, folder, findings);
+        }
+    }
+}
+
+/// Compares the column "depends on" of the code map with the house: rows ``| [`name`](...) | what it is | `a`, `b` |``.
+fn drawn(tree: &Tree, findings: &mut Vec<Finding>) {
+    for (number, line) in tree.text(CODE_MAP).unwrap_or_default().lines().enumerate() {
+        let name = line
+            .strip_prefix("| [`")
+            .and_then(|row| row.split('`').next());
+        let Some((name, cells)) = name.zip(line.strip_suffix(" |")) else {
+            continue;
+        };
+        let (_, cell) = cells.rsplit_once("| ").unwrap_or_default();
+        let drawn: BTreeSet<&str> = cell.split('`').skip(1).step_by(2).collect();
+        let arrows = HOUSE.iter().find(|(from, _)| *from == name);
+        let arrows: BTreeSet<&str> = arrows
+            .map_or(&[][..], |(_, to)| to)
+            .iter()
+            .copied()
+            .collect();
+        if drawn != arrows {
+            let arrows: Vec<String> = arrows.iter().map(|name| format!("`{name}`")).collect();
+            let what = format!("{name} depends on {}; write that", arrows.join(", "));
+            findings.push(Finding::new(CODE_MAP, number + 1, what));
         }
     }
 }
@@ -173,8 +262,10 @@ impl<'a> Manifest<'a> {
             let Some(other) = package.strip_prefix(OURS) else {
                 continue;
             };
-            let simulated = tests_only && other == "sim" && TESTED_IN_SIM.contains(&name);
-            if !below.contains(other) && !simulated {
+            let for_tests =
+                |&(tool, users): &(&str, &[&str])| tool == other && users.contains(&name);
+            let for_tests = tests_only && TESTED_WITH.iter().any(for_tests);
+            if !below.contains(other) && !for_tests {
                 let allowed: Vec<&str> = below.iter().copied().collect();
                 let allowed = allowed.join(", ");
                 let what = format!(
@@ -223,16 +314,26 @@ mod tests {
     const LINTS: &str = "\n[lints]\nworkspace = true\n";
 
     #[test]
+    fn a_code_map_with_other_arrows_is_found() {
+        let page = "| crate | what it is | depends on |\n\
+                    | [`kv`](architecture/kv.md) | a `store` | `blocks` |\n\
+                    | [`machine`](architecture/machine.md) | all | nothing |\n\
+                    | [`report`](architecture/report.md) | screens | `checker`, `history` |\n";
+        let expected = "docs/ARCHITECTURE.md:4: report depends on `checker`, `query`; write that";
+        assert_eq!(said(check, &[("docs/ARCHITECTURE.md", page)]), [expected]);
+    }
+
+    #[test]
     fn arrows_that_turn_back_are_found() {
         let checker = format!(
-            "[dependencies]\nseatrial-machine.workspace = true\nseatrial-archive.workspace = true\n\
+            "[dependencies]\nseatrial-machine.workspace = true\nseatrial-blocks.workspace = true\n\
              seatrial-generator = {{ workspace = true }}\n{LINTS}"
         );
         let found = said(check, &[("crates/runner/Cargo.toml", &checker)]);
         assert_eq!(found, [""; 0]);
         let found = said(check_arrows, &[("crates/checker/Cargo.toml", &checker)]);
         let expected = "crates/checker/Cargo.toml:4: checker must not depend on generator (only on: \
-                        archive, history, machine); move the code, or pass what it needs as a value";
+                        blocks, cycles, files, history, machine, task, verify); move the code, or pass what it needs as a value";
         assert_eq!(found, [expected]);
     }
 
@@ -243,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_simulator_is_for_the_tests_of_some_crates() {
+    fn some_crates_are_for_the_tests_of_others() {
         let manifest = |section| format!("[{section}]\nseatrial-sim.workspace = true\n{LINTS}");
         let count = |name: &str, section| {
             let path = format!("crates/{name}/Cargo.toml");
@@ -255,6 +356,16 @@ mod tests {
         assert_eq!(count("history", "dev-dependencies"), 0);
         assert_eq!(count("checker", "dev-dependencies"), 1);
         assert_eq!(count("cli", "dependencies"), 0);
+        let manifest =
+            |section| format!("[{section}]\nseatrial-interchange.workspace = true\n{LINTS}");
+        let count = |section| {
+            said(
+                check_arrows,
+                &[("crates/checker/Cargo.toml", &manifest(section))],
+            )
+            .len()
+        };
+        assert_eq!([count("dev-dependencies"), count("dependencies")], [0, 1]);
     }
 
     #[test]
@@ -308,12 +419,15 @@ mod tests {
 
     #[test]
     fn the_house_has_no_way_back() {
-        for (name, _) in HOUSE {
+        for &(name, _) in HOUSE {
             assert!(!below(name).contains(name), "{name} stands on itself");
         }
         assert_eq!(
             below("report").into_iter().collect::<Vec<_>>(),
-            ["archive", "checker", "history", "machine"]
+            [
+                "blocks", "checker", "cycles", "files", "history", "machine", "query", "task",
+                "verify"
+            ]
         );
     }
 }

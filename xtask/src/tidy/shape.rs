@@ -58,19 +58,30 @@ fn widths(path: &str, text: &str, mask: &Mask, findings: &mut Vec<Finding>) {
 }
 
 /// Lines of the modules that are only compiled for tests.
-fn test_lines(mask: &Mask) -> usize {
-    let mut lines = 0;
-    for (at, _) in mask.code.match_indices("#[cfg(test)]") {
-        let rest = &mask.code[at..];
-        let module = rest["#[cfg(test)]".len()..].trim_start();
-        if !module.starts_with("mod ") {
-            continue;
-        }
-        if let Some(length) = block_length(rest) {
-            lines += 1 + rest[..length].matches('\n').count();
-        }
+pub(super) fn test_lines(mask: &Mask) -> usize {
+    let lines = |module: std::ops::Range<usize>| 1 + mask.code[module].matches('\n').count();
+    test_modules(mask).map(lines).sum()
+}
+
+/// The code with those modules blanked.
+pub(super) fn without_tests(mask: &Mask) -> String {
+    let mut code = mask.code.clone().into_bytes();
+    for module in test_modules(mask) {
+        let bytes = code[module].iter_mut().filter(|byte| **byte != b'\n');
+        bytes.for_each(|byte| *byte = b' ');
     }
-    lines
+    String::from_utf8(code).unwrap_or_default() // a mask is ASCII
+}
+
+/// From the attribute to the closing brace of each module with a body that is only compiled for tests.
+fn test_modules(mask: &Mask) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let marks = mask.code.match_indices("#[cfg(test)]");
+    marks.filter_map(|(at, mark)| {
+        let rest = &mask.code[at..];
+        let is_module = rest[mark.len()..].trim_start().starts_with("mod ");
+        let length = block_length(rest).filter(|_| is_module)?;
+        Some(at..at + length)
+    })
 }
 
 /// Line, name and number of lines of each function that has a body.

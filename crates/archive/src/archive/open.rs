@@ -1,50 +1,50 @@
-//! Opening an archive: what a crash interrupted is brought to its end, or cut off.
+//! Opening an archive: recovery of operations and writes that a crash interrupted.
 
 use crate::archive::{Archive, ArchiveError, event, known};
+use crate::archive_folder::ArchiveFolder;
 use crate::catalog::{CATALOG_NEW, CatalogLog, Event, EventKind, Recording};
-use crate::folder::Folder;
 use crate::recording::{Cut, Shared, State, all_segments};
 use crate::segment::SegmentName;
-use crate::walk::Torn;
 use crate::{Position, RecordingId};
+use seatrial_blocks::Torn;
 use seatrial_machine::Storage;
 use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The file whose lock is held by the one who writes.
+/// The file that the writing process locks.
 const LOCK: &str = "lock";
 
-/// What was found when an archive was opened.
+/// The result of recovery when an archive is opened.
 #[derive(Debug, Default)]
 pub struct Recovered {
-    /// What was cut off the catalog: an event that was not in force.
+    /// The torn tail cut off the catalog: an event that had no effect yet.
     pub catalog: Option<Torn>,
-    /// Recordings that had not been stopped, and were now.
+    /// Recordings that had been left open and were stopped.
     pub recordings: Vec<RecoveredRecording>,
-    /// Recordings whose end cannot be told: their files are damaged and were left alone. They can be read, truncated and
-    /// deleted, but not extended.
+    /// Recordings whose end cannot be determined, because their files are damaged. They were not changed, and can be read,
+    /// truncated and deleted, but not extended.
     pub problems: Vec<(RecordingId, ArchiveError)>,
-    /// Half-written files that were removed.
+    /// Incomplete files that were removed.
     pub removed: Vec<PathBuf>,
     /// See [`Archive::orphans`].
     pub orphans: Vec<PathBuf>,
 }
 
-/// A recording that had not been stopped.
+/// A recording that had been left open and was stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredRecording {
     /// Its number.
     pub recording: RecordingId,
     /// Its end; everything before is durable.
     pub end: Position,
-    /// What was cut off behind it.
+    /// What was cut off after it.
     pub cuts: Vec<Cut>,
 }
 
 impl Recovered {
-    /// Was the archive left as it should be: every recording stopped, nothing cut, nothing damaged?
+    /// Was nothing to recover: every recording stopped, nothing cut off, nothing damaged?
     pub fn is_clean(&self) -> bool {
         self.catalog.is_none()
             && self.recordings.is_empty()
@@ -54,10 +54,10 @@ impl Recovered {
     }
 }
 
-/// Takes the lock of the one who writes.
-pub(super) fn lock(folder: &Folder) -> Result<Box<dyn Any + Send + Sync>, ArchiveError> {
+/// Takes the lock of the writing process.
+pub(super) fn lock(folder: &ArchiveFolder) -> Result<Box<dyn Any + Send + Sync>, ArchiveError> {
     folder.lock(LOCK).map_err(|error| {
-        if error.source.kind() == io::ErrorKind::WouldBlock {
+        if error.cause.kind() == io::ErrorKind::WouldBlock {
             ArchiveError::Locked { path: error.path }
         } else {
             error.into()
@@ -66,16 +66,16 @@ pub(super) fn lock(folder: &Folder) -> Result<Box<dyn Any + Send + Sync>, Archiv
 }
 
 impl Archive {
-    /// Opens an archive for writing; the folder is made when it is missing. Finishes what the newest event of the catalog
-    /// implies and a crash left undone, cuts torn tails, stops recordings that were left open, and says what it did. Reads
-    /// the catalog and the last segments of those recordings, nothing else: damage in older segments is found by readers.
-    /// `now` is the time in nanoseconds since 1970.
+    /// Opens an archive for writing; creates the folder if missing. Completes the file changes of the catalog's newest
+    /// event, cuts off torn tails, stops recordings that were left open, and returns what it did. Reads only the catalog and
+    /// the last segments of open recordings: damage in older segments is found by readers. `now` is the time in nanoseconds
+    /// since 1970.
     pub fn open(
         storage: Arc<dyn Storage>,
         folder: &Path,
         now: u64,
     ) -> Result<(Archive, Recovered), ArchiveError> {
-        let folder = Folder::new(storage, folder);
+        let folder = ArchiveFolder::new(storage, folder);
         folder.make()?;
         let lock = lock(&folder)?;
         let mut recovered = Recovered::default();
@@ -101,7 +101,7 @@ impl Archive {
         Ok((archive, recovered))
     }
 
-    /// Does again what the newest event implies for files. Older ones were followed by another event only after that.
+    /// Repeats the file changes of the newest event. Those of older events were complete before the next event was appended.
     fn redo(&self, state: &mut State, last: &Event) -> Result<(), ArchiveError> {
         let id = last.recording;
         match &last.kind {
@@ -142,7 +142,7 @@ impl Archive {
         let is_open = |recording: &&Recording| recording.stopped.is_none();
         let open = state.log.catalog.recordings().filter(is_open);
         let mut open: Vec<Recording> = open.cloned().collect();
-        // One that may have no file yet is known by its event being the last: before any other is added.
+        // A recording that may have no file yet is the one of the newest event, so settle it before appending other events.
         open.sort_by_key(|recording| last.is_none_or(|last| last.recording != recording.id));
         for recording in open {
             let id = recording.id;

@@ -2,15 +2,14 @@ use super::*;
 use crate::batch::{BATCH_FRAMES_OFFSET, BatchHeader};
 use crate::recording::AppendError;
 use crate::recording::Durability;
-use crate::{BlockHeader, BlockKind, Frames, Walker};
+use seatrial_blocks::{BlockHeader, BlockKind, Frames, Walker};
 use seatrial_machine::Storage;
 use seatrial_sim::MemoryStorage;
 use std::path::Path;
 
+mod catalog_repair;
 mod damage;
 mod faults;
-mod losses;
-mod salvage;
 mod twin;
 
 const FOLDER: &str = "recordings";
@@ -181,7 +180,10 @@ fn a_copy_has_the_same_positions_and_refuses_what_does_not_come_next() {
     assert_eq!(copies.len(), blocks.len());
     for ((position, copy), (expected, block)) in copies.iter().zip(&blocks) {
         assert_eq!(position, expected);
-        assert!(crate::block::is_same_content(copy, block), "{position}");
+        assert!(
+            seatrial_blocks::block::is_same_content(copy, block),
+            "{position}"
+        );
         let header = BlockHeader::decode(copy.first_chunk().unwrap()).unwrap();
         assert_eq!(header.tag(), found.tag);
         assert_ne!(header.tag(), of.tag);

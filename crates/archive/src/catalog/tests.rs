@@ -1,5 +1,5 @@
 use super::*;
-use crate::{BlockKind, RecordingTag};
+use seatrial_blocks::{BlockKind, RecordingTag};
 use seatrial_machine::Rng;
 
 fn boundary(rng: &mut Rng) -> Boundary {

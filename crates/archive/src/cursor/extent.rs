@@ -1,52 +1,56 @@
-//! What the catalog says of a recording that is being read.
+//! The extent of a recording according to the catalog, for readers.
 
-use super::{Chain, ContentError, CursorError, Fault, First, system};
-use crate::block::Defect;
+use super::{ContentError, CursorError, ExpectedBlock, Fault, FirstBlock, system};
 use crate::catalog::{self, Boundary, CATALOG, Recording};
 use crate::recording::with_mark;
 use crate::segment::SegmentName;
-use crate::{Position, RecordingId, RecordingTag};
+use crate::{Position, RecordingId};
+use seatrial_blocks::RecordingTag;
+use seatrial_blocks::block::Defect;
 use seatrial_machine::{Medium, Storage};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How far a recording reaches.
+/// Start and end of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// What its blocks are known by.
+    /// The tag in its blocks.
     pub(crate) tag: Option<RecordingTag>,
-    /// Nothing before this is to be read.
+    /// Its start; bytes before are not read.
     pub(crate) start: Position,
-    /// Everything before this was whole once. Where the recording ends if it was stopped, otherwise at least.
-    pub(crate) promised: Position,
-    /// Was it stopped? Then it ends there.
+    /// Its end if it was stopped, else a lower bound of it. Everything before was valid once.
+    pub(crate) known_end: Position,
+    /// Was it stopped?
     pub(crate) is_stopped: bool,
-    /// What the catalog says of the first byte and of the end.
+    /// The catalog's boundaries of its start and end.
     pub(crate) boundaries: [Boundary; 2],
 }
 
-/// By what a change of the catalog is seen: its length and its last bytes, in which the checksum of the newest event is.
+/// Detects a change of the catalog: its length and its last bytes, which include the checksum of the newest event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct CatalogFingerprint {
     length: u64,
-    last: [u8; Mark::LENGTH],
+    last: [u8; CatalogFingerprint::LENGTH],
 }
 
-impl Mark {
-    /// More than a block's header and the shortest event.
+impl CatalogFingerprint {
+    /// More than the header and payload of the shortest event.
     const LENGTH: usize = 64;
 }
 
 impl Extent {
-    /// Looks whether the catalog has changed.
-    pub(crate) fn mark(storage: &dyn Storage, folder: &Path) -> Result<Mark, CursorError> {
+    /// The catalog's fingerprint now.
+    pub(crate) fn mark(
+        storage: &dyn Storage,
+        folder: &Path,
+    ) -> Result<CatalogFingerprint, CursorError> {
         let (path, medium) = catalog_file(storage, folder)?;
-        let mut mark = Mark {
+        let mut mark = CatalogFingerprint {
             length: medium.len(),
-            last: [0; Mark::LENGTH],
+            last: [0; CatalogFingerprint::LENGTH],
         };
-        let there = (mark.length as usize).min(Mark::LENGTH);
+        let there = (mark.length as usize).min(CatalogFingerprint::LENGTH);
         let at = mark.length - there as u64;
         match medium.read_at(at, &mut mark.last[..there]) {
             Ok(()) => Ok(mark),
@@ -54,7 +58,7 @@ impl Extent {
         }
     }
 
-    /// Looks at the catalog; nothing when it has no such recording.
+    /// Reads the extent of a recording from the catalog; `None` if there is no such recording.
     pub(crate) fn read(
         storage: &dyn Storage,
         folder: &Path,
@@ -68,19 +72,20 @@ impl Extent {
         Ok(recording.map(|recording| Extent::of(&with_mark(storage, folder, recording))))
     }
 
-    /// That of a recording.
+    /// The extent of a catalog's entry.
     pub(crate) fn of(recording: &Recording) -> Extent {
+        assert!(recording.start.position <= recording.end.position);
         Extent {
             tag: recording.tag,
             start: recording.start.position,
-            promised: recording.end.position,
+            known_end: recording.end.position,
             is_stopped: recording.stopped.is_some(),
             boundaries: [recording.start, recording.end],
         }
     }
 
-    /// Is the first segment the one of this recording: with the block, message and time that the catalog says?
-    pub(crate) fn check_first(&self, first: &First) -> Result<(), Fault> {
+    /// Checks that the first segment has the block number, message number and time of the catalog's start.
+    pub(crate) fn check_first(&self, first: &FirstBlock) -> Result<(), Fault> {
         let [start, _] = self.boundaries;
         if first.segment.start != start.position {
             return Ok(());
@@ -89,7 +94,7 @@ impl Extent {
         if expected != found {
             return Err(Defect::Sequence { expected, found }.into());
         }
-        let chain = Chain {
+        let chain = ExpectedBlock {
             sequence: start.sequence,
             message: Some(start.message),
             time: first.segment.time,
@@ -102,8 +107,8 @@ impl Extent {
         Ok(())
     }
 
-    /// Does the last block lead to what the catalog says of the end? A block of another recording does not.
-    pub(crate) fn check_end(&self, chain: &Chain) -> Result<(), Fault> {
+    /// Checks that the last block ends with the numbers and time of the catalog's end, unlike one of another recording.
+    pub(crate) fn check_end(&self, chain: &ExpectedBlock) -> Result<(), Fault> {
         let [_, end] = self.boundaries;
         let (expected, found) = (end.sequence, chain.sequence);
         if expected != found {
@@ -122,12 +127,12 @@ impl Extent {
         Ok(())
     }
 
-    /// Where it was stopped.
+    /// The end of a stopped recording.
     pub(crate) fn stop(&self) -> Option<Position> {
-        self.is_stopped.then_some(self.promised)
+        self.is_stopped.then_some(self.known_end)
     }
 
-    /// Leaves out the names of what is detached or left over: before the start, and behind the stop.
+    /// Removes the names of segments outside the recording: detached ones before its start, and remains after its end.
     pub(crate) fn keep(&self, names: &mut Vec<SegmentName>) {
         let first = names.partition_point(|name| name.start <= self.start);
         names.drain(..first.saturating_sub(1));
@@ -136,10 +141,10 @@ impl Extent {
         }
     }
 
-    /// How many of the `length` bytes of the segment that starts at `start` no recovery will cut off.
+    /// How many of the `length` bytes of the segment at `start` no recovery cuts off.
     pub(crate) fn settled(&self, start: Position, length: u64, is_last: bool) -> u64 {
         if is_last {
-            self.promised.since(start).min(length)
+            self.known_end.since(start).min(length)
         } else {
             length
         }
@@ -155,7 +160,7 @@ fn catalog_file(
     match storage.open(&path) {
         Ok(medium) => Ok((path, medium)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Files of recordings without a catalog are an error of their own.
+            // A folder with segments but without a catalog has lost it, which is another error.
             catalog::read_folder(storage, folder)?;
             Err(CursorError::NoArchive {
                 folder: folder.to_owned(),

@@ -1,23 +1,24 @@
-//! The frames of a batch, one after the other: checked once, then lent as messages.
+//! The frames of a batch: checked once, then iterated as messages without further checks.
 
-use super::replay::JOINED_LENGTH_MIN;
-use crate::crc32c::instruction;
-use crate::frame::{self, FrameError};
-use crate::{ALIGNMENT, Position, crc32c};
+use super::block_check::JOINED_LENGTH_MIN;
+use crate::Position;
+use seatrial_blocks::crc32c::instruction;
+use seatrial_blocks::frame::{self, FrameError};
+use seatrial_blocks::{ALIGNMENT, crc32c};
 
-/// Up to this many bytes a message's checksum is left to the CRC instruction where many messages follow each other: the
-/// processor works on several of them at a time, so it is the steps that count and not how long one waits for another.
+/// Up to this length a message is checksummed with the CRC instruction where many messages follow each other: the processor
+/// overlaps several messages, so throughput counts and not the latency of one.
 const STREAMED_LENGTH_MAX: usize = 256;
 
-/// A frame's header.
+/// A frame's header as one word.
 #[derive(Clone, Copy)]
-pub(super) struct Word(u64);
+pub(super) struct FrameWord(u64);
 
-impl Word {
+impl FrameWord {
     #[inline]
-    pub(super) fn first(bytes: &[u8]) -> Option<Word> {
+    pub(super) fn first(bytes: &[u8]) -> Option<FrameWord> {
         let word = bytes.first_chunk::<{ frame::HEADER_LENGTH }>()?;
-        Some(Word(u64::from_le_bytes(*word)))
+        Some(FrameWord(u64::from_le_bytes(*word)))
     }
 
     #[inline]
@@ -40,27 +41,27 @@ impl Word {
         (self.0 >> 32) as u32
     }
 
-    /// Length and mark of a checksum, without the owner's bits.
+    /// Length and checksum bit, without the application's bits.
     #[inline]
     fn marks(self) -> u32 {
         self.0 as u32 & !(frame::FLAGS << frame::FLAGS_SHIFT)
     }
 
-    /// What [`Word::stored`] has to be.
+    /// The correct value of [`FrameWord::stored`].
     #[inline]
     pub(super) fn computed(self, payload: &[u8]) -> u32 {
         if !self.has_checksum() {
             0
-        } else if payload.len() <= STREAMED_LENGTH_MAX && instruction::is_there() {
+        } else if payload.len() <= STREAMED_LENGTH_MAX && instruction::is_supported() {
             instruction::crc32c(0, payload)
         } else {
             crc32c(payload)
         }
     }
 
-    /// What [`Word::stored`] has to be where its block's checksum is enough.
+    /// The accepted value of [`FrameWord::stored`] where frame checksums are not computed.
     #[inline]
-    pub(super) fn believed(self) -> u32 {
+    pub(super) fn expected_unchecked(self) -> u32 {
         if self.has_checksum() {
             self.stored()
         } else {
@@ -68,19 +69,18 @@ impl Word {
         }
     }
 
-    /// Is its message read once for both checksums?
+    /// Is the message long enough to be read once for both checksums?
     #[inline]
     pub(super) fn is_joined(self) -> bool {
         self.has_checksum() && self.length() >= JOINED_LENGTH_MIN
     }
 }
 
-/// How far it is from one frame to the next.
+/// The distance from one frame to the next.
 ///
-/// The place of a frame follows from the length of the one before, so a reader would wait for one load after the other.
-/// While messages stay as long as they were, the processor goes on with the length that it has, and checks it later: the
-/// branch that does so is predicted. Where lengths change all the time that costs more than it gives, so there the length is
-/// always taken from the frame.
+/// The offset of a frame depends on the length of the previous one, so a reader would wait for one load after the other.
+/// While lengths repeat, the processor continues speculatively with the previous length, and the branch that compares it is
+/// predicted. Where lengths change often, mispredictions cost more than that saves, so there the length is always loaded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stride {
     length: usize,
@@ -96,16 +96,16 @@ impl Stride {
         }
     }
 
-    /// Not inlined: a selection without a branch would wait for the load again.
+    /// Not inlined, so that the compiler keeps the branch: a conditional move would wait for the load.
     #[cold]
     #[inline(never)]
     fn changed(length: usize) -> Stride {
         Stride::of(length)
     }
 
-    /// That of the frame with this header.
+    /// The stride of the frame with this header.
     #[inline]
-    fn next<const STEADY: bool>(self, word: Word) -> Stride {
+    fn next<const STEADY: bool>(self, word: FrameWord) -> Stride {
         let length = word.length();
         if !STEADY {
             return Stride::of(length);
@@ -117,58 +117,66 @@ impl Stride {
     }
 }
 
-/// What was found by stepping through frames.
+/// Counts of checked frames.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Walked {
-    /// How many there are.
+pub(super) struct CountedFrames {
+    /// Number of frames.
     pub(super) count: u64,
-    /// How many are not as long as the one before them.
+    /// Number of frames with another length than the previous one.
     changes: u64,
 }
 
-impl Walked {
-    /// Are most messages as long as the one before them?
+impl CountedFrames {
+    /// Do at least 7 of 8 messages have the length of the previous one?
     pub(super) fn is_steady(self) -> bool {
         self.changes * 8 <= self.count
     }
 }
 
-/// Steps through frames, checks bounds and padding of each, and, with `checksums`, its own checksum; counts them. If
-/// `steady`, most are expected to be as long as the one before them.
-pub(super) fn walk(frames: &[u8], checksums: bool, steady: bool) -> Result<Walked, FrameError> {
-    let (mut rest, mut walked, mut before) = (frames, Walked::default(), None);
+/// Checks bounds and padding of all frames, and with `checksums` also their own checksums; counts them. `steady` says that
+/// most have the length of the previous one.
+pub(super) fn walk(
+    frames: &[u8],
+    checksums: bool,
+    steady: bool,
+) -> Result<CountedFrames, FrameError> {
+    let (mut rest, mut walked, mut before) = (frames, CountedFrames::default(), None);
     while !rest.is_empty() {
         let offset = frames.len() - rest.len();
-        let (word, behind) = check_one(rest, offset, checksums)?;
+        let (word, after) = check_one(rest, offset, checksums)?;
         walked.changes += u64::from(before != Some(word.length()));
         walked.count += 1;
         before = Some(word.length());
-        rest = behind;
+        rest = after;
         if steady {
-            let (count, behind) = step_over_alike(rest, word, checksums);
+            let (count, after) = step_over_alike(rest, word, checksums);
             walked.count += count;
-            rest = behind;
+            rest = after;
         }
     }
     Ok(walked)
 }
 
-/// Checks the frame that starts `rest`, `offset` bytes behind the first one; answers with its header and what is behind it.
+/// Checks the first frame of `rest`, which is at `offset`; returns its header and the remaining frames.
 #[inline]
-fn check_one(rest: &[u8], offset: usize, checksums: bool) -> Result<(Word, &[u8]), FrameError> {
+fn check_one(
+    rest: &[u8],
+    offset: usize,
+    checksums: bool,
+) -> Result<(FrameWord, &[u8]), FrameError> {
     let there = rest.len();
     let short = |needed| FrameError::Short {
         offset,
         needed,
         there,
     };
-    let (head, behind) = rest
+    let (head, after) = rest
         .split_first_chunk::<{ frame::HEADER_LENGTH }>()
         .ok_or_else(|| short(frame::HEADER_LENGTH))?;
-    let word = Word(u64::from_le_bytes(*head));
+    let word = FrameWord(u64::from_le_bytes(*head));
     let length = word.length();
     let padded = length.next_multiple_of(ALIGNMENT);
-    let (body, behind) = behind
+    let (body, after) = after
         .split_at_checked(padded)
         .ok_or_else(|| short(frame::HEADER_LENGTH + padded))?;
     if !is_padded(body, length) {
@@ -178,7 +186,7 @@ fn check_one(rest: &[u8], offset: usize, checksums: bool) -> Result<(Word, &[u8]
     let computed = if checksums {
         word.computed(&body[..length])
     } else {
-        word.believed()
+        word.expected_unchecked()
     };
     if stored != computed {
         return Err(FrameError::Checksum {
@@ -187,10 +195,10 @@ fn check_one(rest: &[u8], offset: usize, checksums: bool) -> Result<(Word, &[u8]
             computed,
         });
     }
-    Ok((word, behind))
+    Ok((word, after))
 }
 
-/// Is what is behind the `length` bytes of a message zero? `body` is both.
+/// Are the bytes of `body` after the `length` bytes of the message zero?
 #[inline]
 fn is_padded(body: &[u8], length: usize) -> bool {
     let over = length % ALIGNMENT;
@@ -200,9 +208,9 @@ fn is_padded(body: &[u8], length: usize) -> bool {
             .is_none_or(|last| u64::from_le_bytes(*last) >> (8 * over) == 0)
 }
 
-/// Steps over the frames that start `rest` and are as long as one with the header `like`, as long as nothing is wrong with
-/// them; answers how many, and what is behind them.
-fn step_over_alike(rest: &[u8], like: Word, checksums: bool) -> (u64, &[u8]) {
+/// Steps over the frames at the start of `rest` that are valid and as long as one with the header `like`; returns their
+/// number and the remaining frames.
+fn step_over_alike(rest: &[u8], like: FrameWord, checksums: bool) -> (u64, &[u8]) {
     let (length, marks) = (like.length(), like.marks());
     if !like.has_checksum() {
         return step_over(rest, length, |word, _| {
@@ -212,9 +220,10 @@ fn step_over_alike(rest: &[u8], like: Word, checksums: bool) -> (u64, &[u8]) {
     if !checksums {
         return step_over(rest, length, |word, _| word.marks() == marks);
     }
-    let is_right = |word: Word, computed: u32| word.marks() == marks && word.stored() == computed;
-    // Each kind in a loop of its own, in which nothing is decided for every frame.
-    if length > STREAMED_LENGTH_MAX || !instruction::is_there() {
+    let is_right =
+        |word: FrameWord, computed: u32| word.marks() == marks && word.stored() == computed;
+    // A loop for each kind, so that no loop has a decision for each frame.
+    if length > STREAMED_LENGTH_MAX || !instruction::is_supported() {
         step_over(rest, length, |word, message| {
             is_right(word, crc32c(message))
         })
@@ -230,37 +239,41 @@ fn step_over_alike(rest: &[u8], like: Word, checksums: bool) -> (u64, &[u8]) {
     }
 }
 
-/// Steps over frames of messages of `length` bytes for which `is_right` holds.
+/// Steps over frames with messages of `length` bytes for which `is_right` holds.
 #[inline]
-fn step_over(rest: &[u8], length: usize, is_right: impl Fn(Word, &[u8]) -> bool) -> (u64, &[u8]) {
+fn step_over(
+    rest: &[u8],
+    length: usize,
+    is_right: impl Fn(FrameWord, &[u8]) -> bool,
+) -> (u64, &[u8]) {
     let total = frame::frame_length(length);
     let (mut rest, mut count) = (rest, 0);
-    while let Some((frame, behind)) = rest.split_at_checked(total) {
+    while let Some((frame, after)) = rest.split_at_checked(total) {
         let Some((head, body)) = frame.split_first_chunk::<{ frame::HEADER_LENGTH }>() else {
             break;
         };
-        let word = Word(u64::from_le_bytes(*head));
+        let word = FrameWord(u64::from_le_bytes(*head));
         if !is_right(word, &body[..length]) || !is_padded(body, length) {
             break;
         }
-        rest = behind;
+        rest = after;
         count += 1;
     }
     (count, rest)
 }
 
-/// A message of a recording, lent by its block.
+/// A message of a recording, borrowed from its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Where its frame starts.
+    /// Position of its frame.
     pub position: Position,
     /// The application's bits, 0 to 7.
     pub flags: u32,
-    /// What was recorded.
+    /// The recorded bytes.
     pub payload: &'a [u8],
 }
 
-/// The messages of a checked block, in order. Nothing can be wrong with them any more.
+/// The messages of a checked block, in order.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     frames: &'a [u8],
@@ -270,8 +283,8 @@ pub struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// The messages in `frames`, which were checked and start at `position`; if `steady`, most are as long as the one before
-    /// them.
+    /// The messages of `frames`, which were checked and start at `position`; `steady` says that most have the length of
+    /// the previous one.
     pub(crate) fn new(frames: &'a [u8], position: Position, steady: bool) -> Messages<'a> {
         Messages {
             frames,
@@ -281,7 +294,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// The frames not yet stepped over, as stored, and the position of the first.
+    /// The remaining frames as stored, and the position of the first.
     pub fn rest(&self) -> (&'a [u8], Position) {
         (self.frames, Position(self.position))
     }
@@ -292,24 +305,24 @@ impl<'a> Iterator for Messages<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Message<'a>> {
-        let (head, behind) = self
+        let (head, after) = self
             .frames
             .split_first_chunk::<{ frame::HEADER_LENGTH }>()?;
-        let word = Word(u64::from_le_bytes(*head));
+        let word = FrameWord(u64::from_le_bytes(*head));
         self.stride = if self.steady {
             self.stride.next::<true>(word)
         } else {
             self.stride.next::<false>(word)
         };
-        let (body, behind) = behind.split_at_checked(self.stride.padded)?;
+        let (body, after) = after.split_at_checked(self.stride.padded)?;
         let message = Message {
             position: Position(self.position),
             flags: word.flags(),
             payload: &body[..self.stride.length],
         };
-        self.frames = behind;
+        self.frames = after;
         let total = frame::HEADER_LENGTH + self.stride.padded;
-        // Overflows only in a file whose name claims the last positions there are, which is never written.
+        // Overflows only in a file whose name claims the last positions, which is never written.
         self.position = self.position.wrapping_add(total as u64);
         Some(message)
     }

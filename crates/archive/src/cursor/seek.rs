@@ -1,18 +1,19 @@
-//! Finding the place where a replay begins: the segment by name or by its first block, the block by stepping over headers.
+//! The search for a replay's origin: the segment by its name or first block, then the block by headers.
 
-use super::replay::check_header;
-use super::{Bound, Chain, Cursor, CursorError, Entered, Origin, system};
+use super::block_check::check_header;
+use super::{Bound, Cursor, CursorError, ExpectedBlock, Origin, SegmentEntry, system};
 use crate::batch::BATCH_HEADER_LENGTH;
-use crate::block::{self, BlockHeader, Defect};
 use crate::segment::SegmentName;
-use crate::{BatchHeader, Position, RecordingId, RecordingTag};
+use crate::{BatchHeader, Position, RecordingId};
+use seatrial_blocks::RecordingTag;
+use seatrial_blocks::block::{self, BlockHeader, Defect};
 use seatrial_machine::{Disk, Storage};
 use std::io;
 use std::path::Path;
 
-use super::source::{First, Source};
+use super::open_segment::{FirstBlock, OpenSegment};
 
-/// Bytes of a block's and a batch's header.
+/// Length in bytes of a block's header and a batch's header.
 const HEADERS_LENGTH: usize = block::HEADER_LENGTH + BATCH_HEADER_LENGTH;
 
 /// The segments of a recording in the order of their positions.
@@ -31,7 +32,7 @@ pub(crate) fn segments(
 }
 
 impl Cursor {
-    /// Finds `origin`, and for [`Bound::End`] the end.
+    /// Moves to `origin`, and determines the end for [`Bound::End`].
     pub(super) fn seek(&mut self, origin: Origin) -> Result<(), CursorError> {
         let mut names = segments(&*self.storage, &self.folder, self.recording)?;
         let start = self.extent.start;
@@ -50,7 +51,7 @@ impl Cursor {
                 });
             }
             Origin::Position(from) if from > end => {
-                return Err(CursorError::BehindEnd {
+                return Err(CursorError::PastEnd {
                     recording,
                     end,
                     from,
@@ -64,14 +65,14 @@ impl Cursor {
             return Ok(());
         };
         match self.enter(name.start)? {
-            Entered::Yes => self.step_over(),
-            // Nothing to step over yet.
-            Entered::Partly => Ok(()),
-            Entered::Missing(path) => Err(self.gone(Some(path))?),
+            SegmentEntry::Yes => self.step_over(),
+            // The first block is being written: no batch to step over yet.
+            SegmentEntry::Partly => Ok(()),
+            SegmentEntry::Missing(path) => Err(self.gone(Some(path))?),
         }
     }
 
-    /// Where the recording ends now; `last` is its last segment.
+    /// The current end of the recording; `last` is its last segment.
     fn end(&self, last: Option<SegmentName>) -> Result<Position, CursorError> {
         if let Bound::Live(progress) = &self.bound {
             return Ok(progress.written());
@@ -79,18 +80,18 @@ impl Cursor {
         if let Some(stop) = self.extent.stop() {
             return Ok(stop);
         }
-        let promised = self.extent.promised;
+        let known_end = self.extent.known_end;
         let Some(last) = last else {
-            return Ok(promised);
+            return Ok(known_end);
         };
-        match Source::open(&*self.storage, &self.folder, last, self.extent.tag) {
-            // What was durable and is not there is missed when the cursor comes to its place.
-            Ok(source) => Ok(last.start.plus(source.view.length()).max(promised)),
+        match OpenSegment::open(&*self.storage, &self.folder, last, self.extent.tag) {
+            // At least the known end: durable bytes that are missing are reported when the cursor gets there.
+            Ok(source) => Ok(last.start.plus(source.view.length()).max(known_end)),
             Err((path, error)) => Err(system("open", &path, 0, error)),
         }
     }
 
-    /// The segment in which the origin is, or the last one before it.
+    /// The segment that contains the origin, or the last one before it.
     fn choose(&self, names: &[SegmentName]) -> Result<Option<SegmentName>, CursorError> {
         let Some(&first) = names.first() else {
             return Ok(None);
@@ -107,7 +108,7 @@ impl Cursor {
             let path = self.folder.join(missing.file());
             return Err(self.gone(Some(path))?);
         }
-        let behind = match self.origin {
+        let count_before = match self.origin {
             Origin::Position(from) => names.partition_point(|name| name.start <= from),
             Origin::Start | Origin::End => 0,
             Origin::Message(number) => {
@@ -125,19 +126,20 @@ impl Cursor {
             }
             Origin::Time(time) => self.partition(names, |first| first.segment.time < time)?,
         };
-        Ok(names.get(behind.saturating_sub(1)).copied())
+        Ok(names.get(count_before.saturating_sub(1)).copied())
     }
 
-    /// How many segments are before the origin, by halving.
+    /// The number of segments before the origin, by binary search: O(log(segments)) small reads.
     fn partition(
         &self,
         names: &[SegmentName],
-        is_before: impl Fn(&First) -> bool,
+        is_before: impl Fn(&FirstBlock) -> bool,
     ) -> Result<usize, CursorError> {
         let (mut low, mut high) = (0, names.len());
         while low < high {
             let middle = usize::midpoint(low, high);
-            // The last one may be so new that its first block is not whole; the one before it is right then as well.
+            // The first block of the last segment may still be being written. Starting at the segment before is then right
+            // too: the cursor continues from it.
             let before = match self.first(names[middle]) {
                 Err(CursorError::Damaged { .. }) if middle + 1 == names.len() => false,
                 first => is_before(&first?),
@@ -148,16 +150,18 @@ impl Cursor {
                 high = middle;
             }
         }
+        assert!(low == high && low <= names.len());
         Ok(low)
     }
 
     /// The first block of a segment.
-    fn first(&self, name: SegmentName) -> Result<First, CursorError> {
-        let mut source = match Source::open(&*self.storage, &self.folder, name, self.extent.tag) {
-            Ok(source) => source,
-            Err((path, error)) => return Err(system("open", &path, 0, error)),
-        };
-        let there = source.view.length().min(Steps::LENGTH as u64);
+    fn first(&self, name: SegmentName) -> Result<FirstBlock, CursorError> {
+        let mut source =
+            match OpenSegment::open(&*self.storage, &self.folder, name, self.extent.tag) {
+                Ok(source) => source,
+                Err((path, error)) => return Err(system("open", &path, 0, error)),
+            };
+        let there = source.view.length().min(HeaderReader::LENGTH as u64);
         match source.first(None, there) {
             Ok(Ok(first)) => Ok(first),
             Ok(Err(fault)) => Err(CursorError::Damaged {
@@ -170,14 +174,14 @@ impl Cursor {
         }
     }
 
-    /// Steps over the headers of blocks that end before the origin. Stops where it cannot go on: reading from there tells
-    /// why.
+    /// Steps over the headers of blocks that end before the origin. Stops at an invalid one without an error: reading the
+    /// block reports it.
     fn step_over(&mut self) -> Result<(), CursorError> {
         let (Some(source), Some(chain)) = (&self.source, self.chain) else {
             return Ok(());
         };
         let disk = source.view.disk();
-        let mut steps = Steps::new(self.length, self.extent.tag);
+        let mut steps = HeaderReader::new(self.length, self.extent.tag);
         let fault = |at, error| system("read", &source.path, at, error);
         let mut at = self.position.since(source.name.start);
         let mut chain = chain;
@@ -198,8 +202,8 @@ impl Cursor {
             if !is_over {
                 break;
             }
-            // What the payload says was not checked, so nothing is expected to continue it.
-            chain = Chain {
+            // The payload was not checked, so its message numbers are not used as an expectation.
+            chain = ExpectedBlock {
                 sequence: block.sequence.wrapping_add(1),
                 message: None,
                 time: chain.time,
@@ -212,39 +216,39 @@ impl Cursor {
     }
 }
 
-/// Headers read one after the other. Owns a buffer of one page, so that a block that is longer costs one small read.
+/// Reads block headers one after the other. Owns a buffer of one page, so a longer block costs one small read.
 #[derive(Debug)]
-pub(crate) struct Steps {
-    /// Bytes of the file.
+pub(crate) struct HeaderReader {
+    /// Length of the file.
     length: u64,
-    /// What the blocks of the recording are known by.
+    /// The tag of the recording.
     tag: Option<RecordingTag>,
-    bytes: [u8; Steps::LENGTH],
-    /// How many of them are held, and from which offset.
+    bytes: [u8; HeaderReader::LENGTH],
+    /// Number of valid bytes in the buffer, and offset of the first.
     held: usize,
     start: u64,
 }
 
-impl Steps {
-    /// Bytes read at a time: the kernel reads no less.
+impl HeaderReader {
+    /// Bytes read at a time: the page of the kernel, which reads no less.
     pub(crate) const LENGTH: usize = 4096;
 
-    /// For the first `length` bytes of a file of the recording with this tag.
-    pub(crate) fn new(length: u64, tag: Option<RecordingTag>) -> Steps {
-        Steps {
+    /// A reader of the first `length` bytes of a file of the recording with this tag.
+    pub(crate) fn new(length: u64, tag: Option<RecordingTag>) -> HeaderReader {
+        HeaderReader {
             length,
             tag,
-            bytes: [0; Steps::LENGTH],
+            bytes: [0; HeaderReader::LENGTH],
             held: 0,
             start: 0,
         }
     }
 
-    /// The bytes at `at`: at least `length` of them, which are there.
+    /// The bytes at `at`: at least `length`, which the file must have.
     fn bytes(&mut self, disk: &dyn Disk, at: u64, length: usize) -> io::Result<&[u8]> {
         if at < self.start || at + length as u64 > self.start + self.held as u64 {
             let left = self.length.saturating_sub(at);
-            let wanted = left.min(Steps::LENGTH as u64) as usize;
+            let wanted = left.min(HeaderReader::LENGTH as u64) as usize;
             self.held = 0;
             disk.read_at(at, &mut self.bytes[..wanted])?;
             (self.start, self.held) = (at, wanted);
@@ -252,7 +256,7 @@ impl Steps {
         Ok(&self.bytes[(at - self.start) as usize..self.held])
     }
 
-    /// The header of the block at `at`, which the file holds all of, or what is wrong with it.
+    /// The header of the block at `at`, which must fit the file, or why it is not valid.
     pub(crate) fn header(
         &mut self,
         disk: &dyn Disk,
@@ -274,8 +278,8 @@ impl Steps {
         )
     }
 
-    /// The headers of the batch at `at`, if it has this number and fits the file. That of the block was checked, that of
-    /// the batch was not.
+    /// The headers of the batch at `at`, if it has this sequence number and fits the file. Only the block's header is
+    /// checked; the batch's is covered by the payload's checksum.
     fn headers(
         &mut self,
         disk: &dyn Disk,
@@ -294,7 +298,7 @@ impl Steps {
     }
 }
 
-/// A batch's header without what only its frames can confirm.
+/// Decodes a batch's header without the checks that need its frames.
 fn peek(bytes: &[u8; BATCH_HEADER_LENGTH]) -> BatchHeader {
     let (words, _) = bytes.as_chunks::<4>();
     let word = |at: usize| u32::from_le_bytes(words[at]);

@@ -3,7 +3,7 @@ mod live;
 
 use super::*;
 use crate::batch::Batch;
-use crate::tape::{FOLDER, RECORDING, Seen, Tape, name, small};
+use crate::sample_recording::{FOLDER, RECORDING, SampleRecording, Seen, name, small};
 use seatrial_machine::Rng;
 use seatrial_sim::{FileTree, MemoryStorage};
 
@@ -60,7 +60,7 @@ fn read(storage: &Arc<dyn Storage>, from: Origin, bound: Bound) -> Vec<Seen> {
 fn any_range_of_any_recording_is_what_the_twin_says() {
     for seed in 0..400 {
         let mut rng = Rng::from_seed(seed);
-        let tape = Tape::random(&mut rng);
+        let tape = SampleRecording::random(&mut rng);
         let storage = tape.storage(rng.chance(0.5));
         let (start, end) = (tape.segments[0].0, tape.end());
         assert_eq!(
@@ -92,7 +92,7 @@ fn any_range_of_any_recording_is_what_the_twin_says() {
 fn a_cursor_from_where_another_was_left_continues_it() {
     for seed in 0..200 {
         let mut rng = Rng::from_seed(seed);
-        let tape = Tape::random(&mut rng);
+        let tape = SampleRecording::random(&mut rng);
         let storage = tape.storage(true);
         let mut seen = Vec::new();
         let mut cursor = open(&storage, Origin::Start, Bound::End).unwrap();
@@ -114,7 +114,7 @@ fn a_cursor_from_where_another_was_left_continues_it() {
 #[test]
 fn outside_of_the_recording_is_an_error() {
     let mut rng = Rng::from_seed(3);
-    let mut tape = Tape::default();
+    let mut tape = SampleRecording::default();
     tape.begin_segment(Position(800));
     tape.append(&mut rng, 3, 10);
     let storage = tape.storage(true);
@@ -127,7 +127,7 @@ fn outside_of_the_recording_is_an_error() {
         }
     ));
     let error = open(&storage, tape.end().plus(1), Bound::End).unwrap_err();
-    assert!(matches!(error, CursorError::BehindEnd { .. }));
+    assert!(matches!(error, CursorError::PastEnd { .. }));
     let mut at_end = open(&storage, tape.end(), Bound::End).unwrap();
     assert!(at_end.next_block().unwrap().is_none());
     let other = Cursor::open(
@@ -142,7 +142,7 @@ fn outside_of_the_recording_is_an_error() {
 
 /// Every damaged variant of a small recording that was stopped: what is read before the error is true, and there is an error
 /// that names the place.
-fn check_damaged(tape: &Tape, tree: &FileTree, what: &str) {
+fn check_damaged(tape: &SampleRecording, tree: &FileTree, what: &str) {
     let lent: Arc<dyn Storage> = Arc::new(MemoryStorage::from_files(tree).lending());
     let read: Arc<dyn Storage> = Arc::new(MemoryStorage::from_files(tree));
     for storage in [lent, read] {
@@ -174,7 +174,7 @@ fn check_damaged(tape: &Tape, tree: &FileTree, what: &str) {
 
 #[test]
 fn every_flipped_bit_is_found() {
-    let tape = Tape {
+    let tape = SampleRecording {
         is_stopped: true,
         ..small()
     };
@@ -191,7 +191,7 @@ fn every_flipped_bit_is_found() {
 
 #[test]
 fn every_shorter_file_is_found() {
-    let tape = Tape {
+    let tape = SampleRecording {
         is_stopped: true,
         ..small()
     };
@@ -206,10 +206,10 @@ fn every_shorter_file_is_found() {
 }
 
 /// A block whose own checksum is right, with `spoil` done to its frames before it was sealed.
-fn sealed_wrongly(lengths: &[usize], spoil: impl Fn(&mut [u8])) -> Tape {
-    let mut tape = Tape {
+fn sealed_wrongly(lengths: &[usize], spoil: impl Fn(&mut [u8])) -> SampleRecording {
+    let mut tape = SampleRecording {
         is_stopped: true,
-        ..Tape::default()
+        ..SampleRecording::default()
     };
     tape.begin_segment(Position(0));
     let mut batch = Batch::with_capacity(1 << 20);
@@ -221,8 +221,8 @@ fn sealed_wrongly(lengths: &[usize], spoil: impl Fn(&mut [u8])) -> Tape {
     spoil(&mut payload[crate::BATCH_HEADER_LENGTH..]);
     let mut block = Vec::new();
     let length = payload.len() as u32;
-    let kind = crate::BlockKind::BATCH;
-    crate::block::write(&mut block, kind, 0, tape.sequence, &payload, length);
+    let kind = seatrial_blocks::BlockKind::BATCH;
+    seatrial_blocks::block::write(&mut block, kind, 0, tape.sequence, &payload, length);
     tape.segments[0].1.extend_from_slice(&block);
     // So that the end in the catalog is where this block leads.
     tape.sequence += 1;
@@ -240,14 +240,14 @@ fn sealed_wrongly(lengths: &[usize], spoil: impl Fn(&mut [u8])) -> Tape {
 #[test]
 fn a_frame_that_was_sealed_wrongly_is_found_at_any_place_and_length() {
     for length in [0, 1, 8, 31, 32, 33, 96, 100, 256, 257, 600, 3_000] {
-        let total = crate::frame::frame_length(length);
+        let total = seatrial_blocks::frame::frame_length(length);
         for place in [0, 1, 2, 9] {
             for first in [length, 5] {
                 let mut lengths = vec![length; 10];
                 lengths[0] = first;
                 let at = match place {
                     0 => 0,
-                    _ => crate::frame::frame_length(first) + (place - 1) * total,
+                    _ => seatrial_blocks::frame::frame_length(first) + (place - 1) * total,
                 };
                 let tape = sealed_wrongly(&lengths, |frames| frames[at + 4] ^= 1);
                 let storage = tape.storage(true);
@@ -260,7 +260,7 @@ fn a_frame_that_was_sealed_wrongly_is_found_at_any_place_and_length() {
                 let Fault::Content(ContentError::Frame(found)) = fault else {
                     panic!("{what}");
                 };
-                let crate::FrameError::Checksum {
+                let seatrial_blocks::FrameError::Checksum {
                     offset,
                     stored,
                     computed,
@@ -287,7 +287,7 @@ fn lengths_that_change_often_or_seldom_are_read_alike() {
         let mut length = choices[0];
         let mut batch = Batch::with_capacity(1 << 20);
         let mut messages = Vec::new();
-        let mut tape = Tape::default();
+        let mut tape = SampleRecording::default();
         tape.begin_segment(Position(0));
         for number in 0..3 {
             batch.clear();

@@ -1,4 +1,4 @@
-//! Many threads, one sync.
+//! Group commit: threads that append durably to one recording share syncs.
 
 use super::{Failure, Sink, SinkError, locked};
 use crate::batch::{
@@ -11,13 +11,13 @@ use std::time::Duration;
 /// The bounds of a [`GroupWriter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupOptions {
-    /// Bytes that may wait while others are being synced; threads with more wait for their turn. Longer messages get a block
-    /// of their own.
+    /// Maximum number of bytes that wait for the next sync; threads with more messages wait for the one after. Longer
+    /// messages get a block of their own.
     pub batch_length: usize,
-    /// How long a thread that is about to write waits for more to come. Zero: for the last sync only, which is right
-    /// for most: what comes meanwhile is together anyway.
+    /// How long a leader waits for more messages before it writes. Zero suits most uses: messages that arrive during a sync
+    /// share the next one anyway.
     pub gather: Duration,
-    /// Writes before `gather` is over once so many bytes wait.
+    /// A leader stops waiting when this number of bytes is ready.
     pub gather_length: usize,
 }
 
@@ -32,36 +32,36 @@ impl Default for GroupOptions {
     }
 }
 
-/// Why a message is not known to be durable.
+/// Why a message may not be durable.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GroupError {
-    /// No recording holds such a message.
-    #[error("a message of {length} bytes, at most {MESSAGE_LENGTH_MAX} can be recorded")]
+    /// The message is too long.
+    #[error("a message of {length} bytes is over the maximum of {MESSAGE_LENGTH_MAX}")]
     TooLong {
-        /// Its bytes.
+        /// Its length in bytes.
         length: usize,
     },
-    /// This or an earlier write or sync failed: nobody knows which of the messages that waited are there.
+    /// This or an earlier write or sync failed: it is unknown which of the waiting messages were recorded.
     #[error("recording failed: {0}")]
     Failed(Failure),
-    /// A thread died while it wrote for the others.
-    #[error("the thread that wrote for all has died")]
+    /// A leader panicked while it wrote for the others.
+    #[error("the thread that wrote for the group has panicked")]
     Abandoned,
 }
 
-/// Group commit: threads append to one recording and each waits until its message is durable; all that came while a sync
-/// was going on share the next one.
+/// Group commit: threads append to one recording, and each waits until its message is durable. All messages that arrive
+/// during a sync share the next one.
 ///
-/// The first thread that finds nobody writing *leads*: it takes the sink and the block that all have filled, writes, syncs,
-/// and wakes those whose messages were in it, and one of those that came meanwhile, which leads next. Nobody leads
-/// twice for others, so no thread pays more than the sync that was going on when it came, and its own.
+/// A thread that finds no leader becomes the *leader*: it takes the sink and the block that all threads have filled, writes,
+/// syncs, and wakes the threads whose messages were in the block, and one thread of the next round, which leads next. No
+/// thread leads twice for others, so an append waits for at most the sync in progress and its own.
 ///
-/// Its downside: the order of messages is that of arrival at a lock, and one thread alone pays a whole sync per message.
+/// Messages are ordered by their arrival at a lock. A single thread pays one sync for each message.
 #[derive(Debug)]
 pub struct GroupWriter<S: Sink> {
     options: GroupOptions,
     state: Mutex<State<S>>,
-    /// For those whose message did not fit, and for a leader that gathers.
+    /// Wakes threads whose message did not fit, and a leader that gathers.
     moved: Condvar,
 }
 
@@ -69,27 +69,27 @@ pub struct GroupWriter<S: Sink> {
 struct State<S> {
     /// The sink, unless a leader has it.
     sink: Option<S>,
-    /// What waits to be written.
+    /// The block with the waiting messages.
     filling: Batch,
     /// The other block, unless a leader has it.
     spare: Option<Batch>,
     round: Arc<Round>,
-    /// The latest time that any of the callers told.
+    /// The latest time of all callers.
     now: u64,
     failure: Option<GroupError>,
 }
 
-/// Those whose messages are written together.
+/// The threads whose messages are written together.
 #[derive(Debug, Default)]
 struct Round {
-    /// Where the first message is, once all are durable.
+    /// Position of the first message, once all are durable.
     outcome: OnceLock<Result<Position, GroupError>>,
-    /// The outcome is there, or one of them has to lead.
-    turned: Condvar,
+    /// Signalled when the outcome is set, or one thread of the round has to lead.
+    changed: Condvar,
 }
 
 impl<S: Sink> GroupWriter<S> {
-    /// Takes over a sink.
+    /// A group writer that owns `sink`.
     pub fn new(sink: S, options: GroupOptions) -> GroupWriter<S> {
         let batch_length = options
             .batch_length
@@ -111,7 +111,7 @@ impl<S: Sink> GroupWriter<S> {
         }
     }
 
-    /// Appends a message and waits until it is durable; answers with its position. `now` is in nanoseconds since 1970.
+    /// Appends a message, waits until it is durable, and returns its position. `now` is in nanoseconds since 1970.
     pub fn append_durable(&self, message: &[u8], now: u64) -> Result<Position, GroupError> {
         self.append_flagged(0, message, now)
     }
@@ -144,18 +144,18 @@ impl<S: Sink> GroupWriter<S> {
                 let first = self.await_outcome(state, &round)?;
                 return Ok(first.plus(offset));
             }
-            // Full. Its round is led by one of those in it; once it is taken there is room.
+            // The block is full. A thread of its round leads; when it takes the block, there is room.
             state = wait(&self.moved, state);
         }
     }
 
-    /// Leads, or waits until somebody else has.
+    /// Leads the round, or waits until another thread has.
     fn await_outcome<'a>(
         &'a self,
         mut state: MutexGuard<'a, State<S>>,
         round: &Arc<Round>,
     ) -> Result<Position, GroupError> {
-        // Wakes a leader that gathers.
+        // Wake a leader that gathers: there may be enough bytes now.
         if !self.options.gather.is_zero() {
             self.moved.notify_all();
         }
@@ -167,22 +167,22 @@ impl<S: Sink> GroupWriter<S> {
                 return Err(failure.clone());
             }
             match state.sink.take() {
-                // Whoever has not been written yet is in the round that waits.
+                // Every message that is not written yet is in the waiting round, this thread's too.
                 Some(sink) => {
                     self.lead(state, sink);
                     state = locked(&self.state);
                 }
-                None => state = wait(&round.turned, state),
+                None => state = wait(&round.changed, state),
             }
         }
     }
 
-    /// Writes and syncs the round that waits.
+    /// Writes and syncs the waiting round.
     fn lead(&self, state: MutexGuard<'_, State<S>>, sink: S) {
         let mut state = self.gather(state);
         let fresh = match state.spare.take() {
             Some(batch) if batch.capacity() <= self.options.batch_length => batch,
-            // Lost with a leader, or one that was made for a long message.
+            // Lost with a leader that panicked, or allocated for a long message.
             _ => Batch::with_capacity(self.options.batch_length),
         };
         let batch = std::mem::replace(&mut state.filling, fresh);
@@ -203,7 +203,7 @@ impl<S: Sink> GroupWriter<S> {
         }
     }
 
-    /// Waits for more to come, as long as the options say.
+    /// Waits for more messages, as the options say.
     fn gather<'a>(&self, state: MutexGuard<'a, State<S>>) -> MutexGuard<'a, State<S>> {
         if self.options.gather.is_zero() {
             return state;
@@ -215,7 +215,7 @@ impl<S: Sink> GroupWriter<S> {
             .0
     }
 
-    /// The sink, once nobody appends any more; nothing when a thread died with it.
+    /// Returns the sink when all appends have ended; `None` if a leader panicked with it.
     pub fn into_sink(self) -> Option<S> {
         let state = self.state.into_inner();
         state.unwrap_or_else(PoisonError::into_inner).sink
@@ -229,7 +229,7 @@ fn write<S: Sink>(sink: &mut S, batch: &mut Batch, now: u64) -> Result<Position,
     Ok(first)
 }
 
-/// A leader's turn. Whatever happens in it, its end tells the others.
+/// A leader's round. Dropping it returns sink and block and wakes the other threads, also after a panic.
 struct Lead<'a, S: Sink> {
     group: &'a GroupWriter<S>,
     round: Arc<Round>,
@@ -254,20 +254,22 @@ impl<S: Sink> Drop for Lead<'_, S> {
         let waits = !state.filling.is_empty();
         let _ = self.round.outcome.set(outcome);
         drop(state);
-        // The next leader first: the medium waits for it.
+        // Wake the next leader first: the medium is idle until it writes.
         if failed {
-            next.turned.notify_all();
+            next.changed.notify_all();
             self.group.moved.notify_all();
         } else if waits {
-            next.turned.notify_one();
+            next.changed.notify_one();
         }
-        self.round.turned.notify_all();
+        self.round.changed.notify_all();
     }
 }
 
-/// Sleeps until it is woken, or for no reason.
-fn wait<'a, T>(bell: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    bell.wait(guard).unwrap_or_else(PoisonError::into_inner)
+/// Waits on a condition variable; may wake spuriously.
+fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condition
+        .wait(guard)
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,46 +1,46 @@
-//! The thread that writes.
+//! The recorder: the thread that writes what publications queue.
 
-use super::inbox::{Bell, Work};
-use super::lane::{Closed, Lane};
+use super::command_queue::{RecorderCommand, Wakeup};
+use super::publication_slot::{CloseReason, PublicationSlot};
 use super::{Failure, OfferError, Publication, RecorderOptions, Sink, SinkError, locked};
 use crate::batch::Batch;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Pauses between two looks: together about a microsecond.
+/// Spin-loop pauses between two polls: together about a microsecond.
 pub(super) const PAUSES_PER_LOOK: u32 = 32;
-/// A recorder's looks grow to so many times the first one's length.
+/// The pause between a recorder's polls grows up to this many times the first one.
 const LOOK_LENGTH_MAX: u32 = 8;
-/// Blocks written before the clock is asked again and what is due is done.
+/// Number of blocks written before the clock is read again and due syncs are done.
 const BLOCKS_PER_POLL: usize = 16;
 
-/// Writes what publications hand over, in order, for any number of recordings, in the thread that calls
-/// [`Recorder::run`]. It owns the sinks; everyone else has a [`RecorderHandle`].
+/// Writes what publications queue, in order, for any number of recordings, in the thread that calls [`Recorder::run`]. It
+/// owns the sinks; other threads have a [`RecorderHandle`].
 ///
-/// Its loop: write the blocks that are queued; let sinks do what is due; when there is nothing, fetch the messages of
-/// publications that have stopped offering (or have been at one block for too long); when there are none either, look
-/// again a few times, then sleep until somebody has something.
+/// Its loop: write the queued blocks; do due syncs; if there was nothing, fetch the messages of publications that have
+/// stopped offering, or have filled one block for too long; if there were none either, poll a few times, then sleep until
+/// it is woken.
 ///
-/// A sink that fails ends its recording alone: all its publications are told, the others go on. Its downside: recordings
-/// of one recorder wait for each other's writes and syncs; one that syncs often deserves a recorder of its own.
+/// A sink that fails ends only its own recording: its publications get the error, others continue. Recordings of one
+/// recorder wait for each other's writes and syncs, so use another recorder for one that syncs often.
 #[derive(Debug)]
 pub struct Recorder<S: Sink> {
     shared: Arc<Shared<S>>,
     recordings: BTreeMap<u64, Recorded<S>>,
-    lanes: Vec<Followed>,
-    /// Recordings that end as soon as bursts are over.
+    slots: Vec<FollowedSlot>,
+    /// Recordings that end when their bursts are dropped.
     ending: Vec<u64>,
-    /// The last block was full: the next one is under way.
+    /// Was the last block full? Then the next one will come soon.
     busy: bool,
 }
 
-/// What handles and the recorder share.
+/// State shared by handles and the recorder.
 #[derive(Debug)]
 struct Shared<S: Sink> {
     options: RecorderOptions,
-    bell: Arc<Bell>,
-    /// Sinks on their way to the recorder, and the next one's number.
+    wakeup: Arc<Wakeup>,
+    /// Number of the last sink, and sinks that the recorder has not fetched yet.
     arriving: Mutex<(u64, Vec<Recorded<S>>)>,
 }
 
@@ -50,47 +50,47 @@ struct Recorded<S> {
     number: u64,
     sink: S,
     failure: Option<Failure>,
-    /// Its intake is gone.
+    /// Was its intake dropped?
     released: bool,
-    /// Where the sink goes in the end.
-    ended: Arc<Ended<S>>,
+    /// Receives the sink when the recording ends.
+    ended: Arc<StopResult<S>>,
 }
 
-/// The way back of a sink.
+/// The channel that returns a sink to the thread that stops its recording.
 #[derive(Debug)]
-struct Ended<S> {
-    result: Mutex<Way<S>>,
+struct StopResult<S> {
+    result: Mutex<StopState<S>>,
     there: Condvar,
 }
 
 #[derive(Debug)]
-enum Way<S> {
-    /// Still being recorded.
+enum StopState<S> {
+    /// The recording continues.
     Open,
-    /// Here it is.
+    /// The sink is ready.
     Here(Stopped<S>),
-    /// The recorder died, or it was fetched.
+    /// The recorder has ended without it, or the sink was fetched.
     Gone,
 }
 
-/// A lane, and what the recorder knows of it.
+/// A slot, and the recorder's counts of it.
 #[derive(Debug)]
-struct Followed {
-    lane: Arc<Lane>,
-    /// Messages that came out of it.
+struct FollowedSlot {
+    slot: Arc<PublicationSlot>,
+    /// Number of messages received from it.
     taken: u64,
-    /// Messages offered at the last look.
+    /// Number of messages offered at the last poll.
     seen: u64,
-    /// When an idle recorder first saw messages that were not handed over.
+    /// Time at which an idle recorder first saw messages that were not queued.
     since: Option<u64>,
 }
 
-/// What is left of a recording that was stopped.
+/// The result of stopping a recording.
 #[derive(Debug)]
 pub struct Stopped<S> {
-    /// The sink: everything taken was written to it, unless it failed.
+    /// The sink: everything accepted was written to it, unless it failed.
     pub sink: S,
-    /// Its failure. What was taken and not yet written when it came is lost.
+    /// Its failure. Messages accepted but not written before the failure are lost.
     pub failure: Option<Failure>,
 }
 
@@ -98,29 +98,29 @@ impl<S: Sink> Recorder<S> {
     /// A recorder without recordings.
     pub fn new(options: RecorderOptions) -> Recorder<S> {
         let shared = Shared {
-            options: options.sane(),
-            bell: Arc::default(),
+            options: options.within_bounds(),
+            wakeup: Arc::default(),
             arriving: Mutex::new((0, Vec::new())),
         };
         Recorder {
             shared: Arc::new(shared),
             recordings: BTreeMap::new(),
-            lanes: Vec::new(),
+            slots: Vec::new(),
             ending: Vec::new(),
             busy: false,
         }
     }
 
-    /// What brings recordings and ends the recorder, from any thread.
+    /// A handle that adds recordings and ends the recorder, from any thread.
     pub fn handle(&self) -> RecorderHandle<S> {
-        self.shared.bell.arrive();
+        self.shared.wakeup.arrive();
         RecorderHandle {
             shared: Arc::clone(&self.shared),
         }
     }
 
-    /// Records until it is told to end ([`RecorderHandle::end`]) or nobody is left who could offer anything; everything
-    /// taken until then is written and synced, and the sinks of recordings that were not stopped are dropped. `clock` tells
+    /// Records until [`RecorderHandle::end`], or until no handle, intake or publication is left. Everything accepted until
+    /// then is written and synced, and the sinks of recordings that were not stopped are dropped. `clock` returns
     /// nanoseconds since 1970.
     pub fn run(mut self, mut clock: impl FnMut() -> u64) {
         let mut looks = 0;
@@ -128,7 +128,7 @@ impl<S: Sink> Recorder<S> {
             let now = clock();
             if self.poll(now) {
                 looks = 0;
-            } else if self.shared.bell.is_ending() {
+            } else if self.shared.wakeup.is_ending() {
                 break;
             } else if looks < self.looks_max() || self.is_awaited() {
                 looks += 1;
@@ -141,7 +141,7 @@ impl<S: Sink> Recorder<S> {
         self.finish(clock());
     }
 
-    /// Looks in vain before it sleeps.
+    /// Number of polls without work before it sleeps.
     fn looks_max(&self) -> u32 {
         let options = &self.shared.options;
         if self.busy {
@@ -151,12 +151,12 @@ impl<S: Sink> Recorder<S> {
         }
     }
 
-    /// Writes what is queued, up to a bound, or else fetches what publishers have left; false when there was nothing. For
-    /// callers that have a loop of their own.
+    /// Carries out queued commands, up to a bound, or else fetches messages of incomplete blocks; false if there was
+    /// nothing to do. For callers with a loop of their own.
     pub fn poll(&mut self, now: u64) -> bool {
         let mut worked = false;
         for _ in 0..BLOCKS_PER_POLL {
-            let Some(work) = self.shared.bell.pop() else {
+            let Some(work) = self.shared.wakeup.pop() else {
                 break;
             };
             self.carry_out(work, now);
@@ -166,40 +166,42 @@ impl<S: Sink> Recorder<S> {
         worked || self.resume_ends() || self.fetch(now)
     }
 
-    /// Has a publisher of a recording messages in a burst?
+    /// Does a publisher of the recording have a burst?
     fn is_bursting(&self, number: u64) -> bool {
-        self.lanes_of(number)
-            .any(|followed| followed.lane.is_bursting())
+        self.slots_of(number)
+            .any(|followed| followed.slot.is_bursting())
     }
 
-    /// Goes on with the ends of recordings whose bursts are over: what was in them is queued by now.
+    /// Continues ending a recording whose bursts were dropped: their messages are queued by now.
     fn resume_ends(&mut self) -> bool {
         let over = |&number: &u64| !self.is_bursting(number);
         let Some(place) = self.ending.iter().position(over) else {
             return false;
         };
         let number = self.ending.swap_remove(place);
-        self.shared.bell.push(Work::End(number));
+        self.shared.wakeup.push(RecorderCommand::End(number));
         true
     }
 
-    /// Writes and syncs all that was taken, and takes no more; the sinks are there for those who stop their recordings
+    /// Accepts no more, writes and syncs everything accepted, and returns the sinks to threads that stop their recordings
     /// later.
     fn finish(&mut self, now: u64) {
-        self.shared.bell.begin_end();
+        self.shared.wakeup.begin_end();
         self.drain(now);
-        for followed in &self.lanes {
-            followed.lane.close(&self.shared.bell, Closed::Stopped);
+        for followed in &self.slots {
+            followed
+                .slot
+                .close(&self.shared.wakeup, CloseReason::Stopped);
         }
-        let bell = Arc::clone(&self.shared.bell);
-        let bursting = |followed: &Followed| followed.lane.is_bursting();
-        while self.lanes.iter().any(bursting) {
+        let wakeup = Arc::clone(&self.shared.wakeup);
+        let bursting = |followed: &FollowedSlot| followed.slot.is_bursting();
+        while self.slots.iter().any(bursting) {
             self.drain(now);
-            bell.want(true);
-            if self.lanes.iter().any(bursting) {
-                bell.sleep(None);
+            wakeup.want(true);
+            if self.slots.iter().any(bursting) {
+                wakeup.sleep(None);
             }
-            bell.want(false);
+            wakeup.want(false);
         }
         self.drain(now);
         let numbers: Vec<u64> = self.recordings.keys().copied().collect();
@@ -210,116 +212,118 @@ impl<S: Sink> Recorder<S> {
     }
 
     fn drain(&mut self, now: u64) {
-        while let Some(work) = self.shared.bell.pop() {
+        while let Some(work) = self.shared.wakeup.pop() {
             self.carry_out(work, now);
         }
     }
 
-    fn carry_out(&mut self, work: Work, now: u64) {
+    fn carry_out(&mut self, work: RecorderCommand, now: u64) {
         match work {
-            Work::Start => {
+            RecorderCommand::Start => {
                 let arrived = std::mem::take(&mut locked(&self.shared.arriving).1);
                 for recorded in arrived {
                     self.recordings.insert(recorded.number, recorded);
                 }
             }
-            Work::Join(lane) => self.join(lane),
-            Work::Block(lane, batch) => self.write(&lane, batch, now),
-            Work::Leave(lane) => {
-                self.lanes
-                    .retain(|followed| !Arc::ptr_eq(&followed.lane, &lane));
-                self.shared.bell.dismiss();
-                self.retire(lane.recording);
+            RecorderCommand::Join(slot) => self.join(slot),
+            RecorderCommand::Block(slot, batch) => self.write(&slot, batch, now),
+            RecorderCommand::Leave(slot) => {
+                self.slots
+                    .retain(|followed| !Arc::ptr_eq(&followed.slot, &slot));
+                self.shared.wakeup.dismiss();
+                self.retire(slot.recording);
             }
-            Work::Release(number) => {
+            RecorderCommand::Release(number) => {
                 if let Some(recorded) = self.recordings.get_mut(&number) {
                     recorded.released = true;
                     self.retire(number);
                 }
             }
-            Work::Sync(number) => self.sync(number),
-            Work::Stop(number) => {
-                for followed in self.lanes_of(number) {
-                    followed.lane.close(&self.shared.bell, Closed::Stopped);
+            RecorderCommand::Sync(number) => self.sync(number),
+            RecorderCommand::Stop(number) => {
+                for followed in self.slots_of(number) {
+                    followed
+                        .slot
+                        .close(&self.shared.wakeup, CloseReason::Stopped);
                 }
-                self.shared.bell.push(Work::End(number));
+                self.shared.wakeup.push(RecorderCommand::End(number));
             }
-            Work::End(number) if self.is_bursting(number) => self.ending.push(number),
-            Work::End(number) => self.end(number),
+            RecorderCommand::End(number) if self.is_bursting(number) => self.ending.push(number),
+            RecorderCommand::End(number) => self.end(number),
         }
     }
 
-    fn lanes_of(&self, number: u64) -> impl Iterator<Item = &Followed> {
-        self.lanes
+    fn slots_of(&self, number: u64) -> impl Iterator<Item = &FollowedSlot> {
+        self.slots
             .iter()
-            .filter(move |followed| followed.lane.recording == number)
+            .filter(move |followed| followed.slot.recording == number)
     }
 
-    fn join(&mut self, lane: Arc<Lane>) {
-        let closed = match self.recordings.get(&lane.recording) {
-            None => Some(Closed::Stopped),
-            Some(recorded) => recorded.failure.clone().map(Closed::Failed),
+    fn join(&mut self, slot: Arc<PublicationSlot>) {
+        let closed = match self.recordings.get(&slot.recording) {
+            None => Some(CloseReason::Stopped),
+            Some(recorded) => recorded.failure.clone().map(CloseReason::Failed),
         };
         if let Some(closed) = closed {
-            lane.close(&self.shared.bell, closed.clone());
-            lane.end(closed);
+            slot.close(&self.shared.wakeup, closed.clone());
+            slot.end(closed);
         }
-        self.lanes.push(Followed {
-            lane,
+        self.slots.push(FollowedSlot {
+            slot,
             taken: 0,
             seen: 0,
             since: None,
         });
     }
 
-    /// Writes one block and gives it back.
-    fn write(&mut self, lane: &Arc<Lane>, mut batch: Batch, now: u64) {
+    /// Writes one block and returns it to its slot.
+    fn write(&mut self, slot: &Arc<PublicationSlot>, mut batch: Batch, now: u64) {
         let messages = u64::from(batch.messages());
-        self.busy = batch.block_length() >= lane.options.batch_length / 2;
+        self.busy = batch.block_length() >= slot.options.batch_length / 2;
         let followed = self
-            .lanes
+            .slots
             .iter_mut()
-            .find(|followed| Arc::ptr_eq(&followed.lane, lane));
+            .find(|followed| Arc::ptr_eq(&followed.slot, slot));
         if let Some(followed) = followed {
             followed.taken += messages;
             followed.since = None;
         }
-        let recorded = self.recordings.get_mut(&lane.recording);
+        let recorded = self.recordings.get_mut(&slot.recording);
         let Some(recorded) = recorded.filter(|recorded| recorded.failure.is_none()) else {
-            return lane.give_back(batch, 0);
+            return slot.give_back(batch, 0);
         };
         match recorded.sink.append(&mut batch, now) {
             Ok(_) => {
                 let durable = recorded.sink.durable() >= recorded.sink.end();
-                lane.give_back(batch, messages);
+                slot.give_back(batch, messages);
                 if durable {
-                    self.settle(lane.recording);
+                    self.settle(slot.recording);
                 }
             }
             Err(error) => {
-                lane.give_back(batch, 0);
-                self.fail(lane.recording, error);
+                slot.give_back(batch, 0);
+                self.fail(slot.recording, error);
             }
         }
     }
 
-    /// Everything written to a recording is durable.
+    /// Reports to a recording's slots that everything written is durable.
     fn settle(&self, number: u64) {
-        for followed in self.lanes_of(number) {
-            followed.lane.settle();
+        for followed in self.slots_of(number) {
+            followed.slot.settle();
         }
     }
 
-    /// A sink has failed: its publishers are told.
+    /// Ends a recording whose sink has failed: its publishers get the error.
     fn fail(&mut self, number: u64, error: SinkError) {
         let failure: Failure = Arc::from(error);
         if let Some(recorded) = self.recordings.get_mut(&number) {
             recorded.failure.get_or_insert_with(|| Arc::clone(&failure));
         }
-        for followed in self.lanes_of(number) {
-            let closed = Closed::Failed(Arc::clone(&failure));
-            followed.lane.close(&self.shared.bell, closed.clone());
-            followed.lane.end(closed);
+        for followed in self.slots_of(number) {
+            let closed = CloseReason::Failed(Arc::clone(&failure));
+            followed.slot.close(&self.shared.wakeup, closed.clone());
+            followed.slot.end(closed);
         }
     }
 
@@ -327,7 +331,7 @@ impl<S: Sink> Recorder<S> {
         self.attend(number, |sink| sink.sync());
     }
 
-    /// Lets a sink do something that may make all of its recording durable.
+    /// Calls a sink's operation that may sync it, and reports the result to its slots.
     fn attend(&mut self, number: u64, act: impl FnOnce(&mut S) -> Result<(), SinkError>) {
         let recorded = self.recordings.get_mut(&number);
         let Some(recorded) = recorded.filter(|recorded| recorded.failure.is_none()) else {
@@ -340,7 +344,7 @@ impl<S: Sink> Recorder<S> {
         }
     }
 
-    /// Lets sinks do what is due; false when nothing was.
+    /// Does the syncs that are due; false if there were none.
     fn tick(&mut self, now: u64) -> bool {
         let due: Vec<u64> = self
             .recordings
@@ -355,46 +359,46 @@ impl<S: Sink> Recorder<S> {
         !due.is_empty()
     }
 
-    /// A recording's last block is written: its sink goes back.
+    /// Ends a recording whose last block is written: returns its sink.
     fn end(&mut self, number: u64) {
         let Some(recorded) = self.recordings.remove(&number) else {
             return;
         };
-        for followed in self.lanes_of(number) {
-            followed.lane.end(Closed::Stopped);
+        for followed in self.slots_of(number) {
+            followed.slot.end(CloseReason::Stopped);
         }
-        recorded.ended.tell(Some(Stopped {
+        recorded.ended.complete(Some(Stopped {
             sink: recorded.sink,
             failure: recorded.failure,
         }));
     }
 
-    /// Lets go of a recording that nobody can offer anything to any more.
+    /// Drops a recording that has neither an intake nor a publication left.
     fn retire(&mut self, number: u64) {
         let recorded = self.recordings.get(&number);
         let released = recorded.is_some_and(|recorded| recorded.released);
-        if released && self.lanes_of(number).next().is_none() {
+        if released && self.slots_of(number).next().is_none() {
             self.sync(number);
             self.recordings.remove(&number);
         }
     }
 
-    /// Queues the messages of publications that have stopped offering, or have been at one block for too long.
+    /// Queues the incomplete blocks of publications that have stopped offering, or have filled one block for too long.
     fn fetch(&mut self, now: u64) -> bool {
-        let bell = &self.shared.bell;
+        let wakeup = &self.shared.wakeup;
         let mut fetched = false;
-        for followed in &mut self.lanes {
-            let offered = followed.lane.offered();
+        for followed in &mut self.slots {
+            let offered = followed.slot.offered();
             if offered == followed.taken {
                 followed.since = None;
                 continue;
             }
             let since = *followed.since.get_or_insert(now);
-            let linger = followed.lane.options.linger_nanoseconds;
+            let linger = followed.slot.options.linger_nanoseconds;
             let grows = followed.seen != offered;
             followed.seen = offered;
             if !grows || now.saturating_sub(since) >= linger {
-                followed.lane.hand_over(bell);
+                followed.slot.hand_over(wakeup);
                 followed.since = None;
                 fetched = true;
             }
@@ -402,17 +406,17 @@ impl<S: Sink> Recorder<S> {
         fetched
     }
 
-    /// Are there messages that were not handed over?
+    /// Are there messages that were not queued yet?
     fn is_awaited(&self) -> bool {
-        self.lanes.iter().any(|followed| followed.since.is_some())
+        self.slots.iter().any(|followed| followed.since.is_some())
     }
 
-    /// Sleeps until somebody rings, or a sink is due.
+    /// Sleeps until it is woken, or a sync is due.
     fn sleep(&mut self, now: u64) {
-        let bell = Arc::clone(&self.shared.bell);
-        bell.want(true);
-        // A look under the lock of each lane: whoever pushes after it sees that the bell is wanted.
-        let idle = self.lanes.iter().all(|followed| followed.lane.is_drained())
+        let wakeup = Arc::clone(&self.shared.wakeup);
+        wakeup.want(true);
+        // Check each slot under its lock: a publisher that pushes after this check sees that a sleep is planned.
+        let idle = self.slots.iter().all(|followed| followed.slot.is_drained())
             && self.ending.iter().all(|&number| self.is_bursting(number));
         if idle {
             let due = self.recordings.values();
@@ -422,47 +426,49 @@ impl<S: Sink> Recorder<S> {
             let patience = due
                 .min()
                 .map(|at| Duration::from_nanos(at.saturating_sub(now)));
-            bell.sleep(patience);
+            wakeup.sleep(patience);
         }
-        bell.want(false);
+        wakeup.want(false);
     }
 }
 
-/// Whoever waits is told that nothing will be written any more.
+/// Reports to all waiting threads that nothing more will be written.
 impl<S: Sink> Drop for Recorder<S> {
     fn drop(&mut self) {
-        let left = self.shared.bell.close();
-        for followed in &self.lanes {
-            followed.lane.close(&self.shared.bell, Closed::Stopped);
-            followed.lane.end(Closed::Stopped);
+        let left = self.shared.wakeup.close();
+        for followed in &self.slots {
+            followed
+                .slot
+                .close(&self.shared.wakeup, CloseReason::Stopped);
+            followed.slot.end(CloseReason::Stopped);
         }
         for work in left {
-            if let Work::Join(lane) | Work::Block(lane, _) = work {
-                lane.end(Closed::Stopped);
+            if let RecorderCommand::Join(slot) | RecorderCommand::Block(slot, _) = work {
+                slot.end(CloseReason::Stopped);
             }
         }
         let arriving = std::mem::take(&mut locked(&self.shared.arriving).1);
         for recorded in arriving {
-            recorded.ended.tell(None);
+            recorded.ended.complete(None);
         }
         for recorded in self.recordings.values() {
-            recorded.ended.tell(None);
+            recorded.ended.complete(None);
         }
     }
 }
 
-impl<S> Ended<S> {
-    fn tell(&self, stopped: Option<Stopped<S>>) {
+impl<S> StopResult<S> {
+    fn complete(&self, stopped: Option<Stopped<S>>) {
         let mut result = locked(&self.result);
-        if matches!(*result, Way::Open) {
-            *result = stopped.map_or(Way::Gone, Way::Here);
+        if matches!(*result, StopState::Open) {
+            *result = stopped.map_or(StopState::Gone, StopState::Here);
         }
         self.there.notify_all();
     }
 }
 
-/// Lets other threads go on, longer after each look in vain: looking takes what is looked at out of the publisher's cache.
-/// When something is expected, each time: a publisher that waits for this very processor would seem to have stopped.
+/// Pauses, longer after each poll without work: polling moves the polled cache lines away from the publisher. Yields every
+/// eighth time, and each time if work is expected: a publisher that waits for this processor would seem to have stopped.
 fn pause(looks: u32, expects: bool) {
     if expects || looks.is_multiple_of(8) {
         std::thread::yield_now();
@@ -472,18 +478,18 @@ fn pause(looks: u32, expects: bool) {
     }
 }
 
-/// Brings recordings to a [`Recorder`], from any thread.
+/// Adds recordings to a [`Recorder`], from any thread.
 #[derive(Debug)]
 pub struct RecorderHandle<S: Sink> {
     shared: Arc<Shared<S>>,
 }
 
 impl<S: Sink> RecorderHandle<S> {
-    /// Hands a recording's sink to the recorder. [`OfferError::Stopped`] when the recorder has ended; the sink is dropped
+    /// Moves a recording's sink to the recorder. [`OfferError::Stopped`] if the recorder has ended; the sink is dropped
     /// then.
     pub fn record(&self, sink: S) -> Result<Intake<S>, OfferError> {
-        let ended = Arc::new(Ended {
-            result: Mutex::new(Way::Open),
+        let ended = Arc::new(StopResult {
+            result: Mutex::new(StopState::Open),
             there: Condvar::new(),
         });
         let number = {
@@ -499,12 +505,12 @@ impl<S: Sink> RecorderHandle<S> {
             });
             number
         };
-        if self.shared.bell.push(Work::Start).is_some() {
+        if self.shared.wakeup.push(RecorderCommand::Start).is_some() {
             let mut arriving = locked(&self.shared.arriving);
             arriving.1.retain(|recorded| recorded.number != number);
             return Err(OfferError::Stopped);
         }
-        self.shared.bell.arrive();
+        self.shared.wakeup.arrive();
         Ok(Intake {
             shared: Arc::clone(&self.shared),
             number,
@@ -512,15 +518,15 @@ impl<S: Sink> RecorderHandle<S> {
         })
     }
 
-    /// Ends the recorder once everything offered until now is written and synced.
+    /// Ends the recorder after everything offered so far is written and synced.
     pub fn end(&self) {
-        self.shared.bell.begin_end();
+        self.shared.wakeup.begin_end();
     }
 }
 
 impl<S: Sink> Clone for RecorderHandle<S> {
     fn clone(&self) -> Self {
-        self.shared.bell.arrive();
+        self.shared.wakeup.arrive();
         RecorderHandle {
             shared: Arc::clone(&self.shared),
         }
@@ -529,24 +535,26 @@ impl<S: Sink> Clone for RecorderHandle<S> {
 
 impl<S: Sink> Drop for RecorderHandle<S> {
     fn drop(&mut self) {
-        self.shared.bell.depart();
+        self.shared.wakeup.depart();
     }
 }
 
-/// One recording in a [`Recorder`]: makes publications for it and stops it. Dropping it leaves the recording to its
-/// publications.
+/// One recording in a [`Recorder`]: creates its publications and stops it. If it is dropped, the recording ends with its
+/// last publication.
 #[derive(Debug)]
 pub struct Intake<S: Sink> {
     shared: Arc<Shared<S>>,
     number: u64,
-    ended: Arc<Ended<S>>,
+    ended: Arc<StopResult<S>>,
 }
 
 impl<S: Sink> Intake<S> {
-    /// A publication of its own for one more publisher.
+    /// A new publication, for one more publisher.
     pub fn publication(&self) -> Result<Publication, OfferError> {
-        let Shared { options, bell, .. } = &*self.shared;
-        match bell.admit(options.publications_max) {
+        let Shared {
+            options, wakeup, ..
+        } = &*self.shared;
+        match wakeup.admit(options.publications_max) {
             None => return Err(OfferError::Stopped),
             Some(false) => {
                 return Err(OfferError::TooMany {
@@ -555,36 +563,43 @@ impl<S: Sink> Intake<S> {
             }
             Some(true) => {}
         }
-        let lane = Lane::new(self.number, *options);
-        if bell.push(Work::Join(Arc::clone(&lane))).is_some() {
+        let slot = PublicationSlot::new(self.number, *options);
+        if wakeup
+            .push(RecorderCommand::Join(Arc::clone(&slot)))
+            .is_some()
+        {
             return Err(OfferError::Stopped);
         }
         Ok(Publication {
-            lane,
-            bell: Arc::clone(bell),
+            slot,
+            wakeup: Arc::clone(wakeup),
             checksummed: false,
         })
     }
 
-    /// Takes no more for this recording, waits until everything taken is written, and gives the sink back.
-    /// [`OfferError::Stopped`] when the recorder's thread died, and the sink with it.
+    /// Accepts no more for this recording, waits until everything accepted is written, and returns the sink.
+    /// [`OfferError::Stopped`] if the recorder's thread panicked, and the sink is lost.
     pub fn stop(self) -> Result<Stopped<S>, OfferError> {
-        self.shared.bell.push(Work::Stop(self.number));
+        self.shared.wakeup.push(RecorderCommand::Stop(self.number));
         let result = self
             .ended
             .there
-            .wait_while(locked(&self.ended.result), |way| matches!(way, Way::Open));
+            .wait_while(locked(&self.ended.result), |way| {
+                matches!(way, StopState::Open)
+            });
         let mut way = result.unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *way, Way::Gone) {
-            Way::Here(stopped) => Ok(stopped),
-            Way::Open | Way::Gone => Err(OfferError::Stopped),
+        match std::mem::replace(&mut *way, StopState::Gone) {
+            StopState::Here(stopped) => Ok(stopped),
+            StopState::Open | StopState::Gone => Err(OfferError::Stopped),
         }
     }
 }
 
 impl<S: Sink> Drop for Intake<S> {
     fn drop(&mut self) {
-        self.shared.bell.push(Work::Release(self.number));
-        self.shared.bell.depart();
+        self.shared
+            .wakeup
+            .push(RecorderCommand::Release(self.number));
+        self.shared.wakeup.depart();
     }
 }

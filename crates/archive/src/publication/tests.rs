@@ -1,6 +1,6 @@
 use super::*;
-use crate::Frames;
 use crate::batch::BATCH_FRAMES_OFFSET;
+use seatrial_blocks::Frames;
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ mod sleep;
 
 /// What a sink got, for the test to look at.
 #[derive(Debug, Default)]
-pub(super) struct Tape {
+pub(super) struct SampleRecording {
     /// Flags and messages by position, in order.
     pub(super) messages: Vec<(Position, u32, Vec<u8>)>,
     /// Messages in each block.
@@ -24,7 +24,7 @@ pub(super) struct Tape {
 /// A recording in memory.
 #[derive(Debug, Default)]
 pub(super) struct TapeSink {
-    pub(super) tape: Arc<Mutex<Tape>>,
+    pub(super) tape: Arc<Mutex<SampleRecording>>,
     /// Appends that work; then they fail.
     pub(super) appends_left: Option<u64>,
     /// Syncs that work; then they fail.
@@ -95,7 +95,7 @@ impl Sink for TapeSink {
     }
 }
 
-pub(super) fn tape() -> (Arc<Mutex<Tape>>, TapeSink) {
+pub(super) fn tape() -> (Arc<Mutex<SampleRecording>>, TapeSink) {
     let sink = TapeSink::default();
     (Arc::clone(&sink.tape), sink)
 }
@@ -145,7 +145,7 @@ fn numbers_of<'a>(messages: impl Iterator<Item = &'a [u8]>) -> BTreeMap<u64, u64
     last
 }
 
-fn numbers(tape: &Tape) -> BTreeMap<u64, u64> {
+fn numbers(tape: &SampleRecording) -> BTreeMap<u64, u64> {
     numbers_of(tape.messages.iter().map(|(_, _, bytes)| &bytes[..]))
 }
 
@@ -158,7 +158,7 @@ struct Twin {
 }
 
 /// How messages are offered.
-enum Way<'a> {
+enum StopState<'a> {
     Burst(Burst<'a>),
     Single(&'a mut Publication),
 }
@@ -170,16 +170,16 @@ impl Twin {
             return;
         };
         let mut way = if rng.chance(0.5) {
-            Way::Burst(publication.burst())
+            StopState::Burst(publication.burst())
         } else {
-            Way::Single(publication)
+            StopState::Single(publication)
         };
         for _ in 0..rng.below(12) {
             let bytes = message(rng, self.name, self.offered + 1);
             let flags = self.offered as u32 % 8;
             let taken = match &mut way {
-                Way::Burst(burst) => burst.offer_flagged(flags, &bytes),
-                Way::Single(publication) => publication.offer_flagged(flags, &bytes),
+                StopState::Burst(burst) => burst.offer_flagged(flags, &bytes),
+                StopState::Single(publication) => publication.offer_flagged(flags, &bytes),
             };
             match taken {
                 Ok(number) => {
@@ -199,7 +199,7 @@ impl Twin {
     }
 
     /// All that was taken is on the tape, and counted.
-    fn compare(&self, tape: &Tape) {
+    fn compare(&self, tape: &SampleRecording) {
         let found = numbers(tape).get(&self.name).copied().unwrap_or(0);
         assert_eq!(found, self.offered, "publisher {}", self.name);
         if let Some(publication) = &self.publication {
@@ -468,9 +468,9 @@ fn a_failed_write_reaches_every_publisher_of_that_recording_alone() {
     let mut second = failing_intake.publication().unwrap();
     let mut other = healthy_intake.publication().unwrap();
     first.offer(b"written").unwrap();
-    first.lane.hand_over(&first.bell);
+    first.slot.hand_over(&first.wakeup);
     first.offer(b"fails").unwrap();
-    first.lane.hand_over(&first.bell);
+    first.slot.hand_over(&first.wakeup);
     second.offer(b"lost").unwrap();
     other.offer(b"fine").unwrap();
     for now in 0..10 {

@@ -1,97 +1,98 @@
-//! Where a recording ends that was not stopped.
+//! The end of a recording that was not stopped.
 
+use crate::archive_folder::{ArchiveFolder, StorageError};
 use crate::batch::{BatchError, BatchHeader};
-use crate::block::BlockHeader;
 use crate::catalog::{Boundary, Recording};
-use crate::folder::{Folder, StorageError};
 use crate::recording::create_segment;
-use crate::recording::kept::{has_content, keep_end};
-use crate::recording::mark::with_mark;
+use crate::recording::cut_copy::{has_content, keep_end};
+use crate::recording::durable_mark::with_mark;
 use crate::segment::{SegmentError, SegmentHeader, SegmentName};
-use crate::walk::{Block, Torn, WalkError, Walker};
-use crate::{Position, RecordingId, RecordingTag};
+use crate::{Position, RecordingId};
+use seatrial_blocks::RecordingTag;
+use seatrial_blocks::block::BlockHeader;
+use seatrial_blocks::{Block, Torn, WalkError, Walker};
 use seatrial_machine::{Disk, Medium};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A piece of a recording that a crash had interrupted, and that was cut off.
+/// The remains of an interrupted write, cut off the end of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The recording.
     pub recording: RecordingId,
     /// The file.
     pub file: PathBuf,
-    /// The offset in the file from which on it was cut; 0 when the whole file went.
+    /// Offset of the cut in the file; 0 if the whole file was removed.
     pub offset: u64,
-    /// Bytes cut off.
+    /// Number of bytes cut off.
     pub length: u64,
-    /// Why: what is wrong there. Nothing when an empty file went.
+    /// The invalid block there; `None` if an empty file was removed.
     pub torn: Option<Torn>,
-    /// The file that holds the bytes that were cut off; nothing when they were zeros, or none.
+    /// The file with a copy of the bytes cut off; `None` if they were zeros, or none.
     pub kept: Option<PathBuf>,
 }
 
-/// Why the end of a recording cannot be told. Nothing of it was changed.
+/// Why the end of a recording cannot be determined. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum TailError {
-    /// The storage refused.
+    /// A storage call failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// The blocks of the file are damaged, or cannot be read.
-    #[error("{file}: {source}")]
+    #[error("{file}: {cause}")]
     Walk {
         /// The file.
         file: PathBuf,
-        /// Why.
-        source: WalkError,
+        /// The reason.
+        cause: WalkError,
     },
     /// The first block of the file is not that of this segment.
-    #[error("{file}: {source}")]
+    #[error("{file}: {cause}")]
     Segment {
         /// The file.
         file: PathBuf,
-        /// Why.
-        source: SegmentError,
+        /// The reason.
+        cause: SegmentError,
     },
-    /// A whole block that is not a batch.
-    #[error("{file} at {offset}: {source}")]
+    /// A valid block that is not a batch.
+    #[error("{file} at {offset}: {cause}")]
     Batch {
         /// The file.
         file: PathBuf,
-        /// Where the block starts.
+        /// Offset of the block.
         offset: u64,
-        /// Why.
-        source: BatchError,
+        /// The reason.
+        cause: BatchError,
     },
-    /// A whole block that does not go on where the one before ends.
-    #[error("{file} at {offset}: {field} is {found}, {expected} belongs here")]
+    /// A valid block that does not continue the previous one.
+    #[error("{file} at {offset}: expected {field} {expected}, found {found}")]
     Next {
         /// The file.
         file: PathBuf,
-        /// Where the block starts.
+        /// Offset of the block.
         offset: u64,
-        /// What of it is compared.
+        /// The field that differs.
         field: &'static str,
-        /// What belongs here.
+        /// Its expected value.
         expected: u64,
-        /// What is there.
+        /// Its value.
         found: u64,
     },
-    /// What was durable is missing.
+    /// Durable messages are missing.
     #[error("recording {recording} ends at {found} in {file}, but it was durable up to {expected}{}", because(.torn.as_ref()))]
     Lost {
         /// The recording.
         recording: RecordingId,
         /// Its last file.
         file: PathBuf,
-        /// The end that the catalog is sure of.
+        /// End of what was durable.
         expected: Position,
-        /// The end that was found.
+        /// End of its valid blocks.
         found: Position,
-        /// What is wrong there.
+        /// The invalid block there.
         torn: Option<Torn>,
     },
-    /// The last file goes on with a block of another recording.
+    /// A block of another recording follows in the last file.
     #[error(
         "{file} at {}: {}; nothing was cut: `seatrial archive verify --repair` cuts the recording there and keeps what it \
          cuts", .torn.offset, .torn.defect
@@ -99,28 +100,28 @@ pub enum TailError {
     Foreign {
         /// The file.
         file: PathBuf,
-        /// Where, and which.
+        /// Offset and tag of the block.
         torn: Torn,
     },
-    /// Blocks after an invalid one are whole. A power failure can leave that (they were written without a sync between
-    /// them), but so can a flipped bit, and cutting would lose the messages in them: only an explicit repair does.
+    /// Valid blocks follow an invalid one. A power failure can leave that, because they were written without a sync in
+    /// between. But so can a flipped bit, and cutting would lose the messages in them: only an explicit repair does it.
     #[error(
-        "{file}: {torn}; the file goes on with blocks that are whole ({}), so nothing was cut: \
+        "{file}: {torn}; valid blocks follow ({}), so nothing was cut: \
          `seatrial archive verify --repair` cuts the recording there and keeps what it cuts",
         .torn.unordered
     )]
     Newer {
         /// The file.
         file: PathBuf,
-        /// Where it would have been cut, and why.
+        /// The invalid block.
         torn: Torn,
     },
-    /// There is no file of the recording.
-    #[error("recording {recording} has no segment at or behind {start}")]
+    /// The recording has no file.
+    #[error("recording {recording} has no segment at or after position {start}")]
     Missing {
         /// The recording.
         recording: RecordingId,
-        /// Where it starts.
+        /// Its start.
         start: Position,
     },
 }
@@ -129,28 +130,28 @@ fn because(torn: Option<&Torn>) -> String {
     torn.map_or(String::new(), |torn| format!(": {torn}"))
 }
 
-/// The end of a recording.
+/// The recovered end of a recording.
 #[derive(Debug)]
 pub(crate) struct Tail {
-    /// Where the next block goes; everything before is durable.
+    /// The end; everything before is durable.
     pub(crate) end: Boundary,
     /// What was cut off.
     pub(crate) cuts: Vec<Cut>,
 }
 
-/// Reads the batches of a segment in order and checks that each goes on where the one before ends.
+/// Reads the batches of a segment in order and checks that each continues the previous one.
 pub(crate) struct SegmentWalk<'a> {
     file: PathBuf,
     walker: Walker<'a>,
-    /// The segment's first byte; nothing when its first block is not valid.
+    /// Start of the segment; `None` if its first block is not valid.
     start: Option<Boundary>,
-    /// Where the next block goes.
+    /// End of the blocks read.
     end: Option<Boundary>,
     torn: Option<Torn>,
 }
 
-/// A batch of a segment, and where it is.
-pub(crate) struct Walked<'a> {
+/// A batch of a segment, with the boundaries before and after it.
+pub(crate) struct WalkedBatch<'a> {
     pub(crate) before: Boundary,
     pub(crate) after: Boundary,
     pub(crate) block: BlockHeader,
@@ -159,9 +160,9 @@ pub(crate) struct Walked<'a> {
 }
 
 impl<'a> SegmentWalk<'a> {
-    /// Reads the first block. A torn one is no error: the walk is over then.
+    /// Reads the first block. A torn one is not an error: it ends the walk.
     pub(crate) fn new(
-        folder: &Folder,
+        folder: &ArchiveFolder,
         name: SegmentName,
         tag: Option<RecordingTag>,
         medium: &'a dyn Medium,
@@ -172,25 +173,25 @@ impl<'a> SegmentWalk<'a> {
         let (mut start, mut end, mut torn) = (None, None, None);
         match walker.next_block() {
             Ok(None) => {}
-            // A batch is written only once the first block is durable: with bytes after its place it was whole.
+            // A batch is written only after the first block is durable. So a longer file had a valid first block.
             Err(WalkError::Torn(found)) if medium.len() <= crate::SEGMENT_BLOCK_LENGTH => {
                 torn = Some(found);
             }
-            Err(source) => {
+            Err(cause) => {
                 return Err(TailError::Walk {
                     file: file(),
-                    source,
+                    cause,
                 });
             }
             Ok(Some(block)) => {
-                let first = first_block(name, &block).map_err(|source| TailError::Segment {
+                let first = first_block(name, &block).map_err(|cause| TailError::Segment {
                     file: file(),
-                    source,
+                    cause,
                 })?;
                 start = Some(first);
                 let length = block.header.block_length();
-                let behind = first.after_block(length, 0, first.time);
-                end = Some(behind.ok_or_else(|| exhausted(file(), 0))?);
+                let after = first.after_block(length, 0, first.time);
+                end = Some(after.ok_or_else(|| exhausted(file(), 0))?);
             }
         }
         Ok(SegmentWalk {
@@ -202,23 +203,23 @@ impl<'a> SegmentWalk<'a> {
         })
     }
 
-    /// The segment's first byte; nothing when its first block is not valid.
+    /// Start of the segment; `None` if its first block is not valid.
     pub(crate) fn start(&self) -> Option<Boundary> {
         self.start
     }
 
-    /// The end of what was read and found valid; nothing when not even the first block is.
+    /// End of the valid blocks read so far; `None` if not even the first block is valid.
     pub(crate) fn end(&self) -> Option<Boundary> {
         self.end
     }
 
-    /// What is wrong at the end, once all was read.
+    /// The torn tail, once all blocks were read.
     pub(crate) fn torn(&self) -> Option<Torn> {
         self.torn
     }
 
-    /// The next batch; nothing at the end, torn or not.
-    pub(crate) fn next_batch(&mut self) -> Result<Option<Walked<'_>>, TailError> {
+    /// The next batch; `None` at the end, torn or clean.
+    pub(crate) fn next_batch(&mut self) -> Result<Option<WalkedBatch<'_>>, TailError> {
         let Some(before) = self.end else {
             return Ok(None);
         };
@@ -229,18 +230,18 @@ impl<'a> SegmentWalk<'a> {
                 self.torn = Some(torn);
                 return Ok(None);
             }
-            Err(source) => {
+            Err(cause) => {
                 let file = self.file.clone();
-                return Err(TailError::Walk { file, source });
+                return Err(TailError::Walk { file, cause });
             }
         };
         let (file, offset) = (|| self.file.clone(), block.offset);
         let (header, frames) =
-            BatchHeader::decode(block.header.kind, block.payload).map_err(|source| {
+            BatchHeader::decode(block.header.kind, block.payload).map_err(|cause| {
                 TailError::Batch {
                     file: file(),
                     offset,
-                    source,
+                    cause,
                 }
             })?;
         for (field, expected, found) in [
@@ -266,7 +267,7 @@ impl<'a> SegmentWalk<'a> {
             .after_block(length, header.messages, header.time)
             .ok_or_else(|| exhausted(file(), offset))?;
         self.end = Some(after);
-        Ok(Some(Walked {
+        Ok(Some(WalkedBatch {
             before,
             after,
             block: block.header,
@@ -275,14 +276,14 @@ impl<'a> SegmentWalk<'a> {
         }))
     }
 
-    /// Reads all that is left.
+    /// Reads the remaining batches.
     pub(crate) fn finish(&mut self) -> Result<(), TailError> {
         while self.next_batch()?.is_some() {}
         Ok(())
     }
 }
 
-/// The segment's first byte, from its first block.
+/// The start of a segment, from its first block.
 fn first_block(name: SegmentName, block: &Block<'_>) -> Result<Boundary, SegmentError> {
     let header = SegmentHeader::decode(block.header.kind, block.payload)?;
     header.check(name)?;
@@ -294,7 +295,7 @@ fn first_block(name: SegmentName, block: &Block<'_>) -> Result<Boundary, Segment
     })
 }
 
-/// The block at `offset` would end behind the last position or number.
+/// The error of a block at `offset` that would end after the last position or number.
 fn exhausted(file: PathBuf, offset: u64) -> TailError {
     TailError::Next {
         file,
@@ -305,7 +306,7 @@ fn exhausted(file: PathBuf, offset: u64) -> TailError {
     }
 }
 
-/// May recovery cut what is invalid at the end of a recording? Not what no interrupted write leaves.
+/// Checks that recovery may cut off this torn tail: not if an interrupted write cannot have left it.
 pub(crate) fn check_torn(file: impl FnOnce() -> PathBuf, torn: Torn) -> Result<(), TailError> {
     if torn.is_foreign() {
         return Err(TailError::Foreign { file: file(), torn });
@@ -316,9 +317,9 @@ pub(crate) fn check_torn(file: impl FnOnce() -> PathBuf, torn: Torn) -> Result<(
     Ok(())
 }
 
-/// Copies what follows `offset` in a segment to a file beside it, durable when this returns; nothing when all of it is zero.
+/// Copies the bytes after `offset` of a segment to a file beside it, durable when this returns; `None` if all are zero.
 fn keep(
-    folder: &Folder,
+    folder: &ArchiveFolder,
     file: &str,
     medium: &dyn Medium,
     offset: u64,
@@ -331,13 +332,12 @@ fn keep(
     Ok(Some(kept.path))
 }
 
-/// Finds the end of a recording by walking its last segment, cuts off what a crash had interrupted, and makes durable what
-/// stays. Only an incomplete last write is cut: a tail that holds a block after the invalid one is an error. What is cut off
-/// is kept in a file of its own, durable before the cut, unless all of it is zero. `starts` are
-/// the positions at which its segments start, as far as there are files. A recording without any has its first one made if
-/// `may_be_new`: the crash came before that.
+/// Finds the end of a recording by walking its last segment, cuts off an interrupted write, and syncs the rest. Only an
+/// incomplete last write is cut off: valid blocks after an invalid one are an error. A copy of what is cut off is durable
+/// before the cut, unless it is all zeros. `starts` are the start positions of the segments in the folder. If there is none
+/// and `may_be_new`, the crash came before the first segment was created, so it is created now.
 pub(crate) fn recover_tail(
-    folder: &Folder,
+    folder: &ArchiveFolder,
     recording: &Recording,
     starts: &[Position],
     may_be_new: bool,
@@ -382,7 +382,7 @@ pub(crate) fn recover_tail(
             });
         }
         let Some(end) = end else {
-            // The crash came while it was begun.
+            // The crash came while its first block was written.
             folder.remove(&file)?;
             folder.sync()?;
             if start == first {
@@ -406,15 +406,15 @@ pub(crate) fn recover_tail(
     })
 }
 
-/// Makes the first segment of a recording.
-fn begin(folder: &Folder, recording: &Recording, cuts: Vec<Cut>) -> Result<Tail, TailError> {
+/// Creates the first segment of a recording that has none.
+fn begin(folder: &ArchiveFolder, recording: &Recording, cuts: Vec<Cut>) -> Result<Tail, TailError> {
     let (_, end) = create_first(folder, recording)?;
     Ok(Tail { end, cuts })
 }
 
-/// Makes the first segment of a recording; answers with the file and where its first batch goes.
+/// Creates the first segment of a recording; returns the file and the boundary of its first batch.
 pub(crate) fn create_first(
-    folder: &Folder,
+    folder: &ArchiveFolder,
     recording: &Recording,
 ) -> Result<(Arc<dyn Medium>, Boundary), StorageError> {
     let start = recording.start;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::tape::{FOLDER, RECORDING, Tape, name, small};
+use crate::sample_recording::{FOLDER, RECORDING, SampleRecording, name, small};
 use seatrial_machine::Rng;
 use seatrial_sim::{FileTree, MemoryStorage};
 use std::sync::Arc;
@@ -10,8 +10,15 @@ fn run(storage: &dyn Storage, threads: usize) -> RecordingReport {
         checksums: true,
     };
     let done = Mutex::new(Vec::new());
-    let told = |progress: VerifyProgress| hold(&done).push(progress);
-    let mut reports = verify(storage, Path::new(FOLDER), &[RECORDING], options, &told).unwrap();
+    let on_progress = |progress: VerifyProgress| hold(&done).push(progress);
+    let mut reports = verify(
+        storage,
+        Path::new(FOLDER),
+        &[RECORDING],
+        options,
+        &on_progress,
+    )
+    .unwrap();
     assert!(hold(&done).iter().all(|at| at.done <= at.total));
     assert_eq!(reports.len(), 1);
     reports.remove(0)
@@ -31,7 +38,7 @@ fn of_tree(tree: &FileTree, lends: bool) -> RecordingReport {
 fn a_sound_recording_is_counted() {
     for seed in 0..300 {
         let mut rng = Rng::from_seed(seed);
-        let tape = Tape::random(&mut rng);
+        let tape = SampleRecording::random(&mut rng);
         let report = of_tree(&tape.tree(), rng.chance(0.5));
         let expected = RecordingReport {
             recording: RECORDING,
@@ -51,14 +58,14 @@ fn a_sound_recording_is_counted() {
 #[test]
 fn every_flipped_bit_is_told_and_the_rest_is_counted() {
     for is_stopped in [false, true] {
-        check_flips(&Tape {
+        check_flips(&SampleRecording {
             is_stopped,
             ..small()
         });
     }
 }
 
-fn check_flips(tape: &Tape) {
+fn check_flips(tape: &SampleRecording) {
     let last = tape.segments.len() - 1;
     for (index, (start, bytes)) in tape.segments.iter().enumerate() {
         for bit in 0..bytes.len() * 8 {
@@ -96,14 +103,14 @@ fn check_flips(tape: &Tape) {
 #[test]
 fn every_shorter_file_is_told() {
     for is_stopped in [false, true] {
-        check_lengths(&Tape {
+        check_lengths(&SampleRecording {
             is_stopped,
             ..small()
         });
     }
 }
 
-fn check_lengths(tape: &Tape) {
+fn check_lengths(tape: &SampleRecording) {
     let last = tape.segments.len() - 1;
     for (index, (start, bytes)) in tape.segments.iter().enumerate() {
         for length in 0..bytes.len() {
@@ -126,7 +133,7 @@ fn check_lengths(tape: &Tape) {
 fn several_damages_are_all_told() {
     for seed in 0..200 {
         let mut rng = Rng::from_seed(seed);
-        let mut tape = Tape::default();
+        let mut tape = SampleRecording::default();
         tape.begin_segment(Position(0));
         for _ in 0..40 {
             tape.append(&mut rng, 3, 50);

@@ -276,9 +276,9 @@ fn a_checksum_over_too_little_is_found() {
         let offset = 72;
         bytes[offset + 64] ^= 1;
         let sum =
-            seatrial_archive::crc32c(&bytes[offset + 32..offset + 32 + payload(&bytes, offset)]);
+            seatrial_blocks::crc32c(&bytes[offset + 32..offset + 32 + payload(&bytes, offset)]);
         bytes[offset + 24..offset + 28].copy_from_slice(&sum.to_le_bytes());
-        let header = seatrial_archive::crc32c(&bytes[offset..offset + 28]);
+        let header = seatrial_blocks::crc32c(&bytes[offset..offset + 28]);
         bytes[offset + 28..offset + 32].copy_from_slice(&header.to_le_bytes());
         files.insert(&path, bytes);
         torn += 1;

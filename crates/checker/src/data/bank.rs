@@ -1,18 +1,18 @@
 //! Accounts between which money moves.
 
+use super::data_type::{DataType, OperationEvent};
 use super::element::Element;
-use super::judge::{Event, Judge};
-use super::outcome::Outcome;
-use crate::{Anomaly, Checker, Verdict};
+use super::verdict_builder::VerdictBuilder;
+use crate::{Aims, Anomaly, Checker, OnlineChecker, Verdict};
 use seatrial_history::{History, OpType, Value};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Every `read` of all accounts sees the same total: Jepsen's `bank`. Transfers move money and make none.
+/// Every `read` of all accounts returns the same total: Jepsen's `bank`. Transfers move money and create none.
 ///
 /// Anomalies, at most one per read, the first that applies: `unexpected-account`, `nil-balance`, `wrong-total`,
-/// `negative-balance` (unless those are allowed). Told neither accounts nor total, it takes those that most reads saw:
-/// then a bank that is wrong from the first read on passes for one that was opened so.
+/// `negative-balance` (unless those are allowed). Accounts and total that are not given are those of most reads: then a bank
+/// that is wrong from the first read on passes for one that was opened with that total.
 #[derive(Clone, Debug, Default)]
 pub struct Bank {
     accounts: Option<Vec<Element>>,
@@ -21,12 +21,12 @@ pub struct Bank {
 }
 
 impl Bank {
-    /// A bank whose accounts and total the reads tell, without negative balances.
+    /// A bank whose accounts and total are taken from the reads, without negative balances.
     pub fn new() -> Bank {
         Bank::default()
     }
 
-    /// The same, which has these accounts and no other.
+    /// With these accounts and no others.
     #[must_use]
     pub fn accounts(self, accounts: impl IntoIterator<Item = i64>) -> Bank {
         let accounts = accounts.into_iter().map(Element::Int).collect();
@@ -36,7 +36,7 @@ impl Bank {
         }
     }
 
-    /// The same, whose balances have this sum.
+    /// With this sum of all balances.
     #[must_use]
     pub fn total(self, total: i64) -> Bank {
         Bank {
@@ -45,7 +45,7 @@ impl Bank {
         }
     }
 
-    /// The same, but balances may be negative.
+    /// With balances that may be negative.
     #[must_use]
     pub fn negative_balances(self) -> Bank {
         Bank {
@@ -55,9 +55,9 @@ impl Bank {
     }
 }
 
-/// What reads have in common.
+/// What the checker compares of a read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Sight {
+struct BalanceSummary {
     /// Sorted.
     accounts: Vec<Element>,
     nil: bool,
@@ -65,33 +65,33 @@ struct Sight {
     negative: bool,
 }
 
-/// Reads that saw the same.
+/// Reads with equal balances, as far as the checker compares them.
 #[derive(Debug, Default)]
-struct Readers {
+struct EqualReads {
     count: u64,
     /// The first of them.
     kept: Vec<(u64, Value)>,
 }
 
-/// Reads that are kept of the same sight.
+/// Reads of one [`BalanceSummary`] that are kept.
 const KEPT_MAX: usize = 8;
 
-/// What is known of one bank.
+/// The state of one bank.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct BankState {
     reads: u64,
     transfers: u64,
-    sights: BTreeMap<Sight, Readers>,
-    /// A read of something else than balances.
+    sights: BTreeMap<BalanceSummary, EqualReads>,
+    /// The first read of something other than balances.
     refused: Option<u64>,
 }
 
-/// The balances in a map from accounts to them.
-fn sight(value: &Value) -> Option<Sight> {
+/// Summarizes a map from accounts to balances; `None` for another value.
+fn sight(value: &Value) -> Option<BalanceSummary> {
     let Value::Map(pairs) = value else {
         return None;
     };
-    let mut sight = Sight {
+    let mut sight = BalanceSummary {
         accounts: pairs.iter().map(|(account, _)| account.into()).collect(),
         nil: false,
         total: 0,
@@ -111,8 +111,8 @@ fn sight(value: &Value) -> Option<Sight> {
     Some(sight)
 }
 
-/// What most reads saw; among equals, what sorts first.
-fn most<'a, T: Ord>(sights: impl Iterator<Item = (T, &'a Readers)>) -> Option<T> {
+/// The value of most reads; among equals, the least.
+fn most<'a, T: Ord>(sights: impl Iterator<Item = (T, &'a EqualReads)>) -> Option<T> {
     let mut counts: BTreeMap<T, u64> = BTreeMap::new();
     for (seen, readers) in sights {
         *counts.entry(seen).or_default() += readers.count;
@@ -121,7 +121,7 @@ fn most<'a, T: Ord>(sights: impl Iterator<Item = (T, &'a Readers)>) -> Option<T>
     most.map(|(seen, _)| seen)
 }
 
-/// What a sight is compared with.
+/// Accounts and total that every read must have.
 struct Expected {
     accounts: Vec<Element>,
     total: i128,
@@ -129,8 +129,8 @@ struct Expected {
 }
 
 impl Expected {
-    /// What is wrong, and why.
-    fn judge(&self, sight: &Sight) -> Option<(Anomaly, String)> {
+    /// The first anomaly of a read, with its reason.
+    fn anomaly_of(&self, sight: &BalanceSummary) -> Option<(Anomaly, String)> {
         let unknown = sight
             .accounts
             .iter()
@@ -156,12 +156,12 @@ impl Expected {
     }
 }
 
-impl Judge for Bank {
-    type State = State;
+impl DataType for Bank {
+    type State = BankState;
     const NAME: &'static str = "bank";
     const FUNCTIONS: &'static [&'static str] = &["read", "transfer"];
 
-    fn take(&self, state: &mut State, event: &Event<'_>) {
+    fn apply(&self, state: &mut BankState, event: &OperationEvent<'_>) {
         if event.f == "transfer" {
             state.transfers += u64::from(event.kind == OpType::Ok);
             return;
@@ -182,11 +182,11 @@ impl Judge for Bank {
         }
     }
 
-    fn finish(&self, state: State, outcome: &mut Outcome) {
-        outcome.count("reads", state.reads);
-        outcome.count("transfers", state.transfers);
+    fn finish(&self, state: BankState, builder: &mut VerdictBuilder) {
+        builder.count("reads", state.reads);
+        builder.count("transfers", state.transfers);
         if let Some(index) = state.refused {
-            outcome.unknown(format!("op {index}: the read saw no balances"));
+            builder.unknown(format!("op {index}: the read saw no balances"));
         }
         let sights = || state.sights.iter().filter(|(sight, _)| !sight.nil);
         let accounts = self
@@ -197,35 +197,35 @@ impl Judge for Bank {
             .total
             .or_else(|| most(sights().map(|(sight, readers)| (sight.total, readers))));
         let (Some(accounts), Some(total)) = (accounts, total) else {
-            return outcome.silent("the accounts were never read");
+            return builder.no_evidence("the accounts were never read");
         };
-        outcome.figure("accounts", json!(accounts.len()));
-        outcome.figure("total", total.to_string().into());
-        outcome.figure("is_total_told", self.total.is_some().into());
+        builder.figure("accounts", json!(accounts.len()));
+        builder.figure("total", total.to_string().into());
+        builder.figure("is_total_told", self.total.is_some().into());
         let expected = Expected {
             accounts,
             total,
             negative: self.negative,
         };
         let wrong = state.sights.iter().filter_map(|(sight, readers)| {
-            let (anomaly, reason) = expected.judge(sight)?;
+            let (anomaly, reason) = expected.anomaly_of(sight)?;
             Some((sight, readers, anomaly, reason))
         });
-        // In the order of the history, as far as it is kept.
+        // In the order of the first kept read, so that findings follow the history.
         let mut wrong: Vec<_> = wrong.collect();
         wrong.sort_by_key(|(_, readers, ..)| readers.kept.first().map(|(index, _)| *index));
         let off = wrong
             .iter()
             .map(|(sight, ..)| (sight.total - total).unsigned_abs());
         if let Some(worst) = off.max() {
-            outcome.figure("worst_difference", worst.to_string().into());
+            builder.figure("worst_difference", worst.to_string().into());
         }
         for (_, readers, anomaly, reason) in wrong {
-            outcome.count("wrong_reads", readers.count);
+            builder.count("wrong_reads", readers.count);
             let mut kept = readers.kept.iter();
             for _ in 0..readers.count {
                 let read = kept.next().or(readers.kept.last());
-                outcome.anomaly(anomaly, || match read {
+                builder.anomaly(anomaly, || match read {
                     Some((index, value)) => {
                         (vec![*index], format!("Op {index} read {value}: {reason}."))
                     }
@@ -242,6 +242,10 @@ impl Checker for Bank {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        self.judge(history)
+        self.check_history(history)
+    }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        self.online()
     }
 }

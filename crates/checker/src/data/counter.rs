@@ -1,56 +1,56 @@
 //! A counter that only grows.
 
-use super::judge::{Event, Judge};
-use super::outcome::Outcome;
-use crate::{Checker, Verdict};
+use super::data_type::{DataType, OperationEvent};
+use super::verdict_builder::VerdictBuilder;
+use crate::{Aims, Checker, OnlineChecker, Verdict};
 use seatrial_history::{History, OpType, Value};
 use std::collections::BTreeMap;
 
-/// Every `read` sees at least what was surely added before it began, and at most what anybody had tried to add before it
-/// ended: Jepsen's `counter`. `add` carries what is added, never less than zero; the counter begins at zero.
+/// Every `read` returns at least the sum of all additions that had succeeded before it began, and at most the sum of all that
+/// were invoked before it ended: Jepsen's `counter`. `add` carries the amount, never negative; the counter starts at zero.
 ///
-/// Anomalies: `below-bounds` and `above-bounds`, once for each such read. An addition that failed counts for nothing, not
-/// even while it was under way: a read whose judgement hangs on additions under way is held back until they complete.
+/// Anomalies: `below-bounds` and `above-bounds`, once for each such read. An addition that failed never counts, not even while
+/// it was under way: a read that depends on additions under way is held back until they complete.
 /// The test is necessary, not sufficient: a counter may be wrong within the bounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counter;
 
-/// What is known of one counter.
+/// The state of one counter.
 #[derive(Default)]
-pub(crate) struct State {
-    /// What was surely added.
+pub(crate) struct CounterState {
+    /// The sum of additions that succeeded.
     acknowledged: i128,
-    /// What was tried to add and did not fail so far.
+    /// The sum of additions that were invoked and have not failed.
     attempted: i128,
-    /// What part of it is under way.
+    /// The part of `attempted` that is under way.
     undecided: i128,
-    /// By the index of a read's invocation what was surely added then.
+    /// `acknowledged` when each read began, by the index of its invocation.
     reading: BTreeMap<u64, i128>,
-    held_back: Vec<Read>,
-    wrong: Vec<(bool, Read)>,
+    held_back: Vec<BoundedRead>,
+    wrong: Vec<(bool, BoundedRead)>,
     reads: u64,
-    /// The first operation that cannot be judged, and why.
+    /// The first operation that cannot be checked, and why.
     refused: Option<(u64, &'static str)>,
 }
 
-/// A read that took place.
+/// A read that succeeded, with its bounds.
 #[derive(Clone, Copy, Debug)]
-struct Read {
+struct BoundedRead {
     /// Index of its completion.
     index: u64,
     value: i128,
     lower: i128,
     upper: i128,
-    /// The upper bound without what was under way then and still is.
+    /// The upper bound without the additions that were under way then and still are.
     sure: i128,
 }
 
-impl State {
+impl CounterState {
     fn refuse(&mut self, index: u64, reason: &'static str) {
         self.refused.get_or_insert((index, reason));
     }
 
-    fn add(&mut self, event: &Event<'_>) {
+    fn add(&mut self, event: &OperationEvent<'_>) {
         let Some(amount) = event.argument().as_int().map(i128::from) else {
             return self.refuse(event.index, "what is added is no integer");
         };
@@ -62,7 +62,7 @@ impl State {
             self.undecided += amount;
             return;
         }
-        // What is said to have been tried, not what the completion claims.
+        // The amount of the invocation counts, whatever the completion claims.
         let tried = event.invocation.and_then(|started| started.value.as_int());
         let Some(tried) = tried.map(i128::from) else {
             return self.refuse(event.index, "it completes no addition");
@@ -76,7 +76,7 @@ impl State {
         self.decide(event.started(), event.kind == OpType::Fail, tried);
     }
 
-    /// An addition is no longer under way: the reads that were held back while it was come closer to a judgement.
+    /// Decides reads that were held back, now that this addition is no longer under way.
     fn decide(&mut self, invocation: u64, has_failed: bool, amount: i128) {
         let wrong = &mut self.wrong;
         self.held_back.retain_mut(|read| {
@@ -95,7 +95,7 @@ impl State {
         });
     }
 
-    fn read(&mut self, event: &Event<'_>) {
+    fn read(&mut self, event: &OperationEvent<'_>) {
         if event.kind == OpType::Invoke {
             self.reading.insert(event.index, self.acknowledged);
             return;
@@ -111,7 +111,7 @@ impl State {
             return self.refuse(event.index, "it completes no read");
         };
         self.reads += 1;
-        let read = Read {
+        let read = BoundedRead {
             index: event.index,
             value,
             lower,
@@ -128,12 +128,12 @@ impl State {
     }
 }
 
-impl Judge for Counter {
-    type State = State;
+impl DataType for Counter {
+    type State = CounterState;
     const NAME: &'static str = "counter";
     const FUNCTIONS: &'static [&'static str] = &["add", "read"];
 
-    fn take(&self, state: &mut State, event: &Event<'_>) {
+    fn apply(&self, state: &mut CounterState, event: &OperationEvent<'_>) {
         if event.f == "add" {
             state.add(event);
         } else {
@@ -141,17 +141,17 @@ impl Judge for Counter {
         }
     }
 
-    fn finish(&self, mut state: State, outcome: &mut Outcome) {
-        outcome.count("reads", state.reads);
-        outcome.count("wrong_reads", state.wrong.len() as u64);
-        outcome.figure("lower", state.acknowledged.to_string().into());
-        outcome.figure("upper", state.attempted.to_string().into());
+    fn finish(&self, mut state: CounterState, builder: &mut VerdictBuilder) {
+        builder.count("reads", state.reads);
+        builder.count("wrong_reads", state.wrong.len() as u64);
+        builder.figure("lower", state.acknowledged.to_string().into());
+        builder.figure("upper", state.attempted.to_string().into());
         if let Some((index, reason)) = state.refused {
-            return outcome.unknown(format!("op {index}: {reason}"));
+            return builder.unknown(format!("op {index}: {reason}"));
         }
         state.wrong.sort_by_key(|(_, read)| read.index);
         for (is_below, read) in state.wrong {
-            let Read {
+            let BoundedRead {
                 index,
                 value,
                 lower,
@@ -163,7 +163,7 @@ impl Judge for Counter {
             } else {
                 "above-bounds"
             };
-            outcome.anomaly(anomaly, || {
+            builder.anomaly(anomaly, || {
                 let why = if is_below {
                     format!("{lower} had been added for sure before it began")
                 } else {
@@ -173,7 +173,7 @@ impl Judge for Counter {
             });
         }
         if state.reads == 0 {
-            outcome.silent("the counter was never read");
+            builder.no_evidence("the counter was never read");
         }
     }
 }
@@ -184,6 +184,10 @@ impl Checker for Counter {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        self.judge(history)
+        self.check_history(history)
+    }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        self.online()
     }
 }

@@ -1,10 +1,11 @@
-//! What collections hold.
+//! Elements of collections.
 
 use seatrial_history::Value;
 use std::fmt;
 use std::sync::Arc;
 
-/// A value that can be looked up. Integers are cheap; all others go by how they print, which is how they are equal.
+/// A value that can be ordered and looked up. Integers are stored as such; all other values by their text, which decides
+/// equality.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Element {
     Int(i64),
@@ -34,13 +35,13 @@ pub(super) fn elements(value: &Value) -> Option<Vec<Element>> {
     match value {
         Value::List(items) | Value::Set(items) => Some(items.iter().map(Element::from).collect()),
         Value::Cas(first, second) => Some(vec![Element::Int(*first), Element::Int(*second)]),
-        // An empty list may have been taken for a transaction.
+        // Importers read an empty list as an empty transaction.
         Value::Txn(mops) if mops.is_empty() => Some(Vec::new()),
         _ => None,
     }
 }
 
-/// Runs of integers as `1..3 7`, other elements as they are; the first `max` of them and how many were left out.
+/// Sorted elements as text, with intervals of integers: `1..3 7`. At most `max` intervals, then the number of elements left out.
 pub(super) fn intervals<'e>(sorted: impl Iterator<Item = &'e Element>, max: usize) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut run: Option<(i64, i64)> = None;

@@ -5,26 +5,26 @@ mod owners;
 #[cfg(test)]
 mod tests;
 
-use super::judge::{Event, Judge};
-use super::outcome::Outcome;
-use crate::{Checker, Verdict};
+use super::data_type::{DataType, OperationEvent};
+use super::verdict_builder::VerdictBuilder;
+use crate::{Aims, Checker, OnlineChecker, Verdict};
 use alternation::Alternation;
 use owners::Owners;
 use seatrial_history::{History, OpType};
 
-/// What a lock promises.
+/// The rules of a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Discipline {
-    /// Acquisitions and releases take turns, whoever does them: Knossos's `mutex`.
+    /// Acquisitions and releases alternate, by any process: Knossos's `mutex`.
     Mutex,
-    /// Only who holds it releases it, and nobody acquires it twice.
+    /// Only the owner releases it, and no process acquires it twice.
     #[default]
     OwnerAware,
-    /// The same, but who holds it may acquire it again, up to a depth, and releases it as often.
+    /// Owner-aware, but the owner may acquire it again, up to a depth, and must release it as often.
     Reentrant,
     /// Owner-aware, and acquisitions come with fences (tokens), each larger than all before.
     Fenced,
-    /// Reentrant, and fenced: an acquisition by who holds it has the fence that he has, or none.
+    /// Reentrant and fenced: an acquisition by the owner has the fence of its hold, or none.
     ReentrantFenced,
 }
 
@@ -58,19 +58,19 @@ impl Discipline {
 /// keeps its discipline? The question of `mutex` (linearizability, by search), for histories of any length, and with
 /// owners: the models of Jepsen's tests of Hazelcast.
 ///
-/// With owners no search is needed: who acquired it certainly holds it from the completion of the acquisition to the
-/// invocation of the release that ends it, so there is an order exactly when these times are disjoint (the zones of
-/// Gibbons and Korach, 1997, with an acquisition and its release as one block) and each owner by itself keeps to the
-/// rules. Fences are then compared in that order. Without owners (`mutex`) operations that do the same are
-/// interchangeable: one that has to take place goes before its turn with the help of an opposite one that is open and
-/// ends first, and which one that was is decided as they complete.
+/// With owners no search is needed: an owner certainly holds the lock from the completion of the acquisition to the invocation
+/// of the release that ends it, so there is an order exactly when these times are disjoint (the zones of Gibbons and Korach,
+/// 1997, with an acquisition and its release as one block) and each owner by itself obeys the rules. Fences are then compared
+/// in that order. Without owners (`mutex`) operations of the same kind are interchangeable: an operation that must take effect
+/// out of turn needs an open operation of the opposite kind just before it, the one that completes first, and which one that
+/// is becomes known as they complete.
 ///
 /// The owner is the process, or the field `:client` of an operation's value; the fence the field `:fence`, or the value
-/// when it is an integer; none or -1: the acquisition has none. An operation of unknown outcome may have taken place or
-/// not: such an acquisition harms nobody, such a release ends the hold. What a named client does after it crashed is
-/// passed over, and the verdict is then unknown when nothing else is wrong.
+/// when it is an integer; none or -1: the acquisition has none. An operation of unknown outcome may or may not have taken
+/// effect: such an acquisition is ignored, such a release ends the hold. What a named client does after it crashed is ignored,
+/// and the verdict is then unknown unless there is an anomaly.
 ///
-/// Anomalies: `double-acquire` (it was acquired while another, or its holder himself, certainly held it; once for each
+/// Anomalies: `double-acquire` (it was acquired while another owner, or the same, certainly held it; once for each
 /// acquisition), `unheld-release`, `too-deep` (acquired more often than reentrance allows), `stale-fence`; without owners
 /// `nonlinearizable`, once for a lock.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ pub struct Lock {
     depth_max: u32,
 }
 
-/// Two acquisitions deep, if at all, as in those tests.
+/// Reentrant locks allow two acquisitions, as in Jepsen's tests of Hazelcast.
 impl Default for Lock {
     fn default() -> Lock {
         Lock::new(Discipline::default())
@@ -87,7 +87,7 @@ impl Default for Lock {
 }
 
 impl Lock {
-    /// The checker that demands this.
+    /// A checker of these rules.
     pub const fn new(discipline: Discipline) -> Lock {
         Lock {
             discipline,
@@ -95,7 +95,7 @@ impl Lock {
         }
     }
 
-    /// The same, where an owner may acquire the lock so often before he releases it, if at all more than once.
+    /// With this many acquisitions by one owner of a reentrant lock before the first release.
     #[must_use]
     pub const fn depth_max(self, depth_max: u32) -> Lock {
         Lock { depth_max, ..self }
@@ -109,17 +109,17 @@ impl Lock {
     }
 }
 
-/// What is known of one lock.
+/// The state of one lock.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct LockState {
     acquired: u64,
     released: u64,
     owners: Owners,
     alternation: Alternation,
 }
 
-impl Judge for Lock {
-    type State = State;
+impl DataType for Lock {
+    type State = LockState;
     const NAME: &'static str = "lock";
     const FUNCTIONS: &'static [&'static str] = &["acquire", "release"];
 
@@ -127,7 +127,7 @@ impl Judge for Lock {
         Some(self.discipline.name())
     }
 
-    fn take(&self, state: &mut State, event: &Event<'_>) {
+    fn apply(&self, state: &mut LockState, event: &OperationEvent<'_>) {
         let is_acquisition = event.f == "acquire";
         if event.kind == OpType::Ok {
             let count = if is_acquisition {
@@ -138,19 +138,19 @@ impl Judge for Lock {
             *count += 1;
         }
         if self.discipline == Discipline::Mutex {
-            state.alternation.take(event, is_acquisition);
+            state.alternation.apply(event, is_acquisition);
         } else {
-            state.owners.take(*self, event, is_acquisition);
+            state.owners.apply(*self, event, is_acquisition);
         }
     }
 
-    fn finish(&self, state: State, outcome: &mut Outcome) {
-        outcome.count("acquired", state.acquired);
-        outcome.count("released", state.released);
-        state.alternation.finish(outcome);
-        state.owners.finish(outcome);
+    fn finish(&self, state: LockState, builder: &mut VerdictBuilder) {
+        builder.count("acquired", state.acquired);
+        builder.count("released", state.released);
+        state.alternation.finish(builder);
+        state.owners.finish(builder);
         if state.acquired + state.released == 0 {
-            outcome.silent("the lock was never acquired");
+            builder.no_evidence("the lock was never acquired");
         }
     }
 }
@@ -161,6 +161,10 @@ impl Checker for Lock {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        self.judge(history)
+        self.check_history(history)
+    }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        self.online()
     }
 }

@@ -5,11 +5,11 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use super::judge::{Event, Judge};
-use super::outcome::Outcome;
-use crate::{Checker, Verdict};
+use super::data_type::{DataType, OperationEvent};
+use super::verdict_builder::VerdictBuilder;
+use crate::{Aims, Checker, OnlineChecker, Verdict};
 use seatrial_history::{History, OpType};
-pub(crate) use state::State;
+pub(crate) use state::LogState;
 
 /// Follows messages that are sent to logs and polled from them: Jepsen's workload for Kafka (`jepsen.tests.kafka`).
 ///
@@ -24,28 +24,28 @@ pub(crate) use state::State;
 ///
 /// Anomalies: `G1a` (polled, though its send failed), `precommitted-read` (an operation polled what it sent itself),
 /// `inconsistent-offsets` (two messages at one offset), `duplicate` (one message at two offsets), `lost-write` (a message
-/// that took effect lies before one that was polled, and nobody polled it), `unseen` (acknowledged, never polled: the
+/// that took effect is before one that was polled, and was never polled itself), `unseen` (acknowledged, never polled: the
 /// history must end with polls of all that was sent), `poll-skip` and `nonmonotonic-poll` (from one operation to the
-/// next a process passed over messages, or got earlier ones), `int-poll-skip` and `int-nonmonotonic-poll` (the same inside
+/// next a process skipped messages, or got earlier ones), `int-poll-skip` and `int-nonmonotonic-poll` (the same inside
 /// one operation), `nonmonotonic-send`, `int-nonmonotonic-send`, `int-send-skip`, and, of transactions that poll and
-/// send, cycles of writes and reads: `G1c` and its variants; and beyond Jepsen's, `unexpected` (nobody ever tried to send
-/// it; Jepsen gives up). Tolerated, as there: `int-send-skip` and `G0`, which transactions without isolation of writes
-/// have all the time, and `poll-skip` and `nonmonotonic-poll` once anybody subscribed, since a rebalance may come at any
-/// time; `G1c` is looked for over reads alone (Jepsen without `ww-deps`). The details have `worst_lag`: how long a message had
-/// been there when a poll began that showed its process not to have it yet.
+/// send, cycles of writes and reads: `G1c` and its variants; and beyond Jepsen's, `unexpected` (polled, but never sent by any
+/// operation; Jepsen aborts the check). Tolerated, as in Jepsen: `int-send-skip` and `G0`, which transactions without isolation
+/// of writes always show, and `poll-skip` and `nonmonotonic-poll` once a process subscribed, since a rebalance may occur at any
+/// time; `G1c` is searched for over reads alone (Jepsen without `ww-deps`). The details have `worst_lag`: how long a message
+/// had been in the log when a poll began whose process had not received it yet.
 ///
-/// One pass; what it keeps grows with the messages, not with how often they are polled: of neighbours in polls and
-/// sends each different pair is kept once. Its downside: from the first transaction on that polls and sends, each
-/// operation and each message that it polled is kept for the search for cycles.
+/// One pass; memory grows with the messages, not with how often they are polled: each different pair of adjacent messages in
+/// polls and sends is kept once. Its downside: from the first transaction that polls and sends, each operation and each
+/// message that it polled is kept for the search for cycles.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Log;
 
-impl Judge for Log {
-    type State = State;
+impl DataType for Log {
+    type State = LogState;
     const NAME: &'static str = "log";
     const FUNCTIONS: &'static [&'static str] = &["send", "poll", "txn", "assign", "subscribe"];
 
-    fn take(&self, state: &mut State, event: &Event<'_>) {
+    fn apply(&self, state: &mut LogState, event: &OperationEvent<'_>) {
         if matches!(event.f.as_str(), "assign" | "subscribe") {
             state.assign(event);
         } else if event.kind == OpType::Invoke {
@@ -55,8 +55,8 @@ impl Judge for Log {
         }
     }
 
-    fn finish(&self, state: State, outcome: &mut Outcome) {
-        order::judge(state, outcome);
+    fn finish(&self, state: LogState, builder: &mut VerdictBuilder) {
+        order::check(state, builder);
     }
 }
 
@@ -66,6 +66,10 @@ impl Checker for Log {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        self.judge(history)
+        self.check_history(history)
+    }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        self.online()
     }
 }

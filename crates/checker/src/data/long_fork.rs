@@ -1,70 +1,71 @@
 //! Registers that are written once and read in groups.
 
-use super::judge::{Event, Judge};
-use super::outcome::Outcome;
-use crate::{Checker, Verdict};
+use super::data_type::{DataType, OperationEvent};
+use super::verdict_builder::VerdictBuilder;
+use crate::{Aims, Checker, OnlineChecker, Verdict};
 use seatrial_history::{History, Key, Mop, Observed, OpType, Value};
+use seatrial_machine::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Looks for long forks, which parallel snapshot isolation permits and snapshot isolation forbids: one read of a group
 /// of keys sees `x` and not `y`, another sees `y` and not `x`. Jepsen's `long-fork`.
 ///
 /// Operations are transactions (`write`, `read` or `txn`): one write of a fresh key, or reads of all keys of a group.
-/// Each key is written once, so the reads of a group must form a chain, each having all that the one before has. A
-/// group costs some words for each *different* thing that was seen in it, and whether these form a chain is told by
-/// looking at neighbours when they are sorted by how much they saw; only in a group that has a fork are pairs counted.
+/// Each key is written once, so the reads of a group must form a chain by inclusion. A group costs a few words for each
+/// *different* set of keys that a read saw written. Sorted by size, these sets form a chain if and only if each is included in
+/// the next; pairs are counted only in a group with a fork.
 ///
 /// Anomaly: `long-fork`, once for each pair of reads that contradict each other. Unknown, as in Jepsen, when a key is
 /// written twice, two reads see different values of a key, or groups differ in size. Reads that saw nothing (early) or
-/// all (late) can be in no fork: where all are, the history says little. Transactions that are neither are passed over.
+/// all (late) cannot be part of a fork: a history with only those has little evidence. Other transactions are ignored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LongFork {
     group: Option<usize>,
 }
 
 impl LongFork {
-    /// The checker that learns the size of groups from the first read.
+    /// A checker that takes the size of groups from the first read.
     pub fn new() -> LongFork {
         LongFork::default()
     }
 
-    /// The same, whose groups have `count` keys.
+    /// With groups of `count` keys.
     #[must_use]
     pub fn group(self, count: usize) -> LongFork {
         LongFork { group: Some(count) }
     }
 }
 
-/// Keys of a group, at most: the bits of a sight.
+/// Keys of a group, at most: the bits of a word.
 const GROUP_MAX: usize = 64;
-/// Pairs of different sights that are compared in one group to count its forks.
+/// Pairs of different sets of keys that are compared in one group to count its forks.
 const PAIRS_MAX: usize = 10_000_000;
 
-/// What is known of all groups.
+/// The state of all groups.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct LongForkState {
     written: BTreeSet<Key>,
-    groups: BTreeMap<Box<[Key]>, Group>,
+    groups: BTreeMap<Box<[Key]>, KeyGroup>,
     size: Option<usize>,
     reads: u64,
     early: u64,
     late: u64,
     /// A key that was written twice, with the second write.
     rewritten: Option<(Key, u64)>,
-    /// The first operation that makes no sense, and why.
+    /// The first operation that cannot be checked, and why.
     refused: Option<(u64, String)>,
 }
 
-/// What was seen of some keys.
+/// The reads of one group of keys.
 #[derive(Default)]
-struct Group {
+struct KeyGroup {
     /// By position of the key.
     values: Vec<Option<i64>>,
-    /// By the keys that were seen, as bits: how often, and by which read first.
+    /// By the set of keys that a read saw written, as bits: the number of such reads, and the first.
     sights: BTreeMap<u64, (u64, u64)>,
 }
 
-impl State {
+impl LongForkState {
     fn refuse(&mut self, index: u64, reason: impl Into<String>) {
         self.refused.get_or_insert_with(|| (index, reason.into()));
     }
@@ -77,7 +78,7 @@ impl State {
 
     fn read(&mut self, index: u64, mops: &[Mop], size: Option<usize>) {
         self.reads += 1;
-        // The last read of a key counts.
+        // Of several reads of a key in one transaction, the last counts.
         let mut seen: BTreeMap<&Key, Option<i64>> = BTreeMap::new();
         for mop in mops {
             if let Mop::Read { key, observed } = mop {
@@ -98,7 +99,8 @@ impl State {
             return self.refuse(
                 index,
                 format!(
-                    "it read {count} keys, and a group has {}",
+                    "it read {}, and a group has {}",
+                    counted(count as u64, "key"),
                     size.min(GROUP_MAX)
                 ),
             );
@@ -118,6 +120,7 @@ impl State {
                 contradiction = Some(format!("it read {value} from {key}, another read {known}"));
             }
         }
+        assert!(group.values.len() == size, "a group has one size");
         group.sights.entry(sight).or_insert((0, index)).0 += 1;
         if let Some(reason) = contradiction {
             self.refuse(index, reason);
@@ -125,8 +128,9 @@ impl State {
     }
 }
 
-impl Group {
-    /// Two sights of which neither has all that the other has: sorted by how much they saw, some neighbours are.
+impl KeyGroup {
+    /// Two sets of keys of which neither includes the other. Sorted by size, two adjacent ones are such a pair if any are: if
+    /// each is included in the next, all form a chain.
     fn fork(&self) -> Option<[u64; 2]> {
         let mut sights: Vec<u64> = self.sights.keys().copied().collect();
         sights.sort_unstable_by_key(|sight| sight.count_ones());
@@ -134,8 +138,8 @@ impl Group {
         neighbours.find(|[smaller, larger]| smaller & larger != *smaller)
     }
 
-    /// Pairs of reads of which neither saw all that the other saw, for each pair of different sights; true when all
-    /// pairs were compared.
+    /// Calls `take` for each pair of sets that do not include one another, with the number of pairs of reads; false when
+    /// [`PAIRS_MAX`] ended the comparison.
     fn forks(&self, mut take: impl FnMut([u64; 2], u64)) -> bool {
         let mut compared = 0;
         for (place, (&one, &(count, _))) in self.sights.iter().enumerate() {
@@ -153,7 +157,7 @@ impl Group {
     }
 }
 
-/// Names the keys in `sight`.
+/// The keys whose bits are set, as text.
 fn names(keys: &[Key], sight: u64) -> String {
     let keys = keys.iter().enumerate();
     let seen = keys.filter(|(place, _)| sight >> place & 1 == 1);
@@ -161,12 +165,12 @@ fn names(keys: &[Key], sight: u64) -> String {
     names.join(", ")
 }
 
-impl Judge for LongFork {
-    type State = State;
+impl DataType for LongFork {
+    type State = LongForkState;
     const NAME: &'static str = "long-fork";
     const FUNCTIONS: &'static [&'static str] = &["read", "write", "txn"];
 
-    fn take(&self, state: &mut State, event: &Event<'_>) {
+    fn apply(&self, state: &mut LongForkState, event: &OperationEvent<'_>) {
         if !matches!(event.kind, OpType::Invoke | OpType::Ok) {
             return;
         }
@@ -184,26 +188,26 @@ impl Judge for LongFork {
         }
     }
 
-    fn finish(&self, state: State, outcome: &mut Outcome) {
-        outcome.count("reads", state.reads);
-        outcome.count("early_reads", state.early);
-        outcome.count("late_reads", state.late);
-        outcome.count("groups", state.groups.len() as u64);
+    fn finish(&self, state: LongForkState, builder: &mut VerdictBuilder) {
+        builder.count("reads", state.reads);
+        builder.count("early_reads", state.early);
+        builder.count("late_reads", state.late);
+        builder.count("groups", state.groups.len() as u64);
         if let Some((key, index)) = state.rewritten {
-            return outcome.unknown(format!("op {index}: {key} was written before"));
+            return builder.unknown(format!("op {index}: {key} was written before"));
         }
         if let Some((index, reason)) = state.refused {
-            return outcome.unknown(format!("op {index}: {reason}"));
+            return builder.unknown(format!("op {index}: {reason}"));
         }
         if state.reads == 0 {
-            return outcome.silent("no group was ever read");
+            return builder.no_evidence("no group was ever read");
         }
         let mut is_complete = true;
         for (keys, group) in &state.groups {
             let Some(fork) = group.fork() else {
                 continue;
             };
-            outcome.count("forked_groups", 1);
+            builder.count("forked_groups", 1);
             let tell = |[one, other]: [u64; 2]| {
                 let (first, second) = (group.sights[&one].1, group.sights[&other].1);
                 let (mine, theirs) = (names(keys, one & !other), names(keys, other & !one));
@@ -215,12 +219,12 @@ impl Judge for LongFork {
             let mut found = 0;
             let all = group.forks(|pair, count| {
                 found += count;
-                outcome.anomalies("long-fork", count, || tell(pair));
+                builder.anomalies("long-fork", count, || tell(pair));
             });
-            outcome.anomalies("long-fork", u64::from(found == 0), || tell(fork));
+            builder.anomalies("long-fork", u64::from(found == 0), || tell(fork));
             is_complete &= all;
         }
-        outcome.figure("is_count_complete", is_complete.into());
+        builder.figure("is_count_complete", is_complete.into());
     }
 }
 
@@ -230,6 +234,10 @@ impl Checker for LongFork {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        self.judge(history)
+        self.check_history(history)
+    }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        self.online()
     }
 }

@@ -1,20 +1,20 @@
-//! Rows whose numbers must grow with their timestamps.
+//! A table whose numbers must grow with their timestamps.
 
+use super::data_type::{DataType, OperationEvent};
 use super::element::Element;
-use super::judge::{Event, Judge};
-use super::outcome::Outcome;
-use crate::{Anomaly, Checker, Verdict};
+use super::verdict_builder::VerdictBuilder;
+use crate::{Aims, Anomaly, Checker, OnlineChecker, Verdict};
 use seatrial_history::{History, OpType, Symbol, Value};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// Whose order the timestamps of the system must agree with.
+/// Which rows must have numbers in the order of their timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Agreement {
-    /// All rows' together.
+    /// All rows.
     #[default]
     Linearizable,
-    /// The rows' of each process, apart.
+    /// The rows of each process.
     Sequential,
 }
 
@@ -46,33 +46,33 @@ pub struct Monotonic {
 }
 
 impl Monotonic {
-    /// The checker that demands this.
+    /// A checker that requires this agreement.
     pub const fn new(agreement: Agreement) -> Monotonic {
         Monotonic { agreement }
     }
 }
 
-/// What is known of one table.
+/// The state of one table.
 #[derive(Default)]
-pub(crate) struct State {
-    /// By number: index of the first completion that acknowledged it, failed to add it, or knew not.
+pub(crate) struct MonotonicState {
+    /// By number: index of the first completion `ok`, `fail` or `info` of its addition.
     added: BTreeMap<i64, u64>,
     failed: BTreeMap<i64, u64>,
     unsure: BTreeMap<i64, u64>,
-    /// The last read that succeeded: index of its invocation, its own, what it saw.
+    /// The last successful read: indices of its invocation and completion, and its value.
     read: Option<(u64, u64, Value)>,
 }
 
-/// A timestamp of any length: digits before and after the point.
+/// A decimal timestamp of any length: digits before and after the point, without leading and trailing zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+struct RowTimestamp {
     is_negative: bool,
     whole: String,
     fraction: String,
 }
 
-impl Stamp {
-    fn read(value: &Value) -> Option<Stamp> {
+impl RowTimestamp {
+    fn read(value: &Value) -> Option<RowTimestamp> {
         let text = match value {
             Value::Int(number) => number.to_string(),
             Value::Text(text) => text.to_string(),
@@ -84,7 +84,7 @@ impl Stamp {
             .split_once('.')
             .unwrap_or((digits.unwrap_or(&text), ""));
         let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        (!whole.is_empty() && are_digits(whole) && are_digits(fraction)).then(|| Stamp {
+        (!whole.is_empty() && are_digits(whole) && are_digits(fraction)).then(|| RowTimestamp {
             is_negative: digits.is_some(),
             whole: whole.trim_start_matches('0').into(),
             fraction: fraction.trim_end_matches('0').into(),
@@ -92,15 +92,15 @@ impl Stamp {
     }
 }
 
-impl PartialOrd for Stamp {
-    fn partial_cmp(&self, other: &Stamp) -> Option<Ordering> {
+impl PartialOrd for RowTimestamp {
+    fn partial_cmp(&self, other: &RowTimestamp) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Stamp {
-    fn cmp(&self, other: &Stamp) -> Ordering {
-        let size = |stamp: &Stamp| {
+impl Ord for RowTimestamp {
+    fn cmp(&self, other: &RowTimestamp) -> Ordering {
+        let size = |stamp: &RowTimestamp| {
             (
                 stamp.whole.len(),
                 stamp.whole.clone(),
@@ -116,13 +116,13 @@ impl Ord for Stamp {
 }
 
 /// A row of the table.
-struct Row {
+struct TableRow {
     number: i64,
-    stamp: Stamp,
+    stamp: RowTimestamp,
     process: Option<Element>,
 }
 
-/// A field of a row.
+/// A field of a row, by name in a map, by position in a list.
 fn field<'v>(value: &'v Value, names: &[&str], place: usize) -> Option<&'v Value> {
     match value {
         Value::Map(pairs) => {
@@ -146,14 +146,14 @@ fn number(value: &Value) -> Option<i64> {
     }
 }
 
-impl Row {
-    fn read(value: &Value) -> Option<Row> {
+impl TableRow {
+    fn read(value: &Value) -> Option<TableRow> {
         let stamp = match value {
-            Value::Cas(_, stamp) => Stamp::read(&Value::Int(*stamp)),
-            row => Stamp::read(field(row, &["sts"], 1)?),
+            Value::Cas(_, stamp) => RowTimestamp::read(&Value::Int(*stamp)),
+            row => RowTimestamp::read(field(row, &["sts"], 1)?),
         };
         let process = field(value, &["proc", "process"], 2);
-        Some(Row {
+        Some(TableRow {
             number: number(value)?,
             stamp: stamp?,
             process: process.map(Element::from),
@@ -162,16 +162,16 @@ impl Row {
 }
 
 /// The rows of a read.
-fn rows(value: &Value) -> Option<Vec<Row>> {
+fn rows(value: &Value) -> Option<Vec<TableRow>> {
     match value {
-        Value::List(rows) => rows.iter().map(Row::read).collect(),
+        Value::List(rows) => rows.iter().map(TableRow::read).collect(),
         Value::Txn(mops) if mops.is_empty() => Some(Vec::new()),
         _ => None,
     }
 }
 
-impl Judge for Monotonic {
-    type State = State;
+impl DataType for Monotonic {
+    type State = MonotonicState;
     const NAME: &'static str = "monotonic";
     const FUNCTIONS: &'static [&'static str] = &["add", "read"];
 
@@ -179,7 +179,7 @@ impl Judge for Monotonic {
         Some(self.agreement.name())
     }
 
-    fn take(&self, state: &mut State, event: &Event<'_>) {
+    fn apply(&self, state: &mut MonotonicState, event: &OperationEvent<'_>) {
         if event.f == "read" {
             if event.kind == OpType::Ok {
                 state.read = Some((event.started(), event.index, event.value.clone()));
@@ -197,45 +197,45 @@ impl Judge for Monotonic {
         }
     }
 
-    fn finish(&self, state: State, outcome: &mut Outcome) {
-        outcome.count("acknowledged", state.added.len() as u64);
+    fn finish(&self, state: MonotonicState, builder: &mut VerdictBuilder) {
+        builder.count("acknowledged", state.added.len() as u64);
         let Some((began, index, value)) = state.read.clone() else {
-            return outcome.silent("the rows were never read");
+            return builder.no_evidence("the rows were never read");
         };
         let Some(rows) = rows(&value) else {
-            return outcome.unknown(format!("op {index}: the read gave no rows"));
+            return builder.unknown(format!("op {index}: the read gave no rows"));
         };
-        outcome.count("rows", rows.len() as u64);
-        state.compare(began, index, &rows, outcome);
-        let all: Vec<&Row> = rows.iter().collect();
-        disorder(&all, "timestamp-disorder", index, outcome, |one, next| {
+        builder.count("rows", rows.len() as u64);
+        state.compare(began, index, &rows, builder);
+        let all: Vec<&TableRow> = rows.iter().collect();
+        disorder(&all, "timestamp-disorder", index, builder, |one, next| {
             one.stamp <= next.stamp
         });
-        let rises = |one: &Row, next: &Row| one.number < next.number;
+        let rises = |one: &TableRow, next: &TableRow| one.number < next.number;
         if self.agreement == Agreement::Linearizable {
-            return disorder(&all, "value-disorder", index, outcome, rises);
+            return disorder(&all, "value-disorder", index, builder, rises);
         }
-        let mut processes: BTreeMap<&Element, Vec<&Row>> = BTreeMap::new();
+        let mut processes: BTreeMap<&Element, Vec<&TableRow>> = BTreeMap::new();
         for row in &rows {
             if let Some(process) = &row.process {
                 processes.entry(process).or_default().push(row);
             }
         }
         for rows in processes.values() {
-            disorder(rows, "value-disorder", index, outcome, rises);
+            disorder(rows, "value-disorder", index, builder, rises);
         }
     }
 }
 
-impl State {
-    /// What the read that began at `began` has and has not.
-    fn compare(&self, began: u64, index: u64, rows: &[Row], outcome: &mut Outcome) {
+impl MonotonicState {
+    /// Compares the read that began at `began` with the additions: duplicated, lost and revived rows.
+    fn compare(&self, began: u64, index: u64, rows: &[TableRow], builder: &mut VerdictBuilder) {
         let mut read: BTreeMap<i64, u64> = BTreeMap::new();
         for row in rows {
             *read.entry(row.number).or_default() += 1;
         }
         for (&number, &times) in read.iter().filter(|(_, times)| **times > 1) {
-            outcome.anomaly("duplicated", || {
+            builder.anomaly("duplicated", || {
                 (
                     vec![index],
                     format!("Op {index} read {number} {times} times."),
@@ -244,7 +244,7 @@ impl State {
         }
         for (&number, &added) in &self.added {
             if added < began && !read.contains_key(&number) {
-                outcome.anomaly("lost", || {
+                builder.anomaly("lost", || {
                     let summary = format!(
                         "Op {added} added {number}, but the last read (op {index}) does not have it."
                     );
@@ -254,7 +254,7 @@ impl State {
         }
         for (&number, &failed) in &self.failed {
             if read.contains_key(&number) {
-                outcome.anomaly("revived", || {
+                builder.anomaly("revived", || {
                     let summary = format!(
                         "The addition of {number} failed (op {failed}), but the last read (op {index}) has it."
                     );
@@ -267,22 +267,22 @@ impl State {
             .keys()
             .filter(|number| read.contains_key(number));
         let recovered: Vec<Element> = recovered.map(|&number| Element::Int(number)).collect();
-        outcome.list("recovered", recovered.iter());
+        builder.list("recovered", recovered.iter());
     }
 }
 
-/// Counts neighbours that are not in order.
+/// Reports adjacent rows that are not in order.
 fn disorder(
-    rows: &[&Row],
+    rows: &[&TableRow],
     anomaly: Anomaly,
     index: u64,
-    outcome: &mut Outcome,
-    is_ordered: impl Fn(&Row, &Row) -> bool,
+    builder: &mut VerdictBuilder,
+    is_ordered: impl Fn(&TableRow, &TableRow) -> bool,
 ) {
     for pair in rows.windows(2).filter(|pair| !is_ordered(pair[0], pair[1])) {
-        outcome.anomaly(anomaly, || {
-            let show = |row: &Row| {
-                let Stamp {
+        builder.anomaly(anomaly, || {
+            let show = |row: &TableRow| {
+                let RowTimestamp {
                     is_negative,
                     whole,
                     fraction,
@@ -307,6 +307,10 @@ impl Checker for Monotonic {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        self.judge(history)
+        self.check_history(history)
+    }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        self.online()
     }
 }

@@ -1,7 +1,7 @@
 //! Long forks and timestamps against their twins.
 
 use super::tests::{Counts, compare, counts, history, ints};
-use crate::{Checker, Monotonic, Validity, by_name};
+use crate::{Agreement, Checker, Monotonic, Validity};
 use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_machine::Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,8 +147,8 @@ fn reads_that_make_no_sense_are_no_forks() {
         ],
     );
     assert_eq!(verdict.valid, Validity::Valid);
-    assert_eq!(verdict.details["early_reads"], 1);
-    assert_eq!(verdict.details["late_reads"], 1);
+    assert_eq!(verdict.details.to_json()["early_reads"], 1);
+    assert_eq!(verdict.details.to_json()["late_reads"], 1);
 }
 
 #[test]
@@ -271,9 +271,7 @@ fn numbers_rise_with_timestamps() {
     });
     for seed in 0..1_000 {
         let history = tables(&mut Rng::from_seed(seed));
-        let verdict = by_name("monotonic", Some("sequential"))
-            .unwrap()
-            .check(&history);
+        let verdict = Monotonic::new(Agreement::Sequential).check(&history);
         let expected = wrong(&history, true).unwrap_or_default();
         assert_eq!(verdict.anomalies, expected, "seed {seed}");
     }
@@ -313,5 +311,5 @@ fn timestamps_have_any_length_and_failures_may_come_back() {
             "Op 5 read 3 (at 99999999999999999999999999999) before 4 (at 99)."
         ]
     );
-    assert_eq!(verdict.details["lists"]["recovered"][0], "4");
+    assert_eq!(verdict.details.to_json()["lists"]["recovered"][0], "4");
 }

@@ -1,36 +1,36 @@
-//! A queue whose elements come from somewhere.
+//! A queue whose elements were all enqueued.
 
+use super::data_type::{DataType, OperationEvent};
 use super::element::{Element, elements};
-use super::judge::{Event, Judge};
-use super::outcome::Outcome;
-use crate::{Checker, Verdict};
+use super::verdict_builder::VerdictBuilder;
+use crate::{Aims, Checker, OnlineChecker, Verdict};
 use seatrial_history::{History, OpType};
 use std::collections::BTreeMap;
 
 /// Every element that was dequeued was enqueued before, and as often: Jepsen's `queue` over an unordered queue.
 ///
-/// Every `enqueue` counts from its invocation on, whatever became of it; a `dequeue` counts when it succeeds, and a
+/// Every `enqueue` counts from its invocation on, whatever its outcome; a `dequeue` counts when it succeeds, and a
 /// `drain` for each of its elements. Anomalies: `unexpected` (no enqueue of the element was invoked before), `duplicated`
-/// (it was dequeued more often than anybody had tried to enqueue it by then). Neither order nor loss is looked at:
+/// (it was dequeued more often than an enqueue of it had been invoked). Neither order nor loss is checked:
 /// [`super::TotalQueue`] finds what is lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Queue;
 
-/// What is known of one queue.
+/// The state of one queue.
 #[derive(Default)]
-pub(crate) struct State {
-    elements: BTreeMap<Element, Known>,
+pub(crate) struct QueueState {
+    elements: BTreeMap<Element, QueuedElement>,
     unexpected: Vec<(Element, u64)>,
-    /// Element, its enqueue, the dequeue before, the dequeue too many.
+    /// Element, its enqueue, the previous dequeue, and the surplus one.
     duplicated: Vec<(Element, u64, u64, u64)>,
     enqueued: u64,
     dequeued: u64,
-    /// A drain whose value is no list.
+    /// The first drain whose value is not a list.
     refused: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct QueuedElement {
     enqueued: u64,
     dequeued: u64,
     /// Index of the last enqueue.
@@ -39,7 +39,7 @@ struct Known {
     dequeue: u64,
 }
 
-impl State {
+impl QueueState {
     fn dequeue(&mut self, element: Element, index: u64) {
         self.dequeued += 1;
         let Some(known) = self.elements.get_mut(&element) else {
@@ -56,21 +56,24 @@ impl State {
     }
 }
 
-impl Judge for Queue {
-    type State = State;
+impl DataType for Queue {
+    type State = QueueState;
     const NAME: &'static str = "queue";
     const FUNCTIONS: &'static [&'static str] = &["enqueue", "dequeue", "drain"];
 
-    fn take(&self, state: &mut State, event: &Event<'_>) {
+    fn apply(&self, state: &mut QueueState, event: &OperationEvent<'_>) {
         match (event.kind, event.f.as_str()) {
             (OpType::Invoke, "enqueue") => {
                 state.enqueued += 1;
-                let known = state.elements.entry(event.value.into()).or_insert(Known {
-                    enqueued: 0,
-                    dequeued: 0,
-                    enqueue: event.index,
-                    dequeue: event.index,
-                });
+                let known = state
+                    .elements
+                    .entry(event.value.into())
+                    .or_insert(QueuedElement {
+                        enqueued: 0,
+                        dequeued: 0,
+                        enqueue: event.index,
+                        dequeue: event.index,
+                    });
                 known.enqueued += 1;
                 known.enqueue = event.index;
             }
@@ -87,21 +90,20 @@ impl Judge for Queue {
         }
     }
 
-    fn finish(&self, state: State, outcome: &mut Outcome) {
-        outcome.count("enqueued", state.enqueued);
-        outcome.count("dequeued", state.dequeued);
-        outcome.count("unexpected", state.unexpected.len() as u64);
-        outcome.count("duplicated", state.duplicated.len() as u64);
+    fn finish(&self, state: QueueState, builder: &mut VerdictBuilder) {
+        builder.count("enqueued", state.enqueued);
+        builder.count("dequeued", state.dequeued);
+        builder.count("unexpected", state.unexpected.len() as u64);
+        builder.count("duplicated", state.duplicated.len() as u64);
         for (element, index) in &state.unexpected {
-            outcome.anomaly("unexpected", || {
-                let summary = format!(
-                    "Op {index} dequeued {element}, which nobody had tried to enqueue by then."
-                );
+            builder.anomaly("unexpected", || {
+                let summary =
+                    format!("Op {index} dequeued {element}, before any enqueue of it was invoked.");
                 (vec![*index], summary)
             });
         }
         for (element, enqueue, dequeue, index) in &state.duplicated {
-            outcome.anomaly("duplicated", || {
+            builder.anomaly("duplicated", || {
                 let summary = format!(
                     "Op {index} dequeued {element}, which was enqueued by op {enqueue} and dequeued by op {dequeue} \
                      already."
@@ -110,7 +112,7 @@ impl Judge for Queue {
             });
         }
         if let Some(index) = state.refused {
-            outcome.unknown(format!("op {index}: the drain gave no list"));
+            builder.unknown(format!("op {index}: the drain gave no list"));
         }
     }
 }
@@ -121,6 +123,10 @@ impl Checker for Queue {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        self.judge(history)
+        self.check_history(history)
+    }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        self.online()
     }
 }

@@ -1,46 +1,47 @@
 //! A set that is read at the end.
 
+use super::data_type::{DataType, OperationEvent};
 use super::element::{Element, elements};
-use super::judge::{Event, Judge};
-use super::outcome::Outcome;
-use crate::{Checker, Verdict};
+use super::verdict_builder::VerdictBuilder;
+use crate::{Aims, Checker, OnlineChecker, Verdict};
 use seatrial_history::{History, OpType, Value};
+use seatrial_machine::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Elements are added (`add`), and the last read (`read`) must have every one whose addition succeeded, and none that
-/// nobody tried to add: Jepsen's `set`.
+/// Elements are added (`add`), and the last read (`read`) must have every element whose addition succeeded, and none whose
+/// addition was never invoked: Jepsen's `set`.
 ///
 /// Anomalies: `lost` (added before the last read began, but not there) and `unexpected` (there, but no `add` of it was
 /// ever invoked). Elements are `recovered` when their addition was indeterminate and they are there. Without a read, and
-/// when elements were added after it began, the answer is unknown. Its downside: it looks at the last read only;
-/// [`super::SetFull`] looks at all.
+/// when elements were added after it began, the verdict is unknown. Its downside: it checks the last read only;
+/// [`super::SetFull`] checks all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Set;
 
-/// What is known of one set.
+/// The state of one set.
 #[derive(Default)]
-pub(crate) struct State {
-    added: BTreeMap<Element, Added>,
-    /// Of the read that completed last: where it began, its index, and its value.
+pub(crate) struct SetState {
+    added: BTreeMap<Element, Addition>,
+    /// The read that completed last: indices of its invocation and completion, and its value.
     read: Option<(u64, u64, Value)>,
 }
 
 #[derive(Clone, Copy)]
-struct Added {
+struct Addition {
     invoked: u64,
     /// Index of the completion.
     acknowledged: Option<u64>,
 }
 
-impl Judge for Set {
-    type State = State;
+impl DataType for Set {
+    type State = SetState;
     const NAME: &'static str = "set";
     const FUNCTIONS: &'static [&'static str] = &["add", "read"];
 
-    fn take(&self, state: &mut State, event: &Event<'_>) {
+    fn apply(&self, state: &mut SetState, event: &OperationEvent<'_>) {
         match (event.kind, event.f == "add") {
             (OpType::Invoke, true) => {
-                let added = Added {
+                let added = Addition {
                     invoked: event.index,
                     acknowledged: None,
                 };
@@ -48,7 +49,7 @@ impl Judge for Set {
             }
             (OpType::Ok, true) => {
                 let element = Element::from(event.argument());
-                let added = state.added.entry(element).or_insert(Added {
+                let added = state.added.entry(element).or_insert(Addition {
                     invoked: event.started(),
                     acknowledged: None,
                 });
@@ -61,16 +62,16 @@ impl Judge for Set {
         }
     }
 
-    fn finish(&self, state: State, outcome: &mut Outcome) {
-        let State { added, read } = state;
-        outcome.count("attempts", added.len() as u64);
+    fn finish(&self, state: SetState, builder: &mut VerdictBuilder) {
+        let SetState { added, read } = state;
+        builder.count("attempts", added.len() as u64);
         let acknowledged = added.values().filter(|one| one.acknowledged.is_some());
-        outcome.count("acknowledged", acknowledged.count() as u64);
+        builder.count("acknowledged", acknowledged.count() as u64);
         let Some((began, index, value)) = read else {
-            return outcome.silent("the set was never read");
+            return builder.no_evidence("the set was never read");
         };
         let Some(read) = elements(&value) else {
-            return outcome.unknown(format!("op {index}: the read saw {value}, which is no set"));
+            return builder.unknown(format!("op {index}: the read saw {value}, which is no set"));
         };
         let read: BTreeSet<Element> = read.into_iter().collect();
         let mut lost = Vec::new();
@@ -83,7 +84,7 @@ impl Judge for Set {
                 (false, Some(completion)) if completion > began => unread += 1,
                 (false, Some(completion)) => {
                     lost.push(element);
-                    outcome.anomaly("lost", || {
+                    builder.anomaly("lost", || {
                         let summary = format!(
                             "The addition of {element} (op {}) succeeded (op {completion}), but the last read (op \
                              {index}) does not have it.",
@@ -97,22 +98,23 @@ impl Judge for Set {
         let unexpected: Vec<&Element> =
             read.iter().filter(|one| !added.contains_key(one)).collect();
         for element in &unexpected {
-            outcome.anomaly("unexpected", || {
+            builder.anomaly("unexpected", || {
                 let summary =
-                    format!("The last read (op {index}) has {element}, which nobody ever added.");
+                    format!("The last read (op {index}) has {element}, which no operation added.");
                 (vec![index], summary)
             });
         }
-        outcome.count("present", present + recovered.len() as u64);
-        outcome.count("unread", unread);
+        builder.count("present", present + recovered.len() as u64);
+        builder.count("unread", unread);
         if unread > 0 {
-            outcome.unknown(format!(
-                "{unread} elements were added after the last read (op {index}) began"
+            builder.unknown(format!(
+                "never read: {}, added after the last read (op {index}) began",
+                counted(unread, "element")
             ));
         }
-        outcome.list("lost", lost.into_iter());
-        outcome.list("recovered", recovered.into_iter());
-        outcome.list("unexpected", unexpected.into_iter());
+        builder.list("lost", lost.into_iter());
+        builder.list("recovered", recovered.into_iter());
+        builder.list("unexpected", unexpected.into_iter());
     }
 }
 
@@ -122,6 +124,10 @@ impl Checker for Set {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        self.judge(history)
+        self.check_history(history)
+    }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        self.online()
     }
 }

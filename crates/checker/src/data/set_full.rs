@@ -1,9 +1,9 @@
-//! A set that is read again and again.
+//! A set that is read repeatedly.
 
+use super::data_type::{DataType, OperationEvent, StartedOperation};
 use super::element::{Element, elements};
-use super::judge::{Event, Judge, Started};
-use super::outcome::Outcome;
-use crate::{Checker, Verdict};
+use super::verdict_builder::VerdictBuilder;
+use crate::{Aims, Checker, OnlineChecker, Verdict};
 use seatrial_history::{History, OpType, Value};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 /// When an element that was added must be visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Visibility {
-    /// In every read that begins after its addition succeeded or another read had seen it.
+    /// In every read that begins after its addition succeeded, or after another read with it completed.
     #[default]
     Linearizable,
-    /// At some time, and then for ever.
+    /// Eventually, and in every later read.
     Eventual,
 }
 
@@ -33,85 +33,85 @@ impl Visibility {
 
 /// Follows each element of a set through all reads: Jepsen's `set-full`.
 ///
-/// An element is *known* from when its `add` succeeded, or a `read` that has it completed. It is *stable* when the last
-/// read that has it began after the last one that has it not; *lost* when the last one that has it not began after every
-/// one that has it, and after it was known; else *never read*. A stable element is *stale* when a read that has it not
-/// began after it was known. (Jepsen calls it stale from a millisecond on; here the order of the operations decides.)
+/// An element is *known* once its `add` succeeded, or a `read` with it completed. It is *stable* when the last read with it
+/// began after the last read without it; *lost* when the last read without it began after every read with it, and after the
+/// element was known; else *never read*. A stable element is *stale* when a read without it began after it was known. (Jepsen
+/// calls it stale from a millisecond on; here the order of the operations decides.)
 ///
 /// Anomalies: `lost`; `stale` when visibility is to be linearizable; `duplicated` (a read has an element twice); and,
-/// which Jepsen's passes over, `unexpected` (a read has what nobody ever tried to add) and `aborted-read` (a read has an
-/// element of which every addition failed). Without a stable element the answer is unknown. Its downside: a read costs as
-/// much as the set has elements.
+/// which Jepsen ignores, `unexpected` (a read has an element whose addition was never invoked) and `aborted-read` (a read has
+/// an element all of whose additions failed). Without a stable element the verdict is unknown. Its downside: a read costs time
+/// in proportion to all elements of the set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetFull {
     visibility: Visibility,
 }
 
 impl SetFull {
-    /// The checker that demands this.
+    /// A checker that requires this visibility.
     pub const fn new(visibility: Visibility) -> SetFull {
         SetFull { visibility }
     }
 }
 
-/// Where and when something happened.
+/// Index and time of an invocation or completion.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct OperationTime {
     index: u64,
     time: i64,
 }
 
-impl From<&Started> for Moment {
-    fn from(started: &Started) -> Moment {
-        Moment {
+impl From<&StartedOperation> for OperationTime {
+    fn from(started: &StartedOperation) -> OperationTime {
+        OperationTime {
             index: started.index,
             time: started.time,
         }
     }
 }
 
-/// What happened to an element.
+/// The reads of one element so far.
 #[derive(Clone, Copy, Debug, Default)]
-struct Followed {
-    known: Option<Moment>,
-    /// Invocation of the latest read that has it.
-    present: Option<Moment>,
-    /// Invocation of the latest read that has it not.
-    absent: Option<Moment>,
+struct ElementReads {
+    known: Option<OperationTime>,
+    /// Invocation of the latest read with it.
+    present: Option<OperationTime>,
+    /// Invocation of the latest read without it.
+    absent: Option<OperationTime>,
     /// Index of the first completion that read it.
     reader: Option<u64>,
-    /// Additions that were tried, and those that failed.
+    /// Additions that were invoked, and those that failed.
     attempts: u64,
     failures: u64,
-    /// The number of the last read that has it.
+    /// The number of the last read with it.
     read: u64,
 }
 
-/// What is known of one set.
+/// The state of one set.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct SetFullState {
     numbers: BTreeMap<Element, u32>,
-    followed: Vec<Followed>,
+    followed: Vec<ElementReads>,
     reads: u64,
-    /// Element, how often, and index of the first read that has it so often.
+    /// By element: its most occurrences in one read, and the first such read.
     duplicated: BTreeMap<Element, (usize, u64)>,
-    /// Elements that nobody had tried to add by then, with the first read that has them.
+    /// Elements without an earlier addition, with the first read of each.
     unexpected: BTreeMap<Element, u64>,
-    /// A read of no set.
+    /// The first read whose value is not a set.
     refused: Option<u64>,
 }
 
-impl State {
+impl SetFullState {
     fn number(&mut self, element: Element) -> usize {
         let next = self.followed.len() as u32;
         let number = *self.numbers.entry(element).or_insert(next);
         if number == next {
-            self.followed.push(Followed::default());
+            self.followed.push(ElementReads::default());
         }
         number as usize
     }
 
-    fn read(&mut self, event: &Event<'_>, began: Moment) {
+    fn read(&mut self, event: &OperationEvent<'_>, began: OperationTime) {
         let Some(mut read) = elements(event.value) else {
             self.refused = self.refused.or(Some(event.index));
             return;
@@ -133,7 +133,7 @@ impl State {
                 first.or_insert(event.index);
             }
         }
-        let completed = Moment {
+        let completed = OperationTime {
             index: event.index,
             time: event.time,
         };
@@ -155,25 +155,25 @@ impl State {
     }
 }
 
-/// How an element ended.
+/// The state of an element at the end of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum FinalState {
     Stable,
     Lost,
     NeverRead,
 }
 
-impl Followed {
-    fn fate(&self) -> Fate {
-        // Reads are told apart by index; before all of them comes 0.
-        let of = |moment: Option<Moment>| moment.map_or(0, |moment| moment.index + 1);
+impl ElementReads {
+    fn final_state(&self) -> FinalState {
+        // Reads are compared by index plus one, so that 0 stands for no read.
+        let of = |moment: Option<OperationTime>| moment.map_or(0, |moment| moment.index + 1);
         let (present, absent, known) = (of(self.present), of(self.absent), of(self.known));
         if present > absent {
-            Fate::Stable
+            FinalState::Stable
         } else if known > 0 && absent > present && absent > known {
-            Fate::Lost
+            FinalState::Lost
         } else {
-            Fate::NeverRead
+            FinalState::NeverRead
         }
     }
 
@@ -183,16 +183,16 @@ impl Followed {
         both.is_some_and(|(absent, known)| absent.index > known.index)
     }
 
-    /// Nanoseconds from when it was known until the moment after `last`.
-    fn latency(&self, last: Option<Moment>) -> i64 {
+    /// Nanoseconds from when it was known until just after `last`.
+    fn latency(&self, last: Option<OperationTime>) -> i64 {
         let known = self.known.map_or(0, |known| known.time);
         let end = last.map_or(0, |last| last.time.saturating_add(1));
         end.saturating_sub(known).max(0)
     }
 }
 
-impl Judge for SetFull {
-    type State = State;
+impl DataType for SetFull {
+    type State = SetFullState;
     const NAME: &'static str = "set-full";
     const FUNCTIONS: &'static [&'static str] = &["add", "read"];
 
@@ -200,7 +200,7 @@ impl Judge for SetFull {
         Some(self.visibility.name())
     }
 
-    fn take(&self, state: &mut State, event: &Event<'_>) {
+    fn apply(&self, state: &mut SetFullState, event: &OperationEvent<'_>) {
         match (event.kind, event.f == "add") {
             (OpType::Invoke, true) => {
                 let number = state.number(event.value.into());
@@ -213,7 +213,7 @@ impl Judge for SetFull {
                     one.failures += 1;
                 } else {
                     one.attempts = one.attempts.max(1);
-                    one.known.get_or_insert(Moment {
+                    one.known.get_or_insert(OperationTime {
                         index: event.index,
                         time: event.time,
                     });
@@ -228,32 +228,32 @@ impl Judge for SetFull {
         }
     }
 
-    fn finish(&self, state: State, outcome: &mut Outcome) {
-        outcome.count("reads", state.reads);
-        outcome.count("attempts", state.followed.len() as u64);
-        let mut tellings = Tellings::default();
+    fn finish(&self, state: SetFullState, builder: &mut VerdictBuilder) {
+        builder.count("reads", state.reads);
+        builder.count("attempts", state.followed.len() as u64);
+        let mut results = ResultsByState::default();
         for (element, &number) in &state.numbers {
             let one = &state.followed[number as usize];
-            tellings.add(element, one);
+            results.add(element, one);
             if self.visibility == Visibility::Linearizable
-                && one.fate() == Fate::Stable
+                && one.final_state() == FinalState::Stable
                 && one.is_stale()
             {
-                outcome.anomaly("stale", || stale(element, one));
+                builder.anomaly("stale", || stale(element, one));
             }
             if let Some(reader) = one.reader.filter(|_| one.attempts == one.failures) {
-                outcome.anomaly("aborted-read", || {
+                builder.anomaly("aborted-read", || {
                     let summary =
                         format!("Op {reader} read {element}, of which every addition failed.");
                     (vec![reader], summary)
                 });
             }
         }
-        for &(element, one) in &tellings.lost {
-            outcome.anomaly("lost", || lost(element, one));
+        for &(element, one) in &results.lost {
+            builder.anomaly("lost", || lost(element, one));
         }
         for (element, (times, index)) in &state.duplicated {
-            outcome.anomaly("duplicated", || {
+            builder.anomaly("duplicated", || {
                 (
                     vec![*index],
                     format!("Op {index} read {element} {times} times."),
@@ -264,24 +264,25 @@ impl Judge for SetFull {
         let unexpected: Vec<&Element> = state.unexpected.keys().filter(never).collect();
         for element in &unexpected {
             let index = state.unexpected[*element];
-            outcome.anomaly("unexpected", || {
-                let summary = format!("Op {index} read {element}, which nobody ever tried to add.");
+            builder.anomaly("unexpected", || {
+                let summary =
+                    format!("Op {index} read {element}, which no operation tried to add.");
                 (vec![index], summary)
             });
         }
-        outcome.list("unexpected", unexpected.into_iter());
-        outcome.list("duplicated", state.duplicated.keys());
-        let is_empty = tellings.stable == 0;
-        tellings.tell(outcome);
+        builder.list("unexpected", unexpected.into_iter());
+        builder.list("duplicated", state.duplicated.keys());
+        let is_empty = results.stable == 0;
+        results.report(builder);
         if let Some(index) = state.refused {
-            outcome.unknown(format!("op {index}: the read saw no set"));
+            builder.unknown(format!("op {index}: the read saw no set"));
         } else if is_empty {
-            outcome.silent("no element was ever read for good");
+            builder.no_evidence("no element was ever read for good");
         }
     }
 }
 
-fn stale(element: &Element, one: &Followed) -> (Vec<u64>, String) {
+fn stale(element: &Element, one: &ElementReads) -> (Vec<u64>, String) {
     let [known, absent] = [one.known, one.absent].map(|moment| moment.map_or(0, |at| at.index));
     let summary = format!(
         "{element} was there as of op {known}, but a read that began later (op {absent}) does not have it."
@@ -289,7 +290,7 @@ fn stale(element: &Element, one: &Followed) -> (Vec<u64>, String) {
     (vec![known, absent], summary)
 }
 
-fn lost(element: &Element, one: &Followed) -> (Vec<u64>, String) {
+fn lost(element: &Element, one: &ElementReads) -> (Vec<u64>, String) {
     let [known, absent] = [one.known, one.absent].map(|moment| moment.map_or(0, |at| at.index));
     let seen = match one.present {
         Some(present) => format!(
@@ -311,21 +312,21 @@ fn lost(element: &Element, one: &Followed) -> (Vec<u64>, String) {
     )
 }
 
-/// Elements by fate.
+/// Elements by their state at the end.
 #[derive(Default)]
-struct Tellings<'a> {
+struct ResultsByState<'a> {
     stable: u64,
-    lost: Vec<(&'a Element, &'a Followed)>,
+    lost: Vec<(&'a Element, &'a ElementReads)>,
     never: Vec<&'a Element>,
     stale: Vec<&'a Element>,
     stable_latencies: Vec<i64>,
     lost_latencies: Vec<i64>,
 }
 
-impl<'a> Tellings<'a> {
-    fn add(&mut self, element: &'a Element, one: &'a Followed) {
-        match one.fate() {
-            Fate::Stable => {
+impl<'a> ResultsByState<'a> {
+    fn add(&mut self, element: &'a Element, one: &'a ElementReads) {
+        match one.final_state() {
+            FinalState::Stable => {
                 self.stable += 1;
                 self.stable_latencies
                     .push(one.absent.map_or(0, |_| one.latency(one.absent)));
@@ -333,22 +334,22 @@ impl<'a> Tellings<'a> {
                     self.stale.push(element);
                 }
             }
-            Fate::Lost => {
+            FinalState::Lost => {
                 self.lost.push((element, one));
                 self.lost_latencies
                     .push(one.present.map_or(0, |_| one.latency(one.present)));
             }
-            Fate::NeverRead => self.never.push(element),
+            FinalState::NeverRead => self.never.push(element),
         }
     }
 
-    fn tell(self, outcome: &mut Outcome) {
-        outcome.count("stable", self.stable);
-        outcome.list("lost", self.lost.iter().map(|one| one.0));
-        outcome.list("never_read", self.never.into_iter());
-        outcome.list("stale", self.stale.into_iter());
-        outcome.samples("stable_latencies_ms", self.stable_latencies);
-        outcome.samples("lost_latencies_ms", self.lost_latencies);
+    fn report(self, builder: &mut VerdictBuilder) {
+        builder.count("stable", self.stable);
+        builder.list("lost", self.lost.iter().map(|one| one.0));
+        builder.list("never_read", self.never.into_iter());
+        builder.list("stale", self.stale.into_iter());
+        builder.samples("stable_latencies_ms", self.stable_latencies);
+        builder.samples("lost_latencies_ms", self.lost_latencies);
     }
 }
 
@@ -371,6 +372,10 @@ impl Checker for SetFull {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        self.judge(history)
+        self.check_history(history)
+    }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        self.online()
     }
 }

@@ -1,11 +1,10 @@
 //! Each checker against a twin that is written down from its definition, on thousands of small histories.
 
 use super::*;
-use crate::{Checker, Missing, Validity, Verdict, by_name};
-use seatrial_history::{Folder, History, Key, Op, OpType, Process, Value};
+use crate::{Aims, Checker, MissingPart, Validity, Verdict, check_source};
+use seatrial_history::{History, Key, Op, OpType, Process, Value};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 pub(super) type Counts = BTreeMap<&'static str, u64>;
 
@@ -74,6 +73,22 @@ fn count(all: &[i64], one: i64) -> usize {
     all.iter().filter(|other| **other == one).count()
 }
 
+/// The checker of this name, as it is when nothing more is asked of it.
+fn by_name(name: &str) -> Box<dyn Checker> {
+    match name {
+        "set" => Box::new(Set),
+        "set-full" => Box::new(SetFull::default()),
+        "queue" => Box::new(Queue),
+        "total-queue" => Box::new(TotalQueue),
+        "unique-ids" => Box::new(UniqueIds),
+        "counter" => Box::new(Counter),
+        "bank" => Box::new(Bank::new()),
+        "long-fork" => Box::new(LongFork::new()),
+        "monotonic" => Box::new(Monotonic::default()),
+        other => panic!("{other}: no such checker here"),
+    }
+}
+
 /// What a read has and cannot have. Checkers that look at the last read pass over it in earlier ones, but no later operation
 /// takes it back.
 const CERTAIN: [&str; 6] = [
@@ -90,7 +105,7 @@ pub(super) fn no_beginning_is_invalid(checker: &dyn Checker, history: &History, 
     for end in 0..history.len() {
         let ops = &history.ops()[..end];
         let mut verdicts = [checker.check(&History::from_ops(ops.to_vec()))];
-        let valid = Missing::end("cut").weigh(&mut verdicts);
+        let valid = MissingPart::end("cut").apply(&mut verdicts);
         let mut found = verdicts[0].anomalies.keys();
         let is_certain = found.any(|name| CERTAIN.contains(name));
         let lines: Vec<String> = ops.iter().map(Op::to_string).collect();
@@ -113,7 +128,7 @@ pub(super) fn compare(
     let (mut invalid, mut unknown, mut valid) = (0, 0, 0);
     for seed in 0..SEEDS {
         let history = make(&mut Rng::from_seed(seed));
-        let checker = by_name(name, None).unwrap();
+        let checker = by_name(name);
         let verdict = checker.check(&history);
         let (expected, is_known) = twin(&history);
         let told = || {
@@ -164,8 +179,8 @@ fn keys_are_judged_by_themselves(checker: &dyn Checker, history: &History, seed:
     let mut failing = 0;
     for key in 0..2 {
         let part = checker.check(&history.filter(|op| key_of(op) == key));
-        if whole.details["keys"].as_u64() > Some(0) {
-            let result = &whole.details["results"][key.to_string()]["valid"];
+        if whole.details.to_json()["keys"].as_u64() > Some(0) {
+            let result = &whole.details.to_json()["results"][key.to_string()]["valid"];
             let is_invalid = part.valid == Validity::Invalid;
             assert_eq!(is_invalid, *result == false, "seed {seed}");
         }
@@ -174,8 +189,12 @@ fn keys_are_judged_by_themselves(checker: &dyn Checker, history: &History, seed:
             *sum.entry(name).or_default() += count;
         }
     }
-    if whole.details["keys"].as_u64() > Some(0) {
-        assert_eq!(whole.details["keys_invalid"], failing, "seed {seed}");
+    if whole.details.to_json()["keys"].as_u64() > Some(0) {
+        assert_eq!(
+            whole.details.to_json()["keys_invalid"],
+            failing,
+            "seed {seed}"
+        );
     }
     assert_eq!(whole.anomalies, sum, "seed {seed}");
     let named = |finding: &crate::Finding| finding.summary.starts_with("Key ");
@@ -618,22 +637,18 @@ fn chunk_by_chunk_or_whole_the_verdict_is_the_same() {
     let text = |verdict: &Verdict| serde_json::to_string(verdict).unwrap();
     for seed in 0..200 {
         let mut rng = Rng::from_seed(seed);
-        for (make, names) in [
-            (sets as fn(&mut Rng) -> History, ["set", "set-full"]),
-            (queues, ["queue", "total-queue"]),
-            (banks, ["bank", "bank"]),
+        let (sets, queues, banks) = (sets(&mut rng), queues(&mut rng), banks(&mut rng));
+        for (name, history) in [
+            ("set", &sets),
+            ("set-full", &sets),
+            ("queue", &queues),
+            ("total-queue", &queues),
+            ("bank", &banks),
         ] {
-            let history = Arc::new(make(&mut rng));
-            let folder = Folder::new(history.clone(), 1);
-            for name in names {
-                let streaming = crate::Streaming::by_name(name).unwrap();
-                let whole = by_name(name, None).unwrap().check(&history);
-                assert_eq!(
-                    text(&streaming.judge(&folder).unwrap()),
-                    text(&whole),
-                    "{seed}"
-                );
-            }
+            let checker = by_name(name);
+            let streamed = check_source(&*checker, history, &Aims::default()).unwrap();
+            let whole = checker.check(history);
+            assert_eq!(text(&streamed.verdict), text(&whole), "{name} {seed}");
         }
     }
 }
@@ -653,7 +668,7 @@ fn findings_say_it_in_words() {
     push(0, "read", Value::Nil, Value::integers(&[2, 2]));
     let history = History::from_unindexed(ops);
     let told = |name| {
-        let verdict = by_name(name, None).unwrap().check(&history);
+        let verdict = by_name(name).check(&history);
         let summaries = verdict.findings.into_iter().map(|finding| finding.summary);
         summaries.collect::<Vec<_>>()
     };
@@ -670,11 +685,9 @@ fn findings_say_it_in_words() {
             "2 was there as of op 3, but a read that began later (op 4) does not have it.",
         ]
     );
-    let eventual = by_name("set-full", Some("eventual"))
-        .unwrap()
-        .check(&history);
+    let eventual = SetFull::new(Visibility::Eventual).check(&history);
     assert!(!eventual.anomalies.contains_key("stale"));
-    assert_eq!(eventual.details["lists"]["stale"][0], "2");
+    assert_eq!(eventual.details.to_json()["lists"]["stale"][0], "2");
 }
 
 #[test]

@@ -1,30 +1,30 @@
 //! A queue that is drained at the end.
 
+use super::data_type::{DataType, OperationEvent};
 use super::element::{Element, elements};
-use super::judge::{Event, Judge};
-use super::outcome::Outcome;
-use crate::{Checker, Verdict};
+use super::verdict_builder::VerdictBuilder;
+use crate::{Aims, Checker, OnlineChecker, Verdict};
 use seatrial_history::{History, OpType, Value};
+use seatrial_machine::counted;
 use std::collections::BTreeMap;
 
-/// What goes in comes out: Jepsen's `total-queue`, for histories that end by draining the queue (`drain`, or as many
-/// `dequeue`s as it takes).
+/// Every element that is enqueued is dequeued: Jepsen's `total-queue`, for histories that end by draining the queue (`drain`,
+/// or as many `dequeue`s as it takes).
 ///
-/// Anomalies: `lost` (an enqueue succeeded, nobody dequeued the element, and the queue was found empty by a drain or a
-/// dequeue that began later), `unexpected` (dequeued, but nobody ever
-/// tried to enqueue it). Elements that came out more often than they were tried to be put in are counted as `duplicated`,
-/// which a queue that delivers at least once may do (the checker `queue` forbids it); those whose enqueue was not
-/// acknowledged and that came out are `recovered`. What a drain took that crashed nobody knows: then a loss is unknown.
-/// A dequeue or drain that crashed may name what it perhaps took, in its value; that is not lost but `uncertain`. (Jepsen's
-/// knows no such values.)
+/// Anomalies: `lost` (an enqueue succeeded, the element was never dequeued, and the queue was found empty by a drain or a
+/// dequeue that began later), `unexpected` (dequeued, but no enqueue of it was ever invoked). Elements that were dequeued more
+/// often than enqueued are counted as `duplicated`, which a queue with at-least-once delivery allows (the checker `queue`
+/// forbids it); those that were dequeued although no enqueue of them succeeded are `recovered`. A drain that crashed may have
+/// taken any element: then a loss is unknown. A dequeue or drain that crashed may name in its value the elements that it
+/// possibly took; these are not lost but `uncertain`. (Jepsen has no such values.)
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TotalQueue;
 
-/// What is known of one queue.
+/// The state of one queue.
 #[derive(Default)]
-pub(crate) struct State {
-    elements: BTreeMap<Element, Counted>,
-    /// A drain that may have taken anything.
+pub(crate) struct TotalQueueState {
+    elements: BTreeMap<Element, ElementCounts>,
+    /// The first drain that may have taken any element.
     crashed: Option<u64>,
     /// Drains under way.
     draining: u64,
@@ -35,11 +35,11 @@ pub(crate) struct State {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counted {
+struct ElementCounts {
     attempts: u64,
     acknowledged: u64,
     dequeued: u64,
-    /// Named by operations that crashed.
+    /// Operations that crashed and possibly took it.
     perhaps: u64,
     /// Index of the last completion that acknowledged it.
     acknowledgement: u64,
@@ -47,8 +47,8 @@ struct Counted {
     dequeue: u64,
 }
 
-/// Did this dequeue find the queue empty? One that failed for another reason says so in its error.
-fn found_nothing(event: &Event<'_>) -> bool {
+/// Did this dequeue find the queue empty? A dequeue that failed for another reason has another error.
+fn found_nothing(event: &OperationEvent<'_>) -> bool {
     const WORDS: [&str; 5] = ["empty", "exhausted", "none", "nothing", "not-found"];
     match (event.kind, event.value) {
         (OpType::Ok, Value::Nil) => true,
@@ -60,9 +60,9 @@ fn found_nothing(event: &Event<'_>) -> bool {
     }
 }
 
-impl State {
-    /// Every element that was inside when this began was taken out by then.
-    fn empty(&mut self, event: &Event<'_>) {
+impl TotalQueueState {
+    /// The queue was empty at some time during this operation: every element that was in it before has been dequeued.
+    fn empty(&mut self, event: &OperationEvent<'_>) {
         self.emptied = self.emptied.max(event.invocation.map(|it| it.index));
     }
 
@@ -72,7 +72,7 @@ impl State {
         counted.dequeue = index;
     }
 
-    fn drain(&mut self, event: &Event<'_>) {
+    fn drain(&mut self, event: &OperationEvent<'_>) {
         self.draining = self
             .draining
             .saturating_sub(u64::from(event.invocation.is_some()));
@@ -94,12 +94,12 @@ impl State {
     }
 }
 
-impl Judge for TotalQueue {
-    type State = State;
+impl DataType for TotalQueue {
+    type State = TotalQueueState;
     const NAME: &'static str = "total-queue";
     const FUNCTIONS: &'static [&'static str] = &["enqueue", "dequeue", "drain"];
 
-    fn take(&self, state: &mut State, event: &Event<'_>) {
+    fn apply(&self, state: &mut TotalQueueState, event: &OperationEvent<'_>) {
         if event.f == "dequeue" {
             if event.kind == OpType::Invoke {
                 state.dequeuing += 1;
@@ -133,22 +133,22 @@ impl Judge for TotalQueue {
         }
     }
 
-    fn finish(&self, state: State, outcome: &mut Outcome) {
+    fn finish(&self, state: TotalQueueState, builder: &mut VerdictBuilder) {
         let (mut lost, mut unexpected) = (Vec::new(), Vec::new());
         let mut undrained = 0;
         let [mut duplicated, mut recovered, mut uncertain] = [const { Vec::new() }; 3];
         for (element, counted) in &state.elements {
-            let Counted {
+            let ElementCounts {
                 attempts,
                 acknowledged,
                 dequeued,
                 ..
             } = *counted;
             let ok = dequeued.min(attempts);
-            outcome.count("attempts", attempts);
-            outcome.count("acknowledged", acknowledged);
-            outcome.count("dequeued", dequeued);
-            outcome.count("came_out", ok);
+            builder.count("attempts", attempts);
+            builder.count("acknowledged", acknowledged);
+            builder.count("dequeued", dequeued);
+            builder.count("came_out", ok);
             let is_missing = acknowledged > dequeued + counted.perhaps;
             let is_drained = state.emptied > Some(counted.acknowledgement);
             undrained += u64::from(is_missing && !is_drained);
@@ -159,10 +159,10 @@ impl Judge for TotalQueue {
             }
             if attempts == 0 && dequeued > 0 {
                 unexpected.push(element);
-                outcome.anomaly("unexpected", || {
+                builder.anomaly("unexpected", || {
                     let index = counted.dequeue;
                     let summary = format!(
-                        "Op {index} dequeued {element}, which nobody ever tried to enqueue."
+                        "Op {index} dequeued {element}, which no operation tried to enqueue."
                     );
                     (vec![index], summary)
                 });
@@ -173,49 +173,53 @@ impl Judge for TotalQueue {
                 recovered.push(element);
             }
         }
-        outcome.list("lost", lost.iter().map(|one| one.0));
-        outcome.list("uncertain", uncertain.into_iter());
-        outcome.list("unexpected", unexpected.into_iter());
-        outcome.list("duplicated", duplicated.into_iter());
-        outcome.list("recovered", recovered.into_iter());
-        outcome.count("undrained", undrained);
+        builder.list("lost", lost.iter().map(|one| one.0));
+        builder.list("uncertain", uncertain.into_iter());
+        builder.list("unexpected", unexpected.into_iter());
+        builder.list("duplicated", duplicated.into_iter());
+        builder.list("recovered", recovered.into_iter());
+        builder.count("undrained", undrained);
         if undrained > 0 {
-            outcome.unknown(format!(
-                "{undrained} elements were enqueued and not dequeued, and nothing shows that the queue was empty later: the \
-                 history does not end by draining it"
+            builder.unknown(format!(
+                "enqueued and not dequeued: {}; nothing shows that the queue was empty later: the \
+                 history does not end by draining it",
+                counted(undrained, "element")
             ));
         }
         match state.doubt(lost.len() as u64) {
-            Some(reason) => outcome.unknown(reason),
-            None => lost.iter().for_each(|one| tell_lost(*one, outcome)),
+            Some(reason) => builder.unknown(reason),
+            None => lost.iter().for_each(|one| report_lost(*one, builder)),
         }
     }
 }
 
-impl State {
-    /// Why nobody knows whether so many elements that are missing are lost.
+impl TotalQueueState {
+    /// Why `missing` elements that were not dequeued may not be lost; `None` if they are lost.
     fn doubt(&self, missing: u64) -> Option<String> {
         if missing == 0 {
             return None;
         }
         let why = match self.crashed {
             Some(index) => {
-                format!("nobody knows what the drain took that crashed (op {index})")
+                format!("a drain that crashed (op {index}) may have taken them")
             }
             None if self.draining > 0 => "a drain never completed".to_owned(),
             None if missing <= self.dequeuing => "as many dequeues never completed".to_owned(),
             None => return None,
         };
-        Some(format!("{missing} elements are missing, but {why}"))
+        Some(format!(
+            "missing: {}, but {why}",
+            counted(missing, "element")
+        ))
     }
 }
 
-/// One anomaly for an element that was acknowledged and never came out, or not as often.
-fn tell_lost((element, counted): (&Element, &Counted), outcome: &mut Outcome) {
-    outcome.anomaly("lost", || {
+/// Reports an element that was enqueued more often than dequeued.
+fn report_lost((element, counted): (&Element, &ElementCounts), builder: &mut VerdictBuilder) {
+    builder.anomaly("lost", || {
         let index = counted.acknowledgement;
         let summary = match counted.dequeued {
-            0 => format!("Op {index} enqueued {element}, and nobody ever dequeued it."),
+            0 => format!("Op {index} enqueued {element}, and it was never dequeued."),
             count => format!(
                 "{element} was enqueued {} times, last by op {index}, but dequeued {count} times only.",
                 counted.acknowledged
@@ -231,6 +235,10 @@ impl Checker for TotalQueue {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        self.judge(history)
+        self.check_history(history)
+    }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        self.online()
     }
 }

@@ -1,49 +1,49 @@
-//! Identifiers that nobody gets twice.
+//! Identifiers that are generated once each.
 
+use super::data_type::{DataType, OperationEvent};
 use super::element::Element;
-use super::judge::{Event, Judge};
-use super::outcome::Outcome;
-use crate::{Checker, Verdict};
+use super::verdict_builder::VerdictBuilder;
+use crate::{Aims, Checker, OnlineChecker, Verdict};
 use seatrial_history::{History, OpType, Value};
 use serde_json::json;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Every `generate` that succeeds gives a value that no other gave: Jepsen's `unique-ids`.
+/// Every `generate` that succeeds returns a value that no other returned: Jepsen's `unique-ids`.
 ///
-/// Anomaly: `duplicated`, once for each value that was given more than once. The details tell the lowest and the highest
-/// one. Its downside: it remembers every identifier.
+/// Anomaly: `duplicated`, once for each value that was returned more than once. The details have the lowest and the highest
+/// identifier. Its downside: it remembers every identifier.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UniqueIds;
 
-/// What is known of one source of identifiers.
+/// The state of one generator of identifiers.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct UniqueIdsState {
     attempts: u64,
-    given: BTreeMap<Element, Given>,
+    given: BTreeMap<Element, IdentifierUses>,
     /// The first success without an identifier.
     empty: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
-struct Given {
+struct IdentifierUses {
     count: u64,
     first: u64,
     last: u64,
 }
 
-impl Judge for UniqueIds {
-    type State = State;
+impl DataType for UniqueIds {
+    type State = UniqueIdsState;
     const NAME: &'static str = "unique-ids";
     const FUNCTIONS: &'static [&'static str] = &["generate"];
 
-    fn take(&self, state: &mut State, event: &Event<'_>) {
+    fn apply(&self, state: &mut UniqueIdsState, event: &OperationEvent<'_>) {
         let index = event.index;
         match (event.kind, event.value) {
             (OpType::Invoke, _) => state.attempts += 1,
             (OpType::Ok, Value::Nil) => state.empty = state.empty.or(Some(index)),
             (OpType::Ok, value) => {
-                let given = state.given.entry(value.into()).or_insert(Given {
+                let given = state.given.entry(value.into()).or_insert(IdentifierUses {
                     count: 0,
                     first: index,
                     last: index,
@@ -55,21 +55,21 @@ impl Judge for UniqueIds {
         }
     }
 
-    fn finish(&self, state: State, outcome: &mut Outcome) {
-        let State {
+    fn finish(&self, state: UniqueIdsState, builder: &mut VerdictBuilder) {
+        let UniqueIdsState {
             attempts,
             given,
             empty,
         } = state;
-        outcome.count("attempts", attempts);
-        outcome.count("acknowledged", given.values().map(|one| one.count).sum());
+        builder.count("attempts", attempts);
+        builder.count("acknowledged", given.values().map(|one| one.count).sum());
         let twice = given.iter().filter(|(_, one)| one.count > 1);
-        let mut twice: Vec<(&Element, &Given)> = twice.collect();
-        outcome.list("duplicated", twice.iter().map(|one| one.0));
+        let mut twice: Vec<(&Element, &IdentifierUses)> = twice.collect();
+        builder.list("duplicated", twice.iter().map(|one| one.0));
         // The most frequent first.
         twice.sort_by_key(|(_, one)| Reverse(one.count));
         for (identifier, one) in twice {
-            outcome.anomaly("duplicated", || {
+            builder.anomaly("duplicated", || {
                 let summary = format!(
                     "{identifier} was given {} times: first by op {}, last by op {}.",
                     one.count, one.first, one.last
@@ -79,12 +79,12 @@ impl Judge for UniqueIds {
         }
         let ends = given.first_key_value().zip(given.last_key_value());
         if let Some(((lowest, _), (highest, _))) = ends {
-            outcome.figure("range", json!([lowest.to_string(), highest.to_string()]));
+            builder.figure("range", json!([lowest.to_string(), highest.to_string()]));
         }
         if let Some(index) = empty {
-            outcome.unknown(format!("op {index} succeeded without an identifier"));
+            builder.unknown(format!("op {index} succeeded without an identifier"));
         } else if given.is_empty() {
-            outcome.silent("no identifier was ever given");
+            builder.no_evidence("no identifier was ever given");
         }
     }
 }
@@ -95,6 +95,10 @@ impl Checker for UniqueIds {
     }
 
     fn check(&self, history: &History) -> Verdict {
-        self.judge(history)
+        self.check_history(history)
+    }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        self.online()
     }
 }

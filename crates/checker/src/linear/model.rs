@@ -1,4 +1,4 @@
-//! The sequential behaviour that a data type promises.
+//! The sequential semantics of each data type.
 
 use seatrial_history::{Op, Value};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ pub enum Model {
     Register,
     /// `read`, `write` and `cas`; nil at first.
     CasRegister,
-    /// `acquire` and `release`; free at first. Who holds it is not checked, as in Knossos.
+    /// `acquire` and `release`; free at first. Owners are not checked, as in Knossos.
     Mutex,
     /// `get`, `put` and `append` of text per key; empty at first, as in Porcupine.
     KeyValue,
@@ -38,36 +38,36 @@ impl Model {
 }
 
 /// The number of an interned value; also the state of an object. 0 is the initial state.
-pub(super) type State = u32;
+pub(super) type StateId = u32;
 
 /// What an operation does to its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Action {
     /// Possible only in this state, which it leaves.
-    Read(State),
+    Read(StateId),
     /// Possible always; leads to this state.
-    Write(State),
+    Write(StateId),
     /// Possible only in the first state; leads to the second.
-    Cas(State, State),
+    Cas(StateId, StateId),
     /// Possible always; adds this text to the state.
-    Append(State),
+    Append(StateId),
 }
 
-/// The values of one object, numbered densely in order of appearance, and what appending makes of them.
-pub(super) struct Values {
-    numbers: BTreeMap<i64, State>,
+/// The values of one object, numbered in order of appearance, and the results of appends.
+pub(super) struct InternedValues {
+    numbers: BTreeMap<i64, StateId>,
     /// All other values, by their text.
-    texts: BTreeMap<Arc<str>, State>,
+    texts: BTreeMap<Arc<str>, StateId>,
     known: Vec<Value>,
-    appended: BTreeMap<(State, State), State>,
+    appended: BTreeMap<(StateId, StateId), StateId>,
     /// Bytes of text held.
     bytes: usize,
 }
 
-impl Values {
+impl InternedValues {
     /// Only the initial value of `model`.
-    pub(super) fn new(model: Model) -> Values {
-        let mut values = Values {
+    pub(super) fn new(model: Model) -> InternedValues {
+        let mut values = InternedValues {
             numbers: BTreeMap::new(),
             texts: BTreeMap::new(),
             known: Vec::new(),
@@ -83,8 +83,8 @@ impl Values {
     }
 
     /// The number of `value`.
-    pub(super) fn intern(&mut self, value: &Value) -> State {
-        let next = self.known.len() as State;
+    pub(super) fn intern(&mut self, value: &Value) -> StateId {
+        let next = self.known.len() as StateId;
         let number = match value {
             Value::Int(number) => *self.numbers.entry(*number).or_insert(next),
             other => {
@@ -100,11 +100,16 @@ impl Values {
         if number == next {
             self.known.push(value.clone());
         }
+        assert!(
+            (number as usize) < self.known.len(),
+            "value {number} of {}",
+            self.known.len()
+        );
         number
     }
 
     /// The value of this number.
-    pub(super) fn get(&self, state: State) -> &Value {
+    pub(super) fn get(&self, state: StateId) -> &Value {
         &self.known[state as usize]
     }
 
@@ -114,7 +119,7 @@ impl Values {
     }
 
     /// The state after `action`, when it is possible in `state`.
-    pub(super) fn step(&mut self, state: State, action: Action) -> Option<State> {
+    pub(super) fn step(&mut self, state: StateId, action: Action) -> Option<StateId> {
         match action {
             Action::Read(value) => (state == value).then_some(state),
             Action::Write(value) => Some(value),
@@ -123,7 +128,7 @@ impl Values {
         }
     }
 
-    fn append(&mut self, state: State, text: State) -> State {
+    fn append(&mut self, state: StateId, text: StateId) -> StateId {
         if let Some(&known) = self.appended.get(&(state, text)) {
             return known;
         }
@@ -139,7 +144,7 @@ impl Values {
 }
 
 /// What an operation does, with its values as the history has them.
-pub(super) enum Shape<'a> {
+pub(super) enum OperationShape<'a> {
     /// A read of the initial state, of a map.
     ReadInitial,
     Read(&'a Value),
@@ -150,13 +155,13 @@ pub(super) enum Shape<'a> {
     Release,
 }
 
-/// What an operation does, from its invocation and (for reads) its completion. `Ok(None)`: a read whose result is not
-/// known constrains nothing. The error says what the model cannot make sense of.
+/// What an operation does, from its invocation and (for reads) its completion. `Ok(None)`: a read of unknown result, which
+/// constrains nothing. The error names an operation that the model does not have.
 pub(super) fn shape<'a>(
     model: Model,
     invocation: &'a Op,
     completion: Option<&'a Op>,
-) -> Result<Option<Shape<'a>>, String> {
+) -> Result<Option<OperationShape<'a>>, String> {
     let completed = completion.filter(|op| op.is_ok());
     let argument = argument(invocation, completed);
     let f = invocation.f.as_str();
@@ -166,12 +171,12 @@ pub(super) fn shape<'a>(
                 return Ok(None);
             };
             match (model, plain(&completed.value)) {
-                (Model::KeyValue, Value::Nil) => Shape::ReadInitial,
-                (_, value) => Shape::Read(value),
+                (Model::KeyValue, Value::Nil) => OperationShape::ReadInitial,
+                (_, value) => OperationShape::Read(value),
             }
         }
         (Model::Register | Model::CasRegister, "write") | (Model::KeyValue, "put" | "write") => {
-            Shape::Write(argument)
+            OperationShape::Write(argument)
         }
         (Model::CasRegister, "cas") => {
             let (from, to) = pair(argument).ok_or_else(|| {
@@ -180,11 +185,11 @@ pub(super) fn shape<'a>(
                     invocation.index
                 )
             })?;
-            Shape::Cas(from, to)
+            OperationShape::Cas(from, to)
         }
-        (Model::Mutex, "acquire") => Shape::Acquire,
-        (Model::Mutex, "release") => Shape::Release,
-        (Model::KeyValue, "append") => Shape::Append(argument),
+        (Model::Mutex, "acquire") => OperationShape::Acquire,
+        (Model::Mutex, "release") => OperationShape::Release,
+        (Model::KeyValue, "append") => OperationShape::Append(argument),
         _ => {
             return Err(format!(
                 "op {}: a {} has no `{f}`",
@@ -196,21 +201,21 @@ pub(super) fn shape<'a>(
     Ok(Some(shape))
 }
 
-/// The same with its values numbered.
-pub(super) fn action(shape: &Shape<'_>, values: &mut Values) -> Action {
+/// The action of a shape, with numbered values.
+pub(super) fn action(shape: &OperationShape<'_>, values: &mut InternedValues) -> Action {
     let held = || Value::text("held");
     match shape {
-        Shape::ReadInitial => Action::Read(0),
-        Shape::Read(value) => Action::Read(values.intern(value)),
-        Shape::Write(value) => Action::Write(values.intern(value)),
-        Shape::Cas(from, to) => Action::Cas(values.intern(from), values.intern(to)),
-        Shape::Append(text) => Action::Append(values.intern(text)),
-        Shape::Acquire => Action::Cas(0, values.intern(&held())),
-        Shape::Release => Action::Cas(values.intern(&held()), 0),
+        OperationShape::ReadInitial => Action::Read(0),
+        OperationShape::Read(value) => Action::Read(values.intern(value)),
+        OperationShape::Write(value) => Action::Write(values.intern(value)),
+        OperationShape::Cas(from, to) => Action::Cas(values.intern(from), values.intern(to)),
+        OperationShape::Append(text) => Action::Append(values.intern(text)),
+        OperationShape::Acquire => Action::Cas(0, values.intern(&held())),
+        OperationShape::Release => Action::Cas(values.intern(&held()), 0),
     }
 }
 
-/// What an operation was invoked with; when the invocation does not say, what its successful completion says.
+/// The argument of an operation: the invocation's value, or its successful completion's if that is nil.
 fn argument<'a>(invocation: &'a Op, completed: Option<&'a Op>) -> &'a Value {
     match (plain(&invocation.value), completed) {
         (Value::Nil, Some(completed)) => plain(&completed.value),

@@ -1,11 +1,11 @@
 //! The search for a linearization.
 
-use super::entry::{Entry, NEVER};
-use super::model::{Action, State, Values};
-use super::table::Table;
+use super::configurations::ConfigurationTable;
+use super::model::{Action, InternedValues, StateId};
+use super::object::{NEVER, ObjectOperation};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one search may cost.
+/// Limits of one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// Configurations that may be visited per object.
@@ -24,14 +24,14 @@ impl Default for Bound {
     }
 }
 
-/// What the search found out about one object.
+/// The result of the search of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum SearchResult {
     /// There is a linearization.
     Linearizable,
     /// There is none.
-    Stuck(Stuck),
-    /// A bound was reached; so many required operations were linearized at best.
+    NotLinearizable(Counterexample),
+    /// A bound was reached before either was found.
     Exhausted {
         /// Which bound.
         bound: &'static str,
@@ -40,72 +40,72 @@ pub(super) enum Outcome {
     },
 }
 
-/// The furthest point that any order of operations reaches.
+/// The furthest point that any order of operations reaches: why there is no linearization.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stuck {
-    /// The operation that no order can place in time.
+pub(super) struct Counterexample {
+    /// The operation that no order can linearize before its completion.
     pub(super) entry: usize,
     /// A longest linearizable prefix: entries with the state after each.
-    pub(super) prefix: Vec<(usize, State)>,
-    /// The states that the object may have had when that operation was to take place, by number.
-    pub(super) states: Vec<State>,
+    pub(super) prefix: Vec<(usize, StateId)>,
+    /// The possible states of the object when that operation had to take effect, by number.
+    pub(super) states: Vec<StateId>,
     /// Operations that had begun and not ended when that operation ended, itself excluded.
     pub(super) concurrent: Vec<usize>,
-    /// Nothing that began before its end leads to the state that it needs; then `states` are not all.
+    /// Does no operation that began before its end lead to the state that it needs? Then `states` are not all.
     pub(super) is_unfounded: bool,
 }
 
 /// Wing and Gong's search ("Testing and Verifying Concurrent Objects", 1993) with Lowe's two improvements ("Testing
-/// for Linearizability", 2017): configurations that were seen are not entered again, and operations are linearized
-/// just in time, when the earliest completion that waits demands it.
+/// for Linearizability", 2017): visited configurations are not entered again, and operations are linearized just in time, when
+/// the next completion requires it.
 ///
 /// A configuration is (the earliest completion whose operation is not linearized yet, which of the operations open at
-/// that moment are, the state); everything that completed before is linearized. Open operations have slots, so the
-/// set is a bit mask as long as the concurrency, whatever the length of the history. The search is depth first over
-/// an arena of configurations; each remembers its parent, so that a counterexample can be told without keeping paths.
+/// that moment are, the state); everything that completed before is linearized. Open operations have slots, so the set is a
+/// bit mask as long as the concurrency, whatever the length of the history. The search is depth first over an arena of
+/// configurations; each stores its parent, so that a counterexample needs no stored paths.
 ///
-/// What need not be tried: a read that is possible is linearized at once (it changes nothing and hinders nobody); of
-/// open operations that do the same, only the one that completes first (the others can take its later place); an
-/// operation of unknown outcome only if something depends on its effect.
+/// Pruning: a possible read is linearized at once (it changes no state); of open operations with the same action, only the one
+/// that completes first is tried (the others can follow later); an operation of unknown outcome only if some operation depends
+/// on its effect.
 ///
 /// Its downside: with many operations of unknown outcome the number of configurations is exponential in them, so the
-/// search has a [`Bound`] and may give up.
+/// search has a [`Bound`] and may end undecided.
 pub(super) struct Search<'a> {
-    entries: &'a [Entry],
-    values: &'a mut Values,
+    entries: &'a [ObjectOperation],
+    values: &'a mut InternedValues,
     bound: Bound,
     /// Slots below this hold required operations, the others those of unknown outcome.
     required_slots: usize,
     /// Invocations and completions in order.
-    events: Vec<Event>,
+    events: Vec<CallEvent>,
     /// The slot of each entry.
     slots: Vec<u32>,
-    /// Which entry holds each slot at the current event; [`NOBODY`] for none.
+    /// The entry in each slot at the current event, or [`NONE`].
     holders: Vec<u32>,
-    pub(super) table: Table,
+    pub(super) table: ConfigurationTable,
     /// The current configuration.
     at: usize,
-    state: State,
+    state: StateId,
     mask: Vec<u64>,
-    /// Is the last operation one of unknown outcome that nothing depended on yet?
+    /// Was the last operation one of unknown outcome on which nothing depends yet?
     bare: bool,
-    /// The first operation that needs a state to which nothing leads: no order can pass it.
+    /// The first operation that needs a state to which no operation leads: no order can pass it.
     unfounded: Option<u32>,
-    /// When told to, everything that is linearized, with the state after it.
-    log: Option<Vec<(usize, State)>>,
+    /// While replaying: each operation that is linearized, with the state after it.
+    log: Option<Vec<(usize, StateId)>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Event {
+enum CallEvent {
     Call(u32),
     Return(u32),
 }
 
 /// No entry, no record.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// A configuration whose successors are being tried.
-struct Frame {
+struct SearchFrame {
     /// Its number in the table.
     record: u32,
     /// Its remaining candidates lie here in the stack of candidates.
@@ -115,7 +115,11 @@ struct Frame {
 
 impl<'a> Search<'a> {
     /// A search over the operations of one object, which must be in the order of their calls.
-    pub(super) fn new(entries: &'a [Entry], values: &'a mut Values, bound: Bound) -> Search<'a> {
+    pub(super) fn new(
+        entries: &'a [ObjectOperation],
+        values: &'a mut InternedValues,
+        bound: Bound,
+    ) -> Search<'a> {
         let mut times: Vec<(u32, bool, u32)> = Vec::with_capacity(2 * entries.len());
         for (number, entry) in entries.iter().enumerate() {
             times.push((entry.call, false, number as u32));
@@ -123,14 +127,15 @@ impl<'a> Search<'a> {
                 times.push((entry.ret, true, number as u32));
             }
         }
+        // At equal positions calls come before returns: an orphan's call and return share one.
         times.sort_unstable();
         let events: Vec<_> = times
             .into_iter()
             .map(|(_, ends, entry)| {
                 if ends {
-                    Event::Return(entry)
+                    CallEvent::Return(entry)
                 } else {
-                    Event::Call(entry)
+                    CallEvent::Call(entry)
                 }
             })
             .collect();
@@ -143,8 +148,8 @@ impl<'a> Search<'a> {
             required_slots,
             events,
             slots,
-            holders: vec![NOBODY; words * 64],
-            table: Table::new(words),
+            holders: vec![NONE; words * 64],
+            table: ConfigurationTable::new(words),
             at: 0,
             state: 0,
             mask: vec![0; words],
@@ -155,22 +160,22 @@ impl<'a> Search<'a> {
     }
 
     /// Searches to the end or to a bound.
-    pub(super) fn run(mut self) -> (Outcome, u64) {
-        let outcome = self.search();
-        (outcome, self.table.len())
+    pub(super) fn run(mut self) -> (SearchResult, u64) {
+        let result = self.search();
+        (result, self.table.len())
     }
 
-    fn search(&mut self) -> Outcome {
+    fn search(&mut self) -> SearchResult {
         if self.settle() {
-            return Outcome::Linearizable;
+            return SearchResult::Linearizable;
         }
         let mut candidates: Vec<u32> = Vec::new();
-        let mut stack: Vec<Frame> = Vec::new();
-        if let Some(frame) = self.enter(NOBODY, NOBODY, &mut candidates) {
+        let mut stack: Vec<SearchFrame> = Vec::new();
+        if let Some(frame) = self.enter(NONE, NONE, &mut candidates) {
             stack.push(frame);
         }
         while let Some(frame) = stack.last_mut() {
-            if self.unfounded.is_some() && self.unfounded == self.waiting() {
+            if self.unfounded.is_some() && self.unfounded == self.next_completion() {
                 break;
             }
             if frame.next == candidates.len() {
@@ -181,17 +186,18 @@ impl<'a> Search<'a> {
             let candidate = candidates[frame.next];
             frame.next += 1;
             let parent = frame.record;
-            // A frame's candidates are the last ones only while it is on top, hence `truncate` on the way back.
+            // The frames share one stack of candidates: those of a frame are the last ones only while it is on top, hence
+            // `truncate` when it is popped.
             self.restore(parent);
             if !self.linearize(candidate) {
                 continue;
             }
             if self.settle() {
-                return Outcome::Linearizable;
+                return SearchResult::Linearizable;
             }
             if let Some(bound) = self.exhausted() {
-                let prefix = self.stuck().prefix.into_iter();
-                return Outcome::Exhausted {
+                let prefix = self.counterexample().prefix.into_iter();
+                return SearchResult::Exhausted {
                     bound,
                     linearized: prefix
                         .filter(|&(entry, _)| self.entries[entry].is_required())
@@ -202,7 +208,7 @@ impl<'a> Search<'a> {
                 stack.push(frame);
             }
         }
-        Outcome::Stuck(self.stuck())
+        SearchResult::NotLinearizable(self.counterexample())
     }
 
     fn exhausted(&self) -> Option<&'static str> {
@@ -216,29 +222,29 @@ impl<'a> Search<'a> {
     }
 
     /// Records the current configuration; unless it was seen, lists what can be tried from it.
-    fn enter(&mut self, parent: u32, via: u32, candidates: &mut Vec<u32>) -> Option<Frame> {
+    fn enter(&mut self, parent: u32, via: u32, candidates: &mut Vec<u32>) -> Option<SearchFrame> {
         let key = (self.at as u32, self.state);
-        // What fails with more freedom fails with less.
+        // A configuration that is not bare allows more: if it failed, the bare one fails too.
         if self.bare && self.table.contains(key, false, &self.mask) {
             return None;
         }
         let record = self.table.insert(key, self.bare, &self.mask, parent, via)?;
         let first = candidates.len();
-        self.list(candidates);
-        Some(Frame {
+        self.add_candidates(candidates);
+        Some(SearchFrame {
             record,
             first,
             next: first,
         })
     }
 
-    /// Lists the open operations that are worth trying, earliest completion first.
-    fn list(&mut self, candidates: &mut Vec<u32>) {
+    /// Adds the open operations that must be tried, earliest completion first.
+    fn add_candidates(&mut self, candidates: &mut Vec<u32>) {
         let first = candidates.len();
         for word in 0..self.mask.len() {
             for bit in 0..64 {
                 let holder = self.holders[word * 64 + bit];
-                if holder == NOBODY || (self.mask[word] >> bit) & 1 == 1 {
+                if holder == NONE || (self.mask[word] >> bit) & 1 == 1 {
                     continue;
                 }
                 let entry = self.entries[holder as usize];
@@ -268,10 +274,10 @@ impl<'a> Search<'a> {
         candidates.extend(listed);
     }
 
-    /// Repeats the step to a record and returns what it linearized, with the state after each.
-    pub(super) fn replay(&mut self, parent: u32, via: u32) -> Vec<(usize, State)> {
+    /// Repeats the step to a record; returns the operations that it linearized, with the state after each.
+    pub(super) fn replay(&mut self, parent: u32, via: u32) -> Vec<(usize, StateId)> {
         self.log = Some(Vec::new());
-        if parent == NOBODY {
+        if parent == NONE {
             self.mask.fill(0);
             (self.state, self.bare) = (0, false);
             self.walk_to(0);
@@ -283,22 +289,22 @@ impl<'a> Search<'a> {
         self.log.take().unwrap_or_default()
     }
 
-    /// The operation whose completion waits.
-    pub(super) fn waiting(&self) -> Option<u32> {
+    /// The operation whose completion is next.
+    pub(super) fn next_completion(&self) -> Option<u32> {
         match self.events.get(self.at) {
-            Some(Event::Return(entry)) => Some(*entry),
+            Some(CallEvent::Return(entry)) => Some(*entry),
             _ => None,
         }
     }
 
-    /// Does nothing lead to the state that this operation needs?
+    /// Does no operation lead to the state that this one needs?
     pub(super) fn is_unfounded(&self, entry: u32) -> bool {
         self.unfounded == Some(entry)
     }
 
     /// The operations open at the current event.
     pub(super) fn open(&self) -> Vec<usize> {
-        let holders = self.holders.iter().filter(|&&holder| holder != NOBODY);
+        let holders = self.holders.iter().filter(|&&holder| holder != NONE);
         holders.map(|&holder| holder as usize).collect()
     }
 
@@ -311,20 +317,24 @@ impl<'a> Search<'a> {
         self.walk_to(at as usize);
     }
 
-    /// Moves to the event `at`, keeping [`Search::holders`] true.
+    /// Moves to the event `at`, forwards or backwards, and updates [`Search::holders`].
     fn walk_to(&mut self, at: usize) {
         while self.at < at {
             match self.events[self.at] {
-                Event::Call(entry) => self.holders[self.slots[entry as usize] as usize] = entry,
-                Event::Return(entry) => self.holders[self.slots[entry as usize] as usize] = NOBODY,
+                CallEvent::Call(entry) => self.holders[self.slots[entry as usize] as usize] = entry,
+                CallEvent::Return(entry) => {
+                    self.holders[self.slots[entry as usize] as usize] = NONE;
+                }
             }
             self.at += 1;
         }
         while self.at > at {
             self.at -= 1;
             match self.events[self.at] {
-                Event::Call(entry) => self.holders[self.slots[entry as usize] as usize] = NOBODY,
-                Event::Return(entry) => self.holders[self.slots[entry as usize] as usize] = entry,
+                CallEvent::Call(entry) => self.holders[self.slots[entry as usize] as usize] = NONE,
+                CallEvent::Return(entry) => {
+                    self.holders[self.slots[entry as usize] as usize] = entry;
+                }
             }
         }
     }
@@ -339,9 +349,9 @@ impl<'a> Search<'a> {
         self.mask[slot / 64] ^= 1 << (slot % 64);
     }
 
-    /// Linearizes an open operation next. False when the state does not allow it.
+    /// Linearizes an open operation next; false if the state does not allow it.
     fn linearize(&mut self, entry: u32) -> bool {
-        let Entry { action, .. } = self.entries[entry as usize];
+        let ObjectOperation { action, .. } = self.entries[entry as usize];
         let Some(state) = self.values.step(self.state, action) else {
             return false;
         };
@@ -354,14 +364,14 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Goes on to the next completion that waits, linearizing every open read that is possible. True at the end of
-    /// the history.
+    /// Advances to the next completion whose operation is not linearized, linearizing every possible open read. True at the end
+    /// of the history.
     fn settle(&mut self) -> bool {
         loop {
             let Some(&event) = self.events.get(self.at) else {
                 return true;
             };
-            if let Event::Return(entry) = event {
+            if let CallEvent::Return(entry) = event {
                 if !self.is_linearized(entry) {
                     if !self.read_all() {
                         return false;
@@ -374,12 +384,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Linearizes the open reads of the current state. False when there were none.
+    /// Linearizes the open reads of the current state; false if there were none.
     fn read_all(&mut self) -> bool {
         let mut any = false;
         for slot in 0..self.required_slots {
             let holder = self.holders[slot];
-            if holder == NOBODY || self.is_linearized(holder) {
+            if holder == NONE || self.is_linearized(holder) {
                 continue;
             }
             if self.entries[holder as usize].action == Action::Read(self.state) {
@@ -395,10 +405,10 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The required operation that ends first of those that need a state to which nothing leads that began before their
-/// end. Appends lead anywhere, so with appends there is none to be told without a search.
-fn unfounded(entries: &[Entry]) -> Option<u32> {
-    let mut founded: BTreeMap<State, u32> = BTreeMap::from([(0, 0)]);
+/// Of the required operations that need a state to which no operation leads that began before their end, the one that ends
+/// first. `None` with appends, since those may lead to any state.
+fn unfounded(entries: &[ObjectOperation]) -> Option<u32> {
+    let mut founded: BTreeMap<StateId, u32> = BTreeMap::from([(0, 0)]);
     for entry in entries {
         match entry.action {
             Action::Write(to) => _ = founded.entry(to).or_insert(entry.call),
@@ -407,7 +417,7 @@ fn unfounded(entries: &[Entry]) -> Option<u32> {
             _ => {}
         }
     }
-    let is_unfounded = |entry: &Entry| match entry.action {
+    let is_unfounded = |entry: &ObjectOperation| match entry.action {
         Action::Read(from) | Action::Cas(from, _) if entry.is_required() => {
             founded.get(&from).is_none_or(|&call| call > entry.ret)
         }
@@ -419,22 +429,22 @@ fn unfounded(entries: &[Entry]) -> Option<u32> {
         .map(|(_, number)| number)
 }
 
-/// Gives every required entry the lowest slot that is free from its call to its return, and every other a slot of its
-/// own behind those. Returns the slots, where the second kind begins, and how many there are.
-fn slots(events: &[Event], entries: &[Entry]) -> (Vec<u32>, usize, usize) {
+/// Assigns every required entry the lowest slot that is free from its call to its return, and every other entry a slot of its
+/// own after those. Returns the slots, the number of the first kind, and the number of all.
+fn slots(events: &[CallEvent], entries: &[ObjectOperation]) -> (Vec<u32>, usize, usize) {
     let mut slots = vec![0; entries.len()];
     let mut free = BTreeSet::new();
     let mut required_slots = 0;
     for event in events {
         match *event {
-            Event::Call(entry) if entries[entry as usize].is_required() => {
+            CallEvent::Call(entry) if entries[entry as usize].is_required() => {
                 slots[entry as usize] = free.pop_first().unwrap_or_else(|| {
                     required_slots += 1;
                     required_slots - 1
                 });
             }
-            Event::Call(_) => {}
-            Event::Return(entry) => _ = free.insert(slots[entry as usize]),
+            CallEvent::Call(_) => {}
+            CallEvent::Return(entry) => _ = free.insert(slots[entry as usize]),
         }
     }
     let mut count = required_slots;
@@ -444,5 +454,10 @@ fn slots(events: &[Event], entries: &[Entry]) -> (Vec<u32>, usize, usize) {
             count += 1;
         }
     }
+    assert!(
+        slots.iter().all(|&slot| slot < count),
+        "each entry has a slot"
+    );
+    assert!(required_slots <= count, "required slots come first");
     (slots, required_slots as usize, count as usize)
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 use expect_test::{Expect, expect};
-use seatrial_history::import::{self, Format, Options};
 use seatrial_history::{Op, OpType, Process, Value};
+use seatrial_interchange::import::{self, Format, Options};
 use seatrial_machine::Rng;
 
 /// Judges EDN; values are tuples where a key is a word.

@@ -1,4 +1,4 @@
-//! What can be typed after `archive`.
+//! The arguments of `archive`.
 
 use clap::{Args, Subcommand};
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ pub(crate) struct ArchiveArguments {
     /// What to do.
     #[command(subcommand)]
     pub(crate) verb: ArchiveVerb,
-    /// Key that server and clients share, 16 to 4,096 bytes in a file; neither talks to one that does not know it.
+    /// File with the key that server and clients share, 16 to 4,096 bytes; connections without it are refused.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 }
@@ -27,35 +27,35 @@ pub(crate) struct ArchiveArguments {
 pub(crate) enum ArchiveVerb {
     /// Record messages from standard input: each line is one.
     Record(RecordArguments),
-    /// Print the messages of a recording, past ones and those to come.
+    /// Print the messages of a recording, from the past and live.
     Replay(ReplayArguments),
     /// List recordings.
     List(ListArguments),
-    /// Tell all about one recording and its files.
+    /// Show a recording's details and files.
     Describe(RecordingArguments),
-    /// Check every byte; tell file, position, expected and found value of damage.
+    /// Check every byte; report file, offset, expected and actual value of damage.
     Verify(VerifyArguments),
     /// Print a checksum of the messages of each recording, or compare those of two archives.
     Checksum(ChecksumArguments),
-    /// Make a damaged or lost catalog again, from what can still be read of it and from the files.
+    /// Rebuild a damaged or lost catalog from its readable events and the files.
     RepairCatalog(RepairCatalogArguments),
-    /// Make the catalog as short as it can be.
+    /// Compact the catalog.
     Compact(PlaceArguments),
-    /// Copy recordings from one archive into another; goes on where an earlier copy ended.
+    /// Copy recordings from one archive into another; resumes an interrupted copy.
     Copy(CopyArguments),
     /// Serve an archive over TCP.
     Serve(ServeArguments),
-    /// Cut the end of a recording off.
+    /// Truncate a recording.
     Truncate(TruncateArguments),
     /// Remove old segments.
     Purge(BeforeArguments),
-    /// Take old segments out of a recording; their files stay.
+    /// Detach old segments from a recording; their files stay.
     Detach(BeforeArguments),
-    /// Take detached segments in again.
+    /// Attach detached segments again.
     Attach(RecordingArguments),
     /// Remove a recording.
     Delete(RecordingArguments),
-    /// Give a recording another label.
+    /// Change the label of a recording.
     Label(LabelArguments),
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct RecordingArguments {
 /// `seatrial archive record`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Ends with the input, or with Ctrl-C; what was read until then is recorded.\n\
+    after_help = "Ends with the input, or with Ctrl-C; everything read by then is recorded.\n\
 Examples:\n\
   tail -F app.log | seatrial archive record logs --label app --durability group:20\n\
   seatrial archive record logs --extend app --file more.txt\n\
@@ -92,7 +92,7 @@ Examples:\n\
     reason = "each is a switch on the command line"
 )]
 pub(crate) struct RecordArguments {
-    /// A folder, made when missing, or tcp://HOST:PORT.
+    /// A folder, created when missing, or tcp://HOST:PORT.
     pub(crate) archive: String,
     /// Label of the new recording.
     #[arg(
@@ -102,26 +102,26 @@ pub(crate) struct RecordArguments {
         default_value = ""
     )]
     pub(crate) label: String,
-    /// Go on with this recording, by number or label, instead of a new one.
+    /// Extend this recording, by number or label, instead of beginning a new one.
     #[arg(long, value_name = "RECORDING")]
     pub(crate) extend: Option<String>,
-    /// What a loss of power may take: none (what was not written back), `group[:MS[:BYTES]]` (the last milliseconds), batch
-    /// (nothing that was acknowledged as written) [default: group:20].
+    /// Durability: what a power failure may lose: none (unsynced data), `group[:MS[:BYTES]]` (the last milliseconds), batch
+    /// (nothing that was acknowledged) [default: group:20].
     #[arg(long, value_name = "LEVEL", conflicts_with = "extend")]
     pub(crate) durability: Option<String>,
-    /// A CRC-32C for each message besides that of its block.
+    /// Add a CRC-32C to each message, in addition to that of its block.
     #[arg(long)]
     pub(crate) frame_checksum: bool,
-    /// Begin the next segment after so many bytes.
+    /// Length of a segment in bytes.
     #[arg(long, value_name = "BYTES", conflicts_with = "extend")]
     pub(crate) segment_length: Option<u64>,
     /// Read this file instead of standard input.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Each message has its length before it, 4 bytes, little-endian; without it, each line is a message.
+    /// Messages are framed by a length of 4 bytes, little-endian [default: each line is a message].
     #[arg(long)]
     pub(crate) framed: bool,
-    /// After each write a line with how many messages are written, how many of them durable, and the position.
+    /// Print a line after each write: messages written, messages durable, position.
     #[arg(long)]
     pub(crate) acknowledge: bool,
     /// One JSON document on standard output instead of text; with --acknowledge, one a line.
@@ -132,7 +132,7 @@ pub(crate) struct RecordArguments {
 /// `seatrial archive replay`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "TIME is 2026-11-21T09:30:00Z (also without seconds or the time of day), or how long ago: 90s, 15m, 2h, 7d.\n\
+    after_help = "TIME is 2026-11-21T09:30:00Z (seconds and time of day optional), or an age: 90s, 15m, 2h, 7d.\n\
 Examples:\n\
   seatrial archive replay logs app --from-time 15m | grep ERROR\n\
   seatrial archive replay logs app --follow --output json"
@@ -142,26 +142,26 @@ pub(crate) struct ReplayArguments {
     pub(crate) archive: String,
     /// Number or label.
     pub(crate) recording: String,
-    /// Begin with the first message at or behind this position.
+    /// Start at the first message at or after this position.
     #[arg(long, value_name = "POSITION", group = "begin")]
     pub(crate) from: Option<u64>,
-    /// Begin with the first batch that was written at this time or later.
+    /// Start at the first batch written at this time or later.
     #[arg(long, value_name = "TIME", group = "begin")]
     pub(crate) from_time: Option<String>,
-    /// Begin with this message, counted from 0.
+    /// Start at this message, counted from 0.
     #[arg(long, value_name = "N", group = "begin")]
     pub(crate) from_message: Option<u64>,
-    /// End before the message at this position.
+    /// Stop before the message at this position.
     #[arg(long, value_name = "POSITION", conflicts_with = "follow")]
     pub(crate) to: Option<u64>,
     /// Print at most this many messages.
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
-    /// At the end, wait for more, until Ctrl-C.
+    /// Wait for new messages at the end, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// lines; framed (4 bytes of length before each, as record --framed reads); json (an object a line); raw (back to
-    /// back).
+    /// Output format: lines; framed (4 bytes of length before each, as record --framed reads); json (an object per
+    /// line); raw (no separator).
     #[arg(short, long, value_name = "FORM", default_value = "lines")]
     pub(crate) output: String,
 }
@@ -169,7 +169,7 @@ pub(crate) struct ReplayArguments {
 /// `seatrial archive list`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "A time is 2026-11-21T09:30:00Z, or how long ago: 90s, 15m, 2h, 7d.\n\
+    after_help = "A time is 2026-11-21T09:30:00Z, or an age: 90s, 15m, 2h, 7d.\n\
 Examples: seatrial archive list logs --label app --at 2026-11-21T09:30:00Z\n          seatrial archive list logs --since 2h --until 30m"
 )]
 pub(crate) struct ListArguments {
@@ -181,13 +181,13 @@ pub(crate) struct ListArguments {
     /// Only recordings that were recorded at this time.
     #[arg(long, value_name = "TIME", conflicts_with_all = ["since", "until"])]
     pub(crate) at: Option<String>,
-    /// Only recordings of which something was recorded at this time or later.
+    /// Only recordings with messages recorded at this time or later.
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
     /// Only recordings that were begun at this time or before.
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
-    /// Only recordings that hold this position.
+    /// Only recordings that contain this position.
     #[arg(long, value_name = "POSITION")]
     pub(crate) position: Option<u64>,
 }
@@ -195,7 +195,7 @@ pub(crate) struct ListArguments {
 /// `seatrial archive verify`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Exit status: 0 every byte is as it was written, 1 damage was found (also when it was repaired), 254 error.\n\
+    after_help = "Exit status: 0 no damage, 1 damage found (also when repaired), 254 error.\n\
 Example: seatrial archive verify logs, then seatrial archive verify logs 3 --repair"
 )]
 pub(crate) struct VerifyArguments {
@@ -203,7 +203,7 @@ pub(crate) struct VerifyArguments {
     pub(crate) place: PlaceArguments,
     /// Number or label [default: all].
     pub(crate) recording: Option<String>,
-    /// Cut each damaged recording off where its damage begins; what is cut off is kept in files beside it.
+    /// Truncate each damaged recording where its damage begins; the rest is kept in files beside it.
     #[arg(long)]
     pub(crate) repair: bool,
     /// Threads [default: one per core].
@@ -217,9 +217,9 @@ pub(crate) struct VerifyArguments {
 /// `seatrial archive repair-catalog`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "The catalog as it was is kept as catalog.damaged. Recordings that no readable event tells of are found by \
-their files and have no label then; what was detached, or deleted while the event of that is lost, may come back.\n\
-Exit status: 0 the catalog was whole and is left alone, 1 it was damaged and was made again, 254 error.\n\
+    after_help = "The damaged catalog is kept as catalog.damaged. Recordings without a readable event are found by their \
+files and lose their label; detached segments, and deleted recordings whose event is lost, may reappear.\n\
+Exit status: 0 the catalog was whole and is unchanged, 1 it was damaged and was rebuilt, 254 error.\n\
 Example: seatrial archive repair-catalog logs"
 )]
 pub(crate) struct RepairCatalogArguments {
@@ -233,7 +233,7 @@ pub(crate) struct RepairCatalogArguments {
 /// `seatrial archive checksum`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Exit status: 0 printed, or all alike; 1 a difference (--against); 254 error.\n\
+    after_help = "Exit status: 0 printed, or all equal; 1 a difference (--against); 254 error.\n\
 Example: seatrial archive checksum logs --against /backup/logs"
 )]
 pub(crate) struct ChecksumArguments {
@@ -241,7 +241,7 @@ pub(crate) struct ChecksumArguments {
     pub(crate) place: PlaceArguments,
     /// Number or label [default: all].
     pub(crate) recording: Option<String>,
-    /// Compare with this archive: each recording with its copy or its original, else with that of the same number.
+    /// Compare with this archive: each recording with its copy or original, else with the same number.
     #[arg(long, value_name = "ARCHIVE")]
     pub(crate) against: Option<String>,
 }
@@ -249,18 +249,18 @@ pub(crate) struct ChecksumArguments {
 /// `seatrial archive copy`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "A copy remembers where it came from. The same command again goes on where the last one ended, however it ended.\n\
+    after_help = "A copy remembers its origin: the same command again resumes it, however the last one ended.\n\
 Example: seatrial archive copy tcp://127.0.0.1:7600 /backup/logs --follow"
 )]
 pub(crate) struct CopyArguments {
     /// The archive to copy from: a folder, or tcp://HOST:PORT.
     pub(crate) from: String,
-    /// The archive to copy to: a folder, made when missing, or tcp://HOST:PORT.
+    /// The archive to copy to: a folder, created when missing, or tcp://HOST:PORT.
     pub(crate) to: String,
-    /// Only this recording, by number or label; may be given several times.
+    /// Copy only this recording, by number or label; may be repeated.
     #[arg(long, value_name = "RECORDING")]
     pub(crate) recording: Vec<String>,
-    /// At the end, wait for more, until Ctrl-C.
+    /// Wait for new messages at the end, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// One JSON document on standard output instead of text.
@@ -274,19 +274,19 @@ pub(crate) struct CopyArguments {
 /// `seatrial archive serve`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Ends with Ctrl-C or SIGTERM. Without --key-file every client that reaches the address may do everything. The key \
-authenticates a connection when it begins; nothing is encrypted.\n\
+    after_help = "Ends with Ctrl-C or SIGTERM. Without --key-file any client that reaches the address has full access. The key \
+authenticates a connection when it opens; nothing is encrypted.\n\
 Examples:\n\
   seatrial archive serve logs --listen 127.0.0.1:7600\n\
   head -c 32 /dev/urandom | base64 > key, then seatrial archive serve logs --key-file key"
 )]
 pub(crate) struct ServeArguments {
-    /// A folder, made when missing.
+    /// A folder, created when missing.
     pub(crate) archive: PathBuf,
     /// Address and port to listen on; port 0 takes a free one and prints it.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7600")]
     pub(crate) listen: SocketAddr,
-    /// Mebibytes that all clients together can make the server hold, at least 64.
+    /// Memory for all clients together, in MiB, at least 64.
     #[arg(long, value_name = "MIB", default_value = "256", value_parser = clap::value_parser!(u32).range(64..))]
     pub(crate) memory: u32,
 }
@@ -297,7 +297,7 @@ pub(crate) struct ServeArguments {
 pub(crate) struct TruncateArguments {
     #[command(flatten)]
     pub(crate) recording: RecordingArguments,
-    /// Keep messages whose frames start before this position.
+    /// Keep the messages whose frames start before this position.
     #[arg(long, value_name = "POSITION")]
     pub(crate) to: u64,
 }

@@ -11,23 +11,23 @@ pub(crate) struct PlanArguments {
     pub(crate) verb: PlanVerb,
 }
 
-/// What to do with a plan.
+/// The verbs of `plan`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum PlanVerb {
-    /// Read a plan, say what is wrong with it, or show it as a tree.
+    /// Check a plan: report its errors, or show it as a tree.
     Check(PlanCheckArguments),
-    /// Show what a plan does, without a system: who begins which operation when.
+    /// Preview a plan without a system: operations by time and thread.
     Show(PlanShowArguments),
-    /// Print a plan to begin with; without a name, list them.
+    /// Print an example plan; without a name, list the examples.
     Example(PlanExampleArguments),
 }
 
 /// `seatrial plan check`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PlanCheckArguments {
-    /// A plan in TOML, or in JSON if its name ends with .json; `-` is standard input.
+    /// A plan in TOML; `-` is standard input.
     pub(crate) file: PathBuf,
-    /// The system that is to be tested, which may know fewer workloads and operations.
+    /// The suite to check against, which may have fewer workloads and operations.
     #[arg(long, value_name = "NAME")]
     pub(crate) suite: Option<String>,
 }
@@ -38,21 +38,21 @@ pub(crate) struct PlanCheckArguments {
     after_help = "Example: seatrial plan example phases > phases.toml, then seatrial plan show phases.toml"
 )]
 pub(crate) struct PlanShowArguments {
-    /// A plan in TOML, or in JSON if its name ends with .json; `-` is standard input.
+    /// A plan in TOML; `-` is standard input.
     pub(crate) file: PathBuf,
-    /// Client threads [default: as the plan says, else 5].
+    /// Client threads [default: the plan's, else 5].
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<u32>,
-    /// Nodes of the imagined system [default: as the plan says, else 3].
+    /// Nodes of the imaginary system [default: the plan's, else 3].
     #[arg(long, value_name = "N")]
     pub(crate) nodes: Option<u32>,
     /// Show this many operations at most, faults included.
     #[arg(long, value_name = "M", default_value_t = 100)]
     pub(crate) ops: u64,
-    /// Milliseconds that each operation takes.
+    /// Latency of each operation in milliseconds.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 1.0)]
     pub(crate) latency: f64,
-    /// Fixes the schedule [default: as the plan says, else 1].
+    /// Seed of the schedule [default: the plan's, else 1].
     #[arg(long, value_name = "HEX", value_parser = parse_seed)]
     pub(crate) seed: Option<u64>,
 }
@@ -60,6 +60,6 @@ pub(crate) struct PlanShowArguments {
 /// `seatrial plan example`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PlanExampleArguments {
-    /// Which one.
+    /// Name of the example.
     pub(crate) name: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! How the clients of a workload do what they do.
+//! The options of workloads.
 
 use super::parse_range;
 use clap::Args;
@@ -8,16 +8,16 @@ use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
-/// What `test` and `sim` take for every workload that has it.
+/// Options of workloads, in `test` and `sim`; a workload without the option ignores it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WorkloadArguments {
     /// Keys in use at a time; of registers, by each group of threads [default: the workload's].
     #[arg(long, value_name = "N")]
     keys: Option<usize>,
-    /// Which of them a client takes: uniform, zipf, zipf:SKEW, exponential [default: exponential].
+    /// Distribution of keys: uniform, zipf, zipf:SKEW, exponential [default: exponential].
     #[arg(long, value_name = "NAME", value_parser = parse_distribution)]
     distribution: Option<Distribution>,
-    /// Writes after which a key gives its place to a fresh one [default: the workload's].
+    /// Writes after which a key is replaced by a fresh one [default: the workload's].
     #[arg(long, value_name = "N")]
     writes_per_key: Option<u32>,
     /// Micro-operations of a transaction [default: 1..4].
@@ -68,8 +68,6 @@ impl WorkloadArguments {
 fn parse_distribution(text: &str) -> Result<Distribution, String> {
     Distribution::by_name(text).ok_or_else(|| {
         let known = Distribution::ALL.map(Distribution::name).join(", ");
-        format!(
-            "there is no distribution {text:?}; there are {known}, and zipf:SKEW from 0.01 to 10"
-        )
+        format!("unknown distribution {text:?} (available: {known}, zipf:SKEW from 0.01 to 10)")
     })
 }

@@ -1,4 +1,4 @@
-//! `seatrial archive`: recordings on the command line, in a folder or behind a server.
+//! `seatrial archive`: recordings on the command line, in a folder or on a server.
 
 mod checksum;
 mod copy;
@@ -18,13 +18,17 @@ mod serve;
 mod verify;
 
 use crate::args::{ArchiveArguments, ArchiveVerb};
-use crate::command::node::read_key;
 use crate::exit::Exit;
+use crate::output::complaint;
 use anyhow::Result;
+use seatrial_host::Key;
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ArchiveArguments) -> Result<Exit> {
-    let key = read_key(arguments.key_file.as_deref())?;
+    let key = arguments.key_file.as_deref();
+    let key = key
+        .map(|path| Key::read_and_warn(path, complaint))
+        .transpose()?;
     remote::use_key(key.clone());
     match &arguments.verb {
         ArchiveVerb::Record(arguments) => record::run(arguments),

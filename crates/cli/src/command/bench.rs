@@ -1,36 +1,35 @@
 //! `seatrial bench`: measures seatrial itself. Prints every run, so that a result can be committed raw.
 
-mod archive;
 mod endurance;
 
 use crate::args::{BenchArguments, BenchLoadArguments, BenchOpenArguments, BenchTopic};
 use crate::exit::Exit;
 use crate::output::say;
-use crate::suite::kv::{
-    self,
-    simulated::{Simulation, Work},
-};
+use crate::suites::{Suites, failure, fault_options_of};
 use anyhow::{Context as _, Result};
 use seatrial_generator::workload::WorkloadOptions;
 use seatrial_history::TestFile;
 use seatrial_machine::{FaultKind, Rng};
 use seatrial_runner::{RunFolder, bench_interpreter};
+use seatrial_suite::{OptionValues, Simulation, Work};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Carries the verb out.
-pub(crate) fn run(arguments: &BenchArguments) -> Result<Exit> {
+pub(crate) fn run(arguments: &BenchArguments, suites: &Suites) -> Result<Exit> {
     match &arguments.topic {
         BenchTopic::Interpreter(arguments) => interpreter(arguments),
         BenchTopic::Endurance(arguments) => endurance::run(arguments),
-        BenchTopic::Sim(arguments) => simulation(arguments),
+        BenchTopic::Sim(arguments) => simulation(arguments, suites),
         BenchTopic::Open(arguments) => open(arguments),
-        BenchTopic::Archive(arguments) => archive::run(arguments),
     }
 }
 
-/// Machine turns per second of `sim kv`, on one core, without checking.
-fn simulation(arguments: &BenchLoadArguments) -> Result<Exit> {
+/// Machine turns per second of `sim` with the first suite that has a simulated world, on one core, without checking.
+fn simulation(arguments: &BenchLoadArguments, suites: &Suites) -> Result<Exit> {
+    let simulator = suites.iter().find_map(|suite| suite.simulator());
+    let simulator = simulator.context("no suite has a simulated world")?;
+    let workloads = simulator.workloads();
     let seeds = arguments.ops.unwrap_or(200);
     for (name, kinds) in [
         ("quiet", vec![]),
@@ -51,15 +50,19 @@ fn simulation(arguments: &BenchLoadArguments) -> Result<Exit> {
             for seed in 0..seeds {
                 let simulation = Simulation {
                     seed,
-                    work: Work::Named(kv::USUAL[(seed % 2) as usize], WorkloadOptions::default()),
-                    faults: kv::fault_options_of(kinds.clone(), 6),
+                    work: Work::Named(
+                        workloads[seed as usize % workloads.len()],
+                        WorkloadOptions::default(),
+                    ),
+                    faults: fault_options_of(kinds.clone(), 1, 6),
                     order: None,
                     operations: 1_000,
                     concurrency: 6,
                     operation_interval: None,
                     bug: None,
+                    options: OptionValues::default(),
                 };
-                let run = simulation.run()?;
+                let run = simulator.run(&simulation).map_err(failure)?;
                 turns += run.turns;
                 operations += run.history.len();
             }
@@ -111,7 +114,7 @@ fn interpreter(arguments: &BenchLoadArguments) -> Result<Exit> {
     Ok(Exit::Valid)
 }
 
-/// Microseconds to open a test file and read its attributes, and to read one operation besides. The program's memory
+/// Microseconds to open a test file and read its attributes, and to read one operation too. The program's memory
 /// is cold; the page cache is warm, or with `--cold` is asked to forget the file before each run.
 fn open(arguments: &BenchOpenArguments) -> Result<Exit> {
     let scratch = Scratch::new(arguments.load.out.as_deref())?;
@@ -182,7 +185,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if self.temporary {
-            let _ = std::fs::remove_dir_all(&self.path); // what is left there harms nobody
+            let _ = std::fs::remove_dir_all(&self.path); // a leftover folder is harmless
         }
     }
 }

@@ -1,59 +1,59 @@
 //! `seatrial check`: histories in, verdicts out.
+//!
+//! One road for all: [`Opened`] is the history, wherever it is; [`question`] decides checkers and models;
+//! [`seatrial_check::check`] runs them; [`Ending`] settles, shows and writes. Only `--verify` checks nothing.
 
-mod choice;
-mod columns;
-mod counted;
-mod faults;
+mod ending;
 mod follow;
 mod proof;
-mod prover;
-mod registers;
-mod rounds;
-mod stream;
-mod timestamped;
 
 use crate::args::CheckArguments;
 use crate::exit::Exit;
-use crate::judge::{Judged, color, judge, write, write_findings};
-use crate::load::{Loaded, hint, is_test_file, load, salvage};
-use crate::losses;
+use crate::guard::{Guard, Limits};
+use crate::interrupt::Interrupt;
+use crate::load::{hint, is_test_file};
+use crate::opened::{Opened, of_source};
 use crate::output::{complain, say};
 use crate::source::resolved;
-use crate::times::Promise;
-use anyhow::{Context as _, Result, anyhow, ensure};
-use choice::Choice;
-use seatrial_checker::infer::Shapes;
-use seatrial_checker::{UnknownName, Validity, by_name, without_attributes, without_ok};
-use seatrial_history::{Op, TestFile, WriteError};
-use seatrial_report::{Report, html, results_json, text};
+use anyhow::{Context as _, Result, ensure};
+use ending::Ending;
+use seatrial_check::infer::Shapes;
+use seatrial_check::{
+    Answer, CHECKERS, Options, Question, Request, by_name, entry, needs_shapes, proves, question,
+    references,
+};
+use seatrial_checker::Aims;
+use seatrial_history::{Provenance, TestFile};
 use serde_json::{Value as Json, json};
 use std::path::Path;
+use std::time::Instant;
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
     let several = arguments.files.len() > 1;
-    ensure!(
-        !(several && (arguments.report.is_some() || arguments.findings.is_some())),
-        "--report and --findings take one history"
-    );
-    ensure!(
-        !(several && (arguments.certificate.is_some() || arguments.verify.is_some())),
-        "a certificate is of one history"
-    );
-    ensure!(
-        !(several && arguments.follow),
-        "--follow takes one test file"
-    );
-    for name in arguments.checker.iter().flatten() {
-        if let Err(error @ UnknownName::Checker { .. }) = by_name(name, None) {
-            return Err(error.into());
-        }
+    for (is_given, option) in [
+        (arguments.report.is_some(), "--report"),
+        (arguments.findings.is_some(), "--findings"),
+        (arguments.certificate.is_some(), "--certificate"),
+        (arguments.verify.is_some(), "--verify"),
+        (arguments.follow, "--follow"),
+    ] {
+        ensure!(!(several && is_given), "{option} takes one history");
     }
+    for name in arguments.checker.iter().flatten() {
+        by_name(name, None)?;
+    }
+    let common = Common {
+        request: arguments.request()?,
+        limits: arguments.limits()?,
+        // Without signals a check cannot be interrupted in good order, and is all the same one.
+        interrupt: Interrupt::listen(|| {}).ok(),
+    };
     let mut exit = Exit::Valid;
     let mut documents = Vec::new();
     for path in &arguments.files {
         let file = resolved(path, &arguments.format);
-        match check(&file, arguments).map_err(hint) {
+        match check(&file, arguments, &common).map_err(hint) {
             Ok((checked, document)) => {
                 exit = exit.worse(checked);
                 documents.push(document);
@@ -78,8 +78,23 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Judges one file and shows the verdict unless it goes into a document.
-fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
+/// What all files of one command share.
+struct Common {
+    request: Request,
+    limits: Limits,
+    interrupt: Option<Interrupt>,
+}
+
+impl Common {
+    /// A guard of a check of a history with this many events, 0 when not known.
+    fn guard(&self, length: u64, arguments: &CheckArguments) -> Guard<'_> {
+        let is_quiet = arguments.output.quiet || arguments.output.json;
+        Guard::new(self.limits, self.interrupt.as_ref(), length, is_quiet)
+    }
+}
+
+/// Checks one file and shows the verdict unless it goes into a document.
+fn check(path: &Path, arguments: &CheckArguments, common: &Common) -> Result<(Exit, Json)> {
     ensure!(
         !arguments.record || is_test_file(path),
         "{}: --record appends to test files only",
@@ -91,136 +106,94 @@ fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
     if let Some(certificate) = &arguments.verify {
         return proof::verify(path, certificate, arguments);
     }
-    if let Some(certificate) = &arguments.certificate {
-        return proof::certify(path, certificate, arguments);
-    }
     if arguments.follow {
-        return follow::check(path, arguments);
+        return follow::check(path, arguments, common);
     }
-    if let Some(wanted) = stream::wanted(path, arguments)? {
-        return stream::check(path, wanted, arguments);
-    }
-    if let Some(promise) = timestamped::wanted(path, arguments)? {
-        return timestamped::check(path, promise, arguments);
-    }
-    if let Some(format) = columns::wanted(path, arguments)? {
-        return columns::check(path, format, arguments);
-    }
-    if let Some(text) = rounds::wanted(path, arguments)? {
-        return rounds::check(path, &text, arguments);
-    }
-    check_whole(path, arguments)
-}
-
-/// Judges one file as a history in memory.
-fn check_whole(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
-    // A register has no lists for values: whoever asks for registers means tuples.
-    let names = arguments.checker.as_deref().unwrap_or_default();
-    let mut options = arguments.options();
-    options.keyed |= names.iter().any(|name| name == "register");
-    let loaded = if arguments.salvage {
-        salvage(path, &arguments.format, true)?
-    } else {
-        load(path, &arguments.format, options)?
+    let began = Instant::now();
+    let mut opened = Opened::open(path, arguments.opening()?)?;
+    let guard = common.guard(opened.event_count(), arguments);
+    let asked = ask(path, &opened, &common.request, arguments, &guard);
+    guard.clear();
+    let (question, answer) = asked?;
+    opened.take_notes(&answer.overview);
+    let ending = Ending {
+        path,
+        opened: &opened,
+        answer,
+        why: question.why,
+        warnings: question.warnings,
+        began,
+        arguments,
     };
-    let promise = Promise::of(arguments.model.as_deref(), &loaded.attributes);
-    let look = || Ok(Shapes::of(&loaded.history));
-    let choice = choice::choose(&loaded.attributes, arguments, &promise, look);
-    let choice = choice.and_then(|choice| {
-        let model = promise.model();
-        let checkers = registers::infer(choice.checkers, &loaded.attributes, model, arguments)?;
-        Ok(Choice { checkers, ..choice })
-    });
-    let mut choice = choice.with_context(|| path.display().to_string())?;
-    if !arguments.wants_all_keys() {
-        choice
-            .checkers
-            .iter_mut()
-            .for_each(|one| one.stop_at_first());
-    }
-    let mut judged = judge(&choice.checkers, &loaded.history);
-    judged.verdicts.extend(choice.unclear);
-    judged.valid = promise.weaken(&mut judged.verdicts, arguments.undecided.accept_undecided);
-    weigh(&loaded, &mut judged, arguments);
-    let mut report = Report::new(&loaded.attributes, &loaded.history, &judged.verdicts)
-        .checked_in(judged.checked_in)
-        .chosen(choice.why);
-    for warning in loaded.warnings.iter().cloned().chain(promise.warning()) {
-        report = report.warn(warning);
-    }
-    let mut document = results_json(&report);
-    if !loaded.missing.is_empty() {
-        document["missing"] = losses::json(&loaded.missing);
-    }
-    if arguments.output.verbose {
-        for verdict in &judged.verdicts {
-            complain!(
-                " {}: {:?} {}",
-                verdict.checker,
-                verdict.valid,
-                verdict.details
-            );
-        }
-    }
-    show_one(path, &report, &document, arguments);
-    let written = || {
-        if arguments.record {
-            record(path, &document)?;
-        }
-        if let Some(page) = &arguments.report {
-            write(page, &html(&report))?;
-        }
-        if let Some(folder) = &arguments.findings {
-            write_findings(folder, &report)?;
-        }
-        Ok(())
+    ending.conclude()
+}
+
+/// The checkers for this history, and what they answer.
+///
+/// Where checkers are inferred from the operations, the first chunk says which to begin with; the whole history, which is looked
+/// at while they run, has the last word. When it says otherwise, the round was in vain and there is another one.
+fn ask(
+    path: &Path,
+    opened: &Opened,
+    request: &Request,
+    arguments: &CheckArguments,
+    guard: &Guard<'_>,
+) -> Result<(Question, Answer)> {
+    let attributes = &opened.attributes;
+    let question = |shapes: Option<&Shapes>| {
+        let asked = question(request, attributes, shapes);
+        asked.with_context(|| path.display().to_string())
     };
-    let exit = after_verdict(&judged.valid, written(), &mut document);
-    document["file"] = json!(path.display().to_string());
-    Ok((exit, document))
-}
-
-/// Takes back what the verdicts cannot know, as parts of the history or its attributes are missing.
-fn weigh(loaded: &Loaded, judged: &mut Judged, arguments: &CheckArguments) {
-    for missing in &loaded.missing {
-        judged.valid = missing.weigh(&mut judged.verdicts);
+    let options = Options {
+        aims: Aims {
+            certify: arguments.certificate.is_some(),
+            early: false,
+            provenance: Provenance::of_attributes(attributes),
+        },
+        threads: arguments.threads(),
+    };
+    let run = |question: &Question, shapes: Option<&mut Shapes>| {
+        let checkers = references(&question.checkers);
+        let answer = seatrial_check::check(&checkers, &opened.source, &options, guard, shapes);
+        answer.map_err(of_source)
+    };
+    if !needs_shapes(request, attributes) {
+        let question = question(None)?;
+        ensure_proving(&question, arguments)?;
+        let answer = run(&question, None)?;
+        return Ok((question, answer));
     }
-    let is_named = arguments.checker.is_some() && arguments.model.is_some();
-    if arguments.salvage && loaded.attributes.is_null() && !is_named {
-        judged.valid = without_attributes(&mut judged.verdicts);
-    }
-    let mut clients = loaded.history.iter().filter(|op| op.process.is_client());
-    if !clients.any(Op::is_ok) {
-        judged.valid = without_ok(&mut judged.verdicts);
-    }
-}
-
-/// The exit status after what was asked for besides a verdict was written, or not: the verdict is on the screen by then, so an
-/// error stands on standard error and in the document beside it.
-fn after_verdict(valid: &Validity, written: Result<()>, document: &mut Json) -> Exit {
-    match written {
-        Ok(()) => Exit::from(valid),
-        Err(error) => {
-            complain!("seatrial: {error:#}");
-            document["error"] = format!("{error:#}").into();
-            Exit::Error
+    let mut known = opened.shapes.clone();
+    loop {
+        let first = question(Some(&known))?;
+        ensure_proving(&first, arguments)?;
+        let mut all = Shapes::default();
+        let mut answer = run(&first, Some(&mut all))?;
+        let last = question(Some(&all))?;
+        if answer.stopped.is_some() || first.names() == last.names() {
+            answer.verdicts.extend(last.unclear.clone());
+            return Ok((last, answer));
         }
+        known = all;
     }
 }
 
-/// Shows what was found in one file, unless it goes into a document.
-fn show_one(path: &Path, report: &Report<'_>, document: &Json, arguments: &CheckArguments) {
-    if arguments.output.json {
-        return;
+/// Refuses `--certificate` where no checker proves its verdict.
+fn ensure_proving(question: &Question, arguments: &CheckArguments) -> Result<()> {
+    let names = question.names();
+    if arguments.certificate.is_none() || names.is_empty() || names.iter().any(|name| proves(name))
+    {
+        return Ok(());
     }
-    if arguments.output.quiet {
-        say!("{}: {}", path.display(), word(&document["valid"]));
-        return;
-    }
-    if arguments.files.len() > 1 {
-        say!(" {}", path.display());
-    }
-    say!("{}", text(report, color()).trim_end());
+    let mut why = names.iter().filter_map(|name| entry(name)?.proves.err());
+    let proving = CHECKERS.iter().filter(|entry| entry.proves.is_ok());
+    let proving: Vec<&str> = proving.map(|entry| entry.name).collect();
+    anyhow::bail!(
+        "--certificate has no effect on {}: {}; {} prove their verdicts",
+        names.join(", "),
+        why.next_back().unwrap_or("it has no proof"),
+        proving.join(", ")
+    );
 }
 
 /// Cuts a torn end off a test file and names the file that keeps it.
@@ -239,22 +212,4 @@ fn repair(path: &Path) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Appends the results to the test file they are of.
-fn record(path: &Path, results: &Json) -> Result<()> {
-    TestFile::append_results(path, results).map_err(|error| match error {
-        WriteError::Torn { .. } => anyhow!(
-            "{error}; --repair cuts these bytes off and keeps them in a file beside it, --salvage reads whole blocks among them"
-        ),
-        error => error.into(),
-    })
-}
-
-fn word(valid: &Json) -> &str {
-    match valid {
-        Json::Bool(true) => "valid",
-        Json::Bool(false) => "invalid",
-        _ => "unknown",
-    }
 }

@@ -4,14 +4,15 @@ use super::import;
 use crate::args::ExportArguments;
 use crate::exit::Exit;
 use crate::meter::Meter;
+use crate::opened::Opened;
 use crate::output::say;
 use crate::place::Place;
 use crate::source::Source;
 use anyhow::{Context as _, Result, bail};
 use seatrial_history::Provenance;
-use seatrial_history::export::registers::{RegisterError, RegisterLayout, RegisterWriter};
-use seatrial_history::export::{Layout, TextWriter};
-use seatrial_machine::unknown_name;
+use seatrial_interchange::export::registers::{RegisterError, RegisterLayout, RegisterWriter};
+use seatrial_interchange::export::{Layout, TextWriter};
+use seatrial_machine::{counted, unknown_name};
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
@@ -82,7 +83,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
         };
         source.warn();
         return match written {
-            // Whoever reads has seen enough (`| head`).
+            // The reader has closed the pipe (`| head`).
             Err(error) if is_broken_pipe(&error) => Ok(Exit::Valid),
             written => written.map(|_| Exit::Valid),
         };
@@ -98,13 +99,16 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Exit> {
             let file = create(place.partial())?;
             registers(&mut source, layout, file, arguments.quiet)
         }
-        Target::Sea => import::write(&mut source, &place, arguments.quiet),
+        Target::Sea => {
+            let opened = Opened::open(&arguments.source.file, arguments.source.opening()?)?;
+            import::write(&opened, source.results()?.as_ref(), &place, arguments.quiet)
+        }
         Target::Arrow | Target::Parquet => table(&mut source, target, &place, arguments.quiet),
     }?;
     place.keep()?;
     source.warn();
     if !arguments.quiet {
-        say!(" {events} events   {}", out.display());
+        say!(" {}   {}", counted(events, "event"), out.display());
     }
     Ok(Exit::Valid)
 }
@@ -147,7 +151,7 @@ fn registers(
     Ok(meter.events())
 }
 
-/// Has whoever reads seen enough (`| head`)?
+/// Did the reader close the pipe (`| head`)?
 pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let of_registers = match error.downcast_ref() {
         Some(RegisterError::Write(cause)) => Some(cause),

@@ -7,11 +7,12 @@ use crate::output::{complain, say};
 use crate::place::Place;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
+use seatrial_database::{Anomaly, Database, Isolation, Options, Workload};
 use seatrial_generator::Distribution;
-use seatrial_generator::database::{Anomaly, Database, Isolation, Options, Workload};
-use seatrial_history::export::registers::{RegisterLayout, RegisterWriter};
-use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions, export};
-use seatrial_machine::unknown_name;
+use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions};
+use seatrial_interchange::export;
+use seatrial_interchange::export::registers::{RegisterLayout, RegisterWriter};
+use seatrial_machine::{counted, unknown_name};
 use serde_json::{Map, Value as Json, json};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -86,8 +87,8 @@ fn rehearse(options: &Options) -> Result<()> {
     while let Some((anomaly, _)) = missing(&database) {
         if database.by_ref().take(BATCH_LENGTH).count() == 0 {
             bail!(
-                "{} events with an anomaly rate of {} have no {}: ask for more of either",
-                options.operations,
+                "{} at an anomaly rate of {} and no {}: ask for more of either",
+                counted(options.operations, "event"),
                 options.anomaly_rate,
                 anomaly.name()
             );
@@ -154,7 +155,7 @@ fn options(arguments: &GenerateArguments) -> Result<Options> {
     Ok(options)
 }
 
-/// What the history is, for whoever judges the judge.
+/// Attributes of the history, with the verdict that it must have.
 fn truth(options: &Options) -> Json {
     let anomalies = options.anomalies.iter().map(|anomaly| anomaly.name());
     json!({
@@ -220,7 +221,7 @@ fn write(database: Database, begun: Begun, bar: &ProgressBar) -> Result<(Databas
     })
 }
 
-/// Runs the database until its history ends or nobody wants more.
+/// Runs the database until its history ends or `take` breaks.
 fn simulate(
     mut database: Database,
     full: &SyncSender<Vec<Op>>,
@@ -279,7 +280,7 @@ impl Form {
         })
     }
 
-    /// Does it tell the database's timestamps?
+    /// Does it have the database's timestamps?
     fn needs_timestamps(self) -> bool {
         self == Form::Registers(RegisterLayout::TimeKiller)
     }
@@ -459,12 +460,13 @@ impl Written<'_> {
         };
         let events = self.events();
         format!(
-            " {} · {level} · {} clients · seed {:x}\n {events} events   ok {:.1} %  fail {:.1} %  \
+            " {} · {level} · {} · seed {:x}\n {}   ok {:.1} %  fail {:.1} %  \
              info {:.1} %\n {} bytes, {:.2} an event   {:.2} s, {:.2} million events/s\n \
              truth: {truth}\n {}",
             options.workload.name(),
-            options.concurrency,
+            counted(u64::from(options.concurrency), "client"),
             options.seed,
+            counted(events, "event"),
             share(ok),
             share(fail),
             share(info),

@@ -2,15 +2,18 @@
 
 use crate::args::{ImportArguments, SourceArguments};
 use crate::exit::Exit;
-use crate::load::is_test_file;
-use crate::losses;
+use crate::load::{damages, is_test_file};
 use crate::meter::Meter;
+use crate::opened::{Opened, of_source};
 use crate::output::{complain, say};
 use crate::place::Place;
-use crate::source::{Reading, SAMPLE_LENGTH, Source};
-use crate::times::mark_completions;
+use crate::source::{Reading, Source};
 use anyhow::Result;
-use seatrial_history::{HistoryWriter, Op, TestFile, salvage_to};
+use seatrial_checker::MissingPart;
+use seatrial_history::{HistoryWriter, TestFile, salvage_to};
+use seatrial_machine::counted;
+use serde_json::Value as Json;
+use std::ops::ControlFlow;
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ImportArguments) -> Result<Exit> {
@@ -18,12 +21,25 @@ pub(crate) fn run(arguments: &ImportArguments) -> Result<Exit> {
     if arguments.source.salvage && is_test(&arguments.source)? {
         return salvage(arguments, place);
     }
-    let mut source = Source::of(&arguments.source)?;
-    let events = write(&mut source, &place, arguments.quiet)?;
+    let path = &arguments.source.file;
+    let mut opened = Opened::open(path, arguments.source.opening()?)?;
+    let results = if path.is_file() || path.is_dir() {
+        Source::of(&arguments.source)?.results()?
+    } else {
+        None
+    };
+    let events = write(&opened, results.as_ref(), &place, arguments.quiet)?;
     place.keep()?;
-    source.warn();
+    opened.take_reading_notes();
+    for warning in &opened.warnings {
+        complain!("seatrial: {warning}");
+    }
     if !arguments.quiet {
-        say!(" {events} events   {}", arguments.out.display());
+        say!(
+            " {}   {}",
+            counted(events, "event"),
+            arguments.out.display()
+        );
     }
     Ok(Exit::Valid)
 }
@@ -37,55 +53,48 @@ fn is_test(source: &SourceArguments) -> Result<bool> {
 fn salvage(arguments: &ImportArguments, place: Place) -> Result<Exit> {
     let salvaged = salvage_to(&arguments.source.file, place.partial())?;
     place.keep()?;
-    let missing = losses::of_salvaged(&salvaged, 0);
-    let missing = missing.iter().map(losses::warning);
-    for warning in missing.chain(losses::damages(&salvaged)) {
+    let missing = MissingPart::of_salvaged(&salvaged, 0);
+    let missing = missing.iter().map(MissingPart::warning);
+    for warning in missing.chain(damages(&salvaged)) {
         complain!("seatrial: {warning}");
     }
     if !arguments.quiet {
         let out = arguments.out.display();
-        say!(" {} events   {out}", salvaged.len());
+        say!(" {}   {out}", counted(salvaged.len(), "event"));
     }
     Ok(Exit::Valid)
 }
 
-/// Writes all of `source` as a test file; how many events it has (invocations and completions).
+/// Writes all of a history as a test file; how many events it has (invocations and completions).
 ///
-/// Attributes are written first, so the first operations wait until these show whether the history has completions only.
-pub(crate) fn write(source: &mut Source, place: &Place, quiet: bool) -> Result<u64> {
-    let mut attributes = source.attributes()?;
-    let is_foreign = source.is_foreign();
-    let mut create = |first: &[Op]| -> Result<HistoryWriter> {
-        if is_foreign {
-            mark_completions(&mut attributes, first);
+/// What the history is worth (times, independent keys, missing parts) is known before the first operation is written, and goes
+/// into the attributes.
+pub(super) fn write(
+    opened: &Opened,
+    results: Option<&Json>,
+    place: &Place,
+    quiet: bool,
+) -> Result<u64> {
+    let mut meter = Meter::new(opened.length, quiet);
+    let mut writer = HistoryWriter::create(place.partial(), &opened.attributes)?;
+    let mut failure = None;
+    let round = opened.source.round(&mut |chunk| {
+        for op in chunk.ops() {
+            meter.step(opened.done(meter.events()));
+            if let Err(error) = writer.push(&op) {
+                failure = Some(error);
+                return ControlFlow::Break(());
+            }
         }
-        let mut writer = HistoryWriter::create(place.partial(), &attributes)?;
-        for op in first {
-            writer.push(op)?;
-        }
-        Ok(writer)
-    };
-    let mut meter = Meter::new(source.length, quiet);
-    let mut first: Vec<Op> = Vec::new();
-    let mut writer: Option<HistoryWriter> = None;
-    source.for_each(|op, done| {
-        meter.step(done);
-        if let Some(writer) = &mut writer {
-            return Ok(writer.push(&op)?);
-        }
-        first.push(op);
-        if first.len() == SAMPLE_LENGTH {
-            writer = Some(create(&std::mem::take(&mut first))?);
-        }
-        Ok(())
-    })?;
-    let writer = match writer {
-        Some(writer) => writer,
-        None => create(&first)?,
-    };
+        ControlFlow::Continue(())
+    });
+    round.map_err(of_source)?;
+    if let Some(error) = failure {
+        return Err(error.into());
+    }
     writer.seal()?;
-    if let Some(results) = source.results()? {
-        TestFile::append_results(place.partial(), &results)?;
+    if let Some(results) = results {
+        TestFile::append_results(place.partial(), results)?;
     }
     Ok(meter.events())
 }

@@ -4,16 +4,15 @@ use crate::args::{PlanArguments, PlanCheckArguments, PlanShowArguments, PlanVerb
 use crate::exit::Exit;
 use crate::output::say;
 use crate::plan::{ANYTHING, PlanFile, any_workload};
-use crate::suite::SUITES;
-use crate::suite::kv;
+use crate::suites::Suites;
 use anyhow::{Context as _, Result, bail, ensure};
-use seatrial_generator::plan::{Limits, PlanOptions, Surroundings};
 use seatrial_generator::{
     Answer, Generator, Interpreter, InterpreterOptions, Simulation, THREADS_MAX,
 };
 use seatrial_history::{Op, OpType, Value};
-use seatrial_machine::unknown_name;
-use seatrial_machine::{NodeId, Rng};
+use seatrial_machine::{NodeId, Rng, counted, unknown_name};
+use seatrial_plan::{Limits, PlanOptions, Surroundings};
+use seatrial_suite::vocabulary;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ const EXAMPLES: [(&str, &str); 5] = [
         "transactions",
         include_str!("../../plans/transactions.toml"),
     ),
-    ("registers", include_str!("../../plans/registers.json")),
+    ("registers", include_str!("../../plans/registers.toml")),
     ("script", include_str!("../../plans/script.toml")),
     ("queue", include_str!("../../plans/queue.toml")),
 ];
@@ -37,26 +36,24 @@ const NODES: u32 = 3;
 const TIME_MAX: Duration = Duration::from_hours(24);
 
 /// Carries the verb out.
-pub(crate) fn run(arguments: &PlanArguments) -> Result<Exit> {
+pub(crate) fn run(arguments: &PlanArguments, suites: &Suites) -> Result<Exit> {
     match &arguments.verb {
-        PlanVerb::Check(arguments) => check(arguments),
+        PlanVerb::Check(arguments) => check(arguments, suites),
         PlanVerb::Show(arguments) => show(arguments),
         PlanVerb::Example(arguments) => example(arguments.name.as_deref()),
     }
 }
 
-fn check(arguments: &PlanCheckArguments) -> Result<Exit> {
-    let vocabulary = match arguments.suite.as_deref() {
-        None => ANYTHING,
-        Some("kv") => kv::VOCABULARY,
-        Some(other) => bail!(unknown_name("suite", other, SUITES)),
-    };
+fn check(arguments: &PlanCheckArguments, suites: &Suites) -> Result<Exit> {
+    let suite = arguments.suite.as_deref();
+    let suite = suite.map(|name| suites.named(name)).transpose()?;
+    let vocabulary = suite.map_or(ANYTHING, vocabulary);
     let file = PlanFile::open(&arguments.file, &vocabulary)?;
     let plan = &file.plan;
     let judges = match (file.checker_names(), file.workload()) {
-        (None, None) => "nobody yet: test.checkers is missing".to_owned(),
+        (None, None) => "none: test.checkers is missing".to_owned(),
         (names, workload) => {
-            file.checkers(None)?;
+            file.checkers(suite, None)?;
             let names = names.unwrap_or_else(|| workload.into_iter().collect());
             names.join(", ")
         }
@@ -74,7 +71,7 @@ fn check(arguments: &PlanCheckArguments) -> Result<Exit> {
     if !options.is_empty() {
         say!(" test: {}", options.join(", "));
     }
-    say!(" judged by: {judges}");
+    say!(" checkers: {judges}");
     for advice in file.advice() {
         say!(" note: {advice}");
     }
@@ -85,13 +82,17 @@ fn check(arguments: &PlanCheckArguments) -> Result<Exit> {
 fn words(options: &PlanOptions) -> Vec<String> {
     let words = [
         options.seed.map(|seed| format!("seed {seed:x}")),
-        options.concurrency.map(|count| format!("{count} clients")),
+        options
+            .concurrency
+            .map(|count| counted(count.into(), "client")),
         options
             .nodes
             .as_ref()
-            .map(|nodes| format!("{} nodes", nodes.value)),
+            .map(|nodes| counted(nodes.value.into(), "node")),
         options.time.map(|time| format!("at most {time:?}")),
-        options.ops.map(|ops| format!("at most {ops} operations")),
+        options
+            .ops
+            .map(|ops| format!("at most {}", counted(ops, "operation"))),
         options
             .rate
             .map(|rate| format!("{rate} operations per second")),
@@ -182,7 +183,7 @@ fn imagine<G: Generator>(mut simulation: Simulation<G>, most: u64) -> Result<Exi
     if shown >= most {
         say!(" … the first {most} operations; --ops shows more");
     } else {
-        say!(" the plan ends after {shown} operations");
+        say!(" the plan ends after {}", counted(shown, "operation"));
     }
     Ok(Exit::Valid)
 }
@@ -214,11 +215,6 @@ fn example(name: Option<&str>) -> Result<Exit> {
 
 /// What an example says of itself.
 fn described(name: &str, text: &str) -> Result<String> {
-    let syntax = if text.trim_start().starts_with('{') {
-        seatrial_runner::Syntax::Json
-    } else {
-        seatrial_runner::Syntax::Toml
-    };
-    let file = PlanFile::from_text(name.to_owned(), text.to_owned(), syntax, &ANYTHING)?;
+    let file = PlanFile::from_text(name.to_owned(), text.to_owned(), &ANYTHING)?;
     Ok(file.plan.description().unwrap_or_default().to_owned())
 }

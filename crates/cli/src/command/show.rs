@@ -6,9 +6,9 @@ use crate::load::{hint, is_test_file, load, not_ended, salvage};
 use crate::output::{complain, for_screen, say};
 use crate::source::resolved;
 use anyhow::{Context as _, Result};
-use seatrial_history::export::{Layout, check_names};
-use seatrial_history::import::Options;
 use seatrial_history::{ChunkBuffer, Op, TestFile};
+use seatrial_interchange::export::{Layout, check_names};
+use seatrial_interchange::import::Options;
 use seatrial_report::Columns;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 
@@ -34,7 +34,7 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
         return show_chunks(arguments);
     }
     let loaded = if arguments.salvage {
-        salvage(&arguments.file, &arguments.format, false)?
+        salvage(&arguments.file, &arguments.format)?
     } else {
         load(&arguments.file, &arguments.format, Options::default())?
     };
@@ -151,7 +151,7 @@ impl Listing {
             } else {
                 writeln!(self.out, "{}", for_screen(&self.columns.line(op)))
             };
-            // Whoever reads has seen enough (`| head`).
+            // The reader has closed the pipe (`| head`).
             if matches!(&written, Err(error) if error.kind() == ErrorKind::BrokenPipe) {
                 self.left = 0;
                 return Ok(false);

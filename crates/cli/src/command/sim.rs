@@ -1,20 +1,20 @@
 //! `seatrial sim`: seeds in order until one fails, or one seed again.
 
 use crate::args::{RunArguments, SimArguments};
+use crate::checked_run::{CheckedRun, Keep, check_run};
 use crate::exit::Exit;
-use crate::judge::{Judged, Keep, judge};
 use crate::output::{complain, say};
 use crate::plan::PlanFile;
-use crate::suite::SUITES;
-use crate::suite::kv::simulated::{Run, Simulation, Work};
-use crate::suite::kv::{self, checkers};
-use anyhow::{Result, bail};
-use seatrial_checker::{AcceptUndecided, Checker, Finding, Proofs, Proven, Validity, Verdict};
+use crate::suites::{Suites, failure, fault_options, node_count};
+use anyhow::{Context as _, Result};
+use seatrial_checker::{Checker, Finding, Validity, Verdict};
 use seatrial_generator::FaultOptions;
-use seatrial_kv::Bug;
-use seatrial_machine::FaultKind;
-use seatrial_machine::unknown_name;
+use seatrial_machine::{FaultKind, counted};
 use seatrial_sim::explore;
+use seatrial_suite::{
+    OptionValues, PlantedBug, SimulatedRun as Run, Simulation, Simulator, Suite, Work, known_bug,
+    known_workload, vocabulary,
+};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -26,68 +26,67 @@ const SEEDS: u64 = 200;
 const PLANNED_SEEDS: u64 = 20;
 /// A simulated plan ends at this time, if not before.
 const PLANNED_TIME: Duration = Duration::from_hours(1);
-/// What is broken, unless asked otherwise. What was synced is left whole: one unreplicated store cannot outlive it.
-const FAULTS: [FaultKind; 6] = [
-    FaultKind::Kill,
-    FaultKind::Pause,
-    FaultKind::Partition,
-    FaultKind::Packet,
-    FaultKind::Clock,
-    FaultKind::Disk,
-];
 /// Client threads, unless asked otherwise.
 const CONCURRENCY: u32 = 6;
 
 /// Carries the verb out.
-pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
-    if arguments.run.suite != "kv" {
-        bail!(unknown_name("suite", &arguments.run.suite, SUITES));
-    }
-    let plan = Plan::new(arguments)?;
+pub(crate) fn run(arguments: &SimArguments, suites: &Suites) -> Result<Exit> {
+    let suite = suites.named(&arguments.run.suite)?;
+    let plan = Plan::new(arguments, suite, suites.options_of(suite)?)?;
     let began = Instant::now();
     let mut tally = Tally::default();
     let found = explore(plan.seeds.clone(), |seed| {
         let run = plan
-            .simulation(seed)
-            .run()
-            .map_err(|error| Box::new(Err(error)))?;
+            .simulator
+            .run(&plan.simulation(seed))
+            .map_err(|error| Box::new(Err(failure(error))))?;
         tally.turns += run.turns;
-        let judged = plan.judge(seed, &run);
+        let checked = plan
+            .check(seed, &run)
+            .map_err(|error| Box::new(Err(error)))?;
         if plan.arguments.output.verbose {
             let (count, world) = (run.history.len(), &run.world);
             complain!(
-                " seed {seed:x}: {}, {count} operations: {:?}; {world}",
+                " seed {seed:x}: {}, {}: {:?}; {world}",
                 plan.work(seed).label(),
-                judged.valid
+                counted(count as u64, "operation"),
+                checked.valid
             );
         }
-        match &judged.valid {
+        match &checked.valid {
             Validity::Valid => Ok(()),
-            // Too rough a world leaves nothing to judge; a single seed is shown as it is.
-            Validity::Unknown(_) if !plan.replay && !judged.is_refuted() => {
+            // Too many faults leave nothing to check; a single seed is shown as it is.
+            Validity::Unknown(_) if !plan.replay && !checked.is_refuted() => {
                 tally.unknown += 1;
                 Ok(())
             }
-            _ => Err(Box::new(Ok((run, judged)))),
+            _ => Err(Box::new(Ok((run, checked)))),
         }
     });
     tally.tried = found.tried;
     tally.elapsed = began.elapsed();
     match found.failure {
         Some((seed, failure)) => {
-            let (run, judged) = (*failure)?;
-            plan.report_failure(seed, &run, &judged, &tally)
+            let (run, checked) = (*failure)?;
+            plan.report_failure(seed, &run, &checked, &tally)
         }
         None => Ok(plan.report_success(&tally)),
     }
 }
 
-/// What is done, and who judges it.
-type Judging = (Work, Vec<Box<dyn Checker>>);
+/// A workload and its checkers.
+type Assignment = (Work, Vec<Box<dyn Checker>>);
 
 /// What is run for every seed.
 struct Plan {
+    suite: &'static dyn Suite,
+    simulator: &'static dyn Simulator,
+    /// The suite's own options.
+    options: OptionValues,
     arguments: RunArguments,
+    /// The plan that is carried out, if the user names one.
+    file: Option<PlanFile>,
+    nodes: u32,
     operations: u64,
     /// Did the user say how many?
     other_operations: bool,
@@ -95,12 +94,12 @@ struct Plan {
     /// Is this one seed, named by the user?
     replay: bool,
     faults: FaultOptions,
-    bug: Option<Bug>,
+    bug: Option<&'static PlantedBug>,
     concurrency: u32,
-    /// What is done, and who judges it; from seed to seed they take turns.
-    works: Vec<Judging>,
-    /// What proves the verdicts of the seed that was judged last.
-    proofs: Arc<Proofs>,
+    /// Workloads and their checkers, which alternate from seed to seed.
+    works: Vec<Assignment>,
+    /// Is a verdict without anomalies valid although questions stayed open, as in Jepsen?
+    accepts_undecided: bool,
 }
 
 /// How much was done.
@@ -114,10 +113,15 @@ struct Tally {
 }
 
 impl Plan {
-    fn new(arguments: &SimArguments) -> Result<Plan> {
+    fn new(arguments: &SimArguments, suite: &'static dyn Suite, own: OptionValues) -> Result<Plan> {
         let run = &arguments.run;
-        let bug = run.bug.as_deref().map(kv::bug).transpose()?;
-        let file = PlanFile::of(run, &kv::VOCABULARY)?;
+        let simulator = suite.simulator().with_context(|| {
+            let name = suite.name();
+            format!("{name} has no simulated world; `seatrial test {name}` tests it for real")
+        })?;
+        let bug = run.bug.as_deref().map(|name| known_bug(suite, name));
+        let bug = bug.transpose().map_err(failure)?;
+        let file = PlanFile::of(run, &vocabulary(suite))?;
         let options = file
             .as_ref()
             .map(|file| file.plan.options().clone())
@@ -128,7 +132,7 @@ impl Plan {
             Some(_) => 1,
             None => arguments.seeds.unwrap_or_else(|| match &file {
                 Some(_) => PLANNED_SEEDS,
-                None => bug.map_or(SEEDS, kv::seed_budget),
+                None => bug.map_or(SEEDS, |bug| bug.seeds_max),
             }),
         };
         let most = match &file {
@@ -140,11 +144,19 @@ impl Plan {
         let concurrency = concurrency.unwrap_or(CONCURRENCY);
         let usual = match &file {
             Some(file) => file.kinds(None),
-            None => FAULTS.to_vec(),
+            None => simulator.faults().to_vec(),
         };
-        let faults = kv::fault_options(run, usual, concurrency)?;
+        let nodes = node_count(suite, None, file.as_ref())?;
+        let faults = fault_options(run, usual, nodes, concurrency)?;
+        let planned = options.accept_undecided.as_ref();
+        let accepts = run.undecided.accept_undecided || planned.is_some_and(|it| it.value);
         let mut plan = Plan {
+            suite,
+            simulator,
+            options: own,
             arguments: run.clone(),
+            file,
+            nodes,
             operations: arguments.ops.unwrap_or(most),
             other_operations: arguments.ops.is_some(),
             seeds: first..first.saturating_add(count),
@@ -153,57 +165,41 @@ impl Plan {
             bug,
             concurrency,
             works: Vec::new(),
-            proofs: Arc::default(),
+            accepts_undecided: accepts,
         };
-        let planned = file
-            .as_ref()
-            .and_then(|file| file.plan.options().accept_undecided.as_ref());
-        let accepts = run.undecided.accept_undecided || planned.is_some_and(|it| it.value);
-        let works = plan.works(file)?.into_iter();
-        let proven = works.map(|(work, checkers)| {
-            let checkers = Proven::all(checkers, &plan.proofs);
-            let checkers = if accepts {
-                AcceptUndecided::all(checkers)
-            } else {
-                checkers
-            };
-            (work, checkers)
-        });
-        plan.works = proven.collect();
+        plan.works = plan.works()?;
         Ok(plan)
     }
 
-    fn works(&self, file: Option<PlanFile>) -> Result<Vec<Judging>> {
+    fn works(&self) -> Result<Vec<Assignment>> {
         let model = self.arguments.model.as_deref();
-        if let Some(file) = file {
-            let checkers = file.checkers(model)?;
+        if let Some(file) = &self.file {
+            let checkers = file.checkers(Some(self.suite), model)?;
+            let time = file.plan.options().time;
             let work = Work::Planned {
+                plan: Box::new(file.plan.clone()),
+                label: file.label().to_owned(),
                 other_kinds: self.arguments.faults.is_some(),
-                time: file
-                    .plan
-                    .options()
-                    .time
-                    .unwrap_or(PLANNED_TIME)
-                    .min(PLANNED_TIME),
-                file: Arc::new(file),
+                time: time.unwrap_or(PLANNED_TIME).min(PLANNED_TIME),
             };
             return Ok(vec![(work, checkers)]);
         }
         let names = match &self.arguments.workload {
-            None => kv::USUAL.to_vec(),
-            Some(name) => vec![kv::known(name)?],
+            None => self.simulator.workloads().to_vec(),
+            Some(name) => vec![known_workload(self.suite, name).map_err(failure)?],
         };
         let options = self.arguments.workload_options.options();
         let mut works = Vec::new();
         for name in names {
-            works.push((Work::Named(name, options.clone()), checkers(name, model)?));
+            let checkers = self.suite.checkers(name, model)?;
+            works.push((Work::Named(name, options.clone()), checkers));
         }
         // By name, so that a seed means the same whatever order they are listed in.
         works.sort_by(|(one, _), (two, _)| one.label().cmp(two.label()));
         Ok(works)
     }
 
-    fn turn(&self, seed: u64) -> &Judging {
+    fn turn(&self, seed: u64) -> &Assignment {
         &self.works[(seed % self.works.len() as u64) as usize]
     }
 
@@ -223,26 +219,22 @@ impl Plan {
                 .then_some(self.faults.order),
             operations: self.operations,
             concurrency: self.concurrency,
-            operation_interval: self
-                .rate(seed)
-                .map(|rate| Duration::from_secs_f64(1.0 / rate)),
+            operation_interval: self.rate().map(|rate| Duration::from_secs_f64(1.0 / rate)),
             bug: self.bug,
+            options: self.options.clone(),
         }
     }
 
-    fn rate(&self, seed: u64) -> Option<f64> {
-        let planned = match self.work(seed) {
-            Work::Named(..) => None,
-            Work::Planned { file, .. } => file.plan.options().rate,
-        };
+    fn rate(&self) -> Option<f64> {
+        let planned = self.file.as_ref();
+        let planned = planned.and_then(|file| file.plan.options().rate);
         self.arguments.rate.or(planned)
     }
 
-    fn judge(&self, seed: u64, run: &Run) -> Judged {
-        // Those of the seed before.
-        self.proofs.take();
-        let mut judged = judge(&self.turn(seed).1, &run.history);
-        // Without rot in the plan, a store that cannot read its own log has broken its first promise.
+    fn check(&self, seed: u64, run: &Run) -> Result<CheckedRun> {
+        let history = Arc::clone(&run.history);
+        let mut checked = check_run(&self.turn(seed).1, history, self.accepts_undecided)?;
+        // Without bit rot in the plan, a store that cannot read its own log has lost data.
         if !run.boot_failures.is_empty() && !self.faults.kinds.contains(&FaultKind::Corruption) {
             let mut verdict = Verdict::valid("recovery");
             verdict.valid = Validity::Invalid;
@@ -250,28 +242,31 @@ impl Plan {
                 .anomalies
                 .insert("unrecoverable", run.boot_failures.len() as u64);
             verdict.findings = run.boot_failures.iter().map(unrecoverable).collect();
-            judged.add(verdict);
+            checked.add(verdict);
         }
-        judged
+        Ok(checked)
     }
 
     fn attributes(&self, seed: u64, run: &Run) -> Json {
         let work = self.work(seed);
-        let (workload, file) = match work {
-            Work::Named(name, _) => (Some(*name), None),
-            Work::Planned { file, .. } => (file.workload(), Some(file)),
+        let file = self.file.as_ref();
+        let workload = match work {
+            Work::Named(name, _) => Some(*name),
+            Work::Planned { .. } => file.and_then(PlanFile::workload),
         };
+        let suite = self.suite.name();
+        let nodes: Vec<String> = (1..=self.nodes).map(|node| format!("n{node}")).collect();
         json!({
-            "name": format!("kv {} simulated", work.label()),
-            "suite": "kv",
+            "name": format!("{suite} {} simulated", work.label()),
+            "suite": suite,
             "simulated": true,
             "workload": workload,
             "plan": file.map(|file| file.text()),
             "checkers": file.and_then(|file| file.checker_names()),
             "seed": format!("{seed:x}"),
-            "nodes": ["n1"],
+            "nodes": nodes,
             "faults": self.faults.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
-            "bug": self.bug.map(Bug::name),
+            "bug": self.bug.map(|bug| bug.name),
             "world": run.world,
             "command": self.command(seed),
             "version": env!("CARGO_PKG_VERSION"),
@@ -280,7 +275,7 @@ impl Plan {
 
     /// How to see this seed again.
     fn command(&self, seed: u64) -> String {
-        let mut command = format!("seatrial sim kv --seed {seed:x}");
+        let mut command = format!("seatrial sim {} --seed {seed:x}", self.suite.name());
         let run = &self.arguments;
         // Writing to a string cannot fail.
         if let Some(bug) = &run.bug {
@@ -311,22 +306,30 @@ impl Plan {
         if run.undecided.accept_undecided {
             command.push_str(" --accept-undecided");
         }
+        for (name, value) in self.options.words() {
+            let _ = write!(command, " --{name} {}", value.display());
+        }
         if self.other_operations {
             let _ = write!(command, " --ops {}", self.operations);
         }
         command
     }
 
-    fn report_failure(&self, seed: u64, run: &Run, judged: &Judged, tally: &Tally) -> Result<Exit> {
-        let exit = Exit::from(&judged.valid);
+    fn report_failure(
+        &self,
+        seed: u64,
+        run: &Run,
+        checked: &CheckedRun,
+        tally: &Tally,
+    ) -> Result<Exit> {
+        let exit = Exit::from(&checked.valid);
         let attributes = self.attributes(seed, run);
         let keep = Keep {
-            proofs: &self.proofs.take(),
-            suite: "kv",
+            suite: self.suite.name(),
             seed,
             out: self.arguments.out.as_deref(),
         };
-        let kept = keep.write(&attributes, &run.history, judged)?;
+        let kept = keep.write(&attributes, &run.history, checked)?;
         let output = &self.arguments.output;
         if output.json {
             let mut results = kept.results.clone();
@@ -344,7 +347,7 @@ impl Plan {
         }
         if !self.replay {
             let budget = self.bug.map_or(String::new(), |bug| {
-                format!(" (may take {})", kv::seed_budget(bug))
+                format!(" (may take {})", bug.seeds_max)
             });
             say!(
                 " found at seed {seed:x}, the {} tried{budget}",
@@ -372,7 +375,7 @@ impl Plan {
         let seeds = if tally.tried == 1 { "seed" } else { "seeds" };
         let unknown = match tally.unknown {
             0 => String::new(),
-            count => format!(" ({count} too rough to judge)"),
+            count => format!(" ({count} too many faults to check)"),
         };
         say!(
             " ✓ {} {seeds} valid{unknown}   {} turns of machines in {:.1} s, {:.0} turns/s with checking",
@@ -382,7 +385,7 @@ impl Plan {
             rate
         );
         if let Some(bug) = self.bug {
-            say!(" ! the planted bug {bug} was not found");
+            say!(" ! the planted bug {} was not found", bug.name);
         }
         Exit::Valid
     }

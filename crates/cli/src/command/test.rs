@@ -1,30 +1,30 @@
 //! `seatrial test`: a real system, real faults, a verdict.
 
 use crate::args::TestArguments;
-use crate::command::node::read_key;
+use crate::checked_run::{color, save_proofs, write, write_findings};
 use crate::exit::Exit;
 use crate::interrupt::{Signals, signal_runtime};
-use crate::judge::{color, save_proofs, write, write_findings};
-use crate::output::{complain, say};
+use crate::opened::of_source;
+use crate::output::{complain, complaint, say};
 use crate::plan::PlanFile;
 use crate::progress::Screen;
-use crate::suite::SUITES;
-use crate::suite::kv;
-use crate::suite::kv::real::{KeyFile, KvClients, KvSystem};
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use seatrial_checker::online::Judge;
-use seatrial_checker::{AcceptUndecided, Certificate, Checker, Proofs, Proven};
-use seatrial_generator::plan::{Limits, Surroundings};
+use crate::suites::{Suites, failure, fault_options, node_count};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use seatrial_check::{by_name, entry};
+use seatrial_checker::Checker;
 use seatrial_generator::{
     CourseOptions, FaultOptions, FaultPackage, Generator, course, fault_package,
 };
-use seatrial_kv::Bug;
-use seatrial_machine::unknown_name;
 use seatrial_machine::{FaultKind, NodeId, Rng};
-use seatrial_report::{Report, html, results_json, text};
+use seatrial_plan::{Limits, Surroundings};
+use seatrial_report::{Drawing, Report, html, results_json, text};
 use seatrial_runner::{
-    self as runner, Ended, NodeLimits, Observer, Outcome, Phase, ProcessNodes, Progress, RunFolder,
-    Stop, Test, Urgency, Watch,
+    self as runner, Ended, Evidence, Observer, Outcome, Phase, Progress, RunFolder, Stop, Test,
+    Urgency, Watch,
+};
+use seatrial_suite::{
+    OptionValues, PlantedBug, Setup, Suite, known_bug, known_workload, planned_workloads,
+    vocabulary,
 };
 use serde_json::{Map, Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -32,8 +32,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What is broken, unless asked otherwise.
-const FAULTS: [FaultKind; 3] = [FaultKind::Kill, FaultKind::Pause, FaultKind::Partition];
 /// Client threads, unless asked otherwise.
 const CONCURRENCY: u32 = 10;
 /// Seconds of load, unless asked otherwise.
@@ -49,17 +47,10 @@ const RATE: f64 = 2_000.0;
 const LAST_LIMIT: Duration = Duration::from_secs(30);
 
 /// Carries the verb out.
-pub(crate) fn run(arguments: &TestArguments) -> Result<Exit> {
-    if arguments.run.suite != "kv" {
-        bail!(unknown_name("suite", &arguments.run.suite, SUITES));
-    }
-    let plan = Plan::new(arguments)?;
-    let proofs = Arc::new(Proofs::default());
-    let mut test = plan.test()?;
-    test.checkers = Proven::all(test.checkers, &proofs);
-    if plan.accepts_undecided() {
-        test.checkers = AcceptUndecided::all(test.checkers);
-    }
+pub(crate) fn run(arguments: &TestArguments, suites: &Suites) -> Result<Exit> {
+    let suite = suites.named(&arguments.run.suite)?;
+    let plan = Plan::new(arguments, suite, suites.options_of(suite)?)?;
+    let test = plan.test()?;
     let stop = test.stop.clone();
     let quiet = arguments.run.output.quiet || arguments.run.output.json;
     let observer: Arc<dyn Observer> = if quiet {
@@ -68,49 +59,46 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Exit> {
         Arc::new(Screen::new(plan.length))
     };
     let history = test.folder.history();
-    let judging = Arc::new(AtomicBool::new(false));
-    listen_for_interrupts(stop, Arc::clone(&judging), history)?;
-    let outcome = runner::run(test, Arc::new(Listening { observer, judging }))?;
-    plan.conclude(&outcome, &proofs.take())
+    let checking = Arc::new(AtomicBool::new(false));
+    listen_for_interrupts(stop, Arc::clone(&checking), history)?;
+    let outcome = runner::run(test, Arc::new(Listening { observer, checking }))?;
+    plan.conclude(&outcome)
 }
 
 /// One test as it was asked for.
 struct Plan {
+    suite: &'static dyn Suite,
+    /// The suite's own options.
+    options: OptionValues,
     arguments: TestArguments,
     seed: u64,
     faults: FaultOptions,
-    bug: Option<Bug>,
+    bug: Option<&'static PlantedBug>,
     /// `None`: until the plan ends.
     length: Option<Duration>,
     interval: Option<Duration>,
     timeout: Duration,
     nodes: u32,
     concurrency: u32,
-    workload: String,
-    /// What is done, unless it is the workload.
+    /// What the clients do, unless a plan says so.
+    workload: Option<&'static str>,
+    /// The plan.
     file: Option<PlanFile>,
 }
 
 impl Plan {
-    fn new(arguments: &TestArguments) -> Result<Plan> {
+    fn new(
+        arguments: &TestArguments,
+        suite: &'static dyn Suite,
+        own: OptionValues,
+    ) -> Result<Plan> {
         let run = &arguments.run;
-        let file = plan_file(arguments)?;
+        let file = plan_file(arguments, suite)?;
         let options = file
             .as_ref()
             .map(|file| file.plan.options().clone())
             .unwrap_or_default();
-        let nodes = match (&file, arguments.nodes, &options.nodes) {
-            (_, Some(nodes), _) => nodes,
-            (Some(file), None, Some(own)) if own.value != 1 => {
-                let reason = format!("kv has one node until it is replicated, not {}", own.value);
-                return Err(file.error(own.problem(reason)));
-            }
-            _ => 1,
-        };
-        ensure!(
-            nodes == 1,
-            "kv has one node until it is replicated; --nodes {nodes} is not possible yet"
-        );
+        let nodes = node_count(suite, arguments.nodes, file.as_ref())?;
         if let Some(rate) = run.rate {
             ensure!(
                 rate > 0.0 && rate.is_finite(),
@@ -128,15 +116,18 @@ impl Plan {
         let interval = seconds("interval", arguments.interval)?;
         let usual = match &file {
             Some(file) => file.kinds(None),
-            None => FAULTS.to_vec(),
+            None => suite.faults().to_vec(),
         };
-        let mut faults = kv::fault_options(run, usual, concurrency)?;
+        let mut faults = fault_options(run, usual, nodes, concurrency)?;
         faults.interval = interval.unwrap_or(INTERVAL);
-        faults.omitted.extend(kv::OMITTED);
+        faults.omitted.extend(suite.omitted_faults());
+        let bug = run.bug.as_deref().map(|name| known_bug(suite, name));
+        let workload = run.workload.as_deref();
+        let workload = workload.unwrap_or_else(|| suite.default_workload());
         Ok(Plan {
             seed: arguments.seed.or(options.seed).unwrap_or_else(draw_seed),
             faults,
-            bug: run.bug.as_deref().map(kv::bug).transpose()?,
+            bug: bug.transpose().map_err(failure)?,
             length: match seconds("time", arguments.time)?.or(options.time) {
                 None if file.is_none() => Some(TIME),
                 length => length,
@@ -148,12 +139,20 @@ impl Plan {
             nodes,
             concurrency,
             workload: match &file {
-                Some(file) => file.label().to_owned(),
-                None => kv::known(run.workload.as_deref().unwrap_or("list-append"))?.to_owned(),
+                Some(_) => None,
+                None => Some(known_workload(suite, workload).map_err(failure)?),
             },
             arguments: arguments.clone(),
             file,
+            suite,
+            options: own,
         })
+    }
+
+    /// What people call what is done.
+    fn label(&self) -> &str {
+        let planned = self.file.as_ref().map(PlanFile::label);
+        self.workload.or(planned).unwrap_or_default()
     }
 
     /// Operations per second; `None`: as fast as the plan says.
@@ -178,7 +177,7 @@ impl Plan {
             rng: rng.clone(),
             servers: (1..=self.nodes).map(NodeId::server).collect(),
             clients: (0..self.concurrency).map(NodeId::client).collect(),
-            workloads: kv::planned_workloads(),
+            workloads: planned_workloads(self.suite),
             kinds: self
                 .arguments
                 .run
@@ -205,7 +204,9 @@ impl Plan {
             return Ok(self.planned(file, rng));
         }
         let options = self.arguments.run.workload_options.options();
-        let workload = kv::workload(&self.workload, &rng.fork("workload"), &options)?;
+        let name = self.workload.unwrap_or_default();
+        let workload = self.suite.workload(name, &rng.fork("workload"), &options);
+        let workload = workload.map_err(failure)?;
         let rate = self.rate().unwrap_or(RATE);
         let length = self.length.unwrap_or(TIME);
         let recovery = Plan::recovery(length);
@@ -230,59 +231,56 @@ impl Plan {
         let rng = Rng::from_seed(self.seed);
         let generator = self.generator(&rng)?;
         let model = self.arguments.run.model.as_deref();
-        let checkers = match &self.file {
-            Some(file) => file.checkers(model)?,
-            None => kv::checkers(&self.workload, model)?,
+        let checkers = if let Some(file) = &self.file {
+            file.checkers(Some(self.suite), model)?
+        } else {
+            let workload = self.workload.unwrap_or_default();
+            self.suite.checkers(workload, model)?
         };
         let watch = self.watch(&checkers)?;
+        let deployment = self.suite.deploy(&Setup {
+            workload: self.workload,
+            nodes: self.nodes,
+            concurrency: self.concurrency,
+            timeout: self.timeout,
+            bug: self.bug,
+            port: self.arguments.port,
+            breaks_network: self.breaks_network(),
+            options: &self.options,
+            rng: rng.fork("deployment").fork(&clock_word()),
+            report: complaint,
+        });
+        let deployment = deployment.map_err(failure)?;
         let folder = match &self.arguments.run.out {
             Some(path) => RunFolder::open(path)?,
-            None => RunFolder::fresh(Path::new("runs"), "kv", self.seed)?,
+            None => RunFolder::fresh(Path::new("runs"), self.suite.name(), self.seed)?,
         };
-        let key = self.arguments.key_file.as_deref();
-        let key = key.map(|path| -> Result<KeyFile> {
-            Ok(KeyFile {
-                path: path
-                    .canonicalize()
-                    .with_context(|| path.display().to_string())?,
-                key: read_key(Some(path))?.context("a key")?,
-            })
-        });
-        let key = key.transpose()?;
-        let clients_key = key.as_ref().map(|it| it.key.clone());
-        let system = Arc::new(KvSystem { bug: self.bug, key });
-        let mut nodes = ProcessNodes::new(system, self.nodes).with_limits(NodeLimits::default());
-        if let Some(port) = self.arguments.port {
-            nodes = nodes.with_port(port);
-        }
-        let timeout = self.timeout;
         Ok(Test {
             attributes: self.attributes(),
             folder,
-            nodes: Arc::new(nodes),
-            clients: Arc::new(KvClients::new(
-                rng.fork("tokens").fork(&clock_word()),
-                timeout,
-                if self.file.is_some() {
-                    ""
-                } else {
-                    &self.workload
-                },
-                clients_key,
-            )),
+            nodes: deployment.nodes,
+            clients: deployment.clients,
             concurrency: self.concurrency,
             // An operation may ask for something for so long, and then wait as long for the answer.
-            timeout: timeout * 3,
+            timeout: self.timeout * 3,
             generator,
+            breaks_network: self.breaks_network(),
             rate: self.arguments.run.rate,
             checkers,
             watch,
+            accept_undecided: self.accepts_undecided(),
+            certify: true,
             seed: self.seed,
             stop: Stop::new(),
             results: Box::new(|evidence| {
-                let mut report =
-                    Report::new(evidence.attributes, evidence.history, evidence.verdicts)
-                        .checked_in(evidence.checked_in);
+                let Evidence {
+                    attributes,
+                    overview,
+                    verdicts,
+                    ..
+                } = evidence;
+                let report = Report::new(attributes, overview, verdicts);
+                let mut report = report.checked_in(evidence.checked_in);
                 for warning in evidence.warnings {
                     report = report.warn(warning.clone());
                 }
@@ -295,7 +293,16 @@ impl Plan {
         })
     }
 
-    /// The promise that was asked for, or that of the plan.
+    /// Can faults of the network happen?
+    fn breaks_network(&self) -> bool {
+        let is_of_network =
+            |kind: &FaultKind| matches!(kind, FaultKind::Partition | FaultKind::Packet);
+        let planned = self.file.as_ref().map(|file| file.kinds(None));
+        let mut kinds = self.faults.kinds.iter().chain(planned.iter().flatten());
+        kinds.any(is_of_network)
+    }
+
+    /// The consistency model of the command line, or that of the plan.
     fn model(&self) -> Option<&str> {
         let asked = self.arguments.run.model.as_deref();
         match &self.file {
@@ -311,7 +318,7 @@ impl Plan {
         self.arguments.run.undecided.accept_undecided || planned.is_some_and(|it| it.value)
     }
 
-    /// Those of these who can judge while the test runs, if a violation is to end it.
+    /// Those of these checkers that can run during the test, if a violation is to end it.
     fn watch(&self, checkers: &[Box<dyn Checker>]) -> Result<Watch> {
         let planned = self.file.as_ref().map(|file| file.plan.options());
         let planned = planned.and_then(|options| options.stop_on_violation.as_ref());
@@ -319,14 +326,19 @@ impl Plan {
         if !stops {
             return Ok(Watch::default());
         }
-        let judges = checkers.iter();
-        let judges = judges.filter_map(|one| Judge::by_name(one.name(), self.model()));
-        let judges: Vec<_> = judges.collect();
-        if judges.is_empty() {
+        let is_early = |name: &str| entry(name).is_some_and(|entry| entry.is_early);
+        let early = checkers
+            .iter()
+            .map(|one| one.name())
+            .filter(|name| is_early(name));
+        let early: Vec<Box<dyn Checker>> = early
+            .map(|name| by_name(name, self.model()).or_else(|_| by_name(name, None)))
+            .collect::<Result<_, _>>()?;
+        if early.is_empty() {
             let names: Vec<_> = checkers.iter().map(|one| one.name()).collect();
             let reason = format!(
-                "to end a test at the first violation somebody must judge while it runs; of {} nobody can (list-append, \
-                 register, cas-register and mutex can)",
+                "--stop-on-violation needs a checker that runs during the test; {} cannot (list-append, register, \
+                 cas-register and mutex can)",
                 names.join(", ")
             );
             return Err(match (&self.file, planned) {
@@ -334,23 +346,26 @@ impl Plan {
                 _ => anyhow!(reason),
             });
         }
-        Ok(Watch { judges, stops })
+        Ok(Watch {
+            checkers: early,
+            stops,
+        })
     }
 
     fn attributes(&self) -> Map<String, Json> {
         let arguments = &self.arguments;
         let attributes = json!({
-            "name": format!("kv {}", self.workload),
-            "suite": "kv",
+            "name": format!("{} {}", self.suite.name(), self.label()),
+            "suite": self.suite.name(),
             "workload": match &self.file {
-                None => Some(self.workload.as_str()),
+                None => self.workload,
                 Some(file) => file.workload(),
             },
             "plan": self.file.as_ref().map(PlanFile::text),
             "checkers": self.file.as_ref().and_then(PlanFile::checker_names),
             "seed": format!("{:x}", self.seed),
             "faults": self.faults.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
-            "bug": self.bug.map(Bug::name),
+            "bug": self.bug.map(|bug| bug.name),
             "seconds": self.length.map(|length| length.as_secs_f64()),
             "command": self.command(),
             "options": {
@@ -383,7 +398,7 @@ impl Plan {
     }
 
     /// Writes the page and shows the last screen.
-    fn conclude(&self, outcome: &Outcome, proofs: &[(String, Certificate)]) -> Result<Exit> {
+    fn conclude(&self, outcome: &Outcome) -> Result<Exit> {
         let output = &self.arguments.run.output;
         if outcome.ended == Ended::Aborted {
             complain!(
@@ -397,20 +412,30 @@ impl Plan {
                 complain!(" {} {:?}: {:?}", fault.begin, fault.fault, fault.effect);
             }
         }
-        let report = Report::new(&outcome.attributes, &outcome.history, &outcome.verdicts);
-        let found = write_findings(&outcome.folder.join("findings"), &report)?;
-        let files = ["report.html", "history.sea", "results.json", "n1.log"];
-        save_proofs(proofs, &outcome.folder, &outcome.verdicts)?;
-        let proofs = proofs.iter().map(|proof| proof.0.as_str());
-        let files = files.into_iter().chain(found.then_some("findings"));
-        let files = files.chain(proofs);
+        let history = outcome.source()?;
+        let report = Report::new(&outcome.attributes, &outcome.overview, &outcome.verdicts);
+        let drawing = Drawing::read(&report, &*history).map_err(of_source)?;
+        let findings = outcome.folder.join("findings");
+        let found = write_findings(&findings, &report, drawing.excerpt())?;
+        let files = ["report.html", "history.sea", "results.json"];
+        let logs = (1..=self.nodes).map(|node| format!("n{node}.log"));
+        let logs: Vec<String> = logs
+            .filter(|log| outcome.folder.join(log).exists())
+            .collect();
+        save_proofs(&outcome.proofs, &outcome.folder, &outcome.verdicts)?;
+        let proofs = outcome.proofs.iter().map(|proof| proof.0.as_str());
+        let files = files.into_iter().chain(logs.iter().map(String::as_str));
+        let files = files.chain(found.then_some("findings")).chain(proofs);
         let mut report = report
             .in_folder(outcome.folder.display().to_string(), files)
             .checked_in(outcome.checked_in);
         for warning in &outcome.warnings {
             report = report.warn(warning.clone());
         }
-        write(&outcome.folder.join("report.html"), &html(&report))?;
+        write(
+            &outcome.folder.join("report.html"),
+            &html(&report, &drawing),
+        )?;
         if output.json {
             let mut results = outcome.results.clone();
             results["folder"] = json!(outcome.folder.display().to_string());
@@ -424,9 +449,9 @@ impl Plan {
 }
 
 /// The plan that the options name, if they do.
-fn plan_file(arguments: &TestArguments) -> Result<Option<PlanFile>> {
+fn plan_file(arguments: &TestArguments, suite: &dyn Suite) -> Result<Option<PlanFile>> {
     let run = &arguments.run;
-    let file = PlanFile::of(run, &kv::VOCABULARY)?;
+    let file = PlanFile::of(run, &vocabulary(suite))?;
     if !run.output.quiet {
         for advice in file.iter().flat_map(PlanFile::advice) {
             complain!(" note: {advice}");
@@ -447,7 +472,7 @@ fn seconds(name: &str, value: Option<f64>) -> Result<Option<Duration>> {
         .with_context(|| format!("--{name} takes a number of seconds above 0, not {value}"))
 }
 
-/// A short seed nobody chose.
+/// A short random seed.
 fn draw_seed() -> u64 {
     clock_seed() & 0xffff_ffff
 }
@@ -462,16 +487,16 @@ fn clock_word() -> String {
     clock_seed().to_string()
 }
 
-/// Notes when the history is complete and is being judged.
+/// Notes when the history is complete and is being checked.
 struct Listening {
     observer: Arc<dyn Observer>,
-    judging: Arc<AtomicBool>,
+    checking: Arc<AtomicBool>,
 }
 
 impl Observer for Listening {
     fn progress(&self, progress: &Progress) {
-        let judging = progress.phase == Phase::Checking;
-        self.judging.store(judging, Ordering::Relaxed);
+        let checking = progress.phase == Phase::Checking;
+        self.checking.store(checking, Ordering::Relaxed);
         self.observer.progress(progress);
     }
 
@@ -481,8 +506,8 @@ impl Observer for Listening {
 }
 
 /// Ctrl-C, SIGTERM, SIGHUP and SIGQUIT end the test; once more ends it at once, and a third time, or while the history is
-/// judged, this program: its nodes die with it, and what was recorded is in the file.
-fn listen_for_interrupts(stop: Stop, judging: Arc<AtomicBool>, history: PathBuf) -> Result<()> {
+/// checked, this program: its nodes die with it, and what was recorded is in the file.
+fn listen_for_interrupts(stop: Stop, checking: Arc<AtomicBool>, history: PathBuf) -> Result<()> {
     let runtime = signal_runtime()?;
     let mut signals = {
         let _inside = runtime.enter();
@@ -491,9 +516,9 @@ fn listen_for_interrupts(stop: Stop, judging: Arc<AtomicBool>, history: PathBuf)
     let listen = async move {
         loop {
             signals.next().await;
-            if judging.load(Ordering::Relaxed) || stop.urgency() == Urgency::Abort {
+            if checking.load(Ordering::Relaxed) || stop.urgency() == Urgency::Abort {
                 let history = history.display();
-                complain!("seatrial: not judged; the history is {history}");
+                complain!("seatrial: not checked; the history is {history}");
                 std::process::exit(2);
             }
             stop.request();

@@ -2,18 +2,18 @@
 
 use crate::Scratch;
 use crate::archive::{PATIENCE, Running, alike, lines};
-use seatrial_archive::file::Files;
-use seatrial_archive::service::message::{self, MESSAGE_LENGTH_MAX};
-use seatrial_archive::service::{
+use seatrial_archive::{Archive, Bound, Cursor, Durability, Origin, Pause, RecordingId};
+use seatrial_archive_service::message::{self, MESSAGE_LENGTH_MAX};
+use seatrial_archive_service::{
     ArchiveService, Client, ClientOptions, CopySource, CopyTarget, FrameBatch, ListFilter, Played,
     PushTarget, RemoteArchive, ReplayBound, ReplayEnd, ReplayFrom, ReplayRequest, ServiceOptions,
     ServiceRequest, copy_remote,
 };
-use seatrial_archive::{
-    Archive, BlockHeader, Bound, Cursor, Durability, Origin, Pause, RecordingId,
-};
+use seatrial_blocks::BlockHeader;
+use seatrial_blocks::file::Files;
 use seatrial_host::{
-    BlockingLink, ConnectOptions, HostLimits, LinkOptions, ListenOptions, Protocol, serve_machine,
+    BlockingLink, ConnectOptions, HostLimits, LinkOptions, ListenOptions, PeerOptions, Protocol,
+    serve_machine,
 };
 use seatrial_machine::NodeId;
 use std::net::SocketAddr;
@@ -64,6 +64,7 @@ impl Server {
                 report: |text| eprintln!("{text}"),
                 protocol: PROTOCOL,
                 key: None,
+                peers: PeerOptions::default(),
             };
             let ready = |address| ready.send(address).unwrap();
             let stopped = async {

@@ -11,7 +11,7 @@ use std::process::Output;
 
 /// Bytes of a block of the file system.
 const BLOCK: usize = 4_096;
-const OPERATIONS: u64 = 120;
+const OPERATIONS: u64 = 150;
 
 /// An invalid history whose only anomaly is at its end.
 fn invalid(path: &str, is_sealed: bool) -> Vec<u8> {
@@ -28,7 +28,7 @@ fn invalid(path: &str, is_sealed: bool) -> Vec<u8> {
 /// Offset, length and kind of each block.
 fn blocks(bytes: &[u8]) -> Vec<(usize, usize, u16)> {
     let disk = bytes.to_vec();
-    let mut walker = seatrial_archive::Walker::new(&disk, BLOCK as u64);
+    let mut walker = seatrial_blocks::Walker::new(&disk, BLOCK as u64);
     let mut blocks = Vec::new();
     while let Some((offset, header)) = walker.next_header().unwrap() {
         let length = header.block_length() as usize;

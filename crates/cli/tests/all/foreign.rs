@@ -22,7 +22,7 @@ fn the_checker_is_named_and_why() {
     let (append, bank) = (scratch.path("a.edn"), scratch.path("b.edn"));
     fs::write(&append, APPEND).unwrap();
     fs::write(&bank, BANK).unwrap();
-    let because = "list-append: chosen from the operations (:append micro-operations)";
+    let because = "list-append: inferred from the operations (:append micro-operations)";
     let screen = stdout(&run(0, &["check", &append]));
     assert!(screen.contains(because), "{screen}");
     assert_eq!(
@@ -161,7 +161,7 @@ fn a_refused_history_is_not_called_empty() {
     fs::write(&edn, APPEND).unwrap();
     let told = stdout(&run(2, &["check", "--checker", "isolation", &edn]));
     assert!(
-        told.contains(" 2 events\n") && !told.contains("0 operations"),
+        told.contains(" 1 operation ") && !told.contains("0 operations"),
         "{told}"
     );
     let document = json(&run(

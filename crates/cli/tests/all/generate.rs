@@ -2,11 +2,13 @@
 
 use crate::{Scratch, error, json, run, stderr, stdout};
 use seatrial_checker::linear::{Linearizable, Model};
-use seatrial_checker::txn::isolation::{Isolation as Isolated, Model as Axioms};
-use seatrial_checker::txn::{Inference, Level, ListAppend, Promise, RwRegister, Timestamps};
 use seatrial_checker::{Checker, Validity, Verdict};
-use seatrial_generator::database::{Anomaly, Database, Isolation, Options, Workload};
+use seatrial_cycles::Level;
+use seatrial_database::{Anomaly, Database, Isolation, Options, Workload};
 use seatrial_history::{History, Op, OpType, Process, Value};
+use seatrial_inference::{Inference, ListAppend, RwRegister};
+use seatrial_isolation::{Isolation as Isolated, Model as Axioms};
+use seatrial_isolation::{TimestampLevel, Timestamps};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -220,12 +222,12 @@ fn timestamps_are_those_of_the_store() {
     let levels = Isolation::TRANSACTIONS.into_iter().skip(4);
     for isolation in levels {
         let promise = match isolation {
-            Isolation::SnapshotIsolation => Promise::SnapshotIsolation,
+            Isolation::SnapshotIsolation => TimestampLevel::SnapshotIsolation,
             Isolation::StrongSessionSnapshotIsolation | Isolation::StrongSnapshotIsolation => {
-                Promise::StrongSessionSnapshotIsolation
+                TimestampLevel::StrongSessionSnapshotIsolation
             }
-            Isolation::Serializable => Promise::Serializable,
-            _ => Promise::StrongSessionSerializable,
+            Isolation::Serializable => TimestampLevel::Serializable,
+            _ => TimestampLevel::StrongSessionSerializable,
         };
         for workload in [Workload::ListAppend, Workload::RwRegister] {
             for seed in 0..6 {
@@ -308,7 +310,7 @@ fn assumptions_that_hold_raise_no_alarm() {
             let context = format!("{isolation:?} seed {seed}: {:?}", kept.findings);
             assert_eq!(kept.valid, Validity::Valid, "{context}");
             assert_eq!(
-                kept.details["discarded"],
+                kept.details.to_json()["discarded"],
                 serde_json::json!({}),
                 "{context}"
             );
@@ -656,7 +658,7 @@ fn the_verb_writes_a_file_that_tells_its_truth() {
     ));
     for part in [
         "list-append · prefix · 100 clients · seed 2a",
-        "30001 events",
+        "30,001 events",
         "truth: prefix",
     ] {
         assert!(text.contains(part), "{text}");

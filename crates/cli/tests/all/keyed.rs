@@ -207,7 +207,7 @@ fn checking_stops_at_the_first_broken_key_when_only_the_verdict_is_asked_for() {
     let path = scratch.path("broken.edn");
     fs::write(&path, registers(&[2, 3])).unwrap();
     let told = stdout(&run(1, &["check", &path]));
-    let stopped = "checking stopped at the first broken key: 2 of 3 keys checked";
+    let stopped = "checking stopped at the first key that is not linearizable: 2 of 3 keys checked";
     assert!(told.contains(stopped), "{told}");
     let document = judge(1, &[&path]);
     let found = details(&document, "cas-register");

@@ -64,7 +64,7 @@ pub(super) fn write(path: &str, ops: &[Op]) -> HistoryWriter {
 /// Makes the chunk with this number unreadable.
 fn damage(path: &str, chunk: u64) {
     let mut bytes = fs::read(path).unwrap();
-    let mut walker = seatrial_archive::Walker::new(&bytes, 4_096);
+    let mut walker = seatrial_blocks::Walker::new(&bytes, 4_096);
     let mut left = chunk;
     let offset = loop {
         let (offset, header) = walker.next_header().unwrap().unwrap();
@@ -161,7 +161,8 @@ fn a_live_run_is_judged_by_what_is_there() {
     let mut writer = write(&file, &ops[..61]);
     writer.flush().unwrap();
     for words in [&["check"][..], &["check", "--checker", "stats,g1"]] {
-        let text = stdout(&run(0, &[words, &[&file]].concat()));
+        let text = stdout(&run(2, &[words, &[&file]].concat()));
+        assert!(text.contains("never sealed"), "{text}");
         assert!(text.contains("still running"), "{text}");
         assert!(text.contains("last written"), "{text}");
         assert!(

@@ -1,7 +1,8 @@
 //! Valid histories cut after every operation: no checker accuses what the missing end may explain.
 
 use super::{Scratch, run};
-use seatrial_checker::{Missing, Validity, compose, for_workload};
+use seatrial_check::for_workload;
+use seatrial_checker::{MissingPart, Validity, Verdict};
 use seatrial_history::{History, Op, TestFile};
 use std::path::Path;
 
@@ -28,12 +29,15 @@ fn a_valid_history_has_no_invalid_beginning() {
             let file = TestFile::open(Path::new(&path)).unwrap();
             let history = file.history().unwrap();
             let checkers = for_workload(workload, None).unwrap();
-            let judged = |ops: Vec<Op>| compose(&checkers, &History::from_ops(ops)).verdicts;
+            let judged = |ops: Vec<Op>| -> Vec<Verdict> {
+                let history = History::from_ops(ops);
+                checkers.iter().map(|one| one.check(&history)).collect()
+            };
             let whole = Validity::of(&judged(history.ops().to_vec()));
             assert_ne!(whole, Validity::Invalid, "{workload} {seed}");
             for end in 0..history.len() {
                 let mut verdicts = judged(history.ops()[..end].to_vec());
-                let valid = Missing::end("cut").weigh(&mut verdicts);
+                let valid = MissingPart::end("cut").apply(&mut verdicts);
                 let told = || verdicts.iter().flat_map(|verdict| &verdict.findings);
                 assert_ne!(
                     valid,

@@ -8,6 +8,10 @@ use std::path::Path;
 
 fn document(exit: i32, arguments: &[&str]) -> Json {
     let mut document = json(&run(exit, &[&["check", "--json"], arguments].concat()));
+    // A test file and EDN say that a test of ours wrote it, so its successes are counted; JSON lines do not.
+    if let Some(checkers) = document["checkers"].as_object_mut() {
+        checkers.remove("stats");
+    }
     document["file"] = Json::Null;
     document["seconds"] = Json::Null;
     document

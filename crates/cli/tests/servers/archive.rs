@@ -3,8 +3,8 @@
 use super::process::{Latencies, Scratch, Server};
 use super::{ATTACK, assert_served, has_sockets, wire};
 use seatrial_archive::Durability;
-use seatrial_archive::service::message::{self, ClientMessage, MESSAGE_LENGTH_MAX, ServerMessage};
-use seatrial_archive::service::{
+use seatrial_archive_service::message::{self, ClientMessage, MESSAGE_LENGTH_MAX, ServerMessage};
+use seatrial_archive_service::{
     Client, ClientOptions, FrameBatch, ListFilter, Operation, Played, RemoteArchive, ReplayBound,
     ReplayFrom, ReplayRequest,
 };

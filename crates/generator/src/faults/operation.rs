@@ -2,8 +2,7 @@
 
 use crate::{Template, operation};
 use seatrial_history::{Op, Symbol, Value};
-use seatrial_machine::{DiskTrouble, Disturbance, Fault, Link, NodeId};
-use std::time::Duration;
+use seatrial_machine::{Fault, FaultInfo, FaultParameter, FaultSubject, Link, NodeId};
 
 /// The operation of the nemesis that stands for this fault: `f` is the fault's name, the value its targets in plain
 /// data, so that a history says what was broken and [`fault_of`] can tell.
@@ -11,87 +10,22 @@ pub fn fault_operation(fault: &Fault) -> Template {
     operation(fault.name(), fault_value(fault))
 }
 
-/// The targets of a fault in plain data: `"n1"` for a node, `[["n1" "c0"] …]` for links, a map for more.
+/// The subject and the numbers of a fault in plain data: `"n1"` for a node, `[["n1" "c0"] …]` for links, a map when there
+/// are numbers as well.
 pub fn fault_value(fault: &Fault) -> Value {
-    match fault {
-        Fault::Kill(node)
-        | Fault::Restart(node)
-        | Fault::Pause(node)
-        | Fault::Resume(node)
-        | Fault::MendDisk(node)
-        | Fault::LoseUnsynced(node)
-        | Fault::Snapshot(node)
-        | Fault::Restore(node)
-        | Fault::Join(node)
-        | Fault::Leave(node) => node_value(*node),
-        Fault::Cut(links) | Fault::Reset(links) => links_value(links),
-        Fault::Disturb { links, how } => disturbance_value(links, how),
-        Fault::Heal | Fault::Calm | Fault::View => Value::Nil,
-        Fault::Skew {
-            node,
-            offset_ns,
-            rate_ppm,
-        } => map_value([
-            ("node", node_value(*node)),
-            ("offset-ns", Value::Int(*offset_ns)),
-            ("rate-ppm", Value::Int(i64::from(*rate_ppm))),
-        ]),
-        Fault::Strobe {
-            node,
-            delta,
-            period,
-            length,
-        } => map_value([
-            ("node", node_value(*node)),
-            ("delta-ns", Value::Int(nanoseconds(*delta))),
-            ("period-ns", Value::Int(nanoseconds(*period))),
-            ("length-ns", Value::Int(nanoseconds(*length))),
-        ]),
-        Fault::Disk { node, trouble } => match trouble {
-            DiskTrouble::Slow(delay) => map_value([
-                ("node", node_value(*node)),
-                ("delay-ns", Value::Int(nanoseconds(*delay))),
-            ]),
-            _ => node_value(*node),
-        },
-        Fault::BitRot { node, bits } => map_value([
-            ("node", node_value(*node)),
-            ("bits", Value::Int(i64::from(*bits))),
-        ]),
-        Fault::Truncate { node, bytes } => map_value([
-            ("node", node_value(*node)),
-            ("bytes", Value::Int(whole(*bytes))),
-        ]),
+    let parts = fault.parts();
+    let subject = match parts.subject {
+        FaultSubject::System => None,
+        FaultSubject::Node(node) => Some(("node", node_value(node))),
+        FaultSubject::Links(links) => Some(("links", links_value(links))),
+    };
+    let parameters = parts.info.parameters;
+    if parameters.is_empty() {
+        return subject.map_or(Value::Nil, |(_, value)| value);
     }
-}
-
-fn disturbance_value(links: &[Link], how: &Disturbance) -> Value {
-    let links = ("links", links_value(links));
-    let percent = |percent: u8| ("percent", Value::Int(i64::from(percent)));
-    let delay = |delay| ("delay-ns", Value::Int(nanoseconds(delay)));
-    match *how {
-        Disturbance::Slow { delay: by, jitter } => {
-            let jitter = ("jitter-ns", Value::Int(nanoseconds(jitter)));
-            map_value([links, delay(by), jitter])
-        }
-        Disturbance::Lose { percent: lost } => map_value([links, percent(lost)]),
-        Disturbance::Reorder {
-            percent: held,
-            delay: by,
-        } => map_value([links, percent(held), delay(by)]),
-        Disturbance::Throttle { bytes_per_second } => {
-            let rate = ("bytes-per-second", Value::Int(whole(bytes_per_second)));
-            map_value([links, rate])
-        }
-    }
-}
-
-fn whole(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn nanoseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+    let numbers = parameters.iter().zip(parts.numbers);
+    let numbers = numbers.map(|(parameter, number)| (parameter.key, Value::Int(number)));
+    map_value(subject.into_iter().chain(numbers))
 }
 
 pub(super) fn node_value(node: NodeId) -> Value {
@@ -103,7 +37,7 @@ fn links_value(links: &[Link]) -> Value {
     Value::List(links.iter().map(link).collect())
 }
 
-pub(super) fn map_value<const N: usize>(fields: [(&'static str, Value); N]) -> Value {
+pub(super) fn map_value(fields: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
     let pair = |(name, value): (&'static str, Value)| (Value::Word(Symbol::new(name)), value);
     Value::Map(fields.into_iter().map(pair).collect())
 }
@@ -114,56 +48,68 @@ pub enum NotAFault {
     /// There is no fault of this name.
     #[error("{0} is not the name of a fault")]
     Name(Symbol),
-    /// The value does not say what is to be broken.
+    /// The value lacks the subject or a number of the fault, or a number is out of its range.
     #[error("the value of {name} must be {expected}, not {value}")]
     Value {
         /// The fault.
         name: Symbol,
         /// What its value looks like.
-        expected: &'static str,
+        expected: String,
         /// What was there.
         value: String,
     },
 }
 
-/// The fault that an operation of the nemesis stands for, so that `sim` and `runner` carry out the same.
+/// The fault that an operation of the nemesis stands for, so that `sim` and `runner` inject the same.
 pub fn fault_of(op: &Op) -> Result<Fault, NotAFault> {
-    let value = &op.value;
-    let (fault, expected) = match op.f.as_str() {
-        "kill" => (node(value).map(Fault::Kill), "a node"),
-        "restart" => (node(value).map(Fault::Restart), "a node"),
-        "pause" => (node(value).map(Fault::Pause), "a node"),
-        "resume" => (node(value).map(Fault::Resume), "a node"),
-        "cut" => (links(value).map(Fault::Cut), "a list of links"),
-        "reset" => (links(value).map(Fault::Reset), "a list of links"),
-        "heal" => (Some(Fault::Heal), "anything"),
-        "slow" | "lose" | "reorder" | "throttle" => disturbance(op.f.as_str(), value),
-        "calm" => (Some(Fault::Calm), "anything"),
-        "skew" => (skew(value), "a map of node, offset-ns and rate-ppm"),
-        "strobe" => (
-            strobe(value),
-            "a map of node, delta-ns, period-ns and length-ns",
-        ),
-        "slow-disk" => (slow_disk(value), "a map of node and delay-ns"),
-        "write-errors" => (trouble(value, DiskTrouble::WriteErrors), "a node"),
-        "read-errors" => (trouble(value, DiskTrouble::ReadErrors), "a node"),
-        "no-space" => (trouble(value, DiskTrouble::NoSpace), "a node"),
-        "mend-disk" => (node(value).map(Fault::MendDisk), "a node"),
-        "lose-unsynced" => (node(value).map(Fault::LoseUnsynced), "a node"),
-        "bit-rot" => (bit_rot(value), "a map of node and bits"),
-        "truncate" => (truncate(value), "a map of node and bytes"),
-        "snapshot" => (node(value).map(Fault::Snapshot), "a node"),
-        "restore" => (node(value).map(Fault::Restore), "a node"),
-        "view" => (Some(Fault::View), "anything"),
-        "join" => (node(value).map(Fault::Join), "a node"),
-        "leave" => (node(value).map(Fault::Leave), "a node"),
-        _ => return Err(NotAFault::Name(op.f)),
-    };
-    fault.ok_or_else(|| NotAFault::Value {
+    let info = FaultInfo::named(op.f.as_str()).ok_or(NotAFault::Name(op.f))?;
+    read_fault(info, &op.value).ok_or_else(|| NotAFault::Value {
         name: op.f,
-        expected,
-        value: shortened(value),
+        expected: expected_value(info),
+        value: shortened(&op.value),
     })
+}
+
+fn read_fault(info: &FaultInfo, value: &Value) -> Option<Fault> {
+    let subject = |name| match info.parameters {
+        [] => Some(value),
+        _ => field(value, name),
+    };
+    let read = |parameter: &FaultParameter| field(value, parameter.key)?.as_int();
+    let numbers: Vec<i64> = info.parameters.iter().map(read).collect::<Option<_>>()?;
+    if info.takes_node() {
+        let node = node(subject("node")?)?;
+        return info.fault(FaultSubject::Node(node), &numbers);
+    }
+    if info.takes_links() {
+        let links = links(subject("links")?)?;
+        return info.fault(FaultSubject::Links(&links), &numbers);
+    }
+    info.fault(FaultSubject::System, &numbers)
+}
+
+/// What the value of this fault looks like: `a map of links, percent (1 to 100) and delay-ns`.
+fn expected_value(info: &FaultInfo) -> String {
+    let subject = match info {
+        _ if info.takes_node() => "node",
+        _ if info.takes_links() => "links",
+        _ => "",
+    };
+    let number = |parameter: &FaultParameter| match (parameter.range.start(), parameter.range.end())
+    {
+        (_, &i64::MAX) => parameter.key.to_owned(),
+        (least, most) => format!("{} ({least} to {most})", parameter.key),
+    };
+    let numbers: Vec<String> = info.parameters.iter().map(number).collect();
+    match (&numbers[..], subject) {
+        ([], "") => "anything".into(),
+        ([], "node") => "a node".into(),
+        ([], _) => "a list of links".into(),
+        ([one], subject) => format!("a map of {subject} and {one}"),
+        ([first @ .., last], subject) => {
+            format!("a map of {subject}, {} and {last}", first.join(", "))
+        }
+    }
 }
 
 /// The beginning of a value as text.
@@ -211,93 +157,4 @@ pub(super) fn field<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
         .iter()
         .find(|(key, _)| is_named(key))
         .map(|(_, value)| value)
-}
-
-fn duration(value: &Value, name: &str) -> Option<Duration> {
-    let nanoseconds = u64::try_from(field(value, name)?.as_int()?).ok()?;
-    Some(Duration::from_nanos(nanoseconds))
-}
-
-/// The disturbance of this name, and what its value must look like.
-fn disturbance(name: &str, value: &Value) -> (Option<Fault>, &'static str) {
-    let percent = || {
-        let percent = field(value, "percent")?.as_int()?;
-        u8::try_from(percent).ok().filter(|percent| *percent <= 100)
-    };
-    let rate = || {
-        let rate = field(value, "bytes-per-second")?.as_int()?;
-        u64::try_from(rate).ok().filter(|rate| *rate > 0)
-    };
-    let slow = || {
-        Some(Disturbance::Slow {
-            delay: duration(value, "delay-ns")?,
-            jitter: duration(value, "jitter-ns")?,
-        })
-    };
-    let reorder = || {
-        Some(Disturbance::Reorder {
-            percent: percent()?,
-            delay: duration(value, "delay-ns")?,
-        })
-    };
-    let (how, expected) = match name {
-        "slow" => (slow(), "a map of links, delay-ns and jitter-ns"),
-        "lose" => (
-            percent().map(|percent| Disturbance::Lose { percent }),
-            "a map of links and percent",
-        ),
-        "reorder" => (reorder(), "a map of links, percent and delay-ns"),
-        _ => (
-            rate().map(|bytes_per_second| Disturbance::Throttle { bytes_per_second }),
-            "a map of links and bytes-per-second",
-        ),
-    };
-    let links = field(value, "links").and_then(links);
-    let fault = links
-        .zip(how)
-        .map(|(links, how)| Fault::Disturb { links, how });
-    (fault, expected)
-}
-
-fn strobe(value: &Value) -> Option<Fault> {
-    Some(Fault::Strobe {
-        node: node(field(value, "node")?)?,
-        delta: duration(value, "delta-ns")?,
-        period: duration(value, "period-ns")?,
-        length: duration(value, "length-ns")?,
-    })
-}
-
-fn slow_disk(value: &Value) -> Option<Fault> {
-    Some(Fault::Disk {
-        node: node(field(value, "node")?)?,
-        trouble: DiskTrouble::Slow(duration(value, "delay-ns")?),
-    })
-}
-
-fn trouble(value: &Value, trouble: DiskTrouble) -> Option<Fault> {
-    let node = node(value)?;
-    Some(Fault::Disk { node, trouble })
-}
-
-fn truncate(value: &Value) -> Option<Fault> {
-    Some(Fault::Truncate {
-        node: node(field(value, "node")?)?,
-        bytes: field(value, "bytes")?.as_int()?.try_into().ok()?,
-    })
-}
-
-fn skew(value: &Value) -> Option<Fault> {
-    Some(Fault::Skew {
-        node: node(field(value, "node")?)?,
-        offset_ns: field(value, "offset-ns")?.as_int()?,
-        rate_ppm: field(value, "rate-ppm")?.as_int()?.try_into().ok()?,
-    })
-}
-
-fn bit_rot(value: &Value) -> Option<Fault> {
-    Some(Fault::BitRot {
-        node: node(field(value, "node")?)?,
-        bits: field(value, "bits")?.as_int()?.try_into().ok()?,
-    })
 }

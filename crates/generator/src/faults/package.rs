@@ -64,6 +64,8 @@ const DRIFT_MAX_PPM: u64 = 100_000;
 const STROBE_PERIOD_NS: (u64, u64) = (1_000_000, 1_000_000_000);
 /// Mean delays of slow links and disks, and of packets that are overtaken.
 const DELAY_NS: (u64, u64) = (1_000_000, 500_000_000);
+/// How long a flapping link fails, and then works.
+const FLAP_PERIOD_NS: (u64, u64) = (5_000_000, 1_000_000_000);
 /// How many of a hundred packets are lost or overtaken.
 const PERCENTS: [u8; 4] = [2, 5, 20, 75];
 /// What a narrow link carries.
@@ -281,13 +283,19 @@ impl Packages {
         let percent = *rng.pick(&PERCENTS);
         let jitter = rng.duration_below(delay);
         let bytes_per_second = magnitude(BYTES_PER_SECOND, rng);
+        let period = nanoseconds(FLAP_PERIOD_NS, rng);
         let mut all = vec![
             Disturbance::Slow { delay, jitter },
             Disturbance::Lose { percent },
             Disturbance::Reorder { percent, delay },
             Disturbance::Throttle { bytes_per_second },
+            Disturbance::Flap { period },
         ];
-        all.retain(|how| !self.options.omitted.contains(how.name()));
+        let name = |how: Disturbance| {
+            let links = Vec::new();
+            Fault::Disturb { links, how }.name()
+        };
+        all.retain(|how| !self.options.omitted.contains(name(*how)));
         if all.is_empty() {
             return Strike::Nothing;
         }
@@ -306,10 +314,12 @@ impl Packages {
             Some(DiskTrouble::NoSpace),
             None,
         ];
-        let name = |trouble: &Option<DiskTrouble>| {
-            trouble.as_ref().map_or("lose-unsynced", DiskTrouble::name)
+        let fault = |node, trouble: Option<DiskTrouble>| match trouble {
+            Some(trouble) => Fault::Disk { node, trouble },
+            None => Fault::LoseUnsynced(node),
         };
-        all.retain(|trouble| !self.options.omitted.contains(name(trouble)));
+        let any = NodeId::server(0);
+        all.retain(|trouble| !self.options.omitted.contains(fault(any, *trouble).name()));
         if all.is_empty() {
             return Strike::Nothing;
         }
@@ -319,14 +329,13 @@ impl Packages {
             self.paused.retain(|node| !nodes.contains(node)); // it goes down, sooner or later
         }
         Strike::all(nodes.into_iter().flat_map(|node| match trouble {
-            None => vec![Fault::LoseUnsynced(node)],
             // A log is read when its node starts.
-            Some(trouble @ DiskTrouble::ReadErrors) => vec![
+            Some(DiskTrouble::ReadErrors) => vec![
                 Fault::Kill(node),
-                Fault::Disk { node, trouble },
+                fault(node, trouble),
                 Fault::Restart(node),
             ],
-            Some(trouble) => vec![Fault::Disk { node, trouble }],
+            _ => vec![fault(node, trouble)],
         }))
     }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{Answer, Generator, Interpreter, InterpreterOptions, Simulation};
 use seatrial_history::{Op, OpType, Process, Value};
-use seatrial_machine::{Disturbance, Fault, Link};
+use seatrial_machine::{Fault, FaultInfo, Link};
 use std::sync::{Arc, Mutex};
 
 fn options(servers: u32, clients: u32) -> FaultOptions {
@@ -100,7 +100,7 @@ fn every_fault_comes_back_from_its_operation() {
             assert_eq!(fault_of(&op), Ok(fault));
         }
     }
-    assert_eq!(names.len(), 27, "{names:?}");
+    assert_eq!(names.len(), FaultInfo::all().len(), "{names:?}");
 }
 
 /// What is broken at some time.
@@ -355,12 +355,11 @@ fn what_cannot_be_done_is_never_drawn() {
     let mut slow = 0;
     for (_, fault) in faults(options.clone(), 5, 2_000) {
         assert!(!omitted.contains(fault.name()), "{fault:?}");
-        let how = Disturbance::name;
-        slow += usize::from(matches!(&fault, Fault::Disturb { how: h, .. } if how(h) == "slow"));
+        slow += usize::from(fault.name() == "slow");
     }
     assert!(slow > 20);
     options.kinds = vec![FaultKind::Packet];
-    options.omitted.extend(["slow", "reorder"]);
+    options.omitted.extend(["slow", "reorder", "flap"]);
     assert!(
         faults(options, 5, 10)
             .iter()
@@ -468,4 +467,31 @@ fn nonsense_is_refused_in_words() {
         assert!(fault_of(&op(name, Value::Nil)).is_err(), "{name}");
     }
     assert_eq!(view_of(&Value::Nil), None);
+}
+
+#[test]
+fn a_value_that_is_no_fault_is_refused_with_what_it_must_be() {
+    let refused = |name: &'static str, value: Value| {
+        fault_of(&Op::invoke(Process::NEMESIS, name, value))
+            .unwrap_err()
+            .to_string()
+    };
+    let said = [
+        refused("explode", Value::Nil),
+        refused("kill", Value::Int(1)),
+        refused("lose", Value::text("n1")),
+        refused("cut", Value::text("n1")),
+        refused("skew", Value::text("n1")),
+    ];
+    assert_eq!(
+        said,
+        [
+            "explode is not the name of a fault",
+            "the value of kill must be a node, not 1",
+            "the value of lose must be a map of links and percent (1 to 100), not \"n1\"",
+            "the value of cut must be a list of links, not \"n1\"",
+            "the value of skew must be a map of node, offset-ns (-1000000000000000000 to \
+             1000000000000000000) and rate-ppm (-1000000 to 1000000), not \"n1\"",
+        ]
+    );
 }

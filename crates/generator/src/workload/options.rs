@@ -1,6 +1,6 @@
 //! What can be asked of a workload.
 
-use super::{KeyOptions, NAMES, RegisterOptions, TransactionOptions};
+use super::{Changeable, KeyOptions, NAMES, RegisterOptions, TABLE, TransactionOptions};
 use crate::Distribution;
 use seatrial_machine::unknown_name;
 use std::ops::RangeInclusive;
@@ -71,20 +71,14 @@ fn bounds(
 
 impl WorkloadOptions {
     /// Can this workload be had like this?
-    pub(crate) fn check(&self, workload: &'static str) -> Result<(), WorkloadError> {
-        let has_transactions = matches!(workload, "list-append" | "rw-register");
-        let has_keys = has_transactions
-            || matches!(
-                workload,
-                "register"
-                    | "cas-register"
-                    | "set"
-                    | "counter"
-                    | "monotonic"
-                    | "mutex"
-                    | "lock"
-                    | "log"
-            );
+    pub fn check(&self, workload: &'static str) -> Result<(), WorkloadError> {
+        let row = TABLE.iter().find(|row| row.name == workload);
+        // A workload of a suite's own is made by the suite, which may take any option.
+        let Some(row) = row else {
+            return self.check_bounds();
+        };
+        let has_transactions = row.options == Changeable::Transactions;
+        let has_keys = has_transactions || row.options == Changeable::Keys;
         let keys = self.key_count.is_some()
             || self.distribution.is_some()
             || self.writes_per_key.is_some();
@@ -95,6 +89,10 @@ impl WorkloadOptions {
         if self.transaction_length.is_some() && !has_transactions {
             return lacks("transactions");
         }
+        self.check_bounds()
+    }
+
+    fn check_bounds(&self) -> Result<(), WorkloadError> {
         let count = self.key_count.map(|count| count as u64);
         bounds(
             "the number of keys",

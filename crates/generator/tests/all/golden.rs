@@ -266,6 +266,41 @@ fn a_stagger_makes_up_for_what_is_late() {
     assert!((11.5..12.5).contains(&mean), "{mean}");
 }
 
+/// Operations that twenty clients begin in the first 30 seconds at 2,000 a second. Each takes 2 ms, but in each of these
+/// stalls (from and to, in milliseconds) all wait for its end.
+fn begun_in_spite_of(stalls: &'static [(i64, i64)]) -> f64 {
+    const MILLISECOND: i64 = 1_000_000;
+    let interval = Duration::from_micros(500);
+    let generator = numbers("a")
+        .repeat()
+        .clients()
+        .stagger(rng("rate"), interval)
+        .time_limit(Duration::from_secs(30));
+    let options = InterpreterOptions::new(20, Rng::from_seed(2));
+    let client = |op: &Op| {
+        let now = op.time / MILLISECOND;
+        let stall = stalls.iter().find(|(from, to)| (*from..*to).contains(&now));
+        let end = stall.map_or(0, |(_, to)| to - now);
+        let latency = Duration::from_millis(2 + end.unsigned_abs());
+        Answer::After(latency, OpType::Ok, Value::Nil)
+    };
+    let interpreter = Interpreter::new(generator, &options);
+    let history = Simulation::new(interpreter, client).run().unwrap();
+    history.iter().filter(|op| op.is_invoke()).count() as f64
+}
+
+#[test]
+fn a_rate_is_kept_through_stalls_of_less_than_a_second() {
+    const ASKED: f64 = 30.0 * 2_000.0;
+    let calm = begun_in_spite_of(&[]);
+    assert!((calm / ASKED - 1.0).abs() < 0.02, "{calm}");
+    let stalled = begun_in_spite_of(&[(1_000, 1_900), (5_000, 5_400), (9_000, 9_950)]);
+    assert!((stalled / ASKED - 1.0).abs() < 0.02, "{stalled}");
+    // Of three seconds the last is made up for.
+    let long = begun_in_spite_of(&[(10_000, 13_000)]);
+    assert!((long / (28.0 * 2_000.0) - 1.0).abs() < 0.02, "{long}");
+}
+
 #[test]
 fn two_staggers_do_not_starve_each_other() {
     let a = op("a").repeat().stagger(rng("a"), Duration::from_secs(3));

@@ -6,7 +6,9 @@ use seatrial_generator::{
     fault_of, fault_package, view_value,
 };
 use seatrial_history::{History, Op, OpType, Value};
-use seatrial_machine::{Disk, Fault, FaultKind, Input, Machine, NodeId, Output, Rng, Ticket, Time};
+use seatrial_machine::{
+    DataFolder, Fault, FaultKind, Input, Machine, NodeId, Output, Rng, Ticket, Time,
+};
 use seatrial_sim::{Booted, World, WorldOptions, same_twice};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -69,17 +71,14 @@ fn servers() -> impl Iterator<Item = NodeId> {
 }
 
 fn world(seed: u64) -> World<Member> {
-    let boot = |id, _: &dyn Disk| {
+    let boot = |id, _: &DataFolder| {
         let machine = Member {
             id,
             version: 1,
             members: servers().collect(),
             tell_at: Time::ZERO,
         };
-        Ok(Booted {
-            machine,
-            log_end: 0,
-        })
+        Ok(Booted::new(machine))
     };
     let mut world = World::new(seed, WorldOptions::default(), boot);
     servers().for_each(|node| world.add(node));

@@ -1,4 +1,4 @@
-//! Operations on their way into chunks.
+//! Assembles operations into chunks.
 
 use super::{CHUNK_BYTES_MAX, Chunk, Encoder, Head, OPERATIONS_MAX, Part, Unstorable};
 use crate::{Op, OpenInvocations};
@@ -37,7 +37,7 @@ impl Assembly {
     }
 
     /// The next operation, before there is a chunk too many.
-    pub(crate) fn add(&mut self, op: &Op) -> Result<(), Unstorable> {
+    pub fn add(&mut self, op: &Op) -> Result<(), Unstorable> {
         let (open, position) = (&mut self.open, self.position);
         self.encoder.measure_and_push(op, || {
             let invocation = open.follow(position, op);
@@ -48,11 +48,7 @@ impl Assembly {
     }
 
     /// The next operation in parts. It must be one that can be stored.
-    pub(crate) fn push_parts<'a>(
-        &mut self,
-        head: &Head,
-        parts: impl ExactSizeIterator<Item = Part<'a>>,
-    ) {
+    pub fn push_parts<'a>(&mut self, head: &Head, parts: impl ExactSizeIterator<Item = Part<'a>>) {
         let position = self.position;
         let invocation = self.open.follow_client(position, head.client, head.kind);
         let pair = invocation.map_or(0, |invocation| position - invocation);
@@ -61,16 +57,32 @@ impl Assembly {
     }
 
     /// Is it time for a chunk?
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.encoder.len() >= self.length_max || self.encoder.bytes() >= CHUNK_BYTES_MAX / 2
+    }
+
+    /// The next operation. When a chunk is full, it is put in the place of `chunk`, whose memory is used for the next one;
+    /// whether it is.
+    pub fn push_to(&mut self, op: &Op, chunk: &mut Chunk) -> Result<bool, Unstorable> {
+        self.add(op)?;
+        Ok(self.is_full() && self.swap_rest(chunk))
+    }
+
+    /// What is left, put in the place of `chunk`, whose memory is used for the next one; false when nothing is left.
+    pub fn swap_rest(&mut self, chunk: &mut Chunk) -> bool {
+        let is_there = self.rest().is_some();
+        if is_there {
+            std::mem::swap(&mut self.chunk, chunk);
+        }
+        is_there
     }
 
     /// What is left; `None` when that is nothing.
     pub fn rest(&mut self) -> Option<&Chunk> {
-        let count = self.encoder.len();
-        if count == 0 {
+        if self.encoder.is_empty() {
             return None;
         }
+        let count = self.encoder.len();
         self.bytes.clear();
         self.encoder
             .write(self.position - count as u64, &mut self.bytes);

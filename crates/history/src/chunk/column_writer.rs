@@ -1,4 +1,4 @@
-//! Columns that are to be written.
+//! Encodes columns with the smallest width and base that hold their values.
 
 use super::layout::column;
 

@@ -1,4 +1,4 @@
-//! From the bytes of a chunk to columns that need no further checks.
+//! Decodes the bytes of a chunk into columns, checked once so that reading needs no further checks.
 
 use super::column::{ChunkError, Column, Columns};
 use super::dictionary::Names;

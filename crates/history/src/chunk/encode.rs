@@ -1,4 +1,4 @@
-//! From operations to the bytes of a chunk.
+//! Encodes operations as the bytes of a chunk.
 
 use super::column_writer::{ColumnWriter, Values};
 use super::dictionary::{Dictionary, NO_ID};
@@ -36,7 +36,7 @@ pub enum Unstorable {
 }
 
 /// At most the bytes that `op` adds to a chunk, or why it cannot be stored.
-pub(crate) fn measure(op: &Op) -> Result<usize, Unstorable> {
+pub fn measure(op: &Op) -> Result<usize, Unstorable> {
     measure_with(op, measure_value(&op.value, 0)?)
 }
 
@@ -392,7 +392,7 @@ impl Processes {
 /// Gathers operations in columns, then writes them as one chunk. Its vectors and maps are kept from chunk to chunk, so
 /// that in the long run nothing is allocated per operation.
 #[derive(Default)]
-pub(crate) struct Encoder {
+pub struct Encoder {
     pub(super) templates: Templates,
     fields: Fields,
     pub(super) processes: Processes,
@@ -418,7 +418,7 @@ pub(crate) struct Encoder {
 
 impl Encoder {
     /// Forgets everything.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.templates.clear();
         self.fields.clear();
         self.processes.clear();
@@ -437,13 +437,18 @@ impl Encoder {
         self.counts = [0; 4];
     }
 
+    /// Has nothing come since the last chunk?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Operations gathered.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.template_ids.len()
     }
 
     /// At least the bytes of the chunk so far.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let operations = OPERATION_BYTES * self.len() + 8 * self.operands.len();
         let mops = 13 * self.mop_tags.len();
         let tape = self.tape.tags.len() + 8 * self.tape.integers.len();
@@ -451,7 +456,7 @@ impl Encoder {
     }
 
     /// Adds an operation that was measured; `pair` is the distance to its invocation, or 0.
-    pub(crate) fn push(&mut self, op: &Op, pair: u64) {
+    pub fn push(&mut self, op: &Op, pair: u64) {
         if let Some(mops) = transaction(&op.value) {
             // It was measured.
             let _ = self.stage(mops);
@@ -462,7 +467,7 @@ impl Encoder {
     /// Measures an operation and adds it, if it can be stored: then what [`measure`] says of it, else nothing was changed.
     /// `pair` is asked in between. Goes over the micro-operations of a transaction once less than measuring first: where
     /// reads and writes come at random, each time costs a mispredicted branch for every other one.
-    pub(crate) fn measure_and_push(
+    pub fn measure_and_push(
         &mut self,
         op: &Op,
         pair: impl FnOnce() -> u64,
@@ -647,7 +652,7 @@ impl Encoder {
 
     /// Appends the chunk of all operations pushed since the last [`Encoder::clear`], and clears. The first stands at
     /// `first_position`. There must be at least one.
-    pub(crate) fn write(&mut self, first_position: u64, out: &mut Vec<u8>) {
+    pub fn write(&mut self, first_position: u64, out: &mut Vec<u8>) {
         let (first_index, first_time) = (self.indices[0], self.times[0]);
         let times = self.times.iter();
         let (low, high) = times.fold((first_time, first_time), |(low, high), &time| {

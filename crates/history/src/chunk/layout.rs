@@ -1,4 +1,4 @@
-//! The numbers of `docs/formats/test-file.md`: header, column ids, shapes, tags.
+//! Constants of the chunk format: header, column ids, shapes, tags (`docs/formats/test-file.md`).
 
 use crate::OpType;
 

@@ -1,4 +1,4 @@
-//! Columns that are widened when somebody asks for them.
+//! Columns that are widened at their first use.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Lists that share their elements.
+//! Lists that share the elements of a common prefix.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! A transaction on its way into a chunk that never was an operation.
+//! Writes the parts of a transaction into a chunk without building an operation.
 
 use super::Encoder;
 use super::layout::{mop, shape};
@@ -8,32 +8,44 @@ use std::cell::Cell;
 
 /// What stands before the micro-operations of a client's transaction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
-    pub(crate) index: u64,
-    pub(crate) time: i64,
-    pub(crate) kind: OpType,
-    pub(crate) client: u64,
-    pub(crate) f: Symbol,
+pub struct Head {
+    /// Its index.
+    pub index: u64,
+    /// When, in nanoseconds.
+    pub time: i64,
+    /// Its type.
+    pub kind: OpType,
+    /// The process.
+    pub client: u64,
+    /// Its function.
+    pub f: Symbol,
 }
 
 /// The key of a micro-operation.
 #[derive(Clone, Copy)]
-pub(crate) enum PartKey<'a> {
+pub enum PartKey<'a> {
+    /// A number.
     Integer(i64),
+    /// Any other key.
     Name(&'a Key),
 }
 
 /// A micro-operation.
-pub(crate) enum Part<'a> {
+pub enum Part<'a> {
     /// One that reads no list.
     Plain {
+        /// What it is: see [`mop_tag`](super::mop_tag).
         tag: u8,
+        /// Its key.
         key: PartKey<'a>,
+        /// What it appends, writes, or read.
         argument: i64,
     },
     /// A read of a list.
     List {
+        /// Its key.
         key: PartKey<'a>,
+        /// What it saw, oldest first.
         elements: &'a [i64],
         /// A memory of whoever knows longer and longer lists of the key, of which each is a prefix of the next, and hands over
         /// the first elements of one: 0 at first, and when another list was begun.

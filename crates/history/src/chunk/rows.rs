@@ -1,4 +1,4 @@
-//! Operation by operation out of a chunk.
+//! Iterates over the operations of a chunk.
 
 use super::{Chunk, MopView, ValueView};
 use crate::{Extra, Mop, Observed, Op, Value};

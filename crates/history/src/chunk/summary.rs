@@ -1,4 +1,4 @@
-//! What is known of a chunk without reading it.
+//! Summary of a chunk: what the directory knows without reading it.
 
 use super::Chunk;
 use super::layout::column;
@@ -111,7 +111,7 @@ impl Chunk {
     }
 
     /// The `f` of each template.
-    pub(crate) fn template_fs(&self) -> impl ExactSizeIterator<Item = crate::Symbol> {
+    pub fn template_fs(&self) -> impl ExactSizeIterator<Item = crate::Symbol> {
         self.templates.iter().map(|template| template.f)
     }
 }

@@ -1,5 +1,6 @@
-//! Columns of one value per operation or micro-operation, widened when they are asked for.
+//! Widens columns to one value for each operation or micro-operation.
 
+use super::ValueView;
 use super::column::Column;
 use super::layout::{column, shape};
 use super::{Chunk, Template, Wide};
@@ -124,7 +125,8 @@ impl Chunk {
         Some(table)
     }
 
-    pub(crate) fn template_ids(&self) -> &[u32] {
+    /// By operation: which of the chunk's templates it has.
+    pub fn template_ids(&self) -> &[u32] {
         let column = || self.column(column::TEMPLATE);
         self.wide.template_ids.get(|ids| column().widen_ids(ids))
     }
@@ -172,6 +174,14 @@ impl Chunk {
                 end
             }));
         })
+    }
+
+    /// Where the micro-operations of the operation at `place` begin and end; `None` when it is no transaction.
+    pub fn txn_range(&self, place: usize) -> Option<(usize, usize)> {
+        match self.mop_starts().get(place..) {
+            Some(&[start, end, ..]) if end > start => Some((start as usize, end as usize)),
+            _ => matches!(self.value(place), ValueView::Txn(_)).then_some((0, 0)),
+        }
     }
 
     /// Where the micro-operations of each operation start in [`Chunk::mop_tags`], [`Chunk::mop_keys`] and

@@ -1,4 +1,4 @@
-//! One fold in threads of its own.
+//! Runs one fold on threads of its own.
 
 use super::{Chunks, Fold};
 use crate::store::ChunkBuffer;
@@ -44,7 +44,7 @@ struct Pass<'a, C: Chunks, F: Fold> {
 /// asks a [`super::Folder`], where folds share what is decoded. Chunks are read, decoded and reduced side by side and
 /// combined in order. A damaged chunk fails the fold; of several the first is told. A panic of the fold is passed on once
 /// the other threads have stopped.
-pub(crate) fn fold_concurrent<C: Chunks, F: Fold>(
+pub fn fold_concurrent<C: Chunks, F: Fold>(
     chunks: &C,
     fold: &F,
     threads: usize,

@@ -1,10 +1,10 @@
-//! Many folds, one pass: the folder.
+//! The folder: runs many folds in one pass over the chunks of a history.
 
 use super::job::{Answer, Cause, FoldError, FoldJob, Job, Part, Promised, Sink, guarded};
 use super::matrix::{Claim, Effects, FoldId, Matrix, Outcome, Request, Share};
 use super::resident::{Decoded, Resident};
 use super::{Chunks, Fold};
-use crate::task::{Executor, Task, TaskError};
+use seatrial_task::{Executor, Task, TaskError};
 use std::cell::Cell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 

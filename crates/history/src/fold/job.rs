@@ -1,9 +1,10 @@
-//! A fold whose types are forgotten, so that one folder serves all kinds.
+//! A fold with its types erased, so that one folder runs folds of all types.
 
 use super::Fold;
 use super::matrix::FOLDS_QUEUED_MAX;
 use crate::chunk::Chunk;
-use crate::task::{Promise, Task};
+use seatrial_machine::panic_text;
+use seatrial_task::{Promise, Task};
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError<E: std::error::Error + 'static> {
     /// A chunk that it needs cannot be had.
-    #[error("fold {fold}: chunk {chunk} cannot be read: {source}")]
+    #[error("fold {fold}: chunk {chunk} cannot be read")]
     Chunk {
         /// The fold's name.
         fold: String,
@@ -125,17 +126,10 @@ pub(super) trait Job<E: std::error::Error + 'static>: Send + Sync {
     fn is_wanted(&self) -> bool;
 }
 
-/// What a panic said.
-pub(super) fn message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().copied();
-    let owned = payload.downcast_ref::<String>().map(String::as_str);
-    text.or(owned).unwrap_or("no message").to_owned()
-}
-
-/// Runs a fold's code; what it said when it panics. What it may leave half done is its own and is thrown away.
+/// Runs a fold's code; its message when it panics. What it may leave half done is its own and is thrown away.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
-        let message = message(&*payload);
+        let message = panic_text(&*payload).to_owned();
         // A payload whose drop panics would pass the guard.
         std::mem::forget(payload);
         message

@@ -1,4 +1,4 @@
-//! Which fold is given which chunk next: the work matrix.
+//! The work matrix: decides which chunk is given to which fold next.
 
 use super::Order;
 use super::taken::Taken;

@@ -1,4 +1,4 @@
-//! Which chunks a fold was given.
+//! The set of chunks that a fold was given.
 
 /// Bits of a word.
 const BITS: u64 = u64::BITS as u64;

@@ -1,4 +1,4 @@
-//! Appending blocks and roots to a file.
+//! Appends blocks and roots to a test file.
 
 use super::PURPOSE;
 use super::block::{
@@ -6,9 +6,9 @@ use super::block::{
 };
 use super::directory::{Contents, Document, ENTRIES_MAX, Entry, write_level};
 use super::file::Found;
-use seatrial_archive::block::flags;
-use seatrial_archive::root::{RootSlots, first_page};
-use seatrial_archive::{BlockKind, FileError, LogFile};
+use seatrial_blocks::block::flags;
+use seatrial_blocks::root::{RootSlots, first_page};
+use seatrial_blocks::{BlockKind, FileError, LogFile};
 use seatrial_machine::Disk;
 use serde_json::Value as Json;
 

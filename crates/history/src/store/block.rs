@@ -1,8 +1,10 @@
 //! Blocks of a test file: kinds, codecs, documents.
 
-use super::lz4;
-use seatrial_archive::block::flags;
-use seatrial_archive::{BlockHeader, BlockKind, HEADER_LENGTH, PAYLOAD_LENGTH_MAX, block};
+use crate::chunk::layout;
+use seatrial_blocks::block::flags;
+use seatrial_blocks::{BlockHeader, BlockKind, HEADER_LENGTH, PAYLOAD_LENGTH_MAX, block};
+use std::io::{self, Write};
+use zstd::stream::write::Encoder;
 
 /// A part of the attributes.
 pub(super) const ATTRIBUTES: BlockKind = BlockKind(16);
@@ -30,9 +32,9 @@ pub enum Codec {
     /// Not at all.
     None,
     /// LZ4: fast to write and to read.
-    #[default]
     Lz4,
-    /// Zstandard at level 1: a quarter smaller, half as fast to read.
+    /// Zstandard at level 1: a third smaller, half as fast to read.
+    #[default]
     Zstd,
 }
 
@@ -55,7 +57,7 @@ pub(super) fn write(
 ) {
     let start = block::begin(out);
     let stored = start + HEADER_LENGTH;
-    if let Some(codec) = compress(out, payload, codec) {
+    if let Some(codec) = compress(out, kind, payload, codec) {
         let compressed = out.len() - stored;
         if compressed < payload.len() && payload.len() <= expanded_length_max(compressed) {
             let length = payload.len() as u32;
@@ -69,7 +71,7 @@ pub(super) fn write(
 }
 
 /// Appends the compressed payload; the flag of what it was compressed with.
-fn compress(out: &mut Vec<u8>, payload: &[u8], codec: Codec) -> Option<u16> {
+fn compress(out: &mut Vec<u8>, kind: BlockKind, payload: &[u8], codec: Codec) -> Option<u16> {
     if payload.len() < COMPRESSED_LENGTH_MIN {
         return None;
     }
@@ -77,17 +79,61 @@ fn compress(out: &mut Vec<u8>, payload: &[u8], codec: Codec) -> Option<u16> {
     match codec {
         Codec::None => None,
         Codec::Lz4 => {
-            out.resize(start + lz4::output_length_max(payload.len()), 0);
-            let length = lz4::compress_into(payload, &mut out[start..])?;
+            let length_max = lz4_flex::block::get_maximum_output_size(payload.len());
+            out.resize(start + length_max, 0);
+            let length = lz4_flex::block::compress_into(payload, &mut out[start..]).ok()?;
             out.truncate(start + length);
             Some(flags::CODEC_LZ4)
         }
         // Compression in memory fails only where memory does.
         Codec::Zstd => {
-            out.extend_from_slice(&zstd::bulk::compress(payload, 1).ok()?);
+            let ends = match kind {
+                CHUNK | JOURNAL => parts(payload),
+                _ => vec![payload.len()],
+            };
+            compress_parts(out, payload, &ends).ok()?;
             Some(flags::CODEC_ZSTD)
         }
     }
+}
+
+/// Shorter runs of columns share a block of zstd: its tables cost more than they gain.
+const ZSTD_PART_LENGTH_MIN: usize = 1_024;
+
+/// Appends one frame of zstd that begins a new block, with entropy tables of its own, at each of these ends, the last
+/// of which is the payload's: columns differ more than rows (docs/measures/2026-11-23-test-file-bytes).
+fn compress_parts(out: &mut Vec<u8>, payload: &[u8], ends: &[usize]) -> io::Result<()> {
+    assert_eq!(
+        ends.last(),
+        Some(&payload.len()),
+        "the parts are the payload"
+    );
+    let mut encoder = Encoder::new(out, 1)?;
+    encoder.set_pledged_src_size(Some(payload.len() as u64))?;
+    let mut begin = 0;
+    for &end in ends {
+        encoder.write_all(&payload[begin..end])?;
+        encoder.flush()?;
+        begin = end;
+    }
+    encoder.finish().map(drop)
+}
+
+/// Ends of the parts of a chunk that are compressed with tables of their own: columns, short ones together.
+fn parts(chunk: &[u8]) -> Vec<usize> {
+    let columns = usize::from(u16::from_le_bytes([chunk[60], chunk[61]]));
+    let values = layout::HEADER_LENGTH + layout::DESCRIPTOR_LENGTH * columns;
+    let (mut begin, mut end, mut ends) = (0, values, Vec::new());
+    for descriptor in (layout::HEADER_LENGTH..values).step_by(layout::DESCRIPTOR_LENGTH) {
+        end += usize::from(chunk[descriptor + 1]) * word(chunk, descriptor + 4) as usize;
+        if end - begin >= ZSTD_PART_LENGTH_MIN || end == chunk.len() {
+            ends.push(end);
+            begin = end;
+        }
+    }
+    assert_eq!(end, chunk.len(), "the columns are the rest of the chunk");
+    ends.dedup();
+    ends
 }
 
 /// The payload as it was before its codec; replaces what is in `out`.

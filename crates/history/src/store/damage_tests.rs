@@ -4,9 +4,9 @@ use super::block::Codec;
 use super::tests::{Scratch, ops, small, written};
 use super::{HistoryWriter, OpenError, Tail, TestFile};
 use crate::Op;
-use seatrial_archive::block::flags;
-use seatrial_archive::root::{PAGE_LENGTH, first_page};
-use seatrial_archive::{BlockKind, block};
+use seatrial_blocks::block::flags;
+use seatrial_blocks::root::{PAGE_LENGTH, first_page};
+use seatrial_blocks::{BlockKind, block};
 use serde_json::{Value as Json, json};
 use std::fs;
 use std::path::Path;
@@ -123,7 +123,7 @@ fn with_block(bytes: &[u8], kind: u16, sequence: u64, payload: &[u8], version: u
     let length = payload.len() as u32;
     block::write(&mut bytes, BlockKind(kind), 0, sequence, payload, length);
     bytes[at + 3] = version;
-    let checksum = seatrial_archive::crc32c(&bytes[at..at + 28]);
+    let checksum = seatrial_blocks::crc32c(&bytes[at..at + 28]);
     bytes[at + 28..at + 32].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }
@@ -141,10 +141,10 @@ fn newer_versions_are_named_with_those_that_are_read() {
     let (bytes, ..) = files().swap_remove(0);
     let mut page = bytes.clone();
     page[8] = 2;
-    let checksum = seatrial_archive::crc32c(&page[..16]);
+    let checksum = seatrial_blocks::crc32c(&page[..16]);
     page[16..20].copy_from_slice(&checksum.to_le_bytes());
     says(page, &["reads version 1"]);
-    let mut walker = seatrial_archive::Walker::new(&bytes, PAGE_LENGTH as u64);
+    let mut walker = seatrial_blocks::Walker::new(&bytes, PAGE_LENGTH as u64);
     while walker.next_header().unwrap().is_some() {}
     let next = walker.next_sequence();
     let newer = with_block(&bytes, 17, next, b"whatever", 2);
@@ -166,7 +166,7 @@ fn newer_versions_are_named_with_those_that_are_read() {
 #[test]
 fn blocks_of_unknown_kinds_are_stepped_over() {
     let (bytes, ops, _) = files().swap_remove(0);
-    let mut walker = seatrial_archive::Walker::new(&bytes, PAGE_LENGTH as u64);
+    let mut walker = seatrial_blocks::Walker::new(&bytes, PAGE_LENGTH as u64);
     while walker.next_header().unwrap().is_some() {}
     let more = with_block(&bytes, 31, walker.next_sequence(), b"of a later program", 1);
     assert_eq!(read(more).unwrap().0, ops);

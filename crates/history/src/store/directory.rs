@@ -1,7 +1,8 @@
-//! Where chunks are: a tree that grows by carrying, and the root that holds its open ends.
+//! The directory of chunks: a tree that grows like a counter carries, and the root that holds its open nodes.
 
 use super::block::{long, word};
 use crate::chunk::ChunkHeader;
+use seatrial_machine::counted;
 
 /// Entries of one directory block.
 pub(super) const ENTRIES_MAX: usize = 256;
@@ -232,7 +233,7 @@ impl Contents {
         }
         let count = word(bytes, 56);
         if count > LEVELS_MAX {
-            return Err(format!("a root of {count} levels"));
+            return Err(format!("a root of {}", counted(count.into(), "level")));
         }
         let mut levels = vec![Vec::new(); count as usize];
         let mut rest = &bytes[ROOT_LENGTH..];

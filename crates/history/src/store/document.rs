@@ -3,7 +3,7 @@
 use super::block::{PART_LENGTH_MAX, RESULTS, RESULTS_PART, expand, long};
 use super::directory::Document;
 use super::file::{OpenError, read_block};
-use seatrial_archive::{BlockKind, Walker};
+use seatrial_blocks::{BlockKind, Walker};
 use seatrial_machine::Disk;
 use serde_json::Value as Json;
 use std::path::Path;
@@ -53,9 +53,9 @@ impl<'a> Blocks<'a> {
         let mut walker = Walker::new(self.disk, document.offset);
         for _ in 0..document.parts {
             let block = walker.next_block();
-            let block = block.map_err(|source| OpenError::Damaged {
+            let block = block.map_err(|cause| OpenError::Damaged {
                 path: self.path.to_owned(),
-                source,
+                cause,
             })?;
             let Some(block) = block.filter(|block| block.header.kind == kind) else {
                 return Err(self.wrong(document.offset, "a part of the document is missing".into()));

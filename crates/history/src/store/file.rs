@@ -1,15 +1,15 @@
-//! What both writer and reader do with a test file: find out what is live in it.
+//! Opens a test file for writer and reader: finds its newest root and live contents.
 
 use super::PURPOSE;
 use super::block::{ATTRIBUTES, CHUNK, CONTINUES, JOURNAL, RESULTS, expand, expand_into, long};
 use super::directory::{Contents, Document, Entry};
 use crate::chunk::Chunk;
-use seatrial_archive::root::{self, PAGE_LENGTH, RootSlots};
-use seatrial_archive::{
+use seatrial_blocks::root::{self, PAGE_LENGTH, RootSlots};
+use seatrial_blocks::{
     Block, BlockHeader, BlockKind, Defect, FileError, HEADER_LENGTH, Torn, WalkError, Walker,
     crc32c,
 };
-use seatrial_machine::Disk;
+use seatrial_machine::{Disk, counted};
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
@@ -20,20 +20,20 @@ pub enum OpenError {
     #[error(transparent)]
     File(#[from] FileError),
     /// It is not a test file.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {cause}", path.display())]
     Root {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: root::RootError,
+        cause: root::RootError,
     },
     /// A block that was whole once is not any more, or the system does not give it.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {cause}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What and where.
-        source: WalkError,
+        cause: WalkError,
     },
     /// A whole block makes no sense.
     #[error("{}: block at {offset}: {reason}", path.display())]
@@ -142,9 +142,9 @@ struct Survey<'a> {
 
 /// Finds out what is live.
 pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<Found, OpenError> {
-    let wrong = |source| OpenError::Root {
+    let wrong = |cause| OpenError::Root {
         path: path.to_owned(),
-        source,
+        cause,
     };
     let hint = root::hint(disk, PURPOSE).map_err(wrong)?;
     if let Some((root, _)) = hint.filter(|(root, _)| *root >= disk.len()) {
@@ -216,10 +216,10 @@ pub(super) fn resume(disk: &dyn Disk, path: &Path, before: Found) -> Result<Foun
                 tail = Some(Tail::Torn(torn));
                 break;
             }
-            Err(source) => {
+            Err(cause) => {
                 return Err(OpenError::Damaged {
                     path: path.to_owned(),
-                    source,
+                    cause,
                 });
             }
         }
@@ -254,10 +254,10 @@ pub(super) fn walk(
         match walker.next_block() {
             Ok(Some(block)) => survey.block(&block)?,
             Ok(None) => break,
-            Err(source) => {
+            Err(cause) => {
                 return Err(OpenError::Damaged {
                     path: path.to_owned(),
-                    source,
+                    cause,
                 });
             }
         }
@@ -394,7 +394,10 @@ impl<'a> Survey<'a> {
             .and_then(|payload| Contents::read(&payload))
             .and_then(|contents| match contents.operations {
                 found if found == operations => Ok(contents),
-                found => Err(format!("names {found} operations, there are {operations}")),
+                found => Err(format!(
+                    "names {}, there are {operations}",
+                    counted(found, "operation")
+                )),
             });
         self.contents = contents.map_err(|reason| self.wrong(block, reason))?;
         self.journal.clear();

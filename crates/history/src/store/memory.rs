@@ -1,11 +1,16 @@
-//! How much memory the machine has left.
+//! Free memory of the machine.
 
-use crate::view::Pressure;
 use std::fs::read_to_string;
 use std::path::Path;
 
 /// This part of all memory is to stay free: an eighth.
 const RESERVE_DIVISOR: u64 = 8;
+
+/// Knows how much memory there is. Given by the edge; without it a cache has its fixed bound alone.
+pub trait Pressure: Send + Sync {
+    /// How many bytes a cache that holds `held` bytes may hold from now on.
+    fn bytes_max(&self, held: u64) -> u64;
+}
 
 /// Asks Linux how much memory is left to this process: what the machine has available, and what its control group still
 /// allows (version 2). An eighth of all is left alone. Where nothing can be learnt, nothing is limited.

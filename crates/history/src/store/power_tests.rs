@@ -9,9 +9,9 @@ use super::tests::{ops, small};
 use super::writer::{HistoryWriter, append_results_on};
 use crate::Op;
 use crate::chunk::ChunkHeader;
-use seatrial_archive::block::{HEADER_LENGTH, flags};
-use seatrial_archive::root::PAGE_LENGTH;
-use seatrial_archive::{Walker, crc32c};
+use seatrial_blocks::block::{HEADER_LENGTH, flags};
+use seatrial_blocks::root::PAGE_LENGTH;
+use seatrial_blocks::{Walker, crc32c};
 use seatrial_machine::Rng;
 use seatrial_sim::FileTree;
 use seatrial_sim::crash::{

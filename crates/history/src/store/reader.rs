@@ -1,4 +1,4 @@
-//! Reading a test file, no more of it than is asked for.
+//! Reads a test file lazily: only the blocks that are needed.
 
 use super::block::{ATTRIBUTES, CHUNK, DIRECTORY, JOURNAL, expand_taking};
 use super::directory::{Entry, read_block as read_directory};
@@ -9,8 +9,8 @@ use super::writer::{WriteError, append_results};
 use crate::chunk::{Chunk, ChunkSummary, Place};
 use crate::history::UNPAIRED;
 use crate::{History, Op};
-use seatrial_archive::file::ReadFile;
-use seatrial_archive::root::PAGE_LENGTH;
+use seatrial_blocks::file::ReadFile;
+use seatrial_blocks::root::PAGE_LENGTH;
 use seatrial_machine::{Disk, Storage};
 use serde_json::Value as Json;
 use std::os::unix::fs::MetadataExt;
@@ -52,7 +52,8 @@ const HISTORY_ELEMENTS_MAX: u64 = 1 << 30;
 #[derive(Debug, Default)]
 pub struct ChunkBuffer {
     pub(crate) scratch: Scratch,
-    pub(crate) chunk: Chunk,
+    /// The chunk that was read last.
+    pub chunk: Chunk,
     nodes: Nodes,
 }
 
@@ -64,6 +65,11 @@ pub(crate) struct Scratch {
 }
 
 impl ChunkBuffer {
+    /// The chunk that was read last.
+    pub fn chunk(&self) -> &Chunk {
+        &self.chunk
+    }
+
     /// The chunk that was read last, before it was decoded.
     pub(super) fn payload(&self) -> &[u8] {
         self.chunk.bytes()

@@ -1,12 +1,12 @@
-//! Repairing a test file that ends in bytes that are no whole block.
+//! Repairs a test file that ends in an incomplete block.
 
 use super::append::Appender;
 use super::block::ATTRIBUTES;
 use super::document::Blocks;
 use super::file::{Found, OpenError, Tail, survey};
 use super::writer::WriteError;
-use seatrial_archive::file::Files;
-use seatrial_archive::{FileError, LogFile, Torn};
+use seatrial_blocks::file::Files;
+use seatrial_blocks::{FileError, LogFile, Torn};
 use seatrial_machine::{Disk, Storage};
 use serde_json::{Value as Json, json};
 use std::io;

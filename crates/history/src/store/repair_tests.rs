@@ -4,9 +4,9 @@
 use super::block::Codec;
 use super::tests::{Scratch, ops, put, small, written};
 use super::{HistoryWriter, REPAIRED, Tail, TestFile, WriteError, repack};
-use seatrial_archive::Walker;
-use seatrial_archive::block::HEADER_LENGTH;
-use seatrial_archive::root::PAGE_LENGTH;
+use seatrial_blocks::Walker;
+use seatrial_blocks::block::HEADER_LENGTH;
+use seatrial_blocks::root::PAGE_LENGTH;
 use serde_json::json;
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Reading what is left of a damaged test file.
+//! Salvages the whole chunks of a damaged test file.
 
 use super::block::{
     ATTRIBUTES, CHUNK, CONTINUES, DIRECTORY, JOURNAL, RESULTS, RESULTS_PART, expand, long,
@@ -14,8 +14,8 @@ use super::{Codec, PURPOSE};
 use crate::chunk::Chunk;
 use crate::fold::Chunks;
 use crate::{History, Op};
-use seatrial_archive::file::{Files, ReadFile};
-use seatrial_archive::{BlockKind, root};
+use seatrial_blocks::file::{Files, ReadFile};
+use seatrial_blocks::{BlockKind, root};
 use seatrial_machine::Disk;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ impl fmt::Display for Missing {
             }
             (Some(count), (first, None)) => write!(f, "{count} operations from index {first} on")?,
             (None, (first, _)) => {
-                write!(f, "nobody knows how many operations from index {first} on")?;
+                write!(f, "an unknown number of operations from index {first} on")?;
             }
         }
         match self.chunks {
@@ -362,9 +362,9 @@ fn gap(known: &[Known], positions: Range<u64>, bounds: (u64, Option<u64>)) -> Mi
 impl Salvaged {
     /// Salvages what is on `disk`.
     pub(super) fn on(disk: Box<dyn Source>, path: &Path) -> Result<Salvaged, OpenError> {
-        let wrong = |source| OpenError::Root {
+        let wrong = |cause| OpenError::Root {
             path: path.to_owned(),
-            source,
+            cause,
         };
         let hint = match root::hint(&*disk, PURPOSE) {
             // A page that the medium does not give is damage like any other.

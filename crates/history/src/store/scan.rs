@@ -1,9 +1,9 @@
-//! Finding all whole blocks of a file that may be damaged anywhere.
+//! Finds all whole blocks of a file that may be damaged anywhere.
 
 use super::file::read_stored;
-use seatrial_archive::block::MAGIC;
-use seatrial_archive::root::PAGE_LENGTH;
-use seatrial_archive::{BlockHeader, HEADER_LENGTH};
+use seatrial_blocks::block::MAGIC;
+use seatrial_blocks::root::PAGE_LENGTH;
+use seatrial_blocks::{BlockHeader, HEADER_LENGTH};
 use seatrial_machine::Disk;
 use std::ops::Range;
 

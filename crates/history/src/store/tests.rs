@@ -7,8 +7,8 @@ use super::{
 };
 use crate::fold::{Fold, FoldError, Folder, fold_linear};
 use crate::{Chunk, History, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
-use seatrial_archive::Walker;
-use seatrial_archive::root::PAGE_LENGTH;
+use seatrial_blocks::Walker;
+use seatrial_blocks::root::PAGE_LENGTH;
 use seatrial_machine::{Disk, Rng};
 use serde_json::json;
 use std::fs;
@@ -520,7 +520,7 @@ fn a_killed_run_can_be_read_and_judged_and_keeps_its_results() {
     assert_eq!(file.validity().unwrap(), Some(json!(true)));
 }
 
-/// Of 4,096 operations or more since the last flush none is kept for a journal, chunks in between or not.
+/// Of 512 operations or more since the last flush none is kept for a journal, chunks in between or not.
 #[test]
 fn a_flush_after_many_operations_ends_the_chunk_and_after_few_journals() {
     let scratch = Scratch::new("many");
@@ -532,8 +532,8 @@ fn a_flush_after_many_operations_ends_the_chunk_and_after_few_journals() {
         (0, 2, 1),
         (5, 2, 2),
         (7, 2, 3),
-        (4_095, 2, 4),
-        (4_096, 3, 4),
+        (511, 2, 4),
+        (512, 3, 4),
         (3, 3, 5),
         (2 * 16_384 - 3, 5, 5),
         (1, 5, 6),
@@ -749,4 +749,72 @@ fn a_writer_that_is_given_up_keeps_what_it_has() {
     let file = TestFile::open(&scratch.0).unwrap();
     assert_eq!(file.history().unwrap().ops(), ops);
     assert!(!file.is_complete());
+}
+
+/// List-append operations of a hundred clients as a run of the bundled store has them: invocations and completions.
+fn list_appends(count: usize) -> Vec<Op> {
+    let mut rng = Rng::from_seed(8);
+    let mut lengths = [0_i64; 40];
+    let mut busy: Vec<Option<Op>> = vec![None; 100];
+    let mut time = 0;
+    let mut next = |index: usize| {
+        time += 1 + rng.below(20_000) as i64;
+        let client = rng.index(busy.len());
+        let op = if let Some(invocation) = busy[client].take() {
+            let Value::Txn(mops) = &invocation.value else {
+                unreachable!("all are transactions")
+            };
+            let done = mops.iter().map(|mop| match mop {
+                Mop::Read { key, .. } => {
+                    let Key::Int(number) = key else {
+                        unreachable!("all keys are numbers")
+                    };
+                    let seen: Vec<i64> = (1..=lengths[*number as usize]).collect();
+                    let observed = Observed::List(seen.into());
+                    Mop::Read {
+                        key: key.clone(),
+                        observed,
+                    }
+                }
+                other => other.clone(),
+            });
+            invocation.complete(OpType::Ok, Value::Txn(done.collect()))
+        } else {
+            let mut mops = Vec::new();
+            for _ in 0..=rng.below(4) {
+                let place = rng.index(lengths.len());
+                let key = Key::Int(place as i64);
+                if rng.chance(0.5) {
+                    lengths[place] += 1;
+                    let element = lengths[place];
+                    mops.push(Mop::Append { key, element });
+                } else {
+                    let observed = Observed::Nil;
+                    mops.push(Mop::Read { key, observed });
+                }
+            }
+            let process = Process::Client(client as u64);
+            let op = Op::invoke(process, "txn", Value::Txn(mops.into()));
+            busy[client].insert(op).clone()
+        };
+        let index = index as u64;
+        Op { index, time, ..op }
+    };
+    (0..count).map(&mut next).collect()
+}
+
+#[test]
+fn a_list_append_operation_takes_at_most_ten_bytes() {
+    let ops = list_appends(4 * 16_384);
+    let scratch = Scratch::new("bytes");
+    let mut writer = HistoryWriter::create(&scratch.0, &json!({})).unwrap();
+    for op in &ops {
+        writer.push(op).unwrap();
+    }
+    writer.seal().unwrap();
+    let bytes = fs::metadata(&scratch.0).unwrap().len();
+    let count = ops.len() as u64;
+    assert!(bytes <= 10 * count, "{bytes} bytes for {count} operations");
+    let file = TestFile::open(&scratch.0).unwrap();
+    assert_eq!(file.history().unwrap().ops(), ops);
 }

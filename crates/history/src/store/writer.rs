@@ -1,4 +1,4 @@
-//! Writing a test file.
+//! Writes a test file.
 
 use super::append::Appender;
 use super::block::{CHUNK, Codec, JOURNAL};
@@ -7,16 +7,16 @@ use super::file::{Found, OpenError, Tail, survey};
 use crate::Op;
 use crate::chunk::{CHUNK_BYTES_MAX, ChunkHeader, Encoder, Unstorable};
 use crate::pair::OpenInvocations;
-use seatrial_archive::file::Files;
-use seatrial_archive::{FileError, LogFile, Torn};
+use seatrial_blocks::file::Files;
+use seatrial_blocks::{FileError, LogFile, Torn};
 use seatrial_machine::Storage;
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 
 /// Operations of a full chunk.
 pub(super) const CHUNK_LENGTH: usize = 16_384;
-/// A flush with at least so many new operations seals the open chunk instead of journaling them.
-const JOURNAL_LENGTH_MAX: usize = 4_096;
+/// A flush with at least this many new operations seals the open chunk: journaled, each would be written twice.
+const JOURNAL_LENGTH_MAX: usize = 512;
 
 /// How a test file is written.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub struct WriterOptions {
 impl Default for WriterOptions {
     fn default() -> WriterOptions {
         WriterOptions {
-            codec: Codec::Lz4,
+            codec: Codec::default(),
             chunk_length: CHUNK_LENGTH,
         }
     }

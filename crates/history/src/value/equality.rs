@@ -1,4 +1,4 @@
-//! When two values are equal: as in Clojure, so as for Jepsen.
+//! Equality of values, as in Clojure and Jepsen.
 
 use crate::{Key, Mop, Observed, Value};
 use std::cmp::Ordering;

@@ -1,5 +1,5 @@
-//! What common workloads carry, made of plain values and taken out of them. Test files store each of these in a compact
-//! form; equality and printing are those of the plain values.
+//! Typed values of common workloads, converted from and to plain values. Test files store each of these in a compact form;
+//! equality and printing are those of the plain values.
 
 use super::{Key, Value};
 use crate::Symbol;
@@ -190,10 +190,14 @@ impl From<&LogMop> for Value {
 
 fn log_mop(value: &Value) -> Option<LogMop> {
     let items = items(value)?;
-    let (Value::Word(name), arguments) = items.split_first()? else {
-        return None;
+    let (name, arguments) = items.split_first()?;
+    // JSON has no keywords.
+    let name = match name {
+        Value::Word(name) => name.as_str(),
+        Value::Text(name) => name,
+        _ => return None,
     };
-    match (name.as_str(), arguments) {
+    match (name, arguments) {
         ("send", [key, sent]) => {
             let (offset, value) = match sent {
                 Value::Int(value) => (None, *value),

@@ -1,7 +1,7 @@
 //! Clients that mean harm: connections, half messages and answers that are not read have bounds, and others are served.
 
 use crate::wire::{PATIENCE, PROTOCOL, open, receive, send};
-use seatrial_host::{HostLimits, Key, ListenOptions, serve_machine};
+use seatrial_host::{HostLimits, Key, ListenOptions, PeerOptions, serve_machine};
 use seatrial_machine::{Input, Machine, Output, Time};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -44,7 +44,7 @@ impl Machine for Echo {
                 }
             },
             Input::Request(ticket, ()) => out.push(Output::Reply(ticket, ())),
-            Input::Wake | Input::Appended(_) | Input::Computed(..) => {}
+            Input::Wake | Input::Appended(_) | Input::FileDone(..) | Input::Computed(..) => {}
         }
     }
 
@@ -92,6 +92,7 @@ impl Server {
             report: |text| println!("{text}"),
             protocol: PROTOCOL,
             key,
+            peers: PeerOptions::default(),
         };
         let thread = thread::spawn(move || {
             let ready = move |address| ready.send(address).unwrap();

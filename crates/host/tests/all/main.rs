@@ -3,6 +3,16 @@
 #[cfg(test)]
 mod attack;
 #[cfg(test)]
+mod busy;
+#[cfg(test)]
+mod peer;
+#[cfg(test)]
+#[allow(dead_code, reason = "its other half is for the tests of sim")]
+#[path = "../../../sim/tests/all/replica.rs"]
+mod replica;
+#[cfg(test)]
+mod replicas;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod session;

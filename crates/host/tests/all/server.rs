@@ -1,8 +1,10 @@
 //! A toy machine as a server on real sockets and files.
 
 use crate::wire::{PATIENCE, PROTOCOL, open, receive, send};
-use seatrial_host::{Booted, HostError, HostLimits, ServeOptions, serve};
-use seatrial_machine::{Computed, Disk, Input, Job, Machine, NodeId, Output, Ticket, Time};
+use seatrial_host::{Booted, HostError, HostLimits, PeerOptions, ServeOptions, serve};
+use seatrial_machine::{
+    Computed, DataFolder, Disk, Input, Job, LogName, Machine, NodeId, Output, Ticket, Time,
+};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -42,7 +44,11 @@ impl Machine for Counter {
                 b"+" => {
                     self.count += 1;
                     self.waiting.push((Ticket(self.count), from));
-                    out.push(Output::Append(vec![b'+'], Ticket(self.count)));
+                    out.push(Output::Append {
+                        log: LogName::MAIN,
+                        bytes: vec![b'+'],
+                        ticket: Ticket(self.count),
+                    });
                 }
                 b"b" => out.push(send(from, vec![7; MESSAGE_LENGTH_MAX])),
                 b"p" => out.push(Output::Compute(Box::new(Panics), Ticket(0))),
@@ -56,7 +62,7 @@ impl Machine for Counter {
                     out.push(send(from, ticket.0.to_le_bytes().to_vec()));
                 }
             }
-            Input::Wake | Input::Computed(..) | Input::Request(..) => {}
+            Input::Wake | Input::Computed(..) | Input::FileDone(..) | Input::Request(..) => {}
         }
     }
 
@@ -65,13 +71,13 @@ impl Machine for Counter {
     }
 }
 
-fn boot(disk: &dyn Disk) -> Booted<Counter> {
+fn boot(data: &DataFolder) -> Booted<Counter> {
+    let count = data.log(LogName::MAIN).unwrap().len();
     let machine = Counter {
-        count: disk.len(),
+        count,
         ..Counter::default()
     };
-    let log_end = disk.len();
-    Booted { machine, log_end }
+    Booted::with_log(machine, count)
 }
 
 /// A folder of its own, removed at the end.
@@ -110,6 +116,7 @@ fn options(data: &Path) -> ServeOptions {
         report: |text| eprintln!("{text}"),
         protocol: PROTOCOL,
         key: None,
+        peers: PeerOptions::default(),
         clock: None,
     }
 }

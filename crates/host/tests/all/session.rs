@@ -42,7 +42,7 @@ impl Machine for Caller {
                 let late = self.waiting.take_if(|(.., due)| *due <= now);
                 out.extend(late.map(|(ticket, ..)| Output::Reply(ticket, Answer::Late)));
             }
-            Input::Appended(_) | Input::Computed(..) => {}
+            Input::Appended(_) | Input::FileDone(..) | Input::Computed(..) => {}
         }
     }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::answer::Answer;
 use crate::log::BATCH;
 use crate::outcome::Failure;
-use seatrial_archive::{block, frame};
+use seatrial_blocks::{block, frame};
 use seatrial_machine::Rng;
 
 const CLIENT: NodeId = NodeId::client(0);
@@ -61,7 +61,7 @@ impl Bench {
                     assert_eq!(to, CLIENT);
                     self.sent.push(message);
                 }
-                Output::Append(bytes, ticket) => {
+                Output::Append { bytes, ticket, .. } => {
                     assert!(self.under_way.is_none(), "two appends under way");
                     self.under_way = Some((bytes, ticket));
                 }
@@ -230,7 +230,7 @@ fn commands_gather_while_one_block_is_under_way() {
     for request in 1..=100 {
         bench.message(append(b"a", b"x").into_message(session, request));
     }
-    let blocks = |log: &Vec<u8>| seatrial_archive::recover(log, 0).unwrap().blocks;
+    let blocks = |log: &Vec<u8>| seatrial_blocks::recover(log, 0).unwrap().blocks;
     let before = blocks(&bench.log);
     bench.sync();
     assert_eq!(
@@ -495,7 +495,7 @@ fn records_that_a_store_does_not_write_are_named() {
     let error = boot_error(&[], block::BlockKind(16));
     assert!(error.contains("kind 16"), "{error}");
     let error = boot_error(&[start(2), start(2)], BATCH);
-    assert!(error.contains("start 2 behind start 2"), "{error}");
+    assert!(error.contains("start 2 after start 2"), "{error}");
     let error = boot_error(&[start(1), (BOOT, vec![2; 3])], BATCH);
     assert!(error.contains("byte 16 "), "{error}");
     let error = boot_error(&[(5, vec![])], BATCH);
@@ -508,7 +508,8 @@ fn records_that_a_store_does_not_write_are_named() {
     let mut beheaded = Vec::new();
     block::write(&mut beheaded, BATCH, 0, 7, &[], 0);
     let error = Store::boot(&beheaded, StoreOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("7 where 0 belongs"), "{error}");
+    let expected = "expected block number 0, found 7";
+    assert!(error.to_string().contains(expected), "{error}");
 }
 
 /// Anything may come over the wire; the store stays whole, and what it says is readable.

@@ -73,7 +73,7 @@ impl Node {
         self.store.check_invariants();
         for output in out {
             match output {
-                Output::Append(bytes, ticket) => {
+                Output::Append { bytes, ticket, .. } => {
                     self.medium
                         .write_at(self.end, &bytes)
                         .map_err(at(self.end))?;

@@ -1,6 +1,6 @@
 //! The store on a real file.
 
-use seatrial_archive::LogFile;
+use seatrial_blocks::LogFile;
 use seatrial_kv::{Answer, Outcome, Store, StoreOptions, Transaction};
 use seatrial_machine::{Input, Machine, Output, Ticket, Time};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ impl Node {
         self.store.turn(Time::ZERO, input, &mut out);
         for output in out {
             match output {
-                Output::Append(bytes, ticket) => {
+                Output::Append { bytes, ticket, .. } => {
                     self.log.append(&bytes).unwrap();
                     self.log.sync().unwrap();
                     outcomes.extend(self.turn(Input::Appended(ticket)));

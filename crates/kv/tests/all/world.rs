@@ -3,7 +3,7 @@
 use crate::oracle::{Action, Asked, Oracle};
 use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Store, StoreOptions, Transaction};
 use seatrial_machine::{
-    Disk, Fault, FaultKind, Input, Link, Machine, NodeId, Output, Rng, Ticket, Time,
+    DataFolder, Fault, FaultKind, Input, Link, LogName, Machine, NodeId, Output, Rng, Ticket, Time,
 };
 use seatrial_sim::{Booted, World, WorldOptions, explore};
 use std::collections::BTreeMap;
@@ -60,9 +60,9 @@ fn closed(node: &mut Node, now: Time, _: NodeId, out: &mut Vec<Output<Outcome>>)
 fn boot(
     seed: u64,
     bug: Option<Bug>,
-) -> impl FnMut(NodeId, &dyn Disk) -> Result<Booted<Node>, String> {
+) -> impl FnMut(NodeId, &DataFolder) -> Result<Booted<Node>, String> {
     let mut seeds = Rng::from_seed(seed).fork("clients");
-    move |id, disk| {
+    move |id, data| {
         if id.is_client() {
             let options = ClientOptions {
                 request_timeout: Duration::from_millis(500),
@@ -70,20 +70,16 @@ fn boot(
                 ..ClientOptions::new(SERVER, seeds.word())
             };
             let machine = Node::Client(Client::new(options));
-            return Ok(Booted {
-                machine,
-                log_end: 0,
-            });
+            return Ok(Booted::new(machine));
         }
         let options = StoreOptions {
             bug,
             ..StoreOptions::default()
         };
-        let (store, report) = Store::boot(disk, options).map_err(|error| error.to_string())?;
-        Ok(Booted {
-            machine: Node::Store(Box::new(store)),
-            log_end: report.recovery.end,
-        })
+        let log = data.log(LogName::MAIN).map_err(|error| error.to_string())?;
+        let (store, report) = Store::boot(&log, options).map_err(|error| error.to_string())?;
+        let machine = Node::Store(Box::new(store));
+        Ok(Booted::with_log(machine, report.recovery.end))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::escape::Escaped;
 use crate::listing::Columns;
 use crate::report::Report;
 use crate::wording::{anomaly_count, brief, count, one_line, shortened, thousands};
-use seatrial_checker::{Finding, Step};
+use seatrial_checker::{Finding, FindingStep};
 use seatrial_history::{History, Op, Value};
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -28,7 +28,7 @@ const HEADLINE_LENGTH_MAX: usize = 240;
 /// Longest summary of a finding in characters.
 const SUMMARY_LENGTH_MAX: usize = 4_000;
 
-/// What the anomalies mean, for those who do not use the names daily. After Adya, "Weak Consistency" (MIT, 1999), and
+/// What the anomalies mean. After Adya, "Weak Consistency" (MIT, 1999), and
 /// the names that Elle uses.
 const MEANINGS: [(&str, &str); 16] = [
     (
@@ -83,7 +83,10 @@ const MEANINGS: [(&str, &str); 16] = [
         "dirty-update",
         "A transaction built on the write of a failed transaction.",
     ),
-    ("garbage-read", "A read returned what nobody wrote."),
+    (
+        "garbage-read",
+        "A read returned a value that was never written.",
+    ),
     (
         "cyclic-versions",
         "The versions of one object follow each other in a circle.",
@@ -94,7 +97,7 @@ const MEANINGS: [(&str, &str); 16] = [
     ),
 ];
 
-/// The meaning of an anomaly; those with an ending are the same with edges of real time or of one process.
+/// The meaning of an anomaly; a suffix means the same cycle with edges of real time or of one process.
 fn meaning(anomaly: &str) -> String {
     let endings = [
         (
@@ -119,7 +122,7 @@ fn meaning(anomaly: &str) -> String {
 }
 
 /// All anomalies; nothing when there are none.
-pub(super) fn section(report: &Report<'_>, page: &mut String) -> fmt::Result {
+pub(super) fn section(report: &Report<'_>, history: &History, page: &mut String) -> fmt::Result {
     let anomalies = report.anomalies();
     if anomalies.is_empty() && report.findings().next().is_none() {
         return Ok(());
@@ -136,7 +139,7 @@ pub(super) fn section(report: &Report<'_>, page: &mut String) -> fmt::Result {
     }
     page.write_str("</ul>\n")?;
     for (number, (checker, finding)) in report.findings().take(FINDINGS_MAX).enumerate() {
-        write_finding(report.history, number, checker, finding, page)?;
+        write_finding(history, number, checker, finding, page)?;
     }
     let explained = report.findings().count();
     let found: u64 = anomalies.values().sum();
@@ -150,12 +153,12 @@ pub(super) fn section(report: &Report<'_>, page: &mut String) -> fmt::Result {
             thousands(found)
         )?;
     }
-    components(report, page)?;
+    components(report, history, page)?;
     page.write_str("</section>\n")
 }
 
 /// The largest components, drawn.
-fn components(report: &Report<'_>, page: &mut String) -> fmt::Result {
+fn components(report: &Report<'_>, history: &History, page: &mut String) -> fmt::Result {
     for component in report.components().take(COMPONENTS_MAX) {
         writeln!(
             page,
@@ -163,7 +166,7 @@ fn components(report: &Report<'_>, page: &mut String) -> fmt::Result {
              </summary><div class=\"drawings\">",
             count(component.transactions, "transaction")
         )?;
-        component::draw(report.history, component, Frame::Page, page)?;
+        component::draw(history, component, Frame::Page, page)?;
         page.write_str("</div></details>\n")?;
     }
     Ok(())
@@ -180,12 +183,12 @@ fn write_finding(
     let open = if number < OPEN_MAX { " open" } else { "" };
     let first_line = finding.summary.lines().next().unwrap_or_default();
     let long = first_line.chars().nth(HEADLINE_LENGTH_MAX).is_some();
-    // A story in Elle's words begins by naming its operations: how many there are says more.
-    let (headline, told) = if first_line == "Let:" {
+    // An explanation in Elle's format begins by naming its operations: their number says more.
+    let (headline, shown) = if first_line == "Let:" {
         (format!("A cycle of {} operations.", finding.steps.len()), 0)
     } else {
-        let told = if long { 0 } else { first_line.len() };
-        (first_line.to_owned(), told)
+        let shown = if long { 0 } else { first_line.len() };
+        (first_line.to_owned(), shown)
     };
     writeln!(
         page,
@@ -194,10 +197,14 @@ fn write_finding(
         Escaped(shortened(&headline, HEADLINE_LENGTH_MAX)),
     )?;
     // Lines keep their indentation, the first one too.
-    let story = finding.summary[told..].trim_end().trim_start_matches('\n');
-    if !story.is_empty() {
-        let story = shortened(story, SUMMARY_LENGTH_MAX);
-        writeln!(page, "<p class=\"story\">{}</p>", Escaped(story))?;
+    let explanation = finding.summary[shown..].trim_end().trim_start_matches('\n');
+    if !explanation.is_empty() {
+        let explanation = shortened(explanation, SUMMARY_LENGTH_MAX);
+        writeln!(
+            page,
+            "<p class=\"explanation\">{}</p>",
+            Escaped(explanation)
+        )?;
     }
     page.write_str("<div class=\"drawings\">")?;
     cycle::draw(history, &finding.steps, Frame::Page, page)?;
@@ -207,11 +214,9 @@ fn write_finding(
     steps(number, &finding.steps, page)?;
     listing(number, &operations, page)?;
     if finding.operations.len() > OPERATIONS_MAX {
-        let left_out = thousands((finding.operations.len() - OPERATIONS_MAX) as u64);
-        writeln!(
-            page,
-            "<p class=\"hint\">{left_out} more operations take part.</p>"
-        )?;
+        let left_out = (finding.operations.len() - OPERATIONS_MAX) as u64;
+        let left_out = count(left_out, "more operation");
+        writeln!(page, "<p class=\"hint\">Left out: {left_out}.</p>")?;
     }
     writeln!(
         page,
@@ -220,15 +225,15 @@ fn write_finding(
     )
 }
 
-/// An operation that takes part: its invocation and its completion, as far as the history has them.
-pub(super) struct Part<'a> {
+/// An operation that takes part: its invocation and its completion, one of which may be missing from the history.
+pub(super) struct Participant<'a> {
     pub(super) invocation: Option<&'a Op>,
     pub(super) completion: Option<&'a Op>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> Participant<'a> {
     /// The operation to which this index belongs.
-    pub(super) fn find(history: &'a History, index: u64) -> Option<Part<'a>> {
+    pub(super) fn find(history: &'a History, index: u64) -> Option<Participant<'a>> {
         let position = history.position(index)?;
         let op = &history.ops()[position];
         let other = history.pair(position).map(|other| &history.ops()[other]);
@@ -237,35 +242,33 @@ impl<'a> Part<'a> {
         } else {
             (other, Some(op))
         };
-        Some(Part {
+        Some(Participant {
             invocation,
             completion,
         })
     }
 
-    /// The half that says most: the completion, if there is one.
-    pub(super) fn telling(&self) -> Option<&'a Op> {
+    /// The completion if there is one, else the invocation.
+    pub(super) fn last(&self) -> Option<&'a Op> {
         self.completion.or(self.invocation)
     }
 
-    /// What was done, on one line: the transaction, or the function and its value.
-    pub(super) fn deed(&self, characters_max: usize) -> String {
-        let deed = self
-            .telling()
-            .map_or_else(String::new, |op| match &op.value {
-                Value::Txn(_) => brief(&op.value, characters_max),
-                value => brief(format_args!("{} {value}", op.f), characters_max),
-            });
-        one_line(&deed).into_owned()
+    /// The transaction, or the function and its value, on one line.
+    pub(super) fn label(&self, characters_max: usize) -> String {
+        let label = self.last().map_or_else(String::new, |op| match &op.value {
+            Value::Txn(_) => brief(&op.value, characters_max),
+            value => brief(format_args!("{} {value}", op.f), characters_max),
+        });
+        one_line(&label).into_owned()
     }
 }
 
 /// The operations of a finding, each once, in the order in which they began.
-fn operations<'a>(history: &'a History, finding: &Finding) -> Vec<Part<'a>> {
+fn operations<'a>(history: &'a History, finding: &Finding) -> Vec<Participant<'a>> {
     let mut seen = BTreeSet::new();
     let mut parts = Vec::new();
     for index in &finding.operations {
-        let Some(part) = Part::find(history, *index) else {
+        let Some(part) = Participant::find(history, *index) else {
             continue;
         };
         let first = part.invocation.or(part.completion).map(|op| op.index);
@@ -280,13 +283,13 @@ fn operations<'a>(history: &'a History, finding: &Finding) -> Vec<Part<'a>> {
     parts.into_iter().map(|(_, part)| part).collect()
 }
 
-fn steps(number: usize, steps: &[Step], page: &mut String) -> fmt::Result {
+fn steps(number: usize, steps: &[FindingStep], page: &mut String) -> fmt::Result {
     if steps.is_empty() {
         return Ok(());
     }
     page.write_str("<ol class=\"steps\">")?;
     for step in steps.iter().take(STEPS_MAX) {
-        let Step { from, to, .. } = step;
+        let FindingStep { from, to, .. } = step;
         write!(
             page,
             "<li><a href=\"#op-{number}-{from}\">op {}</a> <span class=\"relation {}\">{}</span> \
@@ -300,17 +303,17 @@ fn steps(number: usize, steps: &[Step], page: &mut String) -> fmt::Result {
     }
     page.write_str("</ol>\n")?;
     if steps.len() > STEPS_MAX {
-        let left_out = thousands((steps.len() - STEPS_MAX) as u64);
+        let left_out = count((steps.len() - STEPS_MAX) as u64, "more step");
         writeln!(
             page,
-            "<p class=\"hint\">{left_out} more steps close the circle.</p>"
+            "<p class=\"hint\">Left out: {left_out} of the cycle.</p>"
         )?;
     }
     Ok(())
 }
 
 /// The operations' lines in the history, in its order.
-fn listing(number: usize, parts: &[Part<'_>], page: &mut String) -> fmt::Result {
+fn listing(number: usize, parts: &[Participant<'_>], page: &mut String) -> fmt::Result {
     let mut ops: Vec<&Op> = parts
         .iter()
         .flat_map(|part| [part.invocation, part.completion])

@@ -1,6 +1,6 @@
 //! Transactions one below the other, with an arrow for each dependency.
 
-use super::anomaly::Part;
+use super::anomaly::Participant;
 use super::cycle::class;
 use super::frame::Frame;
 use crate::escape::Escaped;
@@ -236,7 +236,7 @@ fn short(relation: &str) -> &str {
     }
 }
 
-/// What is shown, and which colour is what.
+/// The title, and the colour of each relation.
 fn legend(arrows: &[Arrow<'_>], title: &str, x: f64, out: &mut String) -> fmt::Result {
     writeln!(
         out,
@@ -267,29 +267,29 @@ fn legend(arrows: &[Arrow<'_>], title: &str, x: f64, out: &mut String) -> fmt::R
 
 /// One operation as a box.
 fn operation(history: &History, index: u64, (x, y): (f64, f64), out: &mut String) -> fmt::Result {
-    let part = Part::find(history, index);
-    let op = part.as_ref().and_then(Part::telling);
+    let part = Participant::find(history, index);
+    let op = part.as_ref().and_then(Participant::last);
     let kind = op.map_or("info", |op| op.kind.name());
     let process = op.map_or_else(String::new, |op| {
         format!(" · process {} · {kind}", op.process)
     });
-    let deed = |characters_max| {
-        let deed = part.as_ref().map(|part| part.deed(characters_max));
-        deed.unwrap_or_default()
+    let label = |characters_max| {
+        let label = part.as_ref().map(|part| part.label(characters_max));
+        label.unwrap_or_default()
     };
     writeln!(
         out,
         "<g class=\"node {kind}\"><title>{}</title><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{BOX_WIDTH}\" \
          height=\"{BOX_HEIGHT}\" rx=\"6\"/><text x=\"{:.1}\" y=\"{:.1}\" class=\"name\">op {}{}</text>\
          <text x=\"{:.1}\" y=\"{:.1}\">{}</text></g>",
-        Escaped(deed(400)),
+        Escaped(label(400)),
         x + 9.0,
         y + 14.0,
         thousands(index),
         Escaped(process),
         x + 9.0,
         y + 29.0,
-        Escaped(deed(VALUE_LENGTH_MAX)),
+        Escaped(label(VALUE_LENGTH_MAX)),
     )
 }
 

@@ -1,16 +1,16 @@
 //! A cycle of operations as a drawing.
 
-use super::anomaly::Part;
+use super::anomaly::Participant;
 use super::component;
 use super::frame::Frame;
 use crate::escape::Escaped;
 use crate::wording::{one_line, shortened, thousands};
-use seatrial_checker::{Dependency, Step};
+use seatrial_checker::{Dependency, FindingStep};
 use seatrial_history::History;
 use std::f64::consts::PI;
 use std::fmt::{self, Write};
 
-/// Operations in a circle; those of a longer cycle stand one below the other.
+/// Operations drawn in a circle; a longer cycle is drawn as rows.
 const NODES_MAX: usize = 12;
 /// Half the width and height of an operation's box.
 const BOX: (f64, f64) = (92.0, 22.0);
@@ -34,7 +34,7 @@ pub(super) fn class(relation: &str) -> &'static str {
 /// Draws the operations of `steps` in a circle and every step as an arrow. Nothing for less than two operations.
 pub(super) fn draw(
     history: &History,
-    steps: &[Step],
+    steps: &[FindingStep],
     frame: Frame,
     page: &mut String,
 ) -> fmt::Result {
@@ -60,7 +60,7 @@ pub(super) fn draw(
     };
     let center = (size.0 / 2.0, size.1 / 2.0);
     for (number, step) in steps.iter().enumerate() {
-        let same = |other: &&Step| (other.from, other.to) == (step.from, step.to);
+        let same = |other: &&FindingStep| (other.from, other.to) == (step.from, step.to);
         let earlier = steps[..number].iter().filter(same).count();
         arrow(
             place(step.from),
@@ -77,7 +77,7 @@ pub(super) fn draw(
     frame.close(page)
 }
 
-fn dependency(step: &Step) -> Dependency {
+fn dependency(step: &FindingStep) -> Dependency {
     Dependency {
         from: step.from,
         to: step.to,
@@ -111,7 +111,7 @@ fn arrow(
     to: Point,
     center: Point,
     earlier: usize,
-    step: &Step,
+    step: &FindingStep,
     page: &mut String,
 ) -> fmt::Result {
     let middle = midpoint(from, to);
@@ -176,16 +176,16 @@ fn border(middle: Point, target: Point) -> Point {
 
 /// One operation as a box.
 fn operation(history: &History, index: u64, place: Point, page: &mut String) -> fmt::Result {
-    let part = Part::find(history, index);
-    let op = part.as_ref().and_then(Part::telling);
+    let part = Participant::find(history, index);
+    let op = part.as_ref().and_then(Participant::last);
     let kind = op.map_or("info", |op| op.kind.name());
-    let deed = |characters_max| part.as_ref().map(|part| part.deed(characters_max));
+    let label = |characters_max| part.as_ref().map(|part| part.label(characters_max));
     let process = op.map_or_else(String::new, |op| format!(" · process {}", op.process));
     writeln!(
         page,
         "<g class=\"node {kind}\"><title>{}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{}\" height=\"{}\" rx=\"6\"/>\
          <text x=\"{:.1}\" y=\"{:.1}\" class=\"name\">op {}{}</text><text x=\"{:.1}\" y=\"{:.1}\">{}</text></g>",
-        Escaped(deed(400).unwrap_or_default()),
+        Escaped(label(400).unwrap_or_default()),
         place.0 - BOX.0,
         place.1 - BOX.1,
         BOX.0 * 2.0,
@@ -196,6 +196,6 @@ fn operation(history: &History, index: u64, place: Point, page: &mut String) -> 
         Escaped(process),
         place.0,
         place.1 + 11.0,
-        Escaped(deed(VALUE_LENGTH_MAX).unwrap_or_default()),
+        Escaped(label(VALUE_LENGTH_MAX).unwrap_or_default()),
     )
 }

@@ -1,7 +1,8 @@
-//! Findings as files: what each anomaly is in words, each cycle and each component as a picture.
+//! Findings as files: explanations as text, cycles and components as pictures.
 
 use super::frame::Frame;
 use super::{component, cycle};
+use crate::excerpt::Excerpt;
 use crate::report::Report;
 use crate::wording::{anomaly_count, thousands};
 use seatrial_checker::Finding;
@@ -19,17 +20,17 @@ pub struct FindingFile {
 
 /// All findings of a report as files, as Elle lays them out: `ANOMALY.txt` with all that are explained, one after
 /// another, `ANOMALY/N.svg` with the cycle of the N-th, and `components/N.svg` with the N-th largest component. None when
-/// nothing was found. The pictures need the operations that take part in the report's history, and nothing else of it.
-pub fn finding_files(report: &Report<'_>) -> Vec<FindingFile> {
+/// nothing was found. The pictures show the operations of the excerpt.
+pub fn finding_files(report: &Report<'_>, excerpt: &Excerpt) -> Vec<FindingFile> {
     let mut files = Vec::new();
-    let mut stories: BTreeMap<&str, (String, usize)> = BTreeMap::new();
+    let mut explanations: BTreeMap<&str, (String, usize)> = BTreeMap::new();
     for (checker, finding) in report.findings() {
-        let (story, number) = stories.entry(finding.anomaly).or_default();
+        let (explanation, number) = explanations.entry(finding.anomaly).or_default();
         *number += 1;
         // Writing to a string cannot fail.
-        let _ = tell(checker, finding, *number, story);
+        let _ = explain(checker, finding, *number, explanation);
         let mut picture = String::new();
-        let _ = cycle::draw(report.history, &finding.steps, Frame::File, &mut picture);
+        let _ = cycle::draw(&excerpt.history, &finding.steps, Frame::File, &mut picture);
         if !picture.is_empty() {
             files.push(FindingFile {
                 name: format!("{}/{number}.svg", file_name(finding.anomaly)),
@@ -38,14 +39,14 @@ pub fn finding_files(report: &Report<'_>) -> Vec<FindingFile> {
         }
     }
     let counts = report.anomalies();
-    for (anomaly, (story, number)) in stories {
+    for (anomaly, (explanation, number)) in explanations {
         let found = counts.get(anomaly).copied().unwrap_or(number as u64);
         let mut contents = anomaly_count(anomaly, found);
         if found > number as u64 {
             let _ = write!(contents, ", {} of them explained", thousands(number as u64));
         }
         contents.push('\n');
-        contents.push_str(&story);
+        contents.push_str(&explanation);
         files.push(FindingFile {
             name: format!("{}.txt", file_name(anomaly)),
             contents,
@@ -53,7 +54,7 @@ pub fn finding_files(report: &Report<'_>) -> Vec<FindingFile> {
     }
     for (number, component) in report.components().enumerate() {
         let mut contents = String::new();
-        let _ = component::draw(report.history, component, Frame::File, &mut contents);
+        let _ = component::draw(&excerpt.history, component, Frame::File, &mut contents);
         if !contents.is_empty() {
             files.push(FindingFile {
                 name: format!("components/{}.svg", number + 1),
@@ -64,7 +65,7 @@ pub fn finding_files(report: &Report<'_>) -> Vec<FindingFile> {
     files
 }
 
-fn tell(checker: &str, finding: &Finding, number: usize, out: &mut String) -> fmt::Result {
+fn explain(checker: &str, finding: &Finding, number: usize, out: &mut String) -> fmt::Result {
     let Finding {
         anomaly, summary, ..
     } = finding;
@@ -75,7 +76,7 @@ fn tell(checker: &str, finding: &Finding, number: usize, out: &mut String) -> fm
     )
 }
 
-/// An anomaly's name as a file's: names are ours, but what is no letter, digit or dash stays out anyway.
+/// The file name of an anomaly: letters, digits and dashes only, although no checker's name has anything else.
 fn file_name(anomaly: &str) -> String {
     let letter = |letter: char| {
         if letter.is_ascii_alphanumeric() {

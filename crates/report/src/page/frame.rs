@@ -17,7 +17,7 @@ pub(super) enum Frame {
 }
 
 impl Frame {
-    /// Begins a drawing of this class (of styles), width and height, with its meaning for those who cannot see it.
+    /// Begins a drawing of this class (of styles), width and height, with a text for screen readers.
     pub(super) fn open(
         self,
         class: &str,

@@ -1,6 +1,6 @@
-//! When the operations of an anomaly were under way, as a drawing.
+//! The intervals of an anomaly's operations, drawn.
 
-use super::anomaly::Part;
+use super::anomaly::Participant;
 use crate::escape::Escaped;
 use crate::wording::{brief, length};
 use seatrial_history::{Op, Process};
@@ -15,7 +15,7 @@ const NAMES_WIDTH: f64 = 84.0;
 /// Height of a process's row and of its bars.
 const ROW_HEIGHT: f64 = 30.0;
 const BAR_HEIGHT: f64 = 22.0;
-/// Room between two events where no bar must be readable, as a share of that where one must.
+/// Width of a gap that no readable bar needs, relative to one that does.
 const NARROW: f64 = 0.15;
 /// Width of a character in a bar.
 const LETTER_WIDTH: f64 = 6.4;
@@ -23,10 +23,10 @@ const LETTER_WIDTH: f64 = 6.4;
 /// Draws each operation as a bar from its invocation to its completion, a row for each process. Bars begin and end in
 /// the order of the history; lengths mean nothing, so that what overlaps and what does not can be seen at any scale.
 /// Nothing for less than two operations.
-pub(super) fn draw(parts: &[Part<'_>], page: &mut String) -> fmt::Result {
+pub(super) fn draw(parts: &[Participant<'_>], page: &mut String) -> fmt::Result {
     let parts = &parts[..parts.len().min(OPERATIONS_MAX)];
     let mut processes: Vec<Process> = Vec::new();
-    for op in parts.iter().filter_map(Part::telling) {
+    for op in parts.iter().filter_map(Participant::last) {
         if !processes.contains(&op.process) {
             processes.push(op.process);
         }
@@ -55,7 +55,7 @@ pub(super) fn draw(parts: &[Part<'_>], page: &mut String) -> fmt::Result {
     let places = places(parts);
     let place = |op: &Op| places.get(&op.index).map_or(WIDTH, |place| *place);
     for part in parts {
-        let Some(op) = part.telling() else { continue };
+        let Some(op) = part.last() else { continue };
         let row = processes.partition_point(|process| *process < op.process);
         // Without an invocation it may have begun at any time before; an unknown one may take effect at any later time.
         let begin = part.invocation.map_or(NAMES_WIDTH, place);
@@ -75,7 +75,7 @@ pub(super) fn draw(parts: &[Part<'_>], page: &mut String) -> fmt::Result {
 
 /// Where each invocation and completion stands. Most room goes to where a completion follows an invocation: there
 /// bars lie; between two completions or two invocations the order hardly matters.
-fn places(parts: &[Part<'_>]) -> BTreeMap<u64, f64> {
+fn places(parts: &[Participant<'_>]) -> BTreeMap<u64, f64> {
     let halves = parts
         .iter()
         .flat_map(|part| [part.invocation, part.completion])
@@ -96,7 +96,7 @@ fn places(parts: &[Part<'_>]) -> BTreeMap<u64, f64> {
 }
 
 fn bar(
-    part: &Part<'_>,
+    part: &Participant<'_>,
     op: &Op,
     (begin, end): (f64, f64),
     y: f64,
@@ -105,7 +105,7 @@ fn bar(
     let width = (end - begin).max(6.0) - 2.0;
     let room = ((width - 8.0) / LETTER_WIDTH).max(0.0) as usize;
     let label = if room >= 3 {
-        part.deed(room)
+        part.label(room)
     } else {
         String::new()
     };
@@ -114,7 +114,7 @@ fn bar(
     } else {
         "info"
     };
-    let title = format!("{}, {kind}: {}", times(part), part.deed(300));
+    let title = format!("{}, {kind}: {}", times(part), part.label(300));
     writeln!(
         page,
         "<g class=\"bar {kind}\"><title>{}</title><rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
@@ -128,9 +128,9 @@ fn bar(
 }
 
 /// When a part began and how long it took, as far as the history says.
-fn times(part: &Part<'_>) -> String {
+fn times(part: &Participant<'_>) -> String {
     let time = |op: Option<&Op>| op.map(|op| op.time).filter(|time| *time >= 0);
-    let index = part.telling().map_or(0, |op| op.index);
+    let index = part.last().map_or(0, |op| op.index);
     match (time(part.invocation), time(part.completion)) {
         (Some(begin), Some(end)) => {
             let took = length(end.saturating_sub(begin) as f64 / 1e9);

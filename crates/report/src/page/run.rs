@@ -1,10 +1,10 @@
 //! What the run was: counts by function and node, errors, faults, checkers, options, how to look again.
 
+use crate::breakdown::Breakdown;
 use crate::escape::{Escaped, relative_link};
 use crate::report::Report;
-use crate::summary::Counts;
 use crate::wording::{percent, shortened, thousands};
-use seatrial_checker::{Validity, Verdict};
+use seatrial_checker::{CertificateStatus, Counts, Validity, Verdict};
 use serde_json::Value as Json;
 use std::fmt::{self, Write};
 
@@ -16,9 +16,13 @@ const FAULTS_MAX: usize = 200;
 const DETAILS_LENGTH_MAX: usize = 4_000;
 
 /// All sections after the charts, and the end of the page's main part.
-pub(super) fn sections(report: &Report<'_>, page: &mut String) -> fmt::Result {
-    if report.summary.total.total() > 0 {
-        operations(report, page)?;
+pub(super) fn sections(
+    report: &Report<'_>,
+    breakdown: &Breakdown,
+    page: &mut String,
+) -> fmt::Result {
+    if report.counts.count > 0 {
+        operations(report, breakdown, page)?;
     }
     faults(report, page)?;
     checkers(report, page)?;
@@ -28,21 +32,17 @@ pub(super) fn sections(report: &Report<'_>, page: &mut String) -> fmt::Result {
 }
 
 /// How operations ended, by function, by node, and why.
-fn operations(report: &Report<'_>, page: &mut String) -> fmt::Result {
+fn operations(report: &Report<'_>, breakdown: &Breakdown, page: &mut String) -> fmt::Result {
     page.write_str("<section id=\"operations\"><h2>Operations</h2>\n<div class=\"tables\">")?;
-    let functions = report.summary.by_function.iter();
-    counts_table(
-        "Function",
-        functions.map(|(f, counts)| (f.as_str(), counts)),
-        page,
-    )?;
-    let nodes = report.summary.by_node.iter();
+    let functions = report.by_function.iter();
+    counts_table("Function", functions.map(|(f, counts)| (*f, counts)), page)?;
+    let nodes = breakdown.by_node.iter();
     counts_table(
         "Node",
         nodes.map(|(node, counts)| (node.as_str(), counts)),
         page,
     )?;
-    errors(report, page)?;
+    errors(breakdown, page)?;
     page.write_str("</div></section>\n")
 }
 
@@ -62,7 +62,7 @@ fn counts_table<'a>(
     )?;
     for (name, counts) in rows.take(ROWS_MAX) {
         write!(page, "<tr><td>{}</td>", Escaped(shortened(name, 60)))?;
-        let total = counts.total();
+        let total = counts.count;
         write!(page, "<td class=\"n\">{}</td>", thousands(total))?;
         for part in [counts.ok, counts.fail, counts.info] {
             let share = percent(part, total);
@@ -84,14 +84,14 @@ fn counts_table<'a>(
     page.write_str("</tbody></table>\n")
 }
 
-fn errors(report: &Report<'_>, page: &mut String) -> fmt::Result {
-    if report.summary.errors.is_empty() {
+fn errors(breakdown: &Breakdown, page: &mut String) -> fmt::Result {
+    if breakdown.errors.is_empty() {
         return Ok(());
     }
     page.write_str(
         "<table><thead><tr><th>Why not ok</th><th>Type</th><th class=\"n\">Operations</th></tr></thead><tbody>",
     )?;
-    for (kind, error, number) in &report.summary.errors {
+    for (kind, error, number) in &breakdown.errors {
         write!(
             page,
             "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td></tr>",
@@ -171,10 +171,10 @@ fn checker(verdict: &Verdict, page: &mut String) -> fmt::Result {
             write!(page, "<p>{label}: {}</p>", Escaped(models.join(", ")))?;
         }
     }
-    if let Some(line) = proof(&verdict.details["certificate"]) {
-        write!(page, "<p>{}</p>", Escaped(line))?;
+    if let Some(status) = &verdict.details.certificate {
+        write!(page, "<p>{}</p>", Escaped(proof(status)))?;
     }
-    if verdict.details.is_null() {
+    if verdict.details.is_empty() {
         page.write_str("<p class=\"hint\">No further figures.</p>")?;
     } else {
         let details = format!("{:#}", verdict.details);
@@ -187,18 +187,19 @@ fn checker(verdict: &Verdict, page: &mut String) -> fmt::Result {
     page.write_str("</details>\n")
 }
 
-/// What is known of a verdict's proof, if it has any.
-fn proof(certificate: &Json) -> Option<String> {
-    if let Some(reason) = certificate["left_out"].as_str() {
-        return Some(format!("Not proven: {reason}."));
+/// The state of a verdict's proof.
+fn proof(status: &CertificateStatus) -> String {
+    match status {
+        CertificateStatus::Holds { file } => {
+            format!("Proven: {file} holds, says the independent verifier.")
+        }
+        CertificateStatus::Unsettled { file, reason } => {
+            format!("Not proven: the independent verifier gave up on {file}: {reason}.")
+        }
+        CertificateStatus::Refused { reason } | CertificateStatus::Missing { reason } => {
+            format!("Not proven: {reason}.")
+        }
     }
-    let file = certificate["file"].as_str()?;
-    let reason = certificate["reason"].as_str().unwrap_or_default();
-    Some(match certificate["holds"].as_bool() {
-        Some(true) => format!("Proven: {file} holds, says the independent verifier."),
-        Some(false) => format!("{file} does not hold, which is a bug of seatrial: {reason}."),
-        None => format!("Not proven: the independent verifier gave up on {file}: {reason}."),
-    })
 }
 
 /// The attributes of the test as they were stored; options and other objects unfolded one level.
@@ -242,7 +243,7 @@ fn again(report: &Report<'_>, page: &mut String) -> fmt::Result {
     let history = report.files.iter().find(|file| is_history(file));
     if let (Some(folder), Some(history)) = (&report.folder, history) {
         let path = shell_word(&format!("{}/{history}", folder.trim_end_matches('/')));
-        commands.push(("Judge the history again", format!("seatrial check {path}")));
+        commands.push(("Check the history again", format!("seatrial check {path}")));
         commands.push(("List its operations", format!("seatrial show {path}")));
     }
     commands.extend(

@@ -99,8 +99,8 @@ fn explanation(report: &Report<'_>) -> String {
 
 /// The figures of the run.
 fn figures(report: &Report<'_>, page: &mut String) -> fmt::Result {
-    let counts = report.summary.total;
-    let total = counts.total();
+    let counts = report.counts;
+    let total = counts.count;
     let mut figures = vec![
         ("operations", thousands(total), ""),
         ("ok", thousands(counts.ok), "ok"),
@@ -108,11 +108,11 @@ fn figures(report: &Report<'_>, page: &mut String) -> fmt::Result {
         ("unknown", thousands(counts.info), "info"),
     ];
     figures.extend(
-        rate(total, report.summary.seconds).map(|rate| ("operations per second", rate, "")),
+        rate(total, report.overview.seconds()).map(|rate| ("operations per second", rate, "")),
     );
     figures.push(("faults", thousands(report.fault_count()), ""));
-    if report.summary.seconds > 0.0 {
-        figures.push(("length", length(report.summary.seconds), ""));
+    if report.overview.seconds() > 0.0 {
+        figures.push(("length", length(report.overview.seconds()), ""));
     }
     figures.extend(
         report

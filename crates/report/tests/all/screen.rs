@@ -36,7 +36,8 @@ fn screen(report: &Report<'_>) -> String {
 
 fn check(history: &History, verdicts: &[Verdict], expected: &Expect) {
     let attributes = synthetic::attributes();
-    let report = Report::new(&attributes, history, verdicts).in_folder(FOLDER, FILES);
+    let overview = synthetic::overview(history);
+    let report = Report::new(&attributes, &overview, verdicts).in_folder(FOLDER, FILES);
     expected.assert_eq(&screen(&report));
 }
 
@@ -121,8 +122,8 @@ fn nothing_happened() {
             The last screen:
              kv · register · 3 nodes · kill, pause, partition · seed 91c4
              0 operations   0 faults
-             ? unknown: no checker judged this history
-             ! no operation took place, so there is nothing to judge
+             ? unknown: no checker ran on this history
+             ! no operation took place, so there is nothing to check
              runs/kv/2026-11-21T09-14-03-91c4/   report.html  history.sea  results.json  n1.log  n2.log
         "#]],
     );
@@ -131,7 +132,8 @@ fn nothing_happened() {
 #[test]
 fn a_history_without_attributes() {
     let (history, verdicts) = synthetic::transactions();
-    let report = Report::new(&serde_json::Value::Null, &history, &verdicts[..1]);
+    let overview = synthetic::overview(&history);
+    let report = Report::new(&serde_json::Value::Null, &overview, &verdicts[..1]);
     let expected = expect![[r#"
         The last screen:
          3 ms
@@ -145,9 +147,10 @@ fn a_history_without_attributes() {
 fn a_verdict_says_what_proves_it_or_what_stayed_open() {
     let (history, _) = synthetic::transactions();
     let shown = |verdict: &Verdict| {
+        let overview = synthetic::overview(&history);
         let report = Report::new(
             &serde_json::Value::Null,
-            &history,
+            &overview,
             std::slice::from_ref(verdict),
         );
         let results = results_json(&report);
@@ -176,9 +179,10 @@ fn a_verdict_says_what_proves_it_or_what_stayed_open() {
     verdict.valid = Validity::Invalid;
     verdict.proof = None;
     verdict.reason = Some("findings may rest on sequential-keys".into());
+    let overview = synthetic::overview(&history);
     let report = Report::new(
         &serde_json::Value::Null,
-        &history,
+        &overview,
         std::slice::from_ref(&verdict),
     );
     assert!(text(&report, false).contains("\n ! findings may rest on sequential-keys\n"));
@@ -192,7 +196,8 @@ fn a_verdict_says_what_proves_it_or_what_stayed_open() {
 fn colours_add_nothing_but_colours() {
     let (history, verdicts) = synthetic::transactions();
     let attributes = synthetic::attributes();
-    let report = Report::new(&attributes, &history, &verdicts).warn("n2 did not come back");
+    let overview = synthetic::overview(&history);
+    let report = Report::new(&attributes, &overview, &verdicts).warn("n2 did not come back");
     let colored = text(&report, true);
     assert!(
         colored.contains("\u{1b}[1;31m✗ not strict-serializable"),
@@ -218,7 +223,8 @@ fn nothing_from_outside_reaches_the_terminal_raw() {
     let attributes = json!({"suite": hostile, "workload": hostile, "seed": hostile, "bug": hostile, "faults": [hostile]});
     let verdicts = [verdict];
     let history = History::default();
-    let report = Report::new(&attributes, &history, &verdicts);
+    let overview = synthetic::overview(&history);
+    let report = Report::new(&attributes, &overview, &verdicts);
     let report = report.warn(hostile).in_folder(hostile, [hostile]);
     let shown = text(&report, false);
     let raw: Vec<char> = shown
@@ -232,7 +238,8 @@ fn nothing_from_outside_reaches_the_terminal_raw() {
 fn results_for_machines() {
     let (history, verdicts) = synthetic::transactions();
     let attributes = synthetic::attributes();
-    let report = Report::new(&attributes, &history, &verdicts);
+    let overview = synthetic::overview(&history);
+    let report = Report::new(&attributes, &overview, &verdicts);
     let report = report
         .checked_in(Duration::from_millis(250))
         .warn("n2 did not come back");
@@ -353,10 +360,10 @@ fn results_for_machines() {
                 "strict-serializable"
               ],
               "details": {
+                "transactions": 4,
                 "holds": [
                   "snapshot-isolation"
-                ],
-                "transactions": 4
+                ]
               }
             }
           },
@@ -375,7 +382,8 @@ fn results_that_are_unknown() {
         synthetic::stats(),
         synthetic::linearizable().unknown("too many states"),
     ];
-    let report = Report::new(&serde_json::Value::Null, &history, &verdicts);
+    let overview = synthetic::overview(&history);
+    let report = Report::new(&serde_json::Value::Null, &overview, &verdicts);
     let results = results_json(&report);
     assert_eq!(results["valid"], "unknown");
     assert_eq!(results["reason"], "too many states");

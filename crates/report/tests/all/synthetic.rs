@@ -1,6 +1,6 @@
 //! Histories as a run would leave them, made from a seed.
 
-use seatrial_checker::{Finding, Step, Validity, Verdict};
+use seatrial_checker::{Finding, FindingStep, Overview, Validity, Verdict};
 use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Process, Value};
 use seatrial_machine::Rng;
 use serde_json::{Value as Json, json};
@@ -148,7 +148,8 @@ pub(crate) fn transactions() -> (History, Vec<Verdict>) {
     verdict.anomalies = [("G2-item", 1), ("G1c-realtime", 2), ("lost-update", 2)].into();
     verdict.not = vec!["serializable"];
     verdict.also_not = vec!["strict-serializable"];
-    verdict.details = json!({"holds": ["snapshot-isolation"], "transactions": 4});
+    verdict.details = json!({"transactions": 4}).into();
+    verdict.details.holds = Some(vec!["snapshot-isolation"]);
     verdict.findings = vec![write_skew(), circle()];
     (transactional_history(), vec![stats(), verdict])
 }
@@ -189,8 +190,8 @@ fn transactional_history() -> History {
     ])
 }
 
-fn step(from: u64, to: u64, relation: &'static str, reason: &str) -> Step {
-    Step {
+fn step(from: u64, to: u64, relation: &'static str, reason: &str) -> FindingStep {
+    FindingStep {
         from,
         to,
         relation,
@@ -229,7 +230,7 @@ fn circle() -> Finding {
 /// What a checker of statistics says.
 pub(crate) fn stats() -> Verdict {
     Verdict {
-        details: json!({"ok": 3, "info": 1}),
+        details: json!({"ok": 3, "info": 1}).into(),
         ..Verdict::valid("stats")
     }
 }
@@ -238,7 +239,7 @@ pub(crate) fn stats() -> Verdict {
 pub(crate) fn linearizable() -> Verdict {
     Verdict {
         model: Some("linearizable".to_owned()),
-        details: json!({"keys": 20, "states": 18_201}),
+        details: json!({"keys": 20, "states": 18_201}).into(),
         ..Verdict::valid("register")
     }
 }
@@ -269,4 +270,9 @@ pub(crate) fn stale_read(history: &History) -> Verdict {
     };
     verdict.findings = vec![finding(0), finding(1)];
     verdict
+}
+
+/// Counts and times of a history.
+pub(crate) fn overview(history: &History) -> Overview {
+    Overview::of(history).expect("a history in memory can be read")
 }

@@ -99,7 +99,7 @@ impl Route {
             let _ = inbound.set_zero_linger();
             return;
         }
-        sleep(pump::delay_now(&self.forward) + pump::delay_now(&self.backward)).await;
+        sleep(self.forward.delay_now() + self.backward.delay_now()).await;
         let Ok(mut outbound) = TcpStream::connect(self.target).await else {
             let _ = inbound.set_zero_linger(); // nobody listens: the opener sees a reset
             return;

@@ -1,7 +1,7 @@
 //! Carries the bytes of one direction of one connection.
 
 use super::wire::{Condition, RETRANSMISSION, RETRANSMISSION_MAX, Wire};
-use seatrial_machine::Rng;
+use seatrial_machine::{LinkCondition, Rng};
 use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
@@ -84,7 +84,7 @@ impl Queue {
 static STREAMS: AtomicU64 = AtomicU64::new(0);
 
 /// Draws how much longer one parcel takes. What TCP has to send again or put in order arrives late.
-fn delay(condition: &Condition, rng: &mut Rng) -> Duration {
+fn delay(condition: &LinkCondition, rng: &mut Rng) -> Duration {
     let mut total = Duration::ZERO;
     if let Some((delay, jitter)) = condition.slow {
         total += (delay + rng.duration_below(jitter * 2)).saturating_sub(jitter);
@@ -101,12 +101,6 @@ fn delay(condition: &Condition, rng: &mut Rng) -> Duration {
         total += delay;
     }
     total
-}
-
-/// The delay that a packet without content meets now.
-pub(super) fn delay_now(wire: &Wire) -> Duration {
-    let condition = *wire.watch().borrow();
-    condition.slow.map_or(Duration::ZERO, |(delay, _)| delay)
 }
 
 /// Waits for both directions. A reset of either ends the connection at once.
@@ -162,7 +156,8 @@ pub(super) async fn pump(
                     }
                     read => {
                         let length = *read.as_ref().unwrap_or(&0);
-                        let due = wire.reserve(length, &condition) + delay(&condition, &mut rng);
+                        let passed = wire.reserve(length, &condition);
+                        let due = passed + delay(&condition.packets, &mut rng);
                         queue.push(due, take(&read, &buffer, &condition, wire));
                     }
                 }

@@ -276,3 +276,33 @@ async fn what_tcp_mends_arrives_late_and_in_order() {
     }
     assert_eq!(say(&mut stream, "calm").await.unwrap(), "calm");
 }
+
+#[tokio::test]
+async fn a_flapping_link_holds_what_comes_while_it_is_down() {
+    let (mesh, _) = echo().await;
+    let mut stream = connect(&mesh).await;
+    assert_eq!(say(&mut stream, "a").await.unwrap(), "a");
+    let period = Duration::from_millis(300);
+    let before = Instant::now();
+    mesh.disturb(&[THERE], Disturbance::Flap { period });
+    let disturbed = Instant::now();
+    assert_eq!(say(&mut stream, "b").await.unwrap(), "b");
+    assert!(before.elapsed() >= period, "it passed a link that is down");
+    let passed = Instant::now();
+    assert_eq!(say(&mut stream, "c").await.unwrap(), "c");
+    // Unless this machine slept through the whole phase, the link worked just now.
+    if passed < disturbed + period + period / 2 {
+        assert!(passed.elapsed() < period, "held although the link works");
+    }
+    tokio::time::sleep_until((before + 2 * period).into()).await;
+    let again = Instant::now();
+    if again < disturbed + 2 * period + period / 2 {
+        assert_eq!(say(&mut stream, "d").await.unwrap(), "d");
+        assert!(again.elapsed() >= period / 3, "the link is down again");
+    }
+    assert!(mesh.meter(&[THERE]).disturbed_bytes >= 2);
+    mesh.calm();
+    let calm = Instant::now();
+    assert_eq!(say(&mut stream, "e").await.unwrap(), "e");
+    assert!(calm.elapsed() < period);
+}

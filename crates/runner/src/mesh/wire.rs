@@ -1,8 +1,8 @@
 //! The state of one link.
 
-use seatrial_machine::Disturbance;
+use seatrial_machine::{Disturbance, LinkCondition};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -17,53 +17,54 @@ pub(super) struct Wire {
     held_connections: AtomicU64,
     disturbed_bytes: AtomicU64,
     reset_connections: AtomicU64,
-    /// Until then the narrow link carries what was sent before, over all its connections.
-    busy_until: Mutex<Instant>,
+    pace: Mutex<Pace>,
 }
 
-/// What is wrong with a link now.
+/// When packets pass a disturbed link, over all its connections.
+#[derive(Debug)]
+struct Pace {
+    /// The narrow link is busy until then with packets that were sent before.
+    busy_until: Instant,
+    /// When the link was disturbed last; the phases of a flapping link are counted from here.
+    disturbed: Instant,
+}
+
+/// The state of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Condition {
     /// Does nothing pass?
     pub(super) cut: bool,
-    /// Extra delay and its largest deviation.
-    pub(super) slow: Option<(Duration, Duration)>,
-    /// How many of a hundred packets have to be sent again.
-    pub(super) lose: u8,
-    /// How many of a hundred packets are held back, and for how long.
-    pub(super) reorder: Option<(u8, Duration)>,
-    /// Bytes per second.
-    pub(super) throttle: Option<u64>,
+    /// Its disturbances.
+    pub(super) packets: LinkCondition,
 }
 
 impl Condition {
-    /// Is nothing wrong?
+    /// Is it neither cut nor disturbed?
     pub(super) fn is_whole(&self) -> bool {
         *self == Condition::default()
     }
 
-    /// Is it passable, but disturbed?
+    /// Is it disturbed, cut or not?
     pub(super) fn is_disturbed(&self) -> bool {
-        let cut = self.cut;
-        *self
-            != Condition {
-                cut,
-                ..Condition::default()
-            }
+        self.packets.is_disturbed()
     }
 
     /// The longest that one packet takes longer, as far as it is bounded; for what may wait in a proxy.
     pub(super) fn delay_max(&self) -> Duration {
         let slow = self
+            .packets
             .slow
             .map_or(Duration::ZERO, |(delay, jitter)| delay + jitter);
-        let held = self.reorder.map_or(Duration::ZERO, |(_, delay)| delay);
-        let again = if self.lose > 0 {
+        let held = self
+            .packets
+            .reorder
+            .map_or(Duration::ZERO, |(_, delay)| delay);
+        let again = if self.packets.lose > 0 {
             RETRANSMISSION_MAX
         } else {
             Duration::ZERO
         };
-        slow + held + again
+        slow + held + again + self.packets.flap.unwrap_or_default()
     }
 }
 
@@ -126,7 +127,10 @@ impl Default for Wire {
             held_connections: AtomicU64::new(0),
             disturbed_bytes: AtomicU64::new(0),
             reset_connections: AtomicU64::new(0),
-            busy_until: Mutex::new(Instant::now()),
+            pace: Mutex::new(Pace {
+                busy_until: Instant::now(),
+                disturbed: Instant::now(),
+            }),
         }
     }
 }
@@ -137,29 +141,39 @@ impl Wire {
     }
 
     pub(super) fn disturb(&self, how: Disturbance) {
-        self.condition.send_modify(|condition| match how {
-            Disturbance::Slow { delay, jitter } => condition.slow = Some((delay, jitter)),
-            Disturbance::Lose { percent } => condition.lose = percent,
-            Disturbance::Reorder { percent, delay } => condition.reorder = Some((percent, delay)),
-            Disturbance::Throttle { bytes_per_second } => {
-                condition.throttle = Some(bytes_per_second.max(1));
-            }
-        });
+        // First, so that no packet meets the new condition with the old phases.
+        self.pace().disturbed = Instant::now();
+        self.condition
+            .send_modify(|condition| condition.packets.disturb(how));
     }
 
-    /// When a packet of this length that comes now has passed the link, but for its delay.
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The delay of a packet without content that is sent now.
+    pub(super) fn delay_now(&self) -> Duration {
+        let packets = self.condition.borrow().packets;
+        let down = packets.down_for(self.pace().disturbed.elapsed());
+        down + packets.slow.map_or(Duration::ZERO, |(delay, _)| delay)
+    }
+
+    /// When a packet of this length that comes now has passed the link, but for its delay. A flapping link holds it, as a
+    /// cut one does, until the link works again.
     pub(super) fn reserve(&self, length: usize, condition: &Condition) -> Instant {
         let now = Instant::now();
-        let Some(bytes_per_second) = condition.throttle else {
+        let packets = &condition.packets;
+        if packets.flap.is_none() && packets.throttle.is_none() {
             return now;
+        }
+        let mut pace = self.pace();
+        let begin = now + packets.down_for(now.saturating_duration_since(pace.disturbed));
+        let Some(bytes_per_second) = packets.throttle else {
+            return begin;
         };
         let taken = Duration::from_secs_f64(length as f64 / bytes_per_second as f64);
-        let mut busy = self
-            .busy_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *busy = (*busy).max(now) + taken;
-        *busy
+        pace.busy_until = pace.busy_until.max(begin) + taken;
+        pace.busy_until
     }
 
     pub(super) fn heal(&self) {
@@ -169,15 +183,9 @@ impl Wire {
 
     pub(super) fn calm(&self) {
         self.condition.send_modify(|condition| {
-            *condition = Condition {
-                cut: condition.cut,
-                ..Condition::default()
-            };
+            condition.packets = LinkCondition::default();
         });
-        *self
-            .busy_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.pace().busy_until = Instant::now();
     }
 
     /// The condition now, and word of each change.

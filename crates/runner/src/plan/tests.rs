@@ -1,4 +1,4 @@
-//! Plans as their readers meet them. Every TOML text here is also tried as the JSON that says the same.
+//! Plans as their readers meet them.
 
 mod fuzz;
 mod guide;
@@ -6,13 +6,12 @@ mod messages;
 mod schedules;
 mod values;
 
-use super::{PlanError, PlanSource, Syntax};
-use seatrial_generator::plan::document::{Entry, Shape};
-use seatrial_generator::plan::{Limits, Plan, Surroundings, Vocabulary};
+use super::{PlanError, PlanSource};
 use seatrial_generator::workload::{self, Workload, WorkloadOptions};
 use seatrial_generator::{Answer, Generator, Interpreter, InterpreterOptions, Simulation};
 use seatrial_history::{Op, OpType};
 use seatrial_machine::{NodeId, Rng, Time};
+use seatrial_plan::{Limits, Plan, Surroundings, Vocabulary};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,59 +20,13 @@ const VOCABULARY: Vocabulary<'static> = Vocabulary {
     functions: None,
 };
 
-fn read(text: &str, syntax: Syntax) -> Result<Plan, PlanError> {
-    let source = PlanSource {
-        file: "plan",
-        text,
-        syntax,
-    };
+fn read(text: &str) -> Result<Plan, PlanError> {
+    let source = PlanSource { file: "plan", text };
     source.plan(&VOCABULARY)
 }
 
-fn document(text: &str, syntax: Syntax) -> Entry {
-    let source = PlanSource {
-        file: "plan",
-        text,
-        syntax,
-    };
-    source.document().unwrap()
-}
-
-/// A TOML plan, after a look at the same in JSON.
 fn plan(text: &str) -> Plan {
-    let plan = read(text, Syntax::Toml).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let written = document(text, Syntax::Toml);
-    let json = json(&written);
-    assert_eq!(document(&json, Syntax::Json), written, "{json}");
-    let same = read(&json, Syntax::Json).unwrap_or_else(|error| panic!("{error}\n{json}"));
-    assert_eq!(same.outline(), plan.outline());
-    plan
-}
-
-/// The same in JSON.
-fn json(entry: &Entry) -> String {
-    match &entry.shape {
-        Shape::Null => "null".into(),
-        Shape::Bool(flag) => flag.to_string(),
-        Shape::Int(number) => number.to_string(),
-        Shape::Float(number) => format!("{number:?}"),
-        Shape::Text(text) => serde_json::to_string(text).unwrap(),
-        Shape::List(items) => {
-            let items: Vec<String> = items.iter().map(json).collect();
-            format!("[{}]", items.join(", "))
-        }
-        Shape::Table(fields) => {
-            let field = |(name, entry): &(seatrial_generator::plan::document::Name, Entry)| {
-                format!(
-                    "{}:\n {}",
-                    serde_json::to_string(&name.text).unwrap(),
-                    json(entry)
-                )
-            };
-            let fields: Vec<String> = fields.iter().map(field).collect();
-            format!("{{{}}}", fields.join(", "))
-        }
-    }
+    read(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 fn rng() -> Rng {

@@ -3,8 +3,8 @@
 use super::syntax;
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
-use seatrial_generator::plan::Problem;
-use seatrial_generator::plan::document::{DEPTH_MAX, Entry, Name, Shape};
+use seatrial_plan::Problem;
+use seatrial_plan::document::{DEPTH_MAX, Entry, Name, Shape};
 
 /// The document that a text says.
 pub(super) fn document(text: &str) -> Result<Entry, Problem> {

@@ -1,7 +1,8 @@
 //! Sets and queues of simulated databases, whose truth is known: sound ones are valid, planted anomalies are found.
 
-use seatrial_checker::{Validity, Verdict, by_name};
-use seatrial_generator::database::{Anomaly, Database, Isolation, Options, Workload};
+use seatrial_check::by_name;
+use seatrial_checker::{Validity, Verdict};
+use seatrial_database::{Anomaly, Database, Isolation, Options, Workload};
 use seatrial_history::History;
 
 /// Seeds for each case.

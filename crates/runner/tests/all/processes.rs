@@ -1,8 +1,8 @@
 //! Nodes as processes: start, kill, pause, damage, and what is left behind.
 
 use crate::roles::{command, nodes, scratch};
-use seatrial_machine::{DiskTrouble, Link, NodeId, Rng};
-use seatrial_runner::{ClockOrder, Effect, Mesh, NodeError, NodeLimits, Nodes, ProcessNodes};
+use seatrial_machine::{DiskTrouble, Fault, Link, NodeId, Rng};
+use seatrial_runner::{Effect, Mesh, NodeError, NodeLimits, Nodes, ProcessNodes};
 use std::fs;
 use std::io;
 use std::net::TcpListener;
@@ -57,6 +57,10 @@ async fn started(name: &str, count: u32) -> (ProcessNodes, Mesh, std::path::Path
     (nodes, mesh, folder)
 }
 
+async fn inject(nodes: &ProcessNodes, fault: Fault) -> Result<Effect, NodeError> {
+    nodes.inject(&fault, Rng::from_seed(1)).await
+}
+
 fn happened(effect: Result<Effect, NodeError>) {
     let effect = effect.unwrap();
     assert!(matches!(effect, Effect::Done(_)), "{effect:?}");
@@ -72,10 +76,10 @@ async fn a_kill_is_seen_by_clients_and_a_restart_keeps_the_data() {
     let (nodes, mesh, folder) = started("kill", 2).await;
     let mut line = Line::open(&mesh).await;
     assert_eq!(line.say("w 5").await.unwrap(), "ok");
-    happened(nodes.kill(N1).await);
+    happened(inject(&nodes, Fault::Kill(N1)).await);
     line.say("r").await.unwrap_err();
-    did_not_happen(nodes.kill(N1).await);
-    did_not_happen(nodes.pause(N1).await);
+    did_not_happen(inject(&nodes, Fault::Kill(N1)).await);
+    did_not_happen(inject(&nodes, Fault::Pause(N1)).await);
     happened(nodes.start(N1).await);
     did_not_happen(nodes.start(N1).await);
     let mut line = Line::open(&mesh).await;
@@ -93,14 +97,14 @@ async fn a_kill_is_seen_by_clients_and_a_restart_keeps_the_data() {
 async fn a_pause_stalls_clients_until_the_end_of_it() {
     let (nodes, mesh, folder) = started("pause", 1).await;
     let mut line = Line::open(&mesh).await;
-    happened(nodes.pause(N1).await);
-    did_not_happen(nodes.pause(N1).await);
+    happened(inject(&nodes, Fault::Pause(N1)).await);
+    did_not_happen(inject(&nodes, Fault::Pause(N1)).await);
     assert!(timeout(QUIET, line.say("r")).await.is_err());
-    happened(nodes.resume(N1).await);
-    did_not_happen(nodes.resume(N1).await);
+    happened(inject(&nodes, Fault::Resume(N1)).await);
+    did_not_happen(inject(&nodes, Fault::Resume(N1)).await);
     assert_eq!(line.hear().await.unwrap(), "0");
-    happened(nodes.pause(N1).await);
-    happened(nodes.kill(N1).await);
+    happened(inject(&nodes, Fault::Pause(N1)).await);
+    happened(inject(&nodes, Fault::Kill(N1)).await);
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -137,7 +141,7 @@ async fn a_node_that_dies_by_itself_is_noted() {
         "{}",
         deaths[0].log_tail
     );
-    did_not_happen(nodes.kill(N1).await);
+    did_not_happen(inject(&nodes, Fault::Kill(N1)).await);
     assert!(nodes.take_deaths().is_empty(), "noted once");
     fs::remove_dir_all(folder).unwrap();
 }
@@ -177,7 +181,7 @@ async fn a_node_that_does_not_answer_is_an_error_and_is_ended() {
     let text = error.to_string();
     assert!(text.contains("0.5 s") && text.contains("refused"), "{text}");
     assert!(text.contains("I do not speak"), "{text}");
-    did_not_happen(nodes.kill(N1).await);
+    did_not_happen(inject(&nodes, Fault::Kill(N1)).await);
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -195,16 +199,16 @@ async fn a_port_in_use_is_named() {
 #[tokio::test]
 async fn rot_changes_bits_on_the_disk() {
     let (nodes, _mesh, folder) = started("rot", 1).await;
-    happened(nodes.kill(N1).await);
+    happened(inject(&nodes, Fault::Kill(N1)).await);
     let path = folder.join("n1/value");
     let before = vec![0; 1000];
     fs::write(&path, &before).unwrap();
-    happened(nodes.rot(N1, 5, Rng::from_seed(1)).await);
+    happened(inject(&nodes, Fault::BitRot { node: N1, bits: 5 }).await);
     let after = fs::read(&path).unwrap();
     let wrong: u32 = after.iter().map(|byte| byte.count_ones()).sum();
     assert_eq!((after.len(), wrong), (1000, 5));
     fs::remove_file(&path).unwrap();
-    did_not_happen(nodes.rot(N1, 5, Rng::from_seed(1)).await);
+    did_not_happen(inject(&nodes, Fault::BitRot { node: N1, bits: 5 }).await);
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -244,18 +248,18 @@ async fn files_are_cut_and_put_back_while_a_node_is_down() {
     let (nodes, mesh, folder) = started("corruption", 1).await;
     let mut line = Line::open(&mesh).await;
     assert_eq!(line.say("w 5").await.unwrap(), "ok");
-    did_not_happen(nodes.restore(N1).await);
-    happened(nodes.snapshot(N1).await);
+    did_not_happen(inject(&nodes, Fault::Restore(N1)).await);
+    happened(inject(&nodes, Fault::Snapshot(N1)).await);
     assert_eq!(line.say("w 678").await.unwrap(), "ok");
-    did_not_happen(nodes.truncate(N1, 1).await);
-    happened(nodes.kill(N1).await);
-    happened(nodes.truncate(N1, 1).await);
+    did_not_happen(inject(&nodes, Fault::Truncate { node: N1, bytes: 1 }).await);
+    happened(inject(&nodes, Fault::Kill(N1)).await);
+    happened(inject(&nodes, Fault::Truncate { node: N1, bytes: 1 }).await);
     happened(nodes.start(N1).await);
     let mut line = Line::open(&mesh).await;
     assert_eq!(line.say("r").await.unwrap(), "67");
-    did_not_happen(nodes.restore(N1).await);
-    happened(nodes.kill(N1).await);
-    happened(nodes.restore(N1).await);
+    did_not_happen(inject(&nodes, Fault::Restore(N1)).await);
+    happened(inject(&nodes, Fault::Kill(N1)).await);
+    happened(inject(&nodes, Fault::Restore(N1)).await);
     happened(nodes.start(N1).await);
     let mut line = Line::open(&mesh).await;
     assert_eq!(line.say("r").await.unwrap(), "5");
@@ -266,18 +270,15 @@ async fn files_are_cut_and_put_back_while_a_node_is_down() {
 #[tokio::test]
 async fn what_a_program_or_the_kernel_does_not_offer_is_said() {
     let (nodes, _mesh, folder) = started("offers", 1).await;
-    let right = ClockOrder::Skew {
-        offset_ns: 0,
-        rate_ppm: 0,
-    };
-    did_not_happen(nodes.set_clock(N1, right).await);
-    did_not_happen(nodes.trouble(N1, Some(DiskTrouble::WriteErrors)).await);
-    did_not_happen(nodes.trouble(N1, None).await);
-    did_not_happen(nodes.lose_unsynced(N1).await);
-    let full = Some(DiskTrouble::NoSpace);
-    happened(nodes.trouble(N1, full).await);
-    happened(nodes.trouble(N1, None).await);
-    for refused in [nodes.join(N1).await, nodes.leave(N1).await] {
+    let disk = |trouble| Fault::Disk { node: N1, trouble };
+    did_not_happen(inject(&nodes, Fault::right_clock(N1)).await);
+    did_not_happen(inject(&nodes, disk(DiskTrouble::WriteErrors)).await);
+    did_not_happen(inject(&nodes, Fault::MendDisk(N1)).await);
+    did_not_happen(inject(&nodes, Fault::LoseUnsynced(N1)).await);
+    happened(inject(&nodes, disk(DiskTrouble::NoSpace)).await);
+    happened(inject(&nodes, Fault::MendDisk(N1)).await);
+    for fault in [Fault::Join(N1), Fault::Leave(N1)] {
+        let refused = inject(&nodes, fault).await;
         assert!(matches!(refused, Err(NodeError::NoMembership)));
     }
     nodes.view().await.unwrap_err();

@@ -1,6 +1,6 @@
 //! The other programs of these tests, all of them this one.
 
-use seatrial_machine::NodeId;
+use seatrial_machine::{Fault, NodeId, Rng};
 use seatrial_runner::{
     BoxFuture, ClientError, Mesh, NodeLimits, Nodes, Place, ProcessNodes, System,
 };
@@ -132,7 +132,10 @@ fn be_killed() {
             pids += digits.trim_matches(|c: char| !c.is_ascii_digit());
             pids += "\n";
         }
-        nodes.pause(NodeId::server(2)).await.unwrap();
+        nodes
+            .inject(&Fault::Pause(NodeId::server(2)), Rng::from_seed(0))
+            .await
+            .unwrap();
         fs::write(folder.join("pids.new"), pids).unwrap();
         fs::rename(folder.join("pids.new"), folder.join("pids")).unwrap();
         tokio::time::sleep(Duration::from_mins(5)).await;

@@ -1,7 +1,7 @@
 //! Whole tests against real processes.
 
 use crate::roles::{nodes, scratch};
-use seatrial_checker::{Checker, Validity, Verdict};
+use seatrial_checker::{Aims, Checker, OnlineChecker, Validity, Verdict, WholeHistory};
 use seatrial_generator::{
     Generator, Template, any, fault_operation, function, mix, operation, sequence, sleep,
 };
@@ -98,6 +98,19 @@ impl Client for Echoes {
     }
 }
 
+/// The same clients as tasks of the thread that drives the test.
+struct OnDriver<C>(C);
+
+impl<C: Clients> Clients for OnDriver<C> {
+    fn open<'a>(&'a self, seat: &'a Seat) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
+        self.0.open(seat)
+    }
+
+    fn never_block(&self) -> bool {
+        true
+    }
+}
+
 /// Finds every history valid, and says how long it was.
 struct Length;
 
@@ -108,8 +121,12 @@ impl Checker for Length {
 
     fn check(&self, history: &History) -> Verdict {
         let mut verdict = Verdict::valid("length");
-        verdict.details = history.len().into();
+        verdict.details = serde_json::Value::from(history.len()).into();
         verdict
+    }
+
+    fn start(&self, _: &Aims) -> Box<dyn OnlineChecker> {
+        Box::new(WholeHistory::new(Length))
     }
 }
 
@@ -135,9 +152,12 @@ pub(crate) fn test(folder: &Path, generator: Box<dyn Generator>) -> Test {
         concurrency: 4,
         timeout: Duration::from_millis(300),
         generator,
+        breaks_network: true,
         rate: None,
         checkers: vec![Box::new(Length)],
         watch: Watch::default(),
+        accept_undecided: false,
+        certify: false,
         seed: 7,
         stop: Stop::new(),
         results: Box::new(plain_results),
@@ -203,6 +223,18 @@ fn faulty(folder: &Path) -> Test {
 #[test]
 fn faults_are_seen_by_clients_and_kept_in_the_outcome() {
     let folder = scratch("faults");
+    faults_are_seen(&folder, faulty(&folder));
+}
+
+#[test]
+fn faults_are_seen_by_clients_on_the_drivers_thread() {
+    let folder = scratch("faults-driver");
+    let mut test = faulty(&folder);
+    test.clients = Arc::new(OnDriver(Lines));
+    faults_are_seen(&folder, test);
+}
+
+fn faults_are_seen(folder: &Path, test: Test) {
     let seen = Arc::new(Mutex::new(BTreeMap::<Phase, Vec<Progress>>::new()));
     let sink = Arc::clone(&seen);
     let observer = move |progress: &Progress| {
@@ -211,10 +243,10 @@ fn faults_are_seen_by_clients_and_kept_in_the_outcome() {
             .or_default()
             .push(progress.clone());
     };
-    let outcome = run(faulty(&folder), Arc::new(observer)).unwrap();
+    let outcome = run(test, Arc::new(observer)).unwrap();
     assert_eq!(outcome.ended, Ended::Completed);
     assert_eq!(outcome.validity(), Validity::Valid);
-    sound(&outcome.history, 2);
+    sound(&outcome.history().unwrap(), 2);
     assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
     assert!(outcome.crashes.is_empty());
     let faults: Vec<(&str, bool, bool)> = outcome
@@ -232,7 +264,7 @@ fn faults_are_seen_by_clients_and_kept_in_the_outcome() {
         ("reset", false, true),
     ];
     assert_eq!(faults, expected);
-    errors_tell_the_faults(&outcome.history);
+    errors_tell_the_faults(&outcome.history().unwrap());
     let seen = seen.lock().unwrap();
     let running = &seen[&Phase::Running];
     assert!(
@@ -244,9 +276,9 @@ fn faults_are_seen_by_clients_and_kept_in_the_outcome() {
         seen.contains_key(&Phase::Checking),
         "the last look is at the last phase"
     );
-    is_kept(&folder, &outcome);
+    is_kept(folder, &outcome);
     drop(outcome);
-    let again = RunFolder::open(&folder).unwrap_err();
+    let again = RunFolder::open(folder).unwrap_err();
     assert!(matches!(again, FolderError::Used(_)), "{again}");
     fs::remove_dir_all(folder).unwrap();
 }
@@ -258,7 +290,7 @@ fn is_kept(folder: &Path, outcome: &Outcome) {
     assert_eq!(results["valid"], true);
     assert_eq!(
         results["checkers"]["length"]["details"],
-        outcome.history.len()
+        outcome.overview.events()
     );
     assert_eq!(results, outcome.results);
     let log = fs::read_to_string(folder.join("n1.log")).unwrap();
@@ -307,9 +339,13 @@ fn a_stop_lets_operations_complete_and_checks() {
     stopper.join().unwrap();
     assert_eq!(outcome.ended, Ended::Stopped);
     assert_eq!(outcome.verdicts.len(), 1);
-    assert!(outcome.history.len() > 50, "{}", outcome.history.len());
+    assert!(
+        outcome.overview.events() > 50,
+        "{}",
+        outcome.overview.events()
+    );
     assert_eq!(outcome.counts.invoked, outcome.counts.completed());
-    sound(&outcome.history, 0);
+    sound(&outcome.history().unwrap(), 0);
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -368,6 +404,16 @@ fn a_stop_while_nodes_start_ends_them() {
 #[test]
 fn a_client_that_never_answers_stalls_nobody_else() {
     let folder = scratch("hang");
+    one_client_hangs(&folder, Arc::new(Echoes));
+}
+
+#[test]
+fn a_client_that_never_answers_stalls_none_on_the_drivers_thread() {
+    let folder = scratch("hang-driver");
+    one_client_hangs(&folder, Arc::new(OnDriver(Echoes)));
+}
+
+fn one_client_hangs(folder: &Path, clients: Arc<dyn Clients>) {
     let hang = operation("hang", Value::Nil)
         .repeat()
         .on_threads(|thread| thread.0 == 0);
@@ -376,11 +422,11 @@ fn a_client_that_never_answers_stalls_nobody_else() {
         .on_threads(|thread| thread.0 != 0);
     let both = any(Rng::from_seed(1), [hang.boxed(), read.boxed()]);
     let generator = both.time_limit(Duration::from_secs(1)).clients();
-    let outcome = run(test(&folder, generator.boxed()), unseen()).unwrap();
-    let hung = outcome
-        .history
-        .iter()
-        .filter(|op| op.f == "hang" && op.is_info());
+    let mut test = test(folder, generator.boxed());
+    test.clients = clients;
+    let outcome = run(test, unseen()).unwrap();
+    let history = outcome.history().unwrap();
+    let hung = history.iter().filter(|op| op.f == "hang" && op.is_info());
     let texts: Vec<String> = hung
         .map(|op| op.extra.get("error").unwrap().to_string())
         .collect();
@@ -390,7 +436,7 @@ fn a_client_that_never_answers_stalls_nobody_else() {
         "{texts:?}"
     );
     assert!(outcome.counts.ok > 1000, "{:?}", outcome.counts);
-    sound(&outcome.history, 0);
+    sound(&outcome.history().unwrap(), 0);
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -454,7 +500,7 @@ fn a_node_that_dies_by_itself_is_told_with_its_log() {
         warning.contains("status: 7") && warning.contains("a bug of mine"),
         "{warning}"
     );
-    sound(&outcome.history, 1);
+    sound(&outcome.history().unwrap(), 1);
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -516,6 +562,29 @@ fn a_fault_that_never_bites_is_warned_of() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// Without proxies clients talk to the node itself; a fault of links has no effect, and is warned of.
+#[test]
+fn links_that_cannot_be_broken_are_warned_of() {
+    let folder = scratch("no-proxies");
+    let cut = fault_operation(&Fault::Cut(Link::both(NodeId::client(0), N1).to_vec()));
+    let nemesis = sequence([cut, fault_operation(&Fault::Heal)]).nemesis();
+    let clients = reads_and_writes().limit(50).clients();
+    let generator = any(Rng::from_seed(1), [clients.boxed(), nemesis.boxed()]);
+    let mut test = test(&folder, generator.boxed());
+    test.nodes = Arc::new(nodes("register", 1));
+    test.clients = Arc::new(OnDriver(Lines));
+    test.breaks_network = false;
+    let outcome = run(test, unseen()).unwrap();
+    assert_eq!((outcome.counts.ok, outcome.counts.invoked), (50, 50));
+    assert!(matches!(outcome.faults[0].effect, Effect::Nothing(_)));
+    let warnings = outcome.warnings.join("\n");
+    assert!(
+        warnings.contains("cut never took effect: this test was set up without"),
+        "{warnings}"
+    );
+    fs::remove_dir_all(folder).unwrap();
+}
+
 /// The history in a run folder, read anew.
 pub(crate) fn read(folder: &Path) -> History {
     let file = TestFile::open(&folder.join("history.sea")).unwrap();
@@ -539,7 +608,7 @@ fn a_client_that_blocks_its_thread_for_ever_stops_nobody() {
     assert_eq!(outcome.ended, Ended::Completed);
     let counts = outcome.counts;
     assert_eq!((counts.ok, counts.info, counts.fail), (300, 2, 0));
-    sound(&outcome.history, 0);
+    sound(&outcome.history().unwrap(), 0);
     let left = |warning: &String| warning.ends_with("were left behind: 2");
     assert!(outcome.warnings.iter().any(left), "{:?}", outcome.warnings);
 }

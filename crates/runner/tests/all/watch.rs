@@ -2,8 +2,8 @@
 
 use crate::roles::scratch;
 use crate::run::{reads_and_writes, test};
-use seatrial_checker::online::Judge;
-use seatrial_checker::{Validity, by_name};
+use seatrial_check::by_name;
+use seatrial_checker::Validity;
 use seatrial_generator::{Generator as _, operation};
 use seatrial_history::{TestFile, Value};
 use seatrial_runner::{Ended, Outcome, Progress, Watch, run};
@@ -20,8 +20,8 @@ fn forgetful(folder: &Path, is_endless: bool, stops: bool) -> Outcome {
     };
     let mut test = test(folder, generator);
     test.checkers = vec![by_name("cas-register", None).unwrap()];
-    let judges = vec![Judge::by_name("cas-register", None).unwrap()];
-    test.watch = Watch { judges, stops };
+    let checkers = vec![by_name("cas-register", None).unwrap()];
+    test.watch = Watch { checkers, stops };
     run(test, Arc::new(|_: &Progress| {})).unwrap()
 }
 
@@ -47,7 +47,7 @@ fn the_first_violation_ends_a_test() {
     assert_eq!(early["stopped"], true);
     assert_eq!(early["operations"][0], sighting.finding.operations[0]);
     // The verdict is that of who watched, on all that there is.
-    let details = &outcome.verdicts[0].details;
+    let details = outcome.verdicts[0].details.to_json();
     assert_eq!(details["configurations_max"], 8_192);
     let file = TestFile::open(&outcome.history_path).unwrap();
     assert!(file.is_complete());
@@ -61,7 +61,7 @@ fn nothing_to_see_changes_nothing() {
     assert_eq!(outcome.ended, Ended::Completed);
     assert_eq!(outcome.validity(), Validity::Valid);
     assert!(outcome.sighting.is_none());
-    let details = &outcome.verdicts[0].details;
+    let details = outcome.verdicts[0].details.to_json();
     assert_eq!(details["operations"], 400);
     assert_eq!(details["configurations_max"], 8_192);
     assert!(outcome.results["seen_early"].is_null());

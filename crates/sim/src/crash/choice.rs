@@ -64,7 +64,7 @@ pub struct Tear {
 
 impl Tear {
     /// Writes the part of `new` that arrives at `offset`, where `bytes` are long enough.
-    pub(super) fn write(&self, bytes: &mut [u8], offset: usize, new: &[u8]) {
+    pub(crate) fn write(&self, bytes: &mut [u8], offset: usize, new: &[u8]) {
         let unit = self.unit.length() as usize;
         let end = offset + new.len();
         let count = self.unit.count(offset as u64, new.len() as u64);

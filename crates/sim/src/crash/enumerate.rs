@@ -3,7 +3,7 @@
 use super::choice::{Arrival, Choice, Fate, Rest, Tear, TearUnit};
 use super::explorer::Limits;
 use super::recorder::Operation;
-use super::replay::Pending;
+use crate::storage::Pending;
 use seatrial_machine::Rng;
 
 /// The choices of one point.
@@ -237,7 +237,7 @@ impl Enumeration<'_> {
 
 /// Ways to tear a write. What is in the places where nothing arrived goes round, so that over some points every
 /// combination is met.
-fn tears(offset: u64, length: u64, rng: &mut Rng) -> Vec<Tear> {
+pub(crate) fn tears(offset: u64, length: u64, rng: &mut Rng) -> Vec<Tear> {
     let mut arrivals = vec![(TearUnit::Sector, Arrival::First(0))];
     arrivals.push((TearUnit::Sector, Arrival::First(0)));
     for unit in [TearUnit::Sector, TearUnit::Page] {

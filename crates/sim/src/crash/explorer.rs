@@ -6,8 +6,7 @@ use super::failure::{CrashFailure, Vulnerability, explain};
 use super::recorder::{Recorder, Trace, grouped};
 use super::replay::Replay;
 use crate::storage::{FileTree, MemoryStorage};
-use seatrial_machine::Rng;
-use std::any::Any;
+use seatrial_machine::{Rng, panic_text};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
@@ -307,11 +306,4 @@ fn checked<P, E: fmt::Display>(
         Ok(Err(error)) => Err(error.to_string()),
         Err(panic) => Err(format!("the check panicked: {}", panic_text(&*panic))),
     }
-}
-
-/// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("something that is not text")
 }

@@ -4,6 +4,7 @@ use super::choice::{Choice, Fate, Tear, name_of};
 use super::explorer::Crash;
 use super::recorder::{Operation, Trace};
 use super::replay::Replay;
+use seatrial_machine::counted;
 use std::fmt;
 
 /// What a program relies on without having made sure of it (ALICE's word), read off the plainest state that it does not
@@ -114,7 +115,7 @@ impl fmt::Display for CrashFailure {
             Some(after) => write!(f, "  crash at point {}, after {after}", self.point)?,
             None => write!(f, "  crash before the first operation")?,
         }
-        writeln!(f, "; {} promises had been made", self.promised)?;
+        writeln!(f, "; {}", counted(self.promised as u64, "earlier promise"))?;
         if self.lost.is_empty() {
             writeln!(f, "  nothing was lost")?;
         }

@@ -1,12 +1,10 @@
 //! A storage that keeps what was done to it.
 
-use crate::storage::{FileTree, MemoryStorage, hold, plain};
-use seatrial_machine::{Disk, Mapped, Medium, Storage};
-use std::any::Any;
+use crate::storage::{FileTree, MemoryStorage, hold};
+use seatrial_machine::Storage;
 use std::fmt;
-use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// One change of a storage, or a sync. Calls that failed are not in a trace.
@@ -201,7 +199,6 @@ impl<P> Trace<P> {
 pub struct Recorder<P> {
     start: FileTree,
     memory: MemoryStorage,
-    operations: Arc<Mutex<Vec<Operation>>>,
     promises: Mutex<(Vec<P>, Vec<usize>)>,
 }
 
@@ -221,13 +218,12 @@ impl<P> Recorder<P> {
     pub fn over(start: &FileTree) -> Recorder<P> {
         Recorder {
             start: start.clone(),
-            memory: MemoryStorage::from_files(start),
-            operations: Arc::default(),
+            memory: MemoryStorage::recording(start),
             promises: Mutex::new((Vec::new(), Vec::new())),
         }
     }
 
-    /// The same, with files that are lent by [`Medium::map`].
+    /// The same, with files that are lent by [`Medium::map`](seatrial_machine::Medium::map).
     #[must_use]
     pub fn lending(mut self) -> Recorder<P> {
         self.memory = self.memory.lending();
@@ -236,16 +232,13 @@ impl<P> Recorder<P> {
 
     /// The storage for the program under test.
     pub fn storage(&self) -> Arc<dyn Storage> {
-        Arc::new(RecordingStorage {
-            memory: self.memory.clone(),
-            operations: Arc::clone(&self.operations),
-        })
+        Arc::new(self.memory.clone())
     }
 
     /// Marks that the program has promised something: it holds after every crash from here on.
     pub fn promise(&self, promise: P) {
-        let after = hold(&self.operations).len();
         let mut promises = hold(&self.promises);
+        let after = self.memory.operations_len();
         promises.0.push(promise);
         promises.1.push(after);
     }
@@ -258,172 +251,9 @@ impl<P> Recorder<P> {
         let promises = hold(&self.promises);
         Trace {
             start: self.start.clone(),
-            operations: hold(&self.operations).clone(),
+            operations: self.memory.operations(),
             promises: promises.0.clone(),
             promised_after: promises.1.clone(),
         }
-    }
-}
-
-type Operations = Arc<Mutex<Vec<Operation>>>;
-
-/// The storage of a recorder.
-#[derive(Debug)]
-struct RecordingStorage {
-    memory: MemoryStorage,
-    operations: Operations,
-}
-
-impl RecordingStorage {
-    fn medium(&self, inner: Arc<dyn Medium>, path: &Path) -> io::Result<Arc<dyn Medium>> {
-        Ok(Arc::new(RecordingMedium {
-            inner,
-            path: plain(path),
-            file: self.memory.number(path)?,
-            operations: Arc::clone(&self.operations),
-        }))
-    }
-}
-
-impl Storage for RecordingStorage {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
-        let mut operations = hold(&self.operations);
-        let inner = self.memory.create(path)?;
-        operations.push(Operation::Create {
-            path: plain(path),
-            file: self.memory.number(path)?,
-        });
-        self.medium(inner, path)
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
-        self.medium(self.memory.open(path)?, path)
-    }
-
-    fn open_write(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
-        self.medium(self.memory.open_write(path)?, path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut operations = hold(&self.operations);
-        let file = self.memory.number(from)?;
-        self.memory.rename(from, to)?;
-        operations.push(Operation::Rename {
-            from: plain(from),
-            to: plain(to),
-            file,
-        });
-        Ok(())
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        let mut operations = hold(&self.operations);
-        let file = self.memory.number(path)?;
-        self.memory.remove(path)?;
-        operations.push(Operation::Remove {
-            path: plain(path),
-            file,
-        });
-        Ok(())
-    }
-
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        let mut operations = hold(&self.operations);
-        let missing = self.memory.missing_folders(path);
-        self.memory.create_folder(path)?;
-        let made = missing
-            .into_iter()
-            .map(|path| Operation::CreateFolder { path });
-        operations.extend(made);
-        Ok(())
-    }
-
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.memory.list(folder)
-    }
-
-    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        let mut operations = hold(&self.operations);
-        self.memory.sync_folder(folder)?;
-        operations.push(Operation::SyncFolder {
-            path: plain(folder),
-        });
-        Ok(())
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
-        let mut operations = hold(&self.operations);
-        let is_new = self.memory.number(path).is_err();
-        let lock = self.memory.lock(path)?;
-        if is_new {
-            operations.push(Operation::Create {
-                path: plain(path),
-                file: self.memory.number(path)?,
-            });
-        }
-        Ok(lock)
-    }
-}
-
-/// An open file of a recorder.
-#[derive(Debug)]
-struct RecordingMedium {
-    inner: Arc<dyn Medium>,
-    path: PathBuf,
-    file: u64,
-    operations: Operations,
-}
-
-impl Disk for RecordingMedium {
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.inner.read_at(offset, buffer)
-    }
-}
-
-impl Medium for RecordingMedium {
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut operations = hold(&self.operations);
-        self.inner.write_at(offset, bytes)?;
-        if !bytes.is_empty() {
-            operations.push(Operation::Write {
-                path: self.path.clone(),
-                file: self.file,
-                offset,
-                bytes: bytes.into(),
-            });
-        }
-        Ok(())
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        let mut operations = hold(&self.operations);
-        let before = self.inner.len();
-        self.inner.set_len(length)?;
-        if length != before {
-            operations.push(Operation::SetLength {
-                path: self.path.clone(),
-                file: self.file,
-                length,
-            });
-        }
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        let mut operations = hold(&self.operations);
-        self.inner.sync()?;
-        operations.push(Operation::Sync {
-            path: self.path.clone(),
-            file: self.file,
-        });
-        Ok(())
-    }
-
-    fn map(&self, length: u64) -> io::Result<Option<Arc<dyn Mapped>>> {
-        self.inner.map(length)
     }
 }

@@ -1,9 +1,8 @@
 //! One run for each fault.
 
-use super::storage::{Access, BlockFault, FaultyStorage, Plan, Site};
-use crate::crash::panic_text;
+use super::accesses::{Access, BlockFault, Plan, Site};
 use crate::storage::{FileTree, MemoryStorage};
-use seatrial_machine::Storage;
+use seatrial_machine::{Storage, panic_text};
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -219,7 +218,7 @@ impl SingleFaults {
         program: impl Fn(Arc<dyn Storage>) -> Result<T, String>,
         mut judge: impl FnMut(&FaultRun<'_, T>) -> Result<(), String>,
     ) -> FaultReport {
-        let counting = FaultyStorage::counting(Arc::new(self.memory()), self.block_length);
+        let counting = self.memory().counting(self.block_length, None);
         let expected = program(Arc::new(counting.clone()));
         let expected = expected.unwrap_or_else(|error| panic!("without a fault: {error}"));
         let met = counting.met();
@@ -230,11 +229,7 @@ impl SingleFaults {
         for (site, count) in &met {
             for plan in plans(site, *count) {
                 let memory = self.memory();
-                let storage = FaultyStorage::with(
-                    Arc::new(memory.clone()),
-                    self.block_length,
-                    Some(plan.clone()),
-                );
+                let storage = memory.counting(self.block_length, Some(plan.clone()));
                 let handle: Arc<dyn Storage> = Arc::new(storage.clone());
                 let answer = catch_unwind(AssertUnwindSafe(|| program(handle)));
                 if !storage.has_fired() {

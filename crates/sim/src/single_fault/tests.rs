@@ -5,7 +5,6 @@ use crate::storage::{FileTree, MemoryStorage};
 use seatrial_machine::Storage;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 const BLOCK: usize = 256;
 
@@ -126,7 +125,7 @@ fn a_fault_is_met_once_or_for_good() {
             block: 2,
             access: Access::Read,
         };
-        let faulty = FaultyStorage::new(Arc::new(memory), 2, site, turn, lasts, BlockFault::Zeroed);
+        let faulty = memory.with_fault(2, site, turn, lasts, BlockFault::Zeroed);
         let file = faulty.open(Path::new("a")).unwrap();
         let found = expected.map(|_| {
             let mut bytes = [1; 6];
@@ -154,8 +153,7 @@ fn what_is_lent_can_be_spoiled_too() {
             block: 4,
             access: Access::Read,
         };
-        let inner = Arc::new(memory.clone());
-        let faulty = FaultyStorage::new(inner, 2, site, 0, false, fault);
+        let faulty = memory.with_fault(2, site, 0, false, fault);
         let lent = faulty
             .open(Path::new("a"))
             .unwrap()
@@ -182,8 +180,7 @@ fn of_a_write_that_fails_the_beginning_arrives() {
         block: 1,
         access: Access::Write,
     };
-    let inner = Arc::new(memory.clone());
-    let faulty = FaultyStorage::new(inner, 4, site, 0, false, BlockFault::NoSpace);
+    let faulty = memory.with_fault(4, site, 0, false, BlockFault::NoSpace);
     let file = faulty.create(Path::new("a")).unwrap();
     let error = file.write_at(2, &[7; 10]).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);

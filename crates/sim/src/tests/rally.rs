@@ -2,7 +2,8 @@
 
 use crate::{Booted, World, WorldOptions, explore, same_twice};
 use seatrial_machine::{
-    Disk, Fault, FaultKind, Input, Link, Machine, NodeId, Output, Rng, Ticket, Time,
+    DataFolder, Disk, Fault, FaultKind, Input, Link, LogName, Machine, NodeId, Output, Rng, Ticket,
+    Time,
 };
 use std::time::Duration;
 
@@ -38,7 +39,8 @@ struct Player {
 }
 
 impl Player {
-    fn boot(id: NodeId, disk: &dyn Disk, bug: Bug) -> Result<Booted<Player>, String> {
+    fn boot(id: NodeId, data: &DataFolder, bug: Bug) -> Result<Booted<Player>, String> {
+        let disk = data.log(LogName::MAIN).unwrap();
         let mut bytes = vec![0; disk.len() as usize];
         disk.read_at(0, &mut bytes).map_err(|e| e.to_string())?;
         let (notes, _) = bytes.as_chunks::<8>();
@@ -54,8 +56,7 @@ impl Player {
             again_at: None,
             closed: 0,
         };
-        let log_end = whole.len() as u64 * 8;
-        Ok(Booted { machine, log_end })
+        Ok(Booted::with_log(machine, whole.len() as u64 * 8))
     }
 
     fn hit(&mut self, ball: u64, out: &mut Vec<Output<()>>) {
@@ -67,7 +68,11 @@ impl Player {
         } else {
             ball.to_le_bytes().to_vec()
         };
-        out.push(Output::Append(note, Ticket(ball)));
+        out.push(Output::Append {
+            log: LogName::MAIN,
+            bytes: note,
+            ticket: Ticket(ball),
+        });
     }
 
     fn throw(&mut self, now: Time, out: &mut Vec<Output<()>>) {
@@ -127,7 +132,7 @@ fn count_closed(player: &mut Player, _: Time, _: NodeId, _: &mut Vec<Output<()>>
 }
 
 fn court(seed: u64, options: WorldOptions, bug: Bug) -> World<Player> {
-    let boot = move |id, disk: &dyn Disk| Player::boot(id, disk, bug);
+    let boot = move |id, data: &DataFolder| Player::boot(id, data, bug);
     let mut world = World::new(seed, options, boot);
     world.tell_closed(count_closed);
     world.add(A);

@@ -1,6 +1,7 @@
 //! Disks in trouble, disturbed links, and whether a fault bit.
 
 use super::*;
+use crate::{FileTree, LostMessages};
 use seatrial_machine::DiskTrouble;
 
 /// Increments, and lets everything happen; the count that was answered.
@@ -36,11 +37,12 @@ fn a_node_that_cannot_write_goes_down_and_comes_back_when_it_can() {
 
 #[test]
 fn a_log_that_cannot_be_read_keeps_its_node_down() {
-    let boot = |_, disk: &dyn Disk| {
+    let boot = |_, data: &DataFolder| {
+        let disk = data.log(LogName::MAIN).map_err(|error| error.to_string())?;
         let mut bytes = vec![0; disk.len() as usize];
         let read = disk.read_at(0, &mut bytes);
         read.map_err(|error| error.to_string())?;
-        Ok(Counter::boot(disk, false))
+        Ok(Counter::boot(data, false))
     };
     let mut world = World::new(1, WorldOptions::default(), boot);
     world.add(A);
@@ -78,7 +80,7 @@ fn without_power_nothing_stays_that_was_not_synced() {
                 world.request(A, Ticket(ticket), Ask::Increment);
             }
             world.apply(fault);
-            world.durable(A).len()
+            log_length(&world)
         };
         (0..50).map(kept).sum()
     };
@@ -101,9 +103,9 @@ fn durable_bytes_can_be_cut_off_and_put_back() {
     );
     world.apply(&Fault::Kill(A));
     assert!(world.apply(&Fault::Truncate { node: A, bytes: 2 }));
-    assert_eq!(world.durable(A).len(), 3);
+    assert_eq!(log_length(&world), 3);
     assert!(world.apply(&Fault::Restore(A)));
-    assert_eq!(world.durable(A).len(), 1);
+    assert_eq!(log_length(&world), 1);
     assert!(!world.apply(&Fault::Restore(A)), "it is so already");
     world.apply(&Fault::Restart(A));
     assert_eq!(increment(&mut world, 9), Some(2));
@@ -144,6 +146,25 @@ fn disturbed_links_lose_hold_back_and_narrow() {
 }
 
 #[test]
+fn a_flapping_link_loses_what_is_sent_while_it_is_down() {
+    let mut world = world(5, WorldOptions::default(), false);
+    let links = vec![Link { from: A, to: B }];
+    let period = Duration::from_millis(10);
+    let how = Disturbance::Flap { period };
+    world.apply(&Fault::Disturb { links, how });
+    // One message in the middle of each phase.
+    let mut arrived = Vec::new();
+    for phase in 0..6 {
+        world.run_until(Time::ZERO + period * phase + period / 2);
+        world.request(A, Ticket(u64::from(phase)), Ask::Tell(B));
+        world.run_until(Time::ZERO + period * (phase + 1));
+        arrived.push(count(&world, B));
+    }
+    assert_eq!(arrived, [0, 1, 1, 2, 2, 3]);
+    assert!(world.apply(&Fault::Calm));
+}
+
+#[test]
 fn what_changes_nothing_says_so() {
     let mut world = world(1, WorldOptions::default(), false);
     let nobody = NodeId::server(99);
@@ -169,4 +190,204 @@ fn what_changes_nothing_says_so() {
     ] {
         assert_eq!(world.apply(&fault), bites, "{fault:?}");
     }
+}
+
+/// Messages that A sends to B and to a node that is nowhere, and what became of them.
+fn sent(queueing: f64, count: u64, heal_after: Duration) -> (u64, LostMessages) {
+    let mut options = WorldOptions::default();
+    options.network.queueing = queueing;
+    let mut world = world(3, options, false);
+    let tell = |world: &mut World<Counter>, to| {
+        world.request(A, Ticket(0), Ask::Tell(to));
+    };
+    world.apply(&Fault::Cut(vec![Link { from: A, to: B }]));
+    (0..count).for_each(|_| tell(&mut world, B));
+    tell(&mut world, NodeId::server(9));
+    world.run_until(Time::ZERO + heal_after);
+    world.apply(&Fault::Heal);
+    world.apply(&Fault::Kill(A));
+    world.apply(&Fault::Restart(A));
+    settle(&mut world);
+    let arrived = world.machine(B).unwrap().count;
+    tell(&mut world, B);
+    world.apply(&Fault::Kill(B));
+    settle(&mut world);
+    let lost = world.lost_messages();
+    let all = lost.cut + lost.down + lost.queue_max + lost.lost + lost.unknown_node;
+    assert_eq!(arrived + all, count + 2);
+    (arrived, lost)
+}
+
+#[test]
+fn every_message_arrives_or_is_counted_and_senders_may_keep_what_cannot_go() {
+    let second = Duration::from_secs(1);
+    let (arrived, lost) = sent(0.0, 100, second);
+    assert_eq!(
+        (arrived, lost.cut, lost.unknown_node, lost.down),
+        (0, 100, 1, 1)
+    );
+    let (arrived, lost) = sent(1.0, 100, second);
+    assert_eq!((arrived, lost.cut, lost.queue_max), (100, 0, 0));
+    let (arrived, lost) = sent(1.0, 100, second * 6);
+    assert_eq!((arrived, lost.queue_max), (0, 100), "too old");
+    let (arrived, lost) = sent(1.0, 5_000, second);
+    assert_eq!((arrived, lost.queue_max), (4_096, 5_000 - 4_096));
+}
+
+/// Writes ten files, each durable before the next, in one job for each request; the reply is the ticket of a job that is done.
+struct Writer(DataFolder);
+
+struct WriteFiles(DataFolder, u64);
+
+/// Files of one job.
+const FILES: u64 = 10;
+
+impl Job for WriteFiles {
+    fn run(self: Box<Self>) -> Computed {
+        let WriteFiles(data, job) = *self;
+        let write = |number: u64| -> std::io::Result<()> {
+            let name = format!("{job}-{number}");
+            let file = data.storage().create(name.as_ref())?;
+            file.write_at(0, b"whole")?;
+            file.sync()?;
+            data.storage().sync_folder("".as_ref())
+        };
+        Box::new((0..FILES).try_for_each(write).is_ok())
+    }
+}
+
+impl Machine for Writer {
+    type Request = ();
+    type Reply = ();
+
+    fn turn(&mut self, _: Time, input: Input<()>, out: &mut Vec<Output<()>>) {
+        match input {
+            Input::Request(ticket, ()) => {
+                let job = WriteFiles(self.0.clone(), ticket.0);
+                out.push(Output::Compute(Box::new(job), ticket));
+            }
+            Input::Computed(ticket, result) => {
+                assert!(*result.downcast::<bool>().unwrap());
+                out.push(Output::Reply(ticket, ()));
+            }
+            _ => {}
+        }
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        None
+    }
+}
+
+/// Files that are left of eight jobs, and the tickets of those that were done before the crash.
+fn jobs_at_a_crash(seed: u64, crash_within: f64) -> (FileTree, Vec<u64>) {
+    let mut options = WorldOptions {
+        job_delay_max: Duration::from_millis(4),
+        ..WorldOptions::default()
+    };
+    options.disk.crash_within = crash_within;
+    options.disk.crash_loses_all = 1.0;
+    let boot = |_, data: &DataFolder| Ok(Booted::new(Writer(data.clone())));
+    let mut world = World::new(seed, options, boot);
+    world.add(A);
+    for ticket in 0..8 {
+        world.request(A, Ticket(ticket), ());
+    }
+    world.run_until(Time::from_milliseconds(4));
+    world.apply(&Fault::Kill(A));
+    while world.step() {}
+    let files = world.durable(A);
+    let done = world.drain_replies().map(|(_, ticket, ())| ticket.0);
+    (files, done.collect())
+}
+
+#[test]
+fn jobs_finish_in_any_order_and_a_crash_may_fall_into_one() {
+    let (mut orders, mut partial) = (std::collections::BTreeSet::new(), 0);
+    for seed in 0..200 {
+        for crash_within in [0.0, 1.0] {
+            let (files, done) = jobs_at_a_crash(seed, crash_within);
+            let count = |job: u64| {
+                let mine = (0..FILES).filter(|it| files.get(format!("{job}-{it}")).is_some());
+                mine.count() as u64
+            };
+            assert!(done.iter().all(|job| count(*job) == FILES));
+            let others = (0..8).filter(|job| !done.contains(job));
+            let begun = others.filter(|job| count(*job) > 0).count();
+            assert!(
+                crash_within > 0.0 || begun == 0,
+                "a job that is lost has done nothing"
+            );
+            partial += begun;
+            orders.insert(done);
+        }
+    }
+    assert!(partial > 100, "{partial}");
+    let is_sorted = orders.iter().filter(|it| it.is_sorted()).count();
+    assert!(is_sorted < orders.len() / 2, "jobs overtake each other");
+}
+
+#[test]
+fn a_job_that_syncs_a_slow_disk_is_late() {
+    let boot = |_, data: &DataFolder| Ok(Booted::new(Writer(data.clone())));
+    let mut world = World::new(1, WorldOptions::default(), boot);
+    world.add(A);
+    world.apply(&disk(DiskTrouble::Slow(Duration::from_millis(10))));
+    world.request(A, Ticket(1), ());
+    // Two syncs for each file.
+    world.run_until(Time::from_milliseconds(199));
+    assert_eq!(world.drain_replies().count(), 0);
+    world.run_until(Time::from_milliseconds(202));
+    assert_eq!(world.drain_replies().count(), 1);
+}
+
+/// Begins a job for each message, and knows how many were under way at most.
+#[derive(Default)]
+struct Busy {
+    under_way: u64,
+    most: u64,
+    done: u64,
+}
+
+impl Machine for Busy {
+    type Request = NodeId;
+    type Reply = ();
+
+    fn turn(&mut self, _: Time, input: Input<NodeId>, out: &mut Vec<Output<()>>) {
+        match input {
+            Input::Request(_, to) => {
+                let message = vec![1];
+                out.push(Output::Send { to, message });
+            }
+            Input::Message { .. } => {
+                self.under_way += 1;
+                self.most = self.most.max(self.under_way);
+                out.push(Output::Compute(Box::new(Square(7)), Ticket(0)));
+            }
+            Input::Computed(..) => {
+                self.under_way -= 1;
+                self.done += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        None
+    }
+}
+
+#[test]
+fn a_machine_with_too_much_under_way_is_given_no_more_messages() {
+    let boot = |_, _: &DataFolder| Ok(Booted::new(Busy::default()));
+    let mut world = World::new(1, WorldOptions::default(), boot);
+    world.add(A);
+    world.add(B);
+    for ticket in 0..3_000 {
+        world.request(A, Ticket(ticket), B);
+    }
+    while world.step() {}
+    let busy = world.machine(B).unwrap();
+    assert_eq!((busy.done, busy.under_way), (3_000, 0));
+    assert_eq!(busy.most, seatrial_machine::WORK_MAX as u64);
 }

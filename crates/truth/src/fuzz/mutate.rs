@@ -1,6 +1,6 @@
-//! Damage to files: at random places, and under checksums that are right again.
+//! Damages files: at random places, and with corrected checksums.
 
-use seatrial_archive::{ALIGNMENT, BlockHeader, BlockKind, HEADER_LENGTH, crc32c};
+use seatrial_blocks::{ALIGNMENT, BlockHeader, BlockKind, HEADER_LENGTH, crc32c};
 use seatrial_machine::Rng;
 use std::ops::Range;
 
@@ -227,14 +227,7 @@ mod tests {
         let mut whole = Vec::new();
         for sequence in 0..6 {
             let payload = [sequence as u8; 50];
-            seatrial_archive::block::write(
-                &mut whole,
-                BlockKind::FRAMES,
-                0,
-                sequence,
-                &payload,
-                50,
-            );
+            seatrial_blocks::block::write(&mut whole, BlockKind::FRAMES, 0, sequence, &payload, 50);
         }
         let mut changed = 0;
         for seed in 0..500 {

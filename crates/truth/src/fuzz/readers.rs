@@ -1,4 +1,4 @@
-//! The readers under test: for each, whole files of its format, and what is run on a damaged one.
+//! The readers under test: intact files of each format, and the commands that are run on damaged ones.
 
 use super::mutate::Shape;
 use crate::child::{End, Program, ended, text};
@@ -225,8 +225,8 @@ impl Maker<'_> {
         };
         let text = |text: &str| vec![one("h", text.as_bytes().to_vec())];
         let jepsen = [
-            &include_bytes!("../../../history/tests/data/jepsen/version-0.jepsen")[..],
-            include_bytes!("../../../history/tests/data/jepsen/version-1.jepsen"),
+            &include_bytes!("../../../interchange/tests/data/jepsen/version-0.jepsen")[..],
+            include_bytes!("../../../interchange/tests/data/jepsen/version-1.jepsen"),
         ];
         let mut found = vec![
             ("EDN", Shape::Text, every("edn")?),
@@ -348,7 +348,7 @@ impl Maker<'_> {
             .run(self.folder, &words, Duration::from_mins(1))?;
         let run = files_below(&self.folder.join("run"), Path::new(""))?;
         let logs = run.into_iter().filter(|(path, bytes)| {
-            let has_blocks = bytes.starts_with(&seatrial_archive::block::MAGIC);
+            let has_blocks = bytes.starts_with(&seatrial_blocks::block::MAGIC);
             has_blocks && path.extension().is_none_or(|extension| extension != "sea")
         });
         let files: Vec<(PathBuf, Vec<u8>)> = logs

@@ -2,10 +2,10 @@
 
 use super::{FOLDER, contents, open};
 use crate::batch::{BATCH_FRAMES_OFFSET, Batch};
-use crate::frame::frame_length;
 use crate::recording::{Durability, Writer};
 use crate::{Archive, ArchiveError, Filter, Position, RecordingId, RecordingOptions};
 use crate::{Recording, SEGMENT_BLOCK_LENGTH};
+use seatrial_blocks::frame::frame_length;
 use seatrial_machine::Rng;
 use seatrial_sim::MemoryStorage;
 use std::collections::BTreeMap;

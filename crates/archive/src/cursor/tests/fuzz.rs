@@ -1,8 +1,9 @@
 //! Bytes that nobody wrote, and bytes that somebody wrote to harm.
 
 use super::*;
-use crate::block::{self, BlockKind};
-use crate::{BatchHeader, RecordingTag, SegmentHeader};
+use crate::{BatchHeader, SegmentHeader};
+use seatrial_blocks::RecordingTag;
+use seatrial_blocks::block::{self, BlockKind};
 
 /// Changes some bytes.
 fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
@@ -26,7 +27,7 @@ fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-fn any_origin(rng: &mut Rng, tape: &Tape) -> Origin {
+fn any_origin(rng: &mut Rng, tape: &SampleRecording) -> Origin {
     let end = tape.end().0;
     match rng.below(5) {
         0 => Origin::Start,
@@ -37,7 +38,7 @@ fn any_origin(rng: &mut Rng, tape: &Tape) -> Origin {
     }
 }
 
-fn any_bound(rng: &mut Rng, tape: &Tape) -> Bound {
+fn any_bound(rng: &mut Rng, tape: &SampleRecording) -> Bound {
     match rng.below(4) {
         0 => Bound::End,
         1 => Bound::Follow,
@@ -57,7 +58,7 @@ fn whatever_is_in_the_files_only_true_messages_are_lent() {
     let (mut failed, mut read) = (0, 0);
     for seed in 0..4_000 {
         let mut rng = Rng::from_seed(seed);
-        let tape = Tape::random(&mut rng);
+        let tape = SampleRecording::random(&mut rng);
         let mut tree = tape.tree();
         let paths: Vec<PathBuf> = tree.iter().map(|(path, _)| path.to_owned()).collect();
         for _ in 0..=rng.index(2) {
@@ -108,7 +109,7 @@ fn any(rng: &mut Rng) -> u64 {
 }
 
 /// A segment of whole blocks with any content, and its first block's.
-fn hostile(rng: &mut Rng) -> (Tape, SegmentHeader) {
+fn hostile(rng: &mut Rng) -> (SampleRecording, SegmentHeader) {
     let start = if rng.chance(0.9) { 0 } else { u64::MAX - 400 };
     let header = SegmentHeader {
         recording: RECORDING,
@@ -125,13 +126,15 @@ fn hostile(rng: &mut Rng) -> (Tape, SegmentHeader) {
         let mut frames = Vec::new();
         for _ in 0..rng.below(4) {
             let length = rng.index(30);
-            crate::frame::write(&mut frames, 0, &vec![1; length]);
+            seatrial_blocks::frame::write(&mut frames, 0, &vec![1; length]);
         }
         if rng.chance(0.3) {
             mutate(rng, &mut frames);
         }
         let count = if rng.chance(0.7) {
-            crate::Frames::new(&frames).filter_map(Result::ok).count() as u32
+            seatrial_blocks::Frames::new(&frames)
+                .filter_map(Result::ok)
+                .count() as u32
         } else {
             any(rng) as u32
         };
@@ -153,12 +156,12 @@ fn hostile(rng: &mut Rng) -> (Tape, SegmentHeader) {
         let tag = if rng.chance(0.95) { tag } else { None };
         block::finish_tagged(&mut bytes, begun, (kind, 0), number, tag);
     }
-    let tape = Tape {
+    let tape = SampleRecording {
         segments: vec![(Position(start), bytes)],
         is_stopped: rng.chance(0.5),
         time: 9,
         tag,
-        ..Tape::default()
+        ..SampleRecording::default()
     };
     (tape, header)
 }

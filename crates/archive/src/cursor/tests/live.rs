@@ -1,9 +1,10 @@
 //! Readers beside whoever writes: another thread, another process, a recovery, somebody who cuts things off.
 
 use super::*;
-use crate::block::BlockKind;
-use crate::file::Files;
-use crate::{Archive, Batch, Durability, RecordingOptions, RecordingTag, Writer, block};
+use crate::{Archive, Batch, Durability, RecordingOptions, Writer};
+use seatrial_blocks::block::BlockKind;
+use seatrial_blocks::file::Files;
+use seatrial_blocks::{RecordingTag, block};
 
 const HERE: &str = "recordings";
 

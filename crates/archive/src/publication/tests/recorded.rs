@@ -5,7 +5,7 @@ use crate::publication::{GroupOptions, GroupWriter, OfferError, Recorder};
 use crate::{Archive, Bound, Cursor, Durability, Origin, Position, RecordingId, RecordingOptions};
 use seatrial_machine::{Rng, Storage};
 use seatrial_sim::MemoryStorage;
-use seatrial_sim::single_fault::{Access, BlockFault, FaultyStorage, Site};
+use seatrial_sim::single_fault::{Access, BlockFault, Site};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ fn a_disk_that_fails_is_told_and_loses_nothing_that_was_written() {
             block: if access == Access::Sync { 0 } else { 2 },
             access,
         };
-        let faulty = FaultyStorage::new(Arc::new(storage.clone()), 4_096, site, turn, true, fault);
+        let faulty = storage.with_fault(4_096, site, turn, true, fault);
         let files: Arc<dyn Storage> = Arc::new(faulty.clone());
         let (mut archive, _) = Archive::open(files, Path::new(FOLDER), 1).unwrap();
         let options = RecordingOptions {

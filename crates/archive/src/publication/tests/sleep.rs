@@ -1,7 +1,7 @@
 //! Every order of the steps in which a publisher leaves a message and a recorder goes to sleep.
 
-use super::super::inbox::Bell;
-use super::super::lane::Lane;
+use super::super::command_queue::Wakeup;
+use super::super::publication_slot::PublicationSlot;
 use super::super::{RecorderOptions, locked};
 use crate::Batch;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ enum Order {
     LookThenSay,
 }
 
-/// Two threads, one step at a time: the real bell and lane, and what each thread remembers between its steps.
+/// Two threads, one step at a time: the real wakeup and slot, and what each thread remembers between its steps.
 struct Pair {
-    bell: Bell,
-    lane: Arc<Lane>,
+    wakeup: Wakeup,
+    slot: Arc<PublicationSlot>,
     order: Order,
     /// What the recorder saw.
     idle: bool,
@@ -33,50 +33,50 @@ const STEPS: usize = 3;
 impl Pair {
     fn new(order: Order) -> Pair {
         Pair {
-            bell: Bell::default(),
-            lane: Lane::new(1, RecorderOptions::default()),
+            wakeup: Wakeup::default(),
+            slot: PublicationSlot::new(1, RecorderOptions::default()),
             order,
             idle: false,
             asleep: false,
         }
     }
 
-    /// `Publication::offer`: two messages, the second after the first's look at the bell.
+    /// `Publication::offer`: two messages, the second after the first's look at the wakeup.
     fn publisher(&mut self, step: usize) {
         if step == 1 {
-            if self.bell.is_wanted() {
-                self.ring();
+            if self.wakeup.is_sleep_planned() {
+                self.notify();
             }
             return;
         }
-        let mut filling = locked(&self.lane.filling);
+        let mut filling = locked(&self.slot.filling);
         let batch = filling.batch.get_or_insert_with(Batch::default);
         assert!(batch.push(0, b"a message"));
-        self.lane.count();
+        self.slot.count();
         drop(filling);
-        if step == 2 && self.bell.is_wanted() {
-            self.ring();
+        if step == 2 && self.wakeup.is_sleep_planned() {
+            self.notify();
         }
     }
 
-    fn ring(&mut self) {
-        self.bell.ring();
+    fn notify(&mut self) {
+        self.wakeup.notify();
         self.asleep = false;
     }
 
     /// `Recorder::sleep`, with no patience: what remains without a ring is sleep.
     fn recorder(&mut self, step: usize) {
         match (step, self.order) {
-            (0, Order::SayThenLook) | (1, Order::LookThenSay) => self.bell.want(true),
+            (0, Order::SayThenLook) | (1, Order::LookThenSay) => self.wakeup.want(true),
             (1, Order::SayThenLook) | (0, Order::LookThenSay) => {
-                self.idle = self.lane.is_drained();
+                self.idle = self.slot.is_drained();
             }
             _ => {
-                let sleeps = self.idle && !self.bell.is_rung();
+                let sleeps = self.idle && !self.wakeup.is_notified();
                 self.asleep = sleeps;
                 if !sleeps {
-                    self.bell.sleep(Some(Duration::ZERO));
-                    self.bell.want(false);
+                    self.wakeup.sleep(Some(Duration::ZERO));
+                    self.wakeup.want(false);
                 }
             }
         }
@@ -98,7 +98,7 @@ fn left_lying(order: Order) -> usize {
             }
             steps[who] += 1;
         }
-        pair.asleep && !pair.lane.is_drained()
+        pair.asleep && !pair.slot.is_drained()
     });
     lying.count()
 }

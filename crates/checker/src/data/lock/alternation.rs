@@ -1,37 +1,37 @@
-//! Acquisitions and releases that take turns.
+//! A lock without owners: acquisitions and releases alternate.
 
-use crate::data::judge::Event;
-use crate::data::outcome::Outcome;
+use crate::data::data_type::OperationEvent;
+use crate::data::verdict_builder::VerdictBuilder;
 use seatrial_history::OpType;
 use std::collections::BTreeSet;
 
-/// A lock of which nobody knows who holds it.
+/// A lock without owners.
 ///
-/// An operation takes place at its completion, unless it had to before; if it is not its turn then, an opposite one takes
-/// place just before, one of those that are open. Of these the first that completes is best taken, which is known only
-/// later: until then there is a debt of one operation that began before that moment. Operations of unknown outcome are
-/// open for ever, and pay a debt when no other can. In memory are operations under way and debts (some for each), and
-/// one word for each operation of unknown outcome.
+/// An operation takes effect at its completion, unless it had to earlier; if it is out of turn then, an open operation of the
+/// opposite kind must have taken effect just before. The best choice is the one that completes first, which is known only
+/// later: until then there is a *debt* of one operation that began before that moment. Operations of unknown outcome stay open
+/// to the end, and pay a debt only when no other operation can. Memory: the operations under way, the debts (a few for each),
+/// and one word for each operation of unknown outcome.
 #[derive(Default)]
 pub(super) struct Alternation {
     is_held: bool,
-    releases: Side,
-    acquisitions: Side,
-    /// The operation that no order can place.
+    releases: OpenOperations,
+    acquisitions: OpenOperations,
+    /// The completion up to which no order exists.
     stuck: Option<u64>,
 }
 
 /// Operations of one kind, by index of their invocation.
 #[derive(Default)]
-struct Side {
+struct OpenOperations {
     open: BTreeSet<u64>,
     unknown: BTreeSet<u64>,
-    /// Moments (indices) before which one more must have taken place, rising.
+    /// Indices before each of which one more operation must have taken effect, ascending.
     debts: Vec<u64>,
 }
 
-impl Side {
-    /// Has the operation taken place already? The earliest debt that it can pay is paid.
+impl OpenOperations {
+    /// Pays the earliest debt that the operation can pay; true if it has thereby taken effect already.
     fn pay(&mut self, invocation: u64) -> bool {
         let place = self.debts.partition_point(|&moment| moment < invocation);
         if place == self.debts.len() {
@@ -41,7 +41,7 @@ impl Side {
         true
     }
 
-    /// Pays for good what only operations of unknown outcome can pay; false when a debt cannot be paid.
+    /// Pays debts that only operations of unknown outcome can pay; false if a debt cannot be paid.
     fn settle(&mut self) -> bool {
         while let Some(&moment) = self.debts.first() {
             if self.open.first().is_some_and(|&first| first < moment) {
@@ -53,7 +53,8 @@ impl Side {
             }
             self.debts.remove(0);
         }
-        // Every debt needs one that began before it: the first of both kinds are enough to look at.
+        // Every debt needs an operation that began before it. The earliest of both kinds are the best, so comparing as many
+        // of them as there are debts, pairwise in order, decides (a matching of intervals with a common left end).
         let count = self.debts.len();
         let able = self
             .open
@@ -68,7 +69,7 @@ impl Side {
 }
 
 impl Alternation {
-    pub(super) fn take(&mut self, event: &Event<'_>, is_acquisition: bool) {
+    pub(super) fn apply(&mut self, event: &OperationEvent<'_>, is_acquisition: bool) {
         if self.stuck.is_some() {
             return;
         }
@@ -95,14 +96,18 @@ impl Alternation {
             }
             _ => {}
         }
+        debug_assert!(
+            own.debts.is_sorted(),
+            "debts are in the order of the history"
+        );
         if !(is_possible && own.settle()) {
             self.stuck = Some(event.index);
         }
     }
 
-    pub(super) fn finish(&self, outcome: &mut Outcome) {
+    pub(super) fn finish(&self, builder: &mut VerdictBuilder) {
         if let Some(index) = self.stuck {
-            outcome.anomaly("nonlinearizable", || {
+            builder.anomaly("nonlinearizable", || {
                 let summary = format!(
                     "There is no order in which acquisitions and releases take turns up to op {index}."
                 );

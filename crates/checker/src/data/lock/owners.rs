@@ -1,54 +1,54 @@
-//! Who holds a lock, and since when.
+//! A lock with owners: who holds it, and since when.
 
 use super::Lock;
 use crate::Anomaly;
+use crate::data::data_type::OperationEvent;
 use crate::data::element::Element;
-use crate::data::judge::Event;
-use crate::data::outcome::Outcome;
+use crate::data::verdict_builder::VerdictBuilder;
 use seatrial_history::{OpType, Process, Value};
 use std::collections::BTreeMap;
 
-/// The owners of a lock that hold it or are about to release it, and what they did wrong. In memory are these, and named
+/// The owners that hold a lock or are about to release it, and their violations of its rules. Memory: these, and the named
 /// clients.
 #[derive(Default)]
 pub(super) struct Owners {
-    holds: BTreeMap<Owner, Hold>,
+    holds: BTreeMap<LockOwner, LockHold>,
     /// Owners that certainly hold it now, with the completion of the acquisition; more than one if something is wrong.
-    holders: BTreeMap<Owner, u64>,
+    holders: BTreeMap<LockOwner, u64>,
     /// The latest acquisitions of two different owners, the last first.
-    latest: [Option<(Owner, u64)>; 2],
-    /// The name that a process goes by.
+    latest: [Option<(LockOwner, u64)>; 2],
+    /// The name of each process that gave one.
     names: BTreeMap<Process, Element>,
     /// The largest fence, and the acquisition that had it.
     fence: Option<(i64, u64)>,
     wrong: Vec<(Anomaly, Vec<u64>, String)>,
-    /// A named client that went on after it had crashed, and its operation that crashed.
-    muddled: Option<(Owner, u64)>,
+    /// The first named client that continued after it had crashed, and its operation that crashed.
+    continued_after_crash: Option<(LockOwner, u64)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Owner {
+enum LockOwner {
     Process(Process),
     Named(Element),
 }
 
-impl std::fmt::Display for Owner {
+impl std::fmt::Display for LockOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Owner::Process(process) => write!(f, "process {process}"),
-            Owner::Named(name) => write!(f, "client {name}"),
+            LockOwner::Process(process) => write!(f, "process {process}"),
+            LockOwner::Named(name) => write!(f, "client {name}"),
         }
     }
 }
 
 #[derive(Default)]
-struct Hold {
+struct LockHold {
     /// Acquisitions that are not released.
     depth: u32,
     /// Completion of the first.
     acquired: u64,
     fence: Option<i64>,
-    /// Invocation of the release that would end it.
+    /// Invocation of the release under way that would end it.
     releasing: Option<u64>,
     /// The operation with which a named client crashed.
     crashed: Option<u64>,
@@ -76,7 +76,7 @@ fn fence(value: &Value) -> Option<i64> {
 }
 
 impl Owners {
-    fn owner(&mut self, event: &Event<'_>) -> Owner {
+    fn owner(&mut self, event: &OperationEvent<'_>) -> LockOwner {
         let invocation = event
             .invocation
             .and_then(|started| field(&started.value, "client"));
@@ -84,22 +84,22 @@ impl Owners {
         if let Some(client) = client {
             let name = Element::from(client);
             self.names.insert(event.process, name.clone());
-            return Owner::Named(name);
+            return LockOwner::Named(name);
         }
         match self.names.get(&event.process) {
-            Some(name) => Owner::Named(name.clone()),
-            None => Owner::Process(event.process),
+            Some(name) => LockOwner::Named(name.clone()),
+            None => LockOwner::Process(event.process),
         }
     }
 
-    pub(super) fn take(&mut self, lock: Lock, event: &Event<'_>, is_acquisition: bool) {
+    pub(super) fn apply(&mut self, lock: Lock, event: &OperationEvent<'_>, is_acquisition: bool) {
         let owner = self.owner(event);
         if let Some(crashed) = self.holds.get(&owner).and_then(|hold| hold.crashed) {
-            // It may hold it or not; until it releases it, it holds what it had.
+            // Whether it holds the lock is unknown; what it certainly held it holds until it begins a release.
             if event.kind == OpType::Invoke && !is_acquisition {
                 self.holders.remove(&owner);
             }
-            self.muddled.get_or_insert((owner, crashed));
+            self.continued_after_crash.get_or_insert((owner, crashed));
             return;
         }
         match (event.kind, is_acquisition) {
@@ -107,12 +107,12 @@ impl Owners {
             (OpType::Ok, true) => self.acquire(lock, &owner, event),
             (OpType::Ok, false) => self.release(&owner, event.index),
             (OpType::Invoke | OpType::Fail, true) => {}
-            (OpType::Fail, false) => self.keep(&owner, event.index),
+            (OpType::Fail, false) => self.fail_release(&owner, event.index),
             (OpType::Info, _) => self.crash(owner, event.index),
         }
     }
 
-    fn begin_release(&mut self, owner: &Owner, index: u64) {
+    fn begin_release(&mut self, owner: &LockOwner, index: u64) {
         if let Some(hold) = self.holds.get_mut(owner)
             && hold.depth == 1
         {
@@ -121,7 +121,7 @@ impl Owners {
         }
     }
 
-    fn acquire(&mut self, lock: Lock, owner: &Owner, event: &Event<'_>) {
+    fn acquire(&mut self, lock: Lock, owner: &LockOwner, event: &OperationEvent<'_>) {
         let index = event.index;
         if let Some(hold) = self.holds.get_mut(owner)
             && hold.depth > 0
@@ -158,17 +158,17 @@ impl Owners {
         }
         self.latest[0] = Some((owner.clone(), index));
         let fence = fence(event.value).filter(|_| lock.discipline.is_fenced());
-        let hold = Hold {
+        let hold = LockHold {
             depth: 1,
             acquired: index,
             fence,
-            ..Hold::default()
+            ..LockHold::default()
         };
         self.holds.insert(owner.clone(), hold);
         self.raise(fence, index);
     }
 
-    /// A new fence must be larger than all before.
+    /// Compares a new fence with the largest so far: it must be larger.
     fn raise(&mut self, fence: Option<i64>, index: u64) {
         let Some(fence) = fence else {
             return;
@@ -185,8 +185,8 @@ impl Owners {
         }
     }
 
-    /// The fence of an acquisition by who holds it.
-    fn fence_again(&mut self, lock: Lock, owner: &Owner, event: &Event<'_>) {
+    /// Compares the fence of a reentrant acquisition with that of the hold.
+    fn fence_again(&mut self, lock: Lock, owner: &LockOwner, event: &OperationEvent<'_>) {
         let Some(fence) = fence(event.value).filter(|_| lock.discipline.is_fenced()) else {
             return;
         };
@@ -210,7 +210,7 @@ impl Owners {
         }
     }
 
-    fn release(&mut self, owner: &Owner, index: u64) {
+    fn release(&mut self, owner: &LockOwner, index: u64) {
         match self.holds.get_mut(owner) {
             Some(hold) if hold.depth > 1 => hold.depth -= 1,
             Some(hold) if hold.depth == 1 => {
@@ -225,8 +225,8 @@ impl Owners {
         }
     }
 
-    /// A release failed: it was held all the time.
-    fn keep(&mut self, owner: &Owner, index: u64) {
+    /// A release failed: the owner held the lock all the time.
+    fn fail_release(&mut self, owner: &LockOwner, index: u64) {
         let Some(hold) = self.holds.get_mut(owner) else {
             return;
         };
@@ -247,21 +247,21 @@ impl Owners {
         }
     }
 
-    fn crash(&mut self, owner: Owner, index: u64) {
+    fn crash(&mut self, owner: LockOwner, index: u64) {
         match owner {
-            // It never comes back: what it certainly holds it holds for ever.
-            Owner::Process(_) => _ = self.holds.remove(&owner),
-            Owner::Named(_) => self.holds.entry(owner).or_default().crashed = Some(index),
+            // A crashed process does nothing more: what it certainly holds it holds to the end.
+            LockOwner::Process(_) => _ = self.holds.remove(&owner),
+            LockOwner::Named(_) => self.holds.entry(owner).or_default().crashed = Some(index),
         }
     }
 
-    pub(super) fn finish(self, outcome: &mut Outcome) {
+    pub(super) fn finish(self, builder: &mut VerdictBuilder) {
         for (anomaly, operations, summary) in self.wrong {
-            outcome.anomaly(anomaly, || (operations, summary));
+            builder.anomaly(anomaly, || (operations, summary));
         }
-        if let Some((owner, index)) = self.muddled {
-            outcome.unknown(format!(
-                "what {owner} did after op {index}, of unknown outcome, cannot be judged"
+        if let Some((owner, index)) = self.continued_after_crash {
+            builder.unknown(format!(
+                "what {owner} did after op {index}, of unknown outcome, cannot be checked"
             ));
         }
     }

@@ -3,10 +3,9 @@
 use super::*;
 use crate::data::tests::no_beginning_is_invalid;
 use crate::linear::{Linearizable, Model};
-use crate::{Streaming, Validity, by_name};
-use seatrial_history::{Folder, Op, Process, Value};
+use crate::{Aims, Validity, check_source};
+use seatrial_history::{Op, Process, Value};
 use seatrial_machine::Rng;
-use std::sync::Arc;
 
 /// A lock as its discipline has it; [`None`]: it cannot be done.
 #[derive(Clone, Copy, Debug, Default)]
@@ -195,7 +194,7 @@ fn a_lock_is_possible_exactly_when_some_order_is() {
         let mut found = [0; 2];
         for seed in 0..2_500 {
             let history = locks(&mut Rng::from_seed(seed), discipline, 12);
-            let checker = by_name("lock", Some(discipline.name())).unwrap();
+            let checker = Lock::new(discipline);
             let verdict = checker.check(&history);
             let expected = is_possible(discipline, Sequential::default(), &actions(&history));
             let told = || {
@@ -214,7 +213,7 @@ fn a_lock_is_possible_exactly_when_some_order_is() {
             );
             found[usize::from(expected)] += 1;
             if expected {
-                no_beginning_is_invalid(&*checker, &history, seed);
+                no_beginning_is_invalid(&checker, &history, seed);
             }
             for finding in &verdict.findings {
                 assert!(
@@ -244,8 +243,8 @@ fn without_owners_it_is_the_mutex_of_the_search() {
         if seed % 50 == 0 {
             let text = |verdict| serde_json::to_string(verdict).unwrap();
             let owners = Lock::default().check(&history);
-            let folder = Folder::new(Arc::new(history), 1);
-            let streamed = Streaming::by_name("lock").unwrap().judge(&folder).unwrap();
+            let streamed = check_source(&Lock::default(), &history, &Aims::default());
+            let streamed = streamed.unwrap().verdict;
             assert_eq!(text(&streamed), text(&owners));
         }
     }

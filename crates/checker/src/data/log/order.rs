@@ -1,53 +1,53 @@
-//! The order of each log, and what it says of the operations.
+//! The order of each log, and the anomalies of operations against it.
 
-use super::state::{Message, NEVER, Neighbours, Seen, State};
+use super::state::{AdjacencyUses, LogMessage, LogState, MessageAdjacency, NEVER};
 use crate::Anomaly;
-use crate::data::outcome::Outcome;
-use crate::txn::{Cycle, cycles};
+use crate::data::verdict_builder::VerdictBuilder;
+use seatrial_cycles::{OperationCycle, operation_cycles};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Where a message is in its log, by dense place: places have no gaps where offsets have some.
+/// The positions of a message in its log. Positions number the offsets in use, without gaps.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
-    /// The last place of which it is the message, when several are at one offset that with the least value.
+struct LogPositions {
+    /// The last position whose representative it is: of several messages at one offset, the least value.
     order: Option<u32>,
     first: u32,
     last: u32,
-    /// At how many offsets it is.
+    /// Number of offsets with this message.
     times: u32,
 }
 
-/// Where messages are, and the message of each place.
-struct Orders {
-    places: Vec<Place>,
-    /// By log and place.
+/// The positions of all messages, and the message at each position.
+struct LogOrders {
+    places: Vec<LogPositions>,
+    /// By log and position.
     logs: Vec<Vec<u32>>,
 }
 
-/// What is found out, and what of it is only counted.
-struct Judgement<'a> {
-    state: &'a State,
-    orders: Orders,
-    outcome: &'a mut Outcome,
+/// A check in progress: anomalies go to the builder, tolerated ones are only counted.
+struct LogCheck<'a> {
+    state: &'a LogState,
+    orders: LogOrders,
+    builder: &'a mut VerdictBuilder,
     tolerated: BTreeMap<Anomaly, u64>,
 }
 
-/// Tells what is wrong.
-pub(super) fn judge(mut state: State, outcome: &mut Outcome) {
+/// Reports all anomalies of the logs.
+pub(super) fn check(mut state: LogState, builder: &mut VerdictBuilder) {
     state.close();
     commit(&mut state);
     let orders = orders(&state);
-    outcome.count("logs", state.partitions.len() as u64);
-    outcome.count("messages", state.messages.len() as u64);
-    outcome.count("successes", state.successes);
+    builder.count("logs", state.partitions.len() as u64);
+    builder.count("messages", state.messages.len() as u64);
+    builder.count("successes", state.successes);
     if let Some(index) = state.refused {
-        outcome.unknown(format!("op {index}: its value does nothing to logs"));
+        builder.unknown(format!("op {index}: its value does nothing to logs"));
     }
     if state.successes == 0 {
-        outcome.silent("nothing was ever sent or polled");
+        builder.no_evidence("nothing was ever sent or polled");
     }
-    outcome.figure("is_subscribed", state.is_subscribed.into());
+    builder.figure("is_subscribed", state.is_subscribed.into());
     if let Some(lag) = state.lag {
         let key = &state.partitions[lag.partition as usize].key;
         let lag = json!({
@@ -56,25 +56,25 @@ pub(super) fn judge(mut state: State, outcome: &mut Outcome) {
             "process": lag.process.to_string(),
             "key": key.to_string(),
         });
-        outcome.figure("worst_lag", lag);
+        builder.figure("worst_lag", lag);
     }
-    let mut judgement = Judgement {
+    let mut check = LogCheck {
         state: &state,
         orders,
-        outcome,
+        builder,
         tolerated: BTreeMap::new(),
     };
-    judgement.offsets();
-    judgement.messages();
-    judgement.lost();
-    judgement.neighbours();
-    judgement.cycles();
-    let tolerated = json!(judgement.tolerated);
-    outcome.figure("tolerated", tolerated);
+    check.offsets();
+    check.messages();
+    check.lost();
+    check.neighbours();
+    check.cycles();
+    let tolerated = json!(check.tolerated);
+    builder.figure("tolerated", tolerated);
 }
 
-/// Operations of unknown outcome of which a message was polled took effect: where they sent to is known.
-fn commit(state: &mut State) {
+/// An operation of unknown outcome took effect if one of its messages was polled: its offsets are then used.
+fn commit(state: &mut LogState) {
     for operation in std::mem::take(&mut state.uncertain) {
         let polled = |(message, _): &(u32, _)| state.messages[*message as usize].polls > 0;
         if !operation.sent.iter().any(polled) {
@@ -91,8 +91,8 @@ fn commit(state: &mut State) {
     }
 }
 
-fn orders(state: &State) -> Orders {
-    let mut places = vec![Place::default(); state.messages.len()];
+fn orders(state: &LogState) -> LogOrders {
+    let mut places = vec![LogPositions::default(); state.messages.len()];
     let mut logs = Vec::with_capacity(state.partitions.len());
     for partition in &state.partitions {
         let mut log = Vec::with_capacity(partition.offsets.len());
@@ -114,17 +114,21 @@ fn orders(state: &State) -> Orders {
             places[least as usize].order = Some(place);
             log.push(least);
         }
+        assert!(
+            log.len() == partition.offsets.len(),
+            "a log has one representative message per offset"
+        );
         logs.push(log);
     }
-    Orders { places, logs }
+    LogOrders { places, logs }
 }
 
-impl Judgement<'_> {
-    fn tell(
+impl LogCheck<'_> {
+    fn report(
         &mut self,
         anomaly: Anomaly,
         count: u64,
-        tell: impl FnOnce(&State, &Orders) -> (Vec<u64>, String),
+        explain: impl FnOnce(&LogState, &LogOrders) -> (Vec<u64>, String),
     ) {
         let is_tolerated = match anomaly {
             "int-send-skip" | "G0" => true,
@@ -135,8 +139,8 @@ impl Judgement<'_> {
             *self.tolerated.entry(anomaly).or_default() += count;
         } else {
             let (state, orders) = (self.state, &self.orders);
-            self.outcome
-                .anomalies(anomaly, count, || tell(state, orders));
+            self.builder
+                .anomalies(anomaly, count, || explain(state, orders));
         }
     }
 
@@ -146,7 +150,7 @@ impl Judgement<'_> {
         for partition in &state.partitions {
             for (offset, others) in &partition.conflicts {
                 let (message, index) = partition.offsets[offset];
-                self.tell("inconsistent-offsets", 1, |state, _| {
+                self.report("inconsistent-offsets", 1, |state, _| {
                     let mut all = others.clone();
                     all.insert(0, (message, index));
                     let said = all.iter().map(|(message, index)| {
@@ -165,18 +169,18 @@ impl Judgement<'_> {
         }
         for (number, place) in self.orders.places.clone().into_iter().enumerate() {
             if place.times > 1 {
-                self.tell("duplicate", 1, |state, _| duplicate(state, number as u32));
+                self.report("duplicate", 1, |state, _| duplicate(state, number as u32));
             }
         }
     }
 
-    /// What can be said of each message alone.
+    /// Anomalies of single messages.
     fn messages(&mut self) {
         for message in &self.state.messages {
-            let Message { value, .. } = *message;
+            let LogMessage { value, .. } = *message;
             let key = &self.state.partitions[message.partition as usize].key;
             if message.failure != NEVER {
-                self.tell("G1a", message.polls, |_, _| {
+                self.report("G1a", message.polls, |_, _| {
                     let (reader, writer) = (message.successful_reader, message.failure);
                     let summary = format!(
                         "Op {reader} polled {value} from {key}, whose send failed (op {writer})."
@@ -185,23 +189,23 @@ impl Judgement<'_> {
                 });
             }
             if message.is_acknowledged && message.polls == 0 {
-                self.tell("unseen", 1, |_, _| {
+                self.report("unseen", 1, |_, _| {
                     let writer = message.writer;
                     let summary =
-                        format!("Op {writer} sent {value} to {key}, and nobody ever polled it.");
+                        format!("Op {writer} sent {value} to {key}, and it was never polled.");
                     (vec![writer], summary)
                 });
             }
             if message.reader != NEVER && message.invocation == NEVER && message.writer == NEVER {
-                self.tell("unexpected", 1, |_, _| {
+                self.report("unexpected", 1, |_, _| {
                     let reader = message.reader;
                     let summary = format!(
-                        "Op {reader} polled {value} from {key}, which nobody ever tried to send."
+                        "Op {reader} polled {value} from {key}, which no operation tried to send."
                     );
                     (vec![reader], summary)
                 });
             } else if message.early_reader != NEVER && message.invocation != NEVER {
-                self.tell("G1c-realtime", 1, |_, _| {
+                self.report("G1c-realtime", 1, |_, _| {
                     let (reader, writer) = (message.early_reader, message.invocation);
                     let summary = format!(
                         "Op {reader} had polled {value} from {key} when op {writer} began to send it."
@@ -211,8 +215,8 @@ impl Judgement<'_> {
             }
         }
         for &(index, number) in &self.state.precommitted {
-            self.tell("precommitted-read", 1, |state, _| {
-                let Message {
+            self.report("precommitted-read", 1, |state, _| {
+                let LogMessage {
                     value, partition, ..
                 } = state.messages[number as usize];
                 let key = &state.partitions[partition as usize].key;
@@ -223,9 +227,9 @@ impl Judgement<'_> {
         }
     }
 
-    /// Messages that took effect, lie before one that was polled, and were not.
+    /// Messages that took effect, are before one that was polled, and were never polled.
     fn lost(&mut self) {
-        // By log the last of the first places of messages that were polled.
+        // By log, the greatest first position of a message that was polled: everything before it should have been polled too.
         let mut bounds: Vec<Option<(u32, u32)>> = vec![None; self.state.partitions.len()];
         let polled = self.state.messages.iter().zip(&self.orders.places).zip(0..);
         for ((message, place), number) in polled {
@@ -244,12 +248,12 @@ impl Judgement<'_> {
             {
                 continue;
             }
-            self.tell("lost-write", 1, |state, _| {
+            self.report("lost-write", 1, |state, _| {
                 let last = state.messages[last as usize];
                 let (writer, reader) = (message.writer, last.successful_reader);
                 let key = &state.partitions[message.partition as usize].key;
                 let summary = format!(
-                    "Op {writer} sent {} to {key}, nobody polled it, and op {reader} polled {}, which lies behind it.",
+                    "Op {writer} sent {} to {key}, it was never polled, and op {reader} polled {}, which comes after it.",
                     message.value, last.value
                 );
                 (vec![writer, reader], summary)
@@ -257,10 +261,10 @@ impl Judgement<'_> {
         }
     }
 
-    /// Neighbours that the log does not have side by side.
+    /// Adjacent messages of polls and sends that are not adjacent in the log.
     fn neighbours(&mut self) {
-        let mut wrong: Vec<(i64, Neighbours, [u32; 2], Seen)> = Vec::new();
-        for (&(kind, one, next), &seen) in &self.state.neighbours {
+        let mut wrong: Vec<(i64, MessageAdjacency, [u32; 2], AdjacencyUses)> = Vec::new();
+        for (&(kind, one, next), &seen) in &self.state.adjacencies {
             let place = |message: u32| self.orders.places[message as usize].order;
             if let (Some(from), Some(to)) = (place(one), place(next)) {
                 let delta = i64::from(to) - i64::from(from);
@@ -269,21 +273,21 @@ impl Judgement<'_> {
                 }
             }
         }
-        // The worst first, then in the order of the history.
+        // The largest distance first, then in the order of the history.
         wrong
             .sort_by_key(|(delta, kind, pair, seen)| (*kind, -delta.abs(), seen.operations, *pair));
         for (delta, kind, [one, next], seen) in wrong {
             let anomaly = match (kind, delta > 1) {
-                (Neighbours::Polled, true) => "poll-skip",
-                (Neighbours::Polled, false) => "nonmonotonic-poll",
-                (Neighbours::PolledInside, true) => "int-poll-skip",
-                (Neighbours::PolledInside, false) => "int-nonmonotonic-poll",
-                (Neighbours::Sent, true) => continue,
-                (Neighbours::Sent, false) => "nonmonotonic-send",
-                (Neighbours::SentInside, true) => "int-send-skip",
-                (Neighbours::SentInside, false) => "int-nonmonotonic-send",
+                (MessageAdjacency::Polled, true) => "poll-skip",
+                (MessageAdjacency::Polled, false) => "nonmonotonic-poll",
+                (MessageAdjacency::PolledInside, true) => "int-poll-skip",
+                (MessageAdjacency::PolledInside, false) => "int-nonmonotonic-poll",
+                (MessageAdjacency::Sent, true) => continue,
+                (MessageAdjacency::Sent, false) => "nonmonotonic-send",
+                (MessageAdjacency::SentInside, true) => "int-send-skip",
+                (MessageAdjacency::SentInside, false) => "int-nonmonotonic-send",
             };
-            self.tell(anomaly, seen.count, |state, orders| {
+            self.report(anomaly, seen.count, |state, orders| {
                 neighbours(state, orders, kind, [one, next], seen, delta)
             });
         }
@@ -312,12 +316,12 @@ impl Judgement<'_> {
         writes.sort_unstable();
         writes.dedup();
         let members = &dependencies.members;
-        self.outcome.count("transactions", members.len() as u64);
-        for Cycle { anomaly, steps } in cycles(members, &reads, &writes) {
-            self.tell(anomaly, 1, |_, _| {
+        self.builder.count("transactions", members.len() as u64);
+        for OperationCycle { anomaly, steps } in operation_cycles(members, &reads, &writes) {
+            self.report(anomaly, 1, |_, _| {
                 let said = steps.iter().map(|(from, to, relation)| match *relation {
                     "wr" => format!("op {to} polled what op {from} sent"),
-                    "ww" => format!("op {to} sent behind what op {from} sent"),
+                    "ww" => format!("op {to} sent after what op {from} sent"),
                     "process" => format!("op {to} came after op {from} in the same process"),
                     _ => format!("op {to} began after op {from} had completed"),
                 });
@@ -329,8 +333,8 @@ impl Judgement<'_> {
     }
 }
 
-fn duplicate(state: &State, number: u32) -> (Vec<u64>, String) {
-    let Message {
+fn duplicate(state: &LogState, number: u32) -> (Vec<u64>, String) {
+    let LogMessage {
         value, partition, ..
     } = state.messages[number as usize];
     let partition = &state.partitions[partition as usize];
@@ -360,11 +364,11 @@ fn duplicate(state: &State, number: u32) -> (Vec<u64>, String) {
 }
 
 fn neighbours(
-    state: &State,
-    orders: &Orders,
-    kind: Neighbours,
+    state: &LogState,
+    orders: &LogOrders,
+    kind: MessageAdjacency,
     pair: [u32; 2],
-    seen: Seen,
+    seen: AdjacencyUses,
     delta: i64,
 ) -> (Vec<u64>, String) {
     let [one, next] = pair.map(|message| state.messages[message as usize].value);
@@ -372,14 +376,16 @@ fn neighbours(
     let key = &state.partitions[partition].key;
     let [before, index] = seen.operations;
     let what = match kind {
-        Neighbours::Polled => {
+        MessageAdjacency::Polled => {
             format!("Op {before} polled {one} last from {key}, and op {index} {next} next")
         }
-        Neighbours::PolledInside => format!("Op {index} polled {one} and then {next} from {key}"),
-        Neighbours::Sent => {
+        MessageAdjacency::PolledInside => {
+            format!("Op {index} polled {one} and then {next} from {key}")
+        }
+        MessageAdjacency::Sent => {
             format!("Op {before} sent {one} last to {key}, and op {index} {next} next")
         }
-        Neighbours::SentInside => format!("Op {index} sent {one} and then {next} to {key}"),
+        MessageAdjacency::SentInside => format!("Op {index} sent {one} and then {next} to {key}"),
     };
     let why = if delta > 1 {
         let from = orders.places[pair[0] as usize]

@@ -1,7 +1,8 @@
-//! What is known of logs while a history passes by.
+//! The state of all logs, operation by operation.
 
-use crate::data::judge::Event;
-use crate::txn::{Map, Member};
+use crate::data::data_type::OperationEvent;
+use seatrial_cycles::CompletedOperation;
+use seatrial_history::FixedMap;
 use seatrial_history::{Key, LogMop, OpType, Process, Symbol, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,20 +12,20 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// A log.
 pub(super) struct Partition {
     pub(super) key: Key,
-    /// By offset a message that is there, and the operation that said so first.
+    /// By offset: the first message reported there, and the operation that reported it.
     pub(super) offsets: BTreeMap<i64, (u32, u64)>,
-    /// Further messages at an offset.
+    /// Other messages reported at an offset.
     pub(super) conflicts: BTreeMap<i64, Vec<(u32, u64)>>,
-    /// Each offset that was higher than all before, and when it was known. Both rise.
+    /// Each offset that was higher than all before, and the time when it became known. Both ascend.
     heights: Vec<(i64, i64)>,
 }
 
 /// A value that was sent to a log, or polled from it. Operations by index, [`NEVER`] when there is none.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Message {
+pub(super) struct LogMessage {
     pub(super) partition: u32,
     pub(super) value: i64,
-    /// Who tried first to send it.
+    /// The first invocation that sends it.
     pub(super) invocation: u64,
     /// The last completion of a send, and how it ended.
     pub(super) writer: u64,
@@ -34,38 +35,38 @@ pub(super) struct Message {
     pub(super) is_acknowledged: bool,
     /// Did its last send certainly take effect?
     pub(super) is_committed: bool,
-    /// How often successful operations polled it, the first of these, and the first of all.
+    /// Polls of it by successful operations, the first of these, and the first of all polls.
     pub(super) polls: u64,
     pub(super) successful_reader: u64,
     pub(super) reader: u64,
-    /// A successful operation that polled it before anybody had tried to send it, unless the graph has that.
+    /// A successful operation that polled it before any send of it was invoked, unless the graph has that dependency.
     pub(super) early_reader: u64,
     /// The member of the graph that sent it.
     pub(super) node: Option<u32>,
 }
 
-/// Where two messages of a log are neighbours.
+/// How two messages of a log are adjacent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Neighbours {
-    /// The last that one operation polled and the first that the process's next one polled.
+pub(super) enum MessageAdjacency {
+    /// The last message that one operation polled, and the first that the next operation of its process polled.
     Polled,
     /// Polled one after the other in one operation.
     PolledInside,
-    /// The last that one operation sent and the first that the process's next one sent.
+    /// The last message that one operation sent, and the first that the next operation of its process sent.
     Sent,
     /// Sent one after the other in one operation.
     SentInside,
 }
 
-/// How often two messages were such neighbours, and where first.
+/// Occurrences of an adjacent pair: their number, and the operations of the first.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct AdjacencyUses {
     pub(super) count: u64,
     pub(super) operations: [u64; 2],
 }
 
-/// An operation that sent something, and nobody knows whether it took effect.
-pub(super) struct Uncertain {
+/// An operation of unknown outcome that sent messages.
+pub(super) struct UncertainSend {
     pub(super) index: u64,
     pub(super) sent: Vec<(u32, Option<i64>)>,
 }
@@ -79,55 +80,55 @@ pub(super) struct Lag {
     pub(super) partition: u32,
 }
 
-/// A process. Forgotten when it crashes: it never comes back.
+/// A process. Removed when it crashes: it does nothing more.
 #[derive(Default)]
-struct Consumer {
-    /// By log the last message of the last successful operation that polled the log, if it gave any, and that operation.
+struct LogConsumer {
+    /// By log: the last message that its last successful poll returned, if any, and that operation.
     polled: BTreeMap<u32, (Option<u32>, u64)>,
     sent: BTreeMap<u32, (u32, u64)>,
-    /// By log the highest offset that it has seen.
+    /// By log: the highest offset that it has received or sent.
     offsets: BTreeMap<u32, i64>,
-    /// The operation under way, and what it sends.
-    open: Option<Uncertain>,
+    /// The operation under way, with the messages that it sends.
+    open: Option<UncertainSend>,
 }
 
-/// What operations on logs depend on, once some both poll and send.
+/// The dependency graph of operations, from the first one on that both polls and sends.
 #[derive(Default)]
-pub(super) struct Dependencies {
-    pub(super) members: Vec<Member>,
+pub(super) struct LogDependencies {
+    pub(super) members: Vec<CompletedOperation>,
     /// Member, and a message that it polled.
     pub(super) polled: Vec<(u32, u32)>,
 }
 
-/// What is known of all logs.
+/// The state of all logs.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct LogState {
     keys: BTreeMap<Key, u32>,
     pub(super) partitions: Vec<Partition>,
-    numbers: Map<(u32, i64), u32>,
-    pub(super) messages: Vec<Message>,
-    consumers: BTreeMap<Process, Consumer>,
-    pub(super) uncertain: Vec<Uncertain>,
-    pub(super) neighbours: Map<(Neighbours, u32, u32), Seen>,
+    numbers: FixedMap<(u32, i64), u32>,
+    pub(super) messages: Vec<LogMessage>,
+    consumers: BTreeMap<Process, LogConsumer>,
+    pub(super) uncertain: Vec<UncertainSend>,
+    pub(super) adjacencies: FixedMap<(MessageAdjacency, u32, u32), AdjacencyUses>,
     /// Operation, and a message that it both sent and polled.
     pub(super) precommitted: Vec<(u64, u32)>,
     pub(super) is_subscribed: bool,
     pub(super) lag: Option<Lag>,
-    pub(super) dependencies: Option<Dependencies>,
+    pub(super) dependencies: Option<LogDependencies>,
     /// Successful operations that send or poll.
     pub(super) successes: u64,
-    /// The first operation that makes no sense.
+    /// The first operation whose value cannot be read.
     pub(super) refused: Option<u64>,
 }
 
 /// Sends in their order: log, message, offset. Polls: per log offsets and messages in their order.
 #[derive(Default)]
-struct Effects {
+struct LogEffects {
     sent: Vec<(u32, u32, Option<i64>)>,
     polled: BTreeMap<u32, Vec<(i64, u32)>>,
 }
 
-impl State {
+impl LogState {
     fn partition(&mut self, key: &Key) -> u32 {
         if let Some(&number) = self.keys.get(key) {
             return number;
@@ -147,7 +148,7 @@ impl State {
         let next = self.messages.len() as u32;
         let number = *self.numbers.entry((partition, value)).or_insert(next);
         if number == next {
-            self.messages.push(Message {
+            self.messages.push(LogMessage {
                 partition,
                 value,
                 invocation: NEVER,
@@ -166,13 +167,13 @@ impl State {
         number
     }
 
-    /// What the operation does, or did; `None` when it makes no sense.
-    fn effects(&mut self, f: Symbol, value: &Value) -> Option<Effects> {
+    /// The sends and polls of a value; `None` if it cannot be read.
+    fn effects(&mut self, f: Symbol, value: &Value) -> Option<LogEffects> {
         let mops = match value {
             Value::Txn(mops) if mops.is_empty() => Vec::new(),
             value => value.as_log()?,
         };
-        let mut effects = Effects::default();
+        let mut effects = LogEffects::default();
         for mop in &mops {
             match mop {
                 LogMop::Send { key, offset, value } if f != "poll" => {
@@ -204,8 +205,8 @@ impl State {
         Some(effects)
     }
 
-    /// Takes an `assign` or `subscribe`.
-    pub(super) fn assign(&mut self, event: &Event<'_>) {
+    /// Applies an `assign` or `subscribe`.
+    pub(super) fn assign(&mut self, event: &OperationEvent<'_>) {
         let is_subscription = event.f == "subscribe";
         self.is_subscribed |= is_subscription;
         if matches!(event.kind, OpType::Invoke | OpType::Fail) {
@@ -237,8 +238,8 @@ impl State {
         }
     }
 
-    /// Takes the invocation of an operation that sends and polls.
-    pub(super) fn begin(&mut self, event: &Event<'_>) {
+    /// Applies the invocation of an operation that sends or polls.
+    pub(super) fn begin(&mut self, event: &OperationEvent<'_>) {
         let Some(effects) = self.effects(event.f, event.value) else {
             self.refused.get_or_insert(event.index);
             return;
@@ -260,7 +261,7 @@ impl State {
                 .sent
                 .iter()
                 .map(|&(_, message, offset)| (message, offset));
-            let open = Uncertain {
+            let open = UncertainSend {
                 index: event.index,
                 sent: sent.collect(),
             };
@@ -268,8 +269,8 @@ impl State {
         }
     }
 
-    /// Takes its completion.
-    pub(super) fn end(&mut self, event: &Event<'_>) {
+    /// Applies its completion.
+    pub(super) fn end(&mut self, event: &OperationEvent<'_>) {
         let Some(effects) = self.effects(event.f, event.argument()) else {
             self.refused.get_or_insert(event.index);
             return;
@@ -287,13 +288,13 @@ impl State {
         }
     }
 
-    /// Makes it a member of the graph.
-    fn join(&mut self, event: &Event<'_>, effects: &Effects) {
+    /// Adds the operation to the graph.
+    fn join(&mut self, event: &OperationEvent<'_>, effects: &LogEffects) {
         let Some(dependencies) = &mut self.dependencies else {
             return;
         };
         let node = dependencies.members.len() as u32;
-        dependencies.members.push(Member {
+        dependencies.members.push(CompletedOperation {
             index: event.index,
             started: event.started(),
             process: event.process,
@@ -307,7 +308,7 @@ impl State {
         }
     }
 
-    fn send(&mut self, event: &Event<'_>, sent: &[(u32, u32, Option<i64>)]) {
+    fn send(&mut self, event: &OperationEvent<'_>, sent: &[(u32, u32, Option<i64>)]) {
         let index = event.index;
         for &(partition, number, offset) in sent {
             let message = &mut self.messages[number as usize];
@@ -324,14 +325,14 @@ impl State {
         }
         if event.kind == OpType::Info && !sent.is_empty() {
             let sent = sent.iter().map(|&(_, message, offset)| (message, offset));
-            self.uncertain.push(Uncertain {
+            self.uncertain.push(UncertainSend {
                 index,
                 sent: sent.collect(),
             });
         }
     }
 
-    fn poll(&mut self, event: &Event<'_>, polled: &BTreeMap<u32, Vec<(i64, u32)>>) {
+    fn poll(&mut self, event: &OperationEvent<'_>, polled: &BTreeMap<u32, Vec<(i64, u32)>>) {
         let index = event.index;
         for (&partition, messages) in polled {
             for &(offset, number) in messages {
@@ -350,17 +351,17 @@ impl State {
         }
     }
 
-    fn note(&mut self, kind: Neighbours, pair: [u32; 2], operations: [u64; 2]) {
-        let seen = self.neighbours.entry((kind, pair[0], pair[1]));
-        let seen = seen.or_insert(Seen {
+    fn note(&mut self, kind: MessageAdjacency, pair: [u32; 2], operations: [u64; 2]) {
+        let seen = self.adjacencies.entry((kind, pair[0], pair[1]));
+        let seen = seen.or_insert(AdjacencyUses {
             count: 0,
             operations,
         });
         seen.count += 1;
     }
 
-    /// Notes neighbours, inside the operation and from the process's one before.
-    fn compare(&mut self, event: &Event<'_>, effects: &Effects) {
+    /// Notes adjacencies, inside the operation and from the process's one before.
+    fn compare(&mut self, event: &OperationEvent<'_>, effects: &LogEffects) {
         let index = event.index;
         let mut sent: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for &(partition, message, _) in &effects.sent {
@@ -381,12 +382,12 @@ impl State {
             if let Some(&(Some(last), before)) = consumer.polled.get(&partition)
                 && let Some(&(_, first)) = polled.first()
             {
-                self.note(Neighbours::Polled, [last, first], [before, index]);
+                self.note(MessageAdjacency::Polled, [last, first], [before, index]);
             }
             if !rebalanced.contains(&self.partitions[partition as usize].key) {
                 for pair in polled.windows(2) {
                     let pair = [pair[0].1, pair[1].1];
-                    self.note(Neighbours::PolledInside, pair, [index, index]);
+                    self.note(MessageAdjacency::PolledInside, pair, [index, index]);
                 }
             }
             if event.kind == OpType::Ok {
@@ -396,13 +397,17 @@ impl State {
         }
         for (&partition, sent) in &sent {
             for pair in sent.windows(2) {
-                self.note(Neighbours::SentInside, [pair[0], pair[1]], [index, index]);
+                self.note(
+                    MessageAdjacency::SentInside,
+                    [pair[0], pair[1]],
+                    [index, index],
+                );
             }
             if event.kind == OpType::Fail {
                 continue;
             }
             if let Some(&(last, before)) = consumer.sent.get(&partition) {
-                self.note(Neighbours::Sent, [last, sent[0]], [before, index]);
+                self.note(MessageAdjacency::Sent, [last, sent[0]], [before, index]);
             }
             consumer
                 .sent
@@ -411,8 +416,8 @@ impl State {
         self.consumers.insert(event.process, consumer);
     }
 
-    /// How far behind the process is, by what it has seen now.
-    fn measure(&mut self, event: &Event<'_>, effects: &Effects) {
+    /// Updates the worst lag, by the offsets that the process has received now.
+    fn measure(&mut self, event: &OperationEvent<'_>, effects: &LogEffects) {
         if !matches!(event.kind, OpType::Ok | OpType::Info) {
             return;
         }
@@ -455,7 +460,7 @@ impl State {
         }
     }
 
-    /// Operations that never completed may have taken effect.
+    /// Ends the history: operations that never completed are of unknown outcome.
     pub(super) fn close(&mut self) {
         let open = std::mem::take(&mut self.consumers).into_values();
         for operation in open.filter_map(|consumer| consumer.open) {
@@ -471,7 +476,7 @@ impl State {
 }
 
 /// Logs whose assignment changed while the operation was under way.
-fn rebalanced(event: &Event<'_>) -> BTreeSet<Key> {
+fn rebalanced(event: &OperationEvent<'_>) -> BTreeSet<Key> {
     let Some(Value::List(changes)) = event.extra.get("rebalance-log") else {
         return BTreeSet::new();
     };
@@ -492,7 +497,7 @@ fn rebalanced(event: &Event<'_>) -> BTreeSet<Key> {
 }
 
 impl Partition {
-    /// There is this message at this offset, as an operation says.
+    /// An operation reports this message at this offset.
     pub(super) fn put(&mut self, offset: i64, message: u32, index: u64) {
         let (known, _) = *self.offsets.entry(offset).or_insert((message, index));
         if known != message {
@@ -503,14 +508,14 @@ impl Partition {
         }
     }
 
-    /// It is known to reach to this offset at this time.
+    /// The log is known to reach this offset at this time.
     fn grow(&mut self, offset: i64, time: i64) {
         if offset >= 0 && self.heights.last().is_none_or(|last| last.0 < offset) {
             self.heights.push((offset, time));
         }
     }
 
-    /// When it was known to reach to this offset.
+    /// When it became known that the log reaches this offset.
     fn known(&self, offset: i64) -> Option<i64> {
         let place = self.heights.partition_point(|height| height.0 < offset);
         self.heights.get(place).map(|height| height.1)

@@ -2,11 +2,10 @@
 
 use super::*;
 use crate::data::tests::{Counts, counts, no_beginning_is_invalid};
-use crate::{Streaming, Validity};
-use seatrial_history::{Extra, Folder, Key, LogMop, Op, Process, Symbol, Value};
+use crate::{Aims, Validity, check_source};
+use seatrial_history::{Extra, Key, LogMop, Op, Process, Symbol, Value};
 use seatrial_machine::Rng;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// A client of two logs, which do not always do what they should.
 struct Client {
@@ -683,10 +682,14 @@ fn is_as_defined(history: &History, verdict: &Verdict, seed: u64) -> (Counts, bo
         .count();
     assert_eq!(anomalies, expected, "seed {seed}\n{}", told());
     for (name, count) in &tolerated {
-        assert_eq!(verdict.details["tolerated"][name], *count, "seed {seed}");
+        assert_eq!(
+            verdict.details.to_json()["tolerated"][name],
+            *count,
+            "seed {seed}"
+        );
     }
     assert_eq!(cycles > 0, is_cyclic(history), "seed {seed}\n{}", told());
-    let lag = verdict.details["worst_lag"]["nanoseconds"]
+    let lag = verdict.details.to_json()["worst_lag"]["nanoseconds"]
         .as_i64()
         .unwrap_or(0);
     assert_eq!(lag, worst_lag(history), "seed {seed}\n{}", told());
@@ -718,8 +721,9 @@ fn logs_are_what_their_definition_says() {
             *found.entry(name.into()).or_default() += 1;
         }
         if seed % 50 == 0 {
-            let folder = Folder::new(Arc::new(history), 1);
-            let streamed = Streaming::by_name("log").unwrap().judge(&folder).unwrap();
+            let streamed = check_source(&Log, &history, &Aims::default())
+                .unwrap()
+                .verdict;
             let text = |verdict| serde_json::to_string(verdict).unwrap();
             assert_eq!(text(&streamed), text(&verdict));
         }
@@ -785,9 +789,9 @@ fn findings_name_the_operations() {
     assert_eq!(
         told,
         [
-            "lost-write [3, 7]: Op 3 sent 11 to 5, nobody polled it, and op 7 polled 12, which lies behind it.",
+            "lost-write [3, 7]: Op 3 sent 11 to 5, it was never polled, and op 7 polled 12, which comes after it.",
             "poll-skip [5, 7]: Op 5 polled 10 last from 5, and op 7 12 next: between them the log has 11.",
-            "unseen [3]: Op 3 sent 11 to 5, and nobody ever polled it.",
+            "unseen [3]: Op 3 sent 11 to 5, and it was never polled.",
         ]
     );
 }

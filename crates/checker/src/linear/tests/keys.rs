@@ -56,9 +56,13 @@ fn stopping_at_the_first_broken_key_changes_no_verdict() {
         let history = shuffled(parts.collect(), &mut rng);
         let checker = Linearizable::new(model);
         let all = checker.check(&history);
-        let keys = all.details["keys"].as_u64().unwrap();
-        assert_eq!(all.details["keys_checked"], keys, "seed {seed}");
-        assert_eq!(all.details["keys_invalid"], expected.len(), "seed {seed}");
+        let keys = all.details.to_json()["keys"].as_u64().unwrap();
+        assert_eq!(all.details.to_json()["keys_checked"], keys, "seed {seed}");
+        assert_eq!(
+            all.details.to_json()["keys_invalid"],
+            expected.len(),
+            "seed {seed}"
+        );
         assert_eq!(all.reason, None, "seed {seed}");
         let one = first(checker, &history);
         assert_eq!(one.valid, all.valid, "seed {seed}");
@@ -70,14 +74,17 @@ fn stopping_at_the_first_broken_key_changes_no_verdict() {
         broken += 1;
         // The first in the order of keys; keys that only failed operations name are none.
         assert_eq!(one.findings[..], all.findings[..1], "seed {seed}");
-        assert_eq!(one.details["keys_invalid"], 1);
-        assert_eq!(one.details["results"][culprit.to_string()]["valid"], false);
-        let checked = one.details["keys_checked"].as_u64().unwrap();
+        assert_eq!(one.details.to_json()["keys_invalid"], 1);
+        assert_eq!(
+            one.details.to_json()["results"][culprit.to_string()]["valid"],
+            false
+        );
+        let checked = one.details.to_json()["keys_checked"].as_u64().unwrap();
         assert!(checked <= culprit.cast_unsigned() + 1, "seed {seed}");
         let reason = (checked < keys).then(|| {
             stopped += 1;
             format!(
-                "checking stopped at the first broken key: {checked} of {keys} keys checked; \
+                "checking stopped at the first key that is not linearizable: {checked} of {keys} keys checked; \
                  --all-keys checks all"
             )
         });
@@ -133,22 +140,25 @@ fn a_broken_key_is_found_before_searches_that_take_long() {
     };
     let checker = Linearizable::new(Model::KeyValue).with_bound(bound);
     let all = checker.check(&history);
-    assert_eq!(all.details["keys_invalid"], 2);
-    assert!(all.details["configurations"].as_u64().unwrap() > 600_000);
+    assert_eq!(all.details.to_json()["keys_invalid"], 2);
+    assert!(all.details.to_json()["configurations"].as_u64().unwrap() > 600_000);
     let one = first(checker, &history);
     assert_eq!(one.valid, Validity::Invalid);
     // Two keys were put off, and one not looked at.
-    assert_eq!(one.details["keys_checked"], 1);
-    assert_eq!(one.details["keys"], 4);
-    let visited = one.details["configurations"].as_u64().unwrap();
+    assert_eq!(one.details.to_json()["keys_checked"], 1);
+    assert_eq!(one.details.to_json()["keys"], 4);
+    let visited = one.details.to_json()["configurations"].as_u64().unwrap();
     assert!(visited < 3 * CONFIGURATIONS_FIRST, "{visited}");
     // Without a broken key those that were put off are searched to the bound.
     let history = shuffled(vec![contended(0), contended(1)], &mut rng);
     let (one, all) = (first(checker, &history), checker.check(&history));
     assert_eq!(one.valid, all.valid);
     assert!(all.reason.unwrap().starts_with("key 0: the bound on "));
-    assert_eq!(one.details["keys_checked"], 2);
-    assert!(one.details["configurations"].as_u64() > all.details["configurations"].as_u64());
+    assert_eq!(one.details.to_json()["keys_checked"], 2);
+    assert!(
+        one.details.to_json()["configurations"].as_u64()
+            > all.details.to_json()["configurations"].as_u64()
+    );
 }
 
 #[test]

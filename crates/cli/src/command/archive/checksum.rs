@@ -7,9 +7,9 @@ use crate::args::ChecksumArguments;
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result};
-use seatrial_archive::file::ReadFiles;
 use seatrial_archive::{Catalog, Digest, Recording, digest};
-use seatrial_machine::Storage;
+use seatrial_blocks::file::ReadFiles;
+use seatrial_machine::{Storage, counted};
 use seatrial_report::thousands;
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -116,7 +116,7 @@ fn print(
     Ok(Exit::Valid)
 }
 
-/// Tells of each recording whether the other archive has the same messages.
+/// Compares the messages of each recording with those of the other archive.
 fn compare(
     arguments: &ChecksumArguments,
     here: &Side<'_>,
@@ -138,7 +138,7 @@ fn compare(
         all_alike &= is_alike;
         let difference = match other {
             None => format!("there is none in {}", there.place),
-            Some(_) if is_alike => format!("alike, {} messages", thousands(mine.messages)),
+            Some(_) if is_alike => format!("alike, {}", counted(mine.messages, "message")),
             Some(other) => difference(here, there, recording, other)?,
         };
         if !arguments.place.json {

@@ -11,13 +11,13 @@ use crate::interrupt::Interrupt;
 use crate::output::say;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use seatrial_archive::file::ReadFiles;
-use seatrial_archive::service::{
+use seatrial_archive::{Archive, Bound, Cursor, Origin, Pause, Position, Recording, RecordingId};
+use seatrial_archive_service::{
     CopyError, CopySource, CopyTarget, ListFilter, PushTarget, RefusalCode, RemoteError,
     ReplayBound, ReplayRequest,
 };
-use seatrial_archive::{Archive, Bound, Cursor, Origin, Pause, Position, Recording, RecordingId};
-use seatrial_report::thousands;
+use seatrial_blocks::file::ReadFiles;
+use seatrial_machine::counted;
 use serde_json::{Value, json};
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
@@ -143,7 +143,7 @@ impl Destination {
         })
     }
 
-    /// Goes on with the copy of a recording, or makes one.
+    /// Resumes the copy of a recording, or begins one.
     fn begin(&mut self, source: &CopySource) -> Result<Target, CopyError> {
         Ok(match self {
             Destination::Folder(path, archive) => {
@@ -333,7 +333,7 @@ pub(super) fn run(arguments: &CopyArguments) -> Result<Exit> {
         copying: Vec::new(),
     };
     let outcome = copy.run(&interrupt);
-    // Also after an error: what was copied is kept, and the next call goes on from there.
+    // Also after an error: what was copied is kept, and the next call resumes there.
     let mut copied = Vec::new();
     let mut stopped = Ok(());
     for mut one in copy.copying {
@@ -355,11 +355,11 @@ pub(super) fn run(arguments: &CopyArguments) -> Result<Exit> {
     } else {
         for one in copied {
             say!(
-                "recording {} of {from} to {}: {} messages, {} bytes; the copy ends at {}",
+                "recording {} of {from} to {}: {}, {}; the copy ends at {}",
                 one["from_recording"],
                 one["recording"],
-                thousands(one["messages"].as_u64().unwrap_or_default()),
-                thousands(one["bytes"].as_u64().unwrap_or_default()),
+                counted(one["messages"].as_u64().unwrap_or_default(), "message"),
+                counted(one["bytes"].as_u64().unwrap_or_default(), "byte"),
                 one["position"]
             );
         }
@@ -373,7 +373,7 @@ impl Copy<'_> {
         let mut listed = Instant::now();
         self.begin_new()?;
         let bar = self.bar();
-        while !interrupt.told() {
+        while !interrupt.is_requested() {
             let mut busy = false;
             for one in &mut self.copying {
                 busy |= one
@@ -412,7 +412,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Goes on with the copy of a recording, or makes one.
+    /// Resumes the copy of a recording, or begins one.
     fn begin(&mut self, recording: &Recording) -> Result<Copying> {
         let source = CopySource::folder(&self.name, recording);
         let target = self.to.begin(&source)?;

@@ -1,15 +1,15 @@
-//! What is told of one recording, wherever it is: as a line of a table, as text, as JSON
+//! A recording as a line of a table, as text, as JSON.
 //! (`docs/formats/archive-json.md`).
 
 use super::moment;
 use anyhow::{Context as _, Result, bail, ensure};
-use seatrial_archive::service::SegmentDescription;
 use seatrial_archive::{Durability, Position, Recording, SegmentName};
+use seatrial_archive_service::SegmentDescription;
 use seatrial_report::thousands;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// A group that is not told otherwise waits no longer than this, in milliseconds …
+/// Default limit of a group commit's delay, in milliseconds …
 const GROUP_MILLISECONDS: u32 = 20;
 /// … and is no longer than this, in bytes.
 const GROUP_BYTES: u64 = 8 << 20;

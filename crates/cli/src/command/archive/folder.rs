@@ -5,11 +5,11 @@ use super::record::{Reached, Recorder};
 use crate::args::RecordArguments;
 use crate::output::complain;
 use anyhow::{Context as _, Result, bail, ensure};
-use seatrial_archive::file::ReadFiles;
 use seatrial_archive::{
     Archive, ArchiveError, Batch, Catalog, CatalogError, Durability, Position, Recording,
     RecordingId, RecordingOptions, Recovered, SegmentName, View, Writer,
 };
+use seatrial_blocks::file::ReadFiles;
 use seatrial_machine::Storage as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use std::time::Duration;
 /// Writes that are remembered until they are durable.
 const WAITING_MAX: usize = 4_095;
 
-/// What mends a catalog that cannot be read.
+/// How to repair a catalog that cannot be read.
 fn hint(folder: &Path) -> String {
     let folder = folder.display();
-    format!("seatrial archive repair-catalog {folder} makes the catalog again from what is left")
+    format!("rebuild the catalog with `seatrial archive repair-catalog {folder}`")
 }
 
 /// Is there a catalog, whole or not?
@@ -51,11 +51,11 @@ pub(super) fn look(folder: &Path) -> Result<View> {
         );
         bail!("{shown}: there is no archive");
     }
-    Archive::look(Arc::new(ReadFiles), folder).map_err(|error| told(folder, error))
+    Archive::look(Arc::new(ReadFiles), folder).map_err(|error| named(folder, error))
 }
 
 /// The archive's error with the folder it is about, and what helps.
-fn told(folder: &Path, error: ArchiveError) -> anyhow::Error {
+fn named(folder: &Path, error: ArchiveError) -> anyhow::Error {
     let is_damaged = matches!(
         error,
         ArchiveError::Catalog(
@@ -72,30 +72,30 @@ fn told(folder: &Path, error: ArchiveError) -> anyhow::Error {
     error.context(folder.display().to_string())
 }
 
-/// Opens it for writing and says what a crash had left that is cut off now.
+/// Opens it for writing and prints what recovery after a crash truncated.
 pub(super) fn open(folder: &Path) -> Result<Archive> {
     let opened = Archive::open(Arc::new(ReadFiles), folder, moment::now());
-    let (archive, recovered) = opened.map_err(|error| told(folder, error))?;
-    tell(&recovered);
+    let (archive, recovered) = opened.map_err(|error| named(folder, error))?;
+    print_recovery(&recovered);
     Ok(archive)
 }
 
 /// What opening had to do, on standard error.
-pub(super) fn tell(recovered: &Recovered) {
+pub(super) fn print_recovery(recovered: &Recovered) {
     if let Some(torn) = &recovered.catalog {
-        complain!("catalog: cut off: {torn}");
+        complain!("catalog: truncated: {torn}");
     }
     for recording in &recovered.recordings {
         let (id, end) = (recording.recording, recording.end);
-        complain!("recording {id} had not been stopped; it ends at {end}");
+        complain!("recording {id} was not stopped; it ends at {end}");
         for cut in &recording.cuts {
             let (file, torn) = (cut.file.display(), cut.torn.as_ref());
-            let why = torn.map_or("nothing was in it".to_owned(), ToString::to_string);
+            let why = torn.map_or("the file was empty".to_owned(), ToString::to_string);
             let kept = cut.kept.as_ref().map_or(String::new(), |kept| {
                 format!("; they are kept in {}", kept.display())
             });
             complain!(
-                "{file}: cut off {} bytes at {}: {why}{kept}",
+                "{file}: truncated {} bytes at {}: {why}{kept}",
                 cut.length,
                 cut.offset
             );
@@ -105,7 +105,7 @@ pub(super) fn tell(recovered: &Recovered) {
         complain!("recording {id}: {problem}");
     }
     for file in &recovered.removed {
-        complain!("{}: removed, it was not finished", file.display());
+        complain!("{}: incomplete file removed", file.display());
     }
     for file in &recovered.orphans {
         complain!("{}: belongs to no recording", file.display());
@@ -145,7 +145,7 @@ pub(super) struct FolderRecorder {
     frame_checksum: bool,
     /// The number of the first message that this command records.
     first: u64,
-    /// Where the recording ended after so many messages, for those writes that are not durable yet.
+    /// The end of the recording by number of messages, for the writes that are not durable yet.
     waiting: Vec<(Position, u64)>,
     reached: Reached,
 }

@@ -11,9 +11,9 @@ use crate::args::{
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result};
-use seatrial_archive::service::Operation;
 use seatrial_archive::{Archive, ArchiveError};
 use seatrial_archive::{Position, RecordingId};
+use seatrial_archive_service::Operation;
 use serde_json::json;
 
 /// Something done to a recording.

@@ -27,7 +27,7 @@ pub(super) enum Event {
     Interrupted,
 }
 
-/// A thread that reads the input; whoever has the sender can put in an interruption. At most [`PIECES_MAX`] pieces wait.
+/// A thread that reads the input; the sender is also used for interruptions. At most [`PIECES_MAX`] pieces wait.
 pub(super) fn read(path: Option<&Path>) -> Result<(Receiver<Event>, SyncSender<Event>)> {
     let input: Box<dyn Read + Send> = match path {
         Some(path) => Box::new(File::open(path).with_context(|| path.display().to_string())?),
@@ -88,20 +88,20 @@ impl Splitter {
             let taken = self.missing(rest);
             self.begun.extend_from_slice(&rest[..taken]);
             rest = &rest[taken..];
-            while let Some((message, behind)) = self.cut(&self.begun)? {
+            while let Some((message, after)) = self.cut(&self.begun)? {
                 each(message)?;
                 self.messages += 1;
-                self.begun = behind.to_vec();
+                self.begun = after.to_vec();
             }
             if !self.begun.is_empty() && !rest.is_empty() {
                 // Its length is known only now.
                 return self.feed(rest, each);
             }
         }
-        while let Some((message, behind)) = self.cut(rest)? {
+        while let Some((message, after)) = self.cut(rest)? {
             each(message)?;
             self.messages += 1;
-            rest = behind;
+            rest = after;
         }
         self.begun.extend_from_slice(rest);
         Ok(())
@@ -120,11 +120,11 @@ impl Splitter {
         bytes.len().min(wanted.saturating_sub(self.begun.len()))
     }
 
-    /// The first message in these bytes and what is behind it.
+    /// The first message in these bytes and the rest.
     fn cut<'a>(&self, bytes: &'a [u8]) -> Result<Option<(&'a [u8], &'a [u8])>> {
         let number = self.messages + 1;
         if self.framed {
-            let Some((length, behind)) = bytes.split_first_chunk::<LENGTH_LENGTH>() else {
+            let Some((length, after)) = bytes.split_first_chunk::<LENGTH_LENGTH>() else {
                 return Ok(None);
             };
             let length = u32::from_le_bytes(*length) as usize;
@@ -132,7 +132,7 @@ impl Splitter {
                 length <= MESSAGE_LENGTH_MAX,
                 "message {number} says that it has {length} bytes; the most are {MESSAGE_LENGTH_MAX} (is the input framed?)"
             );
-            return Ok(behind.split_at_checked(length));
+            return Ok(after.split_at_checked(length));
         }
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let length = end.unwrap_or(bytes.len());

@@ -1,12 +1,11 @@
 //! Moments as people type and read them; stored ones are nanoseconds since 1970, UTC.
 
 use anyhow::{Context as _, Result, bail, ensure};
+use chrono::{DateTime, NaiveDate, NaiveTime};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400;
-/// The last moment that fits is in this year.
-const YEAR_MAX: u64 = 2554;
 
 /// Now.
 pub(super) fn now() -> u64 {
@@ -40,16 +39,16 @@ fn parts(text: &str, now: u64) -> Result<u64> {
     let [year, month, day] = date.split('-').collect::<Vec<_>>()[..] else {
         bail!("a date has three parts")
     };
-    let days = days(
-        number(year, YEAR_MAX)?,
-        number(month, 12)?,
-        number(day, 31)?,
-    )?;
+    let (year, month, day) = (number(year, 9_999)?, number(month, 12)?, number(day, 31)?);
+    let date = NaiveDate::from_ymd_opt(year as i32, month as u32, day as u32);
+    let date = date.context("there is no such day")?;
+    let midnight = date.and_time(NaiveTime::MIN).and_utc().timestamp();
+    let midnight = u64::try_from(midnight).context("not a day since 1970")?;
     let (hour, rest) = time.split_once(':').context("hours and minutes")?;
     let (minute, second) = rest.split_once(':').unwrap_or((rest, "0"));
     let (second, fraction) = second.split_once('.').unwrap_or((second, "0"));
     let minutes = number(hour, 23)? * 60 + number(minute, 59)?;
-    let seconds = days * DAY + minutes * 60 + number(second, 60)?;
+    let seconds = midnight + minutes * 60 + number(second, 60)?;
     ensure!(fraction.len() <= 9, "nanoseconds have nine digits");
     let fraction = number(&format!("{fraction:0<9}"), SECOND - 1)?;
     let nanoseconds = seconds
@@ -69,51 +68,21 @@ fn number(text: &str, max: u64) -> Result<u64> {
     Ok(number)
 }
 
-/// Days since 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date Algorithms", `days_from_civil`).
-fn days(year: u64, month: u64, day: u64) -> Result<u64> {
-    ensure!(
-        year >= 1970 && month >= 1 && day >= 1,
-        "not a day since 1970"
-    );
-    let shifted_year = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (shifted_year / 400, shifted_year % 400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
-    ensure!(civil(days) == (year, month, day), "there is no such day");
-    Ok(days)
-}
-
-/// Year, month and day of a day since 1970-01-01 (Hinnant, `civil_from_days`).
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = (shifted_month + 2) % 12 + 1;
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
-}
-
 /// `2026-11-21T09:30:00.250000Z`: to the microsecond, which is what clocks of several machines can at best agree on.
 pub(super) fn show(time: u64) -> String {
-    let micros = time % SECOND / 1_000;
-    format!("{}.{micros:06}Z", seconds(time))
+    formatted(time, "%Y-%m-%dT%H:%M:%S%.6fZ")
 }
 
 /// `2026-11-21T09:30:00Z`, for tables.
 pub(super) fn show_seconds(time: u64) -> String {
-    seconds(time) + "Z"
+    formatted(time, "%Y-%m-%dT%H:%M:%SZ")
 }
 
-fn seconds(time: u64) -> String {
-    let seconds = time / SECOND;
-    let (year, month, day) = civil(seconds / DAY);
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
+/// Every stored time is before the year 2555, so chrono knows its day.
+fn formatted(time: u64, format: &str) -> String {
+    let (seconds, fraction) = (time / SECOND, time % SECOND);
+    let time = DateTime::from_timestamp(seconds as i64, fraction as u32).unwrap_or_default();
+    time.format(format).to_string()
 }
 
 #[cfg(test)]

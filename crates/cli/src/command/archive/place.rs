@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub(super) enum Place {
     /// In this folder.
     Folder(PathBuf),
-    /// Behind this address, where `seatrial archive serve` listens.
+    /// On the server at this address (`seatrial archive serve`).
     Server(SocketAddr),
 }
 

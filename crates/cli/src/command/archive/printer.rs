@@ -10,7 +10,7 @@ use std::io::{self, Write};
 /// How messages are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// A line feed behind each.
+    /// A line feed after each.
     Lines,
     /// Its length before each: 4 bytes, little-endian.
     Framed,
@@ -76,7 +76,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     text
 }
 
-/// Prints messages; buffered, so whoever waits for more flushes first.
+/// Prints messages; buffered, so a caller that waits for more must flush first.
 #[derive(Debug)]
 pub(super) struct Printer<W> {
     form: Form,

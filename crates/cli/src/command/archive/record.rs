@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::output::{complain, say};
 use anyhow::{Context as _, Result};
-use seatrial_report::thousands;
+use seatrial_machine::counted;
 use serde_json::json;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &RecordArguments) -> Result<Exit> {
     let place = Place::parse(&arguments.archive)?;
     let (events, sender) = messages::read(arguments.file.as_deref())?;
     let _interrupt = Interrupt::listen(move || {
-        let _ = sender.send(Event::Interrupted); // when nobody receives, the recording has ended
+        let _ = sender.send(Event::Interrupted); // without a receiver, the recording has ended
     })?;
     let mut recorder: Box<dyn Recorder> = match &place {
         Place::Folder(folder) => Box::new(FolderRecorder::new(folder, arguments, durability)?),
@@ -78,8 +78,8 @@ pub(super) fn run(arguments: &RecordArguments) -> Result<Exit> {
         );
     } else if !arguments.acknowledge {
         say!(
-            "recording {id}: {} messages, ends at {}",
-            thousands(reached.written),
+            "recording {id}: {}, ends at {}",
+            counted(reached.written, "message"),
             reached.position
         );
     }
@@ -113,7 +113,7 @@ fn record(
         match event {
             Event::Bytes(bytes) => splitter.feed(&bytes, |message| recorder.push(message))?,
             Event::End => return splitter.end(|message| recorder.push(message)),
-            // A line whose end was not read is not recorded: nobody knows whether it is whole.
+            // A line without its end is not recorded: it may be incomplete.
             Event::Interrupted => return Ok(()),
             Event::Failed(error) => return Err(error).context("the input cannot be read"),
         }
@@ -133,12 +133,12 @@ fn next(events: &Receiver<Event>, due: Option<Duration>) -> Option<Event> {
     }
 }
 
-/// Tells how far the recording has come, if that is wanted and news.
-fn acknowledge(arguments: &RecordArguments, reached: Reached, told: &mut Reached) {
-    if !arguments.acknowledge || reached == *told {
+/// Prints the progress of the recording, if asked for and changed.
+fn acknowledge(arguments: &RecordArguments, reached: Reached, printed: &mut Reached) {
+    if !arguments.acknowledge || reached == *printed {
         return;
     }
-    *told = reached;
+    *printed = reached;
     let Reached {
         written,
         durable,

@@ -1,15 +1,15 @@
-//! An archive behind a server.
+//! An archive on a server.
 
 use super::entry::Entry;
 use super::record::{Reached, Recorder};
 use crate::args::RecordArguments;
 use anyhow::{Context as _, Error, Result, bail};
-use seatrial_archive::service::message::{self, MESSAGE_LENGTH_MAX};
-use seatrial_archive::service::{
+use seatrial_archive::{BATCH_LENGTH, Durability, Origin, Recording, RecordingId};
+use seatrial_archive_service::message::{self, MESSAGE_LENGTH_MAX};
+use seatrial_archive_service::{
     Client, ClientOptions, Description, FrameBatch, LabelFilter, ListFilter, Played, RefusalCode,
     RemoteArchive, RemoteError, ReplayEnd, ReplayFrom, ReplayPiece, ReplayRequest,
 };
-use seatrial_archive::{BATCH_LENGTH, Durability, Origin, Recording, RecordingId};
 use seatrial_host::{BlockingLink, ConnectOptions, Key, LinkOptions, Protocol};
 use seatrial_machine::{NodeId, Ticket};
 use std::collections::VecDeque;
@@ -64,7 +64,7 @@ pub(super) fn connect(address: SocketAddr) -> Result<Remote> {
     };
     let link = BlockingLink::connect(address, client, options);
     let link = link.map_err(|error| {
-        // Refused by somebody who was reached.
+        // Refused by a server that was reached.
         let is_refused = error.kind() == ErrorKind::PermissionDenied;
         let problem = if is_refused {
             ""
@@ -76,7 +76,7 @@ pub(super) fn connect(address: SocketAddr) -> Result<Remote> {
     Ok(RemoteArchive::new(link))
 }
 
-/// What a server tells of a recording.
+/// A recording as the server describes it.
 pub(super) fn entry(description: &Description) -> Entry {
     Entry(Recording {
         id: RecordingId(description.recording),
@@ -126,7 +126,7 @@ pub(super) fn from(origin: Origin) -> ReplayFrom {
     }
 }
 
-/// What comes of a replay, from a thread of its own, so that whoever takes it is never kept waiting.
+/// The messages of a replay, received on a thread of its own, so that a slow consumer does not stall the connection.
 pub(super) struct Pieces(Receiver<Result<Played, RemoteError>>);
 
 impl Pieces {

@@ -1,4 +1,4 @@
-//! `seatrial archive repair-catalog`: a damaged or lost catalog, made again.
+//! `seatrial archive repair-catalog`: rebuilds a damaged or lost catalog.
 
 use super::entry::{self, Entry};
 use super::folder;
@@ -7,8 +7,8 @@ use crate::args::RepairCatalogArguments;
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result, ensure};
-use seatrial_archive::file::ReadFiles;
 use seatrial_archive::{Archive, RecordingId};
+use seatrial_blocks::file::ReadFiles;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) fn run(arguments: &RepairCatalogArguments) -> Result<Exit> {
     );
     let repair = Archive::repair_catalog(Arc::new(ReadFiles), path);
     let repair = repair.with_context(|| place.to_string())?;
-    // Opening finds the ends of recordings whose end the catalog does not tell any more.
+    // Opening finds the ends of recordings whose end is lost from the catalog.
     let archive = folder::open(path)?;
     let entries: Vec<Entry> = archive.catalog().recordings().cloned().map(Entry).collect();
     let is_whole = repair.kept.is_none();
@@ -49,14 +49,14 @@ pub(super) fn run(arguments: &RepairCatalogArguments) -> Result<Exit> {
             say!("recording {id}: found by its files; its label is lost");
         }
         for id in &repair.dropped {
-            say!("recording {id}: none of its files can be used");
+            say!("recording {id}: none of its files is usable");
         }
         match &repair.kept {
             Some(kept) => say!(
-                "the catalog is made again; as it was it is kept in {}",
+                "the catalog was rebuilt; the damaged one is kept in {}",
                 kept.display()
             ),
-            None => say!("the catalog is whole and was left alone"),
+            None => say!("the catalog is intact and was not changed"),
         }
         if !entries.is_empty() {
             say!("{}", entry::table(&entries));

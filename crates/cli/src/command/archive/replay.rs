@@ -10,10 +10,10 @@ use crate::args::ReplayArguments;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use anyhow::{Context as _, Result, ensure};
-use seatrial_archive::file::ReadFiles;
-use seatrial_archive::service::{ReplayBound, ReplayRequest};
 use seatrial_archive::{Bound, Cursor, Origin, Pause, ReplayBlock};
 use seatrial_archive::{Position, Recording};
+use seatrial_archive_service::{ReplayBound, ReplayRequest};
+use seatrial_blocks::file::ReadFiles;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &ReplayArguments) -> Result<Exit> {
         }
     };
     match printed.and_then(|()| Ok(printer.flush()?)) {
-        // Whoever reads has seen enough (`| head`).
+        // The reader has closed the pipe (`| head`).
         Err(error) if is_broken_pipe(&error) => Ok(Exit::Valid),
         result => result.map(|()| Exit::Valid),
     }
@@ -106,7 +106,7 @@ fn from_server(
     };
     let pieces = Pieces::play(address, request)?;
     let mut left = arguments.count.unwrap_or(u64::MAX);
-    while !interrupt.told() && left > 0 {
+    while !interrupt.is_requested() && left > 0 {
         match pieces.next(LOOK_INTERVAL).with_context(|| place.clone())? {
             Next::End => break,
             Next::Nothing => printer.flush()?,
@@ -147,7 +147,7 @@ fn from_folder(
     let mut cursor =
         Cursor::open(Arc::new(ReadFiles), path, recording.id, origin, bound).with_context(shown)?;
     let mut left = arguments.count;
-    while !interrupt.told() && left != Some(0) {
+    while !interrupt.is_requested() && left != Some(0) {
         if let Some(block) = cursor.next_block()? {
             print_block(&block, &mut left, printer)?;
             continue;

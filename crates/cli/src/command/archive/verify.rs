@@ -1,4 +1,4 @@
-//! `seatrial archive verify`: every byte of recordings, and cutting damaged ones when told to.
+//! `seatrial archive verify`: checks every byte of recordings, and truncates damaged ones on request.
 
 use super::folder;
 use super::moment;
@@ -8,11 +8,11 @@ use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use seatrial_archive::file::ReadFiles;
 use seatrial_archive::{
     Archive, Recording, RecordingId, RecordingReport, Repaired, VerifyDamage, VerifyOptions, verify,
 };
-use seatrial_report::thousands;
+use seatrial_blocks::file::ReadFiles;
+use seatrial_machine::counted;
 use serde_json::{Value, json};
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -86,9 +86,9 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<Exit> {
         let rate = bytes as f64 / 1e9 / seconds.max(1e-9);
         let clean = if is_clean { "no damage" } else { "DAMAGED" };
         say!(
-            "{clean}: {} recordings, {} bytes, {rate:.2} GB/s",
-            checked.len(),
-            thousands(bytes)
+            "{clean}: {}, {}, {rate:.2} GB/s",
+            counted(checked.len() as u64, "recording"),
+            counted(bytes, "byte")
         );
     }
     Ok(if is_clean { Exit::Valid } else { Exit::Invalid })
@@ -185,23 +185,23 @@ impl Checked {
             "DAMAGED"
         };
         say!(
-            "recording {} ({:?}): {sound}, {} messages, {} bytes in {} files",
+            "recording {} ({:?}): {sound}, {}, {} in {}",
             recording.id,
             recording.label,
-            thousands(report.messages),
-            thousands(report.bytes),
-            report.segments
+            counted(report.messages, "message"),
+            counted(report.bytes, "byte"),
+            counted(report.segments, "file")
         );
         for damage in &report.damages {
             say!("  {damage}");
         }
         if let Some(torn) = &report.torn {
-            say!("  an interrupted write, no damage: {torn}");
+            say!("  interrupted write, not damage: {torn}");
         }
         if let Some(repaired) = repaired {
-            say!("  cut at position {}; it ends there now", repaired.end);
+            say!("  truncated at position {}", repaired.end);
             for path in &repaired.kept {
-                say!("  what was cut off is kept in {}", path.display());
+                say!("  the truncated bytes are kept in {}", path.display());
             }
         }
     }

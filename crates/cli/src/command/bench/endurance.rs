@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 const GROWTH_MAX: f64 = 5.0;
 /// Most memory that a test of any length may take.
 const RESIDENT_MAX: u64 = 100_000_000;
-/// Operations of one part of the test. Parts follow each other for ever: what a finished part leaves behind would show.
+/// Operations of one part of the test. Parts follow one another, so a leak per part shows as growth.
 const PART_LENGTH: u64 = 100_000;
-/// Every so many completions, one is a failure or a crash.
+/// One of this many completions is a failure or a crash.
 const TROUBLE: u64 = 25;
 
 /// A test in virtual time: parts of a workload one after the other, each begun when all threads are free, beside a
@@ -139,7 +139,7 @@ impl Looks {
         };
         let most = self.resident.iter().copied().max().unwrap_or(last);
         if most == 0 {
-            say!("endurance: this system does not tell how much memory is resident");
+            say!("endurance: the resident memory cannot be read on this system");
             return Exit::Unknown;
         }
         let growth = (last as f64 / first as f64 - 1.0) * 100.0;
@@ -161,15 +161,15 @@ mod tests {
 
     #[test]
     fn growth_and_size_are_judged() {
-        let judged = |resident: &[u64]| {
+        let verdict = |resident: &[u64]| {
             let mut looks = Looks::new(1);
             looks.resident = resident.to_vec();
             looks.conclude()
         };
-        assert_eq!(judged(&[]), Exit::Valid);
-        assert_eq!(judged(&[0, 0]), Exit::Unknown);
-        assert_eq!(judged(&[10_000_000, 12_000_000, 10_400_000]), Exit::Valid);
-        assert_eq!(judged(&[10_000_000, 10_600_000]), Exit::Invalid);
-        assert_eq!(judged(&[101_000_000, 101_000_000]), Exit::Invalid);
+        assert_eq!(verdict(&[]), Exit::Valid);
+        assert_eq!(verdict(&[0, 0]), Exit::Unknown);
+        assert_eq!(verdict(&[10_000_000, 12_000_000, 10_400_000]), Exit::Valid);
+        assert_eq!(verdict(&[10_000_000, 10_600_000]), Exit::Invalid);
+        assert_eq!(verdict(&[101_000_000, 101_000_000]), Exit::Invalid);
     }
 }

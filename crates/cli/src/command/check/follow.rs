@@ -1,152 +1,133 @@
-//! Judging a test file while it is written.
+//! Checking a test file while it is written.
 
-use super::choice::because;
-use super::stream::{Passed, conclude, counted};
+use super::Common;
+use super::ending::Ending;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
+use crate::guard::Guard;
 use crate::interrupt::Interrupt;
+use crate::opened::{Opened, of_source};
 use crate::output::complain;
-use crate::times::Promise;
-use anyhow::{Context as _, Result, bail};
-use seatrial_checker::online::{Follower, Judge, Progress};
-use seatrial_checker::{Validity, Verdict};
-use seatrial_history::{History, TestFile};
-use seatrial_report::{Counts, thousands};
+use anyhow::{Context as _, Result, ensure};
+use seatrial_check::infer::Shapes;
+use seatrial_check::{
+    Answer, Follower, Question, Stopped, Watch as _, entry, needs_shapes, question,
+};
+use seatrial_checker::{Aims, Progress};
+use seatrial_history::{ChunkBuffer, Provenance, TestFile};
+use seatrial_machine::counted;
+use seatrial_report::thousands;
 use serde_json::Value as Json;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the file is looked at while nothing comes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// A line at most this often.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
-/// Looking for violations in what is known takes at most this part of the time: once, then so many times as long nothing.
+/// Looking for violations in what is known takes at most this part of the time.
 const LOOK_SHARE: u32 = 8;
 /// Longest wait for a file that is not there yet, or has no attributes yet.
 const OPEN_LIMIT: Duration = Duration::from_secs(30);
-/// A file that did not grow for so long, and that nobody has locked, has lost its writer.
+/// A file that did not grow for this long, and that no process has locked, has lost its writer.
 const SILENCE_LIMIT: Duration = Duration::from_secs(3);
-/// Transactions or operations that are held when a person is warned for the first time.
+/// Transactions or operations that are held when a warning is shown for the first time.
 const HELD_WARNED: u64 = 1 << 22;
 
 /// How following came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
-    /// The file was sealed.
-    Sealed,
-    /// Its writer has gone without sealing it.
-    Abandoned,
-    /// A person has seen enough.
-    Interrupted,
+    /// The file was sealed, or its writer has gone without sealing it.
+    Complete,
+    /// By a signal or a limit.
+    Stopped(Stopped),
 }
 
 /// Follows the test file at `path` and shows the verdict unless it goes into a document.
-pub(super) fn check(path: &Path, arguments: &CheckArguments) -> Result<(Exit, Json)> {
+pub(super) fn check(
+    path: &Path,
+    arguments: &CheckArguments,
+    common: &Common,
+) -> Result<(Exit, Json)> {
+    ensure!(
+        matches!(arguments.format.as_str(), "auto" | "sea"),
+        "--follow is for test files; --format {} has no effect on them",
+        arguments.format
+    );
     let began = Instant::now();
-    let interrupt = Interrupt::listen(|| {})?;
-    let attributes = wait_for(path, &interrupt, || Ok(TestFile::open(path)?.attributes()?))?;
-    let judges = judges(path, &attributes, arguments)?;
+    let interrupt = common.interrupt.as_ref();
+    let attributes = wait_for(path, interrupt, || Ok(TestFile::open(path)?.attributes()?))?;
+    let question = asked(path, &attributes, common)?;
+    super::ensure_proving(&question, arguments)?;
+    let aims = Aims {
+        certify: arguments.certificate.is_some(),
+        early: true,
+        provenance: Provenance::of_attributes(&attributes),
+    };
+    let guard = common.guard(0, arguments);
     let mut following = Following {
-        follower: Follower::open(path, judges)?,
+        follower: Follower::open(path, &question.checkers, &aims, arguments.threads())?,
         path,
         is_quiet: arguments.output.quiet || arguments.output.json,
-        told: Told {
+        shown: Shown {
             at: began,
             line: String::new(),
         },
         look_from: began,
         warned_from: HELD_WARNED,
     };
-    let end = following.follow(&interrupt)?;
-    let follower = following.follower;
-    let total = follower.counts();
-    let total = Counts {
-        ok: total.ok,
-        fail: total.fail,
-        info: total.info,
+    let end = following.follow(&guard)?;
+    let mut follower = following.follower;
+    let answer = match end {
+        End::Stopped(stopped) => Answer {
+            verdicts: follower.partial(&stopped),
+            overview: follower.overview().clone(),
+            stopped: Some(stopped),
+            ..Answer::default()
+        },
+        End::Complete => follower.finish(&guard).map_err(of_source)?,
     };
-    let file = Arc::new(TestFile::open(path)?);
-    let summary = counted(&file, total)?;
-    let position = follower.position();
-    let mut verdicts = finish(follower, end, arguments.threads(), &interrupt)?;
-    if end != End::Sealed {
-        let reason = unfinished(end, position);
-        for verdict in &mut verdicts {
-            if verdict.valid == Validity::Valid {
-                verdict.valid = Validity::Unknown(reason.clone());
-                verdict.reason = Some(reason.clone());
-                verdict.proof = None;
-            }
-        }
-    }
-    let names = verdicts.iter().map(|verdict| verdict.checker);
-    let why = match arguments.checker {
-        Some(_) => "asked for",
-        None => "by the plan or the workload of the file",
-    };
-    let passed = Passed {
-        summary,
-        nemesis: History::default(),
-        why: Some(because(names, why)),
+    guard.clear();
+    let mut opened = Opened::open(path, arguments.opening()?)?;
+    opened.take_notes(&answer.overview);
+    let ending = Ending {
+        path,
+        opened: &opened,
+        answer,
+        why: question.why,
+        warnings: question.warnings,
         began,
+        arguments,
     };
-    conclude(path, &file, verdicts, passed, arguments)
+    ending.conclude()
 }
 
-/// What the judges say in the end. Some look at all of it once more, which may take long: whoever interrupts that, or
-/// has interrupted before, gets what is known by then.
-fn finish(
-    mut follower: Follower,
-    end: End,
-    threads: usize,
-    interrupt: &Interrupt,
-) -> Result<Vec<Verdict>> {
-    let so_far = follower.so_far();
-    if end == End::Interrupted {
-        let progress = follower.progress();
-        let looks_again = progress.iter().any(|(_, one)| one.note.is_some());
-        return if looks_again {
-            Ok(so_far)
-        } else {
-            Ok(follower.finish(threads)?)
-        };
+/// The checkers of the file. Where nothing but its operations says which, the first chunk does.
+fn asked(path: &Path, attributes: &Json, common: &Common) -> Result<Question> {
+    if !needs_shapes(&common.request, attributes) {
+        return Ok(question(&common.request, attributes, None)?);
     }
-    let judging = std::thread::Builder::new()
-        .spawn(move || follower.finish(threads))
-        .context("no thread for the checkers")?;
-    while !judging.is_finished() {
-        if interrupt.told() {
-            return Ok(so_far);
-        }
-        std::thread::sleep(POLL_INTERVAL);
+    let shapes = wait_for(path, common.interrupt.as_ref(), || {
+        let file = TestFile::open(path)?;
+        let mut buffer = ChunkBuffer::default();
+        let chunk = file.read_chunk(0, &mut buffer)?;
+        let mut shapes = Shapes::default();
+        shapes.take_chunk(chunk.context("the file has no operations yet")?);
+        Ok(shapes)
+    })?;
+    let question = question(&common.request, attributes, Some(&shapes))?;
+    if let Some(unclear) = &question.unclear {
+        let reason = unclear.reason.clone().unwrap_or_default();
+        anyhow::bail!("{}: {reason}", path.display());
     }
-    // A panic is a bug of ours, wherever it happened.
-    let verdicts = judging
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    Ok(verdicts?)
-}
-
-/// Why a history that has not ended proves nothing.
-fn unfinished(end: End, position: u64) -> String {
-    let position = thousands(position);
-    match end {
-        End::Interrupted => {
-            format!("nothing was found in the first {position} events; the test goes on")
-        }
-        _ => format!(
-            "nothing was found in the {position} events that are there; the file was never sealed: whatever its \
-             writer had in memory is missing, and the ends of the operations under way"
-        ),
-    }
+    Ok(question)
 }
 
 /// What `make` gives once the file is there; its error when that takes too long.
 fn wait_for<T>(
     path: &Path,
-    interrupt: &Interrupt,
+    interrupt: Option<&Interrupt>,
     mut make: impl FnMut() -> Result<T>,
 ) -> Result<T> {
     let began = Instant::now();
@@ -158,7 +139,10 @@ fn wait_for<T>(
         };
         // A file that is there and cannot be read will not become better, unless it was made just now.
         let is_young = !path.exists() || is_growing(path);
-        if interrupt.told() || !is_young || began.elapsed() > OPEN_LIMIT {
+        if interrupt.is_some_and(Interrupt::is_requested)
+            || !is_young
+            || began.elapsed() > OPEN_LIMIT
+        {
             return Err(error);
         }
         if !std::mem::replace(&mut is_told, true) {
@@ -174,64 +158,26 @@ fn is_growing(path: &Path) -> bool {
     changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SILENCE_LIMIT))
 }
 
-/// Those who judge the file: those asked for, else those of its workload or plan.
-fn judges(path: &Path, attributes: &Json, arguments: &CheckArguments) -> Result<Vec<Judge>> {
-    let planned = attributes["checkers"].as_array();
-    let planned = planned.map(|names| {
-        let names = names.iter().filter_map(Json::as_str);
-        names.map(str::to_owned).collect()
-    });
-    let workload = || Some(vec![attributes["workload"].as_str()?.to_owned()]);
-    let names: Option<Vec<String>> = arguments.checker.clone().or(planned).or_else(workload);
-    let Some(mut names) = names else {
-        bail!(
-            "{}: it says neither its workload nor who judges; name a checker with --checker",
-            path.display()
-        );
-    };
-    // Counts are shown in any case.
-    names.retain(|name| name != "stats");
-    if arguments.checker.is_none() {
-        for name in names.iter_mut().filter(|name| *name == "register") {
-            // The workload compares and sets as well.
-            "cas-register".clone_into(name);
-        }
-    }
-    let promise = Promise::of(arguments.model.as_deref(), attributes);
-    let model = promise.model();
-    let model = model.or_else(|| attributes["options"]["model"].as_str());
-    let judges = names.iter().map(|name| {
-        Judge::by_name(name, model).with_context(|| {
-            let model = model.map_or(String::new(), |model| format!(" by {model}"));
-            format!(
-                "{name}{model} cannot be judged before the history is complete; list-append, register, cas-register \
-                 and mutex can"
-            )
-        })
-    });
-    judges.collect()
-}
-
-/// What was said last.
-struct Told {
+/// What was shown last.
+struct Shown {
     at: Instant,
     line: String,
 }
 
-/// A file that is followed, and what a person was told.
+/// A file that is followed, and what was shown.
 struct Following<'a> {
     follower: Follower,
     path: &'a Path,
     is_quiet: bool,
-    told: Told,
+    shown: Shown,
     /// No look before this.
     look_from: Instant,
-    /// When so much is held, a person is warned.
+    /// With this much held, the next warning is shown.
     warned_from: u64,
 }
 
 impl Following<'_> {
-    fn follow(&mut self, interrupt: &Interrupt) -> Result<End> {
+    fn follow(&mut self, guard: &Guard<'_>) -> Result<End> {
         let mut grew = Instant::now();
         loop {
             let is_new = self.follower.advance()?;
@@ -240,10 +186,10 @@ impl Following<'_> {
             self.look(is_over)?;
             self.say(is_over);
             if is_over {
-                return Ok(End::Sealed);
+                return Ok(End::Complete);
             }
-            if interrupt.told() {
-                return Ok(End::Interrupted);
+            if let Some(stopped) = guard.stop() {
+                return Ok(End::Stopped(stopped));
             }
             if is_new {
                 grew = Instant::now();
@@ -251,7 +197,7 @@ impl Following<'_> {
             }
             if grew.elapsed() >= SILENCE_LIMIT {
                 if !has_writer(self.path) {
-                    return Ok(End::Abandoned);
+                    return Ok(End::Complete);
                 }
                 grew = Instant::now();
             }
@@ -259,13 +205,13 @@ impl Following<'_> {
         }
     }
 
-    /// Tells what was found, and looks for more unless that was done just now.
+    /// Shows what was found, and looks for more unless that was done just now.
     fn look(&mut self, is_over: bool) -> Result<()> {
         let began = Instant::now();
         let found = if is_over || began < self.look_from {
-            self.follower.tell()?
+            self.follower.found().map_err(of_source)?
         } else {
-            let found = self.follower.look()?;
+            let found = self.follower.look().map_err(of_source)?;
             self.look_from = Instant::now() + began.elapsed() * LOOK_SHARE;
             found
         };
@@ -281,20 +227,24 @@ impl Following<'_> {
         Ok(())
     }
 
-    /// One line for each judge, unless that was done just now or nothing has changed.
+    /// One line for each checker, unless that was done just now or nothing has changed.
     fn say(&mut self, is_over: bool) {
-        if !is_over && self.told.at.elapsed() < LINE_INTERVAL {
+        if !is_over && self.shown.at.elapsed() < LINE_INTERVAL {
             return;
         }
-        self.told.at = Instant::now();
-        let behind = self.follower.file().len() - self.follower.position();
+        self.shown.at = Instant::now();
+        let unread = self.follower.file().len() - self.follower.position();
         let position = self.follower.position();
+        let is_early = |name: &str| entry(name).is_some_and(|entry| entry.is_early);
         for (name, progress) in self.follower.progress() {
+            if !is_early(name) {
+                continue;
+            }
             self.warn(name, &progress);
-            let line = line((position, behind), name, &progress);
-            if !self.is_quiet && line != self.told.line {
+            let line = line((position, unread), name, &progress);
+            if !self.is_quiet && line != self.shown.line {
                 complain!("{line}");
-                self.told.line = line;
+                self.shown.line = line;
             }
         }
     }
@@ -315,7 +265,7 @@ impl Following<'_> {
     }
 }
 
-fn line((position, behind): (u64, u64), name: &str, progress: &Progress) -> String {
+fn line((position, unread): (u64, u64), name: &str, progress: &Progress) -> String {
     let found: Vec<_> = progress
         .anomalies
         .iter()
@@ -328,17 +278,17 @@ fn line((position, behind): (u64, u64), name: &str, progress: &Progress) -> Stri
     let note = progress.note.as_ref();
     let note = note.map_or(String::new(), |note| format!("   ({note})"));
     format!(
-        " {} events, {} behind   {name}: {} judged in {} windows, {} held   {found}{note}",
-        thousands(position),
-        thousands(behind),
-        thousands(progress.judged),
-        thousands(progress.windows),
+        " {}, {} behind   {name}: {} checked in {}, {} held   {found}{note}",
+        counted(position, "event"),
+        thousands(unread),
+        thousands(progress.decided),
+        counted(progress.windows, "window"),
         thousands(progress.held),
     )
 }
 
-/// Does anybody hold the writer's lock of this file? It is not tried, so as not to get in a writer's way; where the system
-/// does not tell, somebody does.
+/// Does a process hold the writer's lock of this file? The lock is not tried, so as not to get in a writer's way; where the
+/// system does not say, one does.
 fn has_writer(path: &Path) -> bool {
     let (Ok(file), Ok(locks)) = (
         std::fs::metadata(path),

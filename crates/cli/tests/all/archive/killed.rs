@@ -64,9 +64,9 @@ fn nothing_written_is_lost_by_a_kill_and_the_recording_goes_on() {
         let output = writer.output();
         assert_eq!(output.status.code(), None, "it was killed");
         let promised = *there + written(&told);
-        // Opening the archive for writing recovers it, and says what it cut off.
+        // Opening the archive for writing recovers it, and prints what it truncated.
         let next = feed(0, &["record", &folder, "--extend", level], b"");
-        cuts += u64::from(stderr(&next).contains("cut off"));
+        cuts += u64::from(stderr(&next).contains("truncated"));
         let replayed = stdout(&archive(0, &["replay", &folder, level]));
         let found = replayed.lines().count() as u64;
         assert!(

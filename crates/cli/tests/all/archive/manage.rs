@@ -82,7 +82,7 @@ fn purge_and_detach_take_old_segments_away() {
     alike(&rest, &lines(first, 20_000 - first));
     error(
         &["archive", "replay", &folder, "log", "--from", "0"],
-        &["0", "begins at"],
+        &["position 0", "before the start"],
     );
     let files = archive_json(&["describe", &folder, "log"])["files"].clone();
     let (mut next, mut detached) = (0, 0);

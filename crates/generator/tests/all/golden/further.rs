@@ -181,9 +181,9 @@ fn trace_shows_answers_and_events() {
     Simulation::perfect(traced, 1).run().unwrap();
     expect![[r#"
         0 answered {:index 0, :time 0, :type :info, :process :nemesis, :f :a, :value 0}
-        0 was told of {:index 0, :time 0, :type :info, :process :nemesis, :f :a, :value 0}
+        0 received {:index 0, :time 0, :type :info, :process :nemesis, :f :a, :value 0}
         0 answered that it is exhausted
-        10 was told of {:index 1, :time 10, :type :info, :process :nemesis, :f :a, :value 0}
+        10 received {:index 1, :time 10, :type :info, :process :nemesis, :f :a, :value 0}
     "#]]
     .assert_eq(&(lines.lock().unwrap().join("\n") + "\n"));
 }
@@ -200,7 +200,7 @@ fn friendly_exceptions_show_generator_and_context() {
     let broken = numbers("a").on_update(|_, _, event| panic!("cannot bear {}", event.f));
     let text = mistake(broken.friendly_exceptions());
     expect![[r#"
-        the generator made a mistake: a panic while it was told of an event: cannot bear a (at 0 ns, 2 of 3 threads free)
+        the generator made a mistake: a panic while it received an event: cannot bear a (at 0 ns, 2 of 3 threads free)
         generator:
         on-update
           sequence, now in

@@ -427,9 +427,12 @@ fn the_first_damaged_chunk_is_told_unless_the_fold_ends_before() {
         };
         assert_eq!((*chunk, &**source), (40, &Broken(40)));
         assert_eq!(*fold, format!("visits-{order:?}"));
-        let text = format!("fold visits-{order:?}: chunk 40 cannot be read: chunk 40 is broken");
-        assert_eq!(error.to_string(), text);
-        assert_eq!(error.clone().to_string(), text);
+        let text = format!("fold visits-{order:?}: chunk 40 cannot be read");
+        for error in [error.clone(), error] {
+            let cause = std::error::Error::source(&error).unwrap();
+            assert_eq!(error.to_string(), text);
+            assert_eq!(cause.to_string(), "chunk 40 is broken");
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Each word of a plan does what the combinator of that name does: the same schedule, to the nanosecond.
 
 use super::{built, plan, rng, root, same, schedule, surroundings};
-use seatrial_generator::plan::{KINDS, MODIFIERS};
 use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_generator::{
     CourseOptions, Distribution, FaultOptions, FaultOrder, Generator, Target, Template, any,
@@ -11,6 +10,7 @@ use seatrial_generator::{
 };
 use seatrial_history::{Key, Process, Value};
 use seatrial_machine::{Fault, FaultKind, NodeId, Time};
+use seatrial_plan::{KINDS, MODIFIERS};
 use std::time::Duration;
 
 const fn ns(nanoseconds: u64) -> Duration {

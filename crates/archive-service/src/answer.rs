@@ -1,0 +1,464 @@
+//! Answers of the server.
+
+use crate::fields::put_text;
+use crate::message::{LABEL_LENGTH_MAX, TEXT_LENGTH_MAX};
+use crate::operation::{decode_durability, encode_durability};
+use seatrial_archive::Durability;
+use seatrial_archive::{Boundary, Source};
+use seatrial_archive::{Position, RecordingId};
+use seatrial_machine::{FieldReader, MessageError};
+use std::fmt;
+
+/// Why something was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalCode {
+    /// The request makes no sense.
+    Malformed = 1,
+    /// The server does not speak the client's version of the protocol.
+    WrongVersion = 2,
+    /// A limit of the server is reached; the words name it. Ask again later.
+    Overloaded = 3,
+    /// There is no such recording.
+    UnknownRecording = 4,
+    /// The recording is being recorded, by this client or by another.
+    Recording = 5,
+    /// This client has no claim on the recording (any more).
+    NoClaim = 6,
+    /// The recording does not hold that position, message or time.
+    OutOfRange = 7,
+    /// Messages with these numbers are in the recording, and are others.
+    Conflict = 8,
+    /// The disk failed. What was not confirmed may be there or not.
+    Disk = 9,
+    /// The medium has lost or changed what was recorded.
+    Damaged = 10,
+    /// It is not allowed in this state.
+    NotAllowed = 11,
+    /// The batch is longer than the server takes, or its frames are not what the message says.
+    WrongBatch = 12,
+}
+
+impl RefusalCode {
+    const ALL: [RefusalCode; 12] = [
+        RefusalCode::Malformed,
+        RefusalCode::WrongVersion,
+        RefusalCode::Overloaded,
+        RefusalCode::UnknownRecording,
+        RefusalCode::Recording,
+        RefusalCode::NoClaim,
+        RefusalCode::OutOfRange,
+        RefusalCode::Conflict,
+        RefusalCode::Disk,
+        RefusalCode::Damaged,
+        RefusalCode::NotAllowed,
+        RefusalCode::WrongBatch,
+    ];
+
+    /// A name for people and programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RefusalCode::Malformed => "malformed",
+            RefusalCode::WrongVersion => "wrong-version",
+            RefusalCode::Overloaded => "overloaded",
+            RefusalCode::UnknownRecording => "unknown-recording",
+            RefusalCode::Recording => "recording",
+            RefusalCode::NoClaim => "no-claim",
+            RefusalCode::OutOfRange => "out-of-range",
+            RefusalCode::Conflict => "conflict",
+            RefusalCode::Disk => "disk",
+            RefusalCode::Damaged => "damaged",
+            RefusalCode::NotAllowed => "not-allowed",
+            RefusalCode::WrongBatch => "wrong-batch",
+        }
+    }
+}
+
+/// Why something was not done, with the details in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// For programs.
+    pub code: RefusalCode,
+    /// For people.
+    pub text: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.name(), self.text)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Refusal {
+    /// A refusal with these words.
+    pub fn new(code: RefusalCode, text: impl Into<String>) -> Refusal {
+        Refusal {
+            code,
+            text: text.into(),
+        }
+    }
+
+    pub(crate) fn code_byte(&self) -> u8 {
+        self.code as u8
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_text(out, &self.text, TEXT_LENGTH_MAX);
+    }
+
+    /// The refusal with this code; none for code 0.
+    pub(crate) fn decode(
+        code: u8,
+        reader: &mut FieldReader<'_>,
+    ) -> Result<Option<Refusal>, MessageError> {
+        if code == 0 {
+            return Ok(None);
+        }
+        let known = RefusalCode::ALL.get(usize::from(code) - 1);
+        let code = *known.ok_or(MessageError::Value {
+            field: "code",
+            offset: 1,
+            value: u64::from(code),
+        })?;
+        let text = reader.text("words", TEXT_LENGTH_MAX)?.to_owned();
+        Ok(Some(Refusal { code, text }))
+    }
+}
+
+/// What is known about a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Its number.
+    pub recording: u64,
+    /// Is it being recorded now?
+    pub is_recording: bool,
+    /// When its messages are made durable.
+    pub durability: Durability,
+    /// Bytes after which a new segment is begun.
+    pub segment_length: u64,
+    /// When it was started: nanoseconds since 1970.
+    pub started_at: u64,
+    /// When it was stopped; `None` while it is being recorded.
+    pub stopped_at: Option<u64>,
+    /// Where it starts.
+    pub start: Boundary,
+    /// Where it ends now.
+    pub end: Boundary,
+    /// What it is a copy of.
+    pub source: Option<Source>,
+    /// Its label.
+    pub label: String,
+}
+
+/// Appends what a recording is a copy of; a name that is too long is cut.
+pub(crate) fn encode_source(source: Option<&Source>, out: &mut Vec<u8>) {
+    let recording = source.map_or(0, |source| source.recording.0);
+    out.extend_from_slice(&recording.to_le_bytes());
+    put_text(
+        out,
+        source.map_or("", |source| &source.archive),
+        LABEL_LENGTH_MAX,
+    );
+}
+
+/// What a recording is a copy of; none with the number 0.
+pub(crate) fn decode_source(reader: &mut FieldReader<'_>) -> Result<Option<Source>, MessageError> {
+    let recording = RecordingId(reader.long("source")?);
+    let archive = reader.text("source", LABEL_LENGTH_MAX)?.to_owned();
+    if recording.0 == 0 && !archive.is_empty() {
+        return Err(reader.never("source", archive.len(), 0));
+    }
+    Ok((recording.0 != 0).then_some(Source { archive, recording }))
+}
+
+/// A file of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentDescription {
+    /// The position of its first byte.
+    pub start: u64,
+    /// Its bytes now.
+    pub length: u64,
+    /// Does it lie before the start of its recording?
+    pub is_detached: bool,
+    /// The number of its first message; `None` when its first block is not whole.
+    pub first_message: Option<u64>,
+    /// What is wrong with it, as far as its first block, its length and its neighbours tell.
+    pub problem: Option<String>,
+}
+
+impl SegmentDescription {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.start.to_le_bytes());
+        out.extend_from_slice(&self.length.to_le_bytes());
+        out.push(u8::from(self.is_detached));
+        out.extend_from_slice(&self.first_message.unwrap_or(u64::MAX).to_le_bytes());
+        put_text(out, self.problem.as_deref().unwrap_or(""), TEXT_LENGTH_MAX);
+    }
+
+    fn decode(reader: &mut FieldReader<'_>) -> Result<SegmentDescription, MessageError> {
+        Ok(SegmentDescription {
+            start: reader.long("start")?,
+            length: reader.long("length")?,
+            is_detached: reader.truth("detached")?,
+            first_message: Some(reader.long("first message")?).filter(|&it| it != u64::MAX),
+            problem: Some(reader.text("problem", TEXT_LENGTH_MAX)?.to_owned())
+                .filter(|text| !text.is_empty()),
+        })
+    }
+}
+
+pub(crate) fn encode_boundary(boundary: &Boundary, out: &mut Vec<u8>) {
+    let position = boundary.position.0;
+    for field in [position, boundary.message, boundary.sequence, boundary.time] {
+        out.extend_from_slice(&field.to_le_bytes());
+    }
+}
+
+pub(crate) fn decode_boundary(reader: &mut FieldReader<'_>) -> Result<Boundary, MessageError> {
+    Ok(Boundary {
+        position: Position(reader.long("position")?),
+        message: reader.long("message")?,
+        sequence: reader.long("block")?,
+        time: reader.long("time")?,
+    })
+}
+
+impl Description {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.recording.to_le_bytes());
+        out.push(u8::from(self.is_recording));
+        encode_durability(self.durability, out);
+        for field in [
+            self.segment_length,
+            self.started_at,
+            self.stopped_at.unwrap_or(u64::MAX),
+        ] {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+        encode_boundary(&self.start, out);
+        encode_boundary(&self.end, out);
+        encode_source(self.source.as_ref(), out);
+        put_text(out, &self.label, LABEL_LENGTH_MAX);
+    }
+
+    fn decode(reader: &mut FieldReader<'_>) -> Result<Description, MessageError> {
+        Ok(Description {
+            recording: reader.long("recording")?,
+            is_recording: reader.truth("recording now")?,
+            durability: decode_durability(reader)?,
+            segment_length: reader.long("segment length")?,
+            started_at: reader.long("started at")?,
+            stopped_at: Some(reader.long("stopped at")?).filter(|&time| time != u64::MAX),
+            start: decode_boundary(reader)?,
+            end: decode_boundary(reader)?,
+            source: decode_source(reader)?,
+            label: reader.text("label", LABEL_LENGTH_MAX)?.to_owned(),
+        })
+    }
+}
+
+/// A recording that a session may write to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// The claim's number.
+    pub claim: u64,
+    /// The recording.
+    pub recording: u64,
+    /// The number that its next message gets.
+    pub next_message: u64,
+    /// Its end.
+    pub position: u64,
+    /// When its messages are made durable.
+    pub durability: Durability,
+}
+
+/// Declares [`Health`] with its fields in the order in which they are sent.
+macro_rules! health {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
+        /// How the server is.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Health {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        impl Health {
+            fn encode(&self, out: &mut Vec<u8>) {
+                $(out.extend_from_slice(&self.$field.to_le_bytes());)*
+            }
+
+            fn decode(reader: &mut FieldReader<'_>) -> Result<Health, MessageError> {
+                Ok(Health {
+                    $($field: reader.long(stringify!($field))?,)*
+                })
+            }
+        }
+    };
+}
+
+health! {
+    /// Nanoseconds since it was started.
+    uptime_ns,
+    /// Sessions.
+    sessions,
+    /// Replays that are open.
+    replays,
+    /// Recordings that are being recorded.
+    recordings,
+    /// Messages recorded since it was started.
+    messages_recorded,
+    /// Bytes of frames recorded since it was started.
+    bytes_recorded,
+    /// Bytes of blocks replayed since it was started.
+    bytes_replayed,
+    /// Syncs since it was started.
+    syncs,
+    /// Bytes of replays that were sent and that no credit was given for since.
+    replay_bytes,
+    /// Bytes of frames that wait to be written.
+    record_bytes,
+}
+
+/// What came of a request that was carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing to say.
+    Done,
+    /// Recordings, by number.
+    List {
+        /// Those that were found.
+        recordings: Vec<Description>,
+        /// Are there more behind the last?
+        has_more: bool,
+    },
+    /// One recording.
+    Description(Description),
+    /// The session may write.
+    Claimed(Claimed),
+    /// A position: the end after a stop, flush or truncation, the start after a purge, detach or attach.
+    Position(u64),
+    /// The replay has begun.
+    ReplayBegun {
+        /// Where it goes on: the position to ask for when it has to be asked for again before the first block came.
+        position: u64,
+        /// The position of its end; `None` when that is not known.
+        end: Option<u64>,
+        /// The window that is granted.
+        window_bytes: u32,
+    },
+    /// How the server is.
+    Health(Health),
+    /// Files of a recording, in order.
+    Segments {
+        /// Those that were found.
+        segments: Vec<SegmentDescription>,
+        /// Are there more behind the last?
+        has_more: bool,
+    },
+}
+
+impl Answer {
+    /// Appends the answer as sent.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Answer::Done => out.push(0),
+            Answer::List {
+                recordings,
+                has_more,
+            } => {
+                out.push(1);
+                out.extend_from_slice(&(recordings.len() as u32).to_le_bytes());
+                out.push(u8::from(*has_more));
+                for recording in recordings {
+                    recording.encode(out);
+                }
+            }
+            Answer::Description(description) => {
+                out.push(2);
+                description.encode(out);
+            }
+            Answer::Claimed(claimed) => {
+                out.push(3);
+                for field in [
+                    claimed.claim,
+                    claimed.recording,
+                    claimed.next_message,
+                    claimed.position,
+                ] {
+                    out.extend_from_slice(&field.to_le_bytes());
+                }
+                encode_durability(claimed.durability, out);
+            }
+            Answer::Position(position) => {
+                out.push(4);
+                out.extend_from_slice(&position.to_le_bytes());
+            }
+            Answer::ReplayBegun {
+                position,
+                end,
+                window_bytes,
+            } => {
+                out.push(5);
+                out.extend_from_slice(&position.to_le_bytes());
+                out.extend_from_slice(&end.unwrap_or(u64::MAX).to_le_bytes());
+                out.extend_from_slice(&window_bytes.to_le_bytes());
+            }
+            Answer::Health(health) => {
+                out.push(6);
+                health.encode(out);
+            }
+            Answer::Segments { segments, has_more } => {
+                out.push(7);
+                out.extend_from_slice(&(segments.len() as u32).to_le_bytes());
+                out.push(u8::from(*has_more));
+                for segment in segments {
+                    segment.encode(out);
+                }
+            }
+        }
+    }
+
+    /// The answer that comes next.
+    pub(crate) fn decode(reader: &mut FieldReader<'_>) -> Result<Answer, MessageError> {
+        Ok(match reader.byte("answer")? {
+            0 => Answer::Done,
+            1 => {
+                let count = reader.word("count")?;
+                let has_more = reader.truth("more")?;
+                let mut recordings = Vec::new();
+                for _ in 0..count {
+                    recordings.push(Description::decode(reader)?);
+                }
+                Answer::List {
+                    recordings,
+                    has_more,
+                }
+            }
+            2 => Answer::Description(Description::decode(reader)?),
+            3 => Answer::Claimed(Claimed {
+                claim: reader.long("claim")?,
+                recording: reader.long("recording")?,
+                next_message: reader.long("next message")?,
+                position: reader.long("position")?,
+                durability: decode_durability(reader)?,
+            }),
+            4 => Answer::Position(reader.long("position")?),
+            5 => Answer::ReplayBegun {
+                position: reader.long("position")?,
+                end: Some(reader.long("end")?).filter(|&end| end != u64::MAX),
+                window_bytes: reader.word("window")?,
+            },
+            6 => Answer::Health(Health::decode(reader)?),
+            7 => {
+                let count = reader.word("count")?;
+                let has_more = reader.truth("more")?;
+                let mut segments = Vec::new();
+                for _ in 0..count {
+                    segments.push(SegmentDescription::decode(reader)?);
+                }
+                Answer::Segments { segments, has_more }
+            }
+            other => return Err(reader.never("answer", 1, u64::from(other))),
+        })
+    }
+}

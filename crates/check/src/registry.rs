@@ -1,0 +1,325 @@
+//! Checkers by name.
+
+use crate::workloads::checkers_of;
+use seatrial_checker::linear::{self, Linearizable};
+use seatrial_checker::{
+    Agreement, Bank, Checker, Counter, Discipline, Lock, Log, LongFork, Monotonic, Queue, Set,
+    SetFull, Stats, TotalQueue, UniqueIds, Visibility,
+};
+use seatrial_cycles::Level;
+use seatrial_inference::{G1, Inference, ListAppend, RwRegister};
+use seatrial_isolation::{self as isolation, Isolation};
+use seatrial_isolation::{TimestampLevel, Timestamps};
+
+use seatrial_machine::unknown_name;
+
+/// A name that no checker or model has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownName {
+    /// No checker of this name.
+    #[error("{}", unknown_name("checker", name, names()))]
+    Checker {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// The checker judges by no model.
+    #[error("the checker `{checker}` looks for certain anomalies and takes no model")]
+    NoModels {
+        /// The checker that was asked for.
+        checker: &'static str,
+    },
+    /// The checker does not know this model.
+    #[error("checker `{checker}`: {}", unknown_name("model", model, models.iter().copied()))]
+    Model {
+        /// The checker that was asked for.
+        checker: &'static str,
+        /// The model that was asked for.
+        model: String,
+        /// The models that it has.
+        models: Vec<&'static str>,
+    },
+}
+
+/// A checker: what help texts, documentation and dispatch know of it.
+pub struct Entry {
+    /// The name that `--checker` takes.
+    pub name: &'static str,
+    /// What it checks, in one line.
+    pub about: &'static str,
+    /// Its consistency models by name, none for one that looks for certain anomalies.
+    pub models: fn() -> Vec<&'static str>,
+    /// Does it prove its verdicts (`--certificate`)? Else why not.
+    pub proves: Result<(), &'static str>,
+    /// Does it find violations before the end of a history (`--follow`)? Others answer in the end.
+    pub is_early: bool,
+    make: Make,
+}
+
+/// Makes a checker for the model of this name.
+type Make = fn(Option<&str>) -> Result<Box<dyn Checker>, UnknownName>;
+
+impl Entry {
+    /// Does it search independent keys one after another?
+    pub fn has_keys(&self) -> bool {
+        (self.models)() == ["linearizable"] && self.proves == SEARCHED
+    }
+}
+
+/// Why counts and data types have no certificate.
+const COUNTED: Result<(), &str> =
+    Err("its verdict is a count, which a reader repeats from the history");
+/// Why searches for a linearization have none yet.
+const SEARCHED: Result<(), &str> = Err("linearizations are not written down");
+
+/// One row of the table.
+macro_rules! entry {
+    ($name:literal, $about:literal, $models:expr, $proves:expr, $early:expr, $make:expr) => {
+        Entry {
+            name: $name,
+            about: $about,
+            models: $models,
+            proves: $proves,
+            is_early: $early,
+            make: $make,
+        }
+    };
+}
+
+/// Makes a checker that takes no model.
+macro_rules! plain {
+    ($name:literal, $checker:expr) => {
+        |model| match model {
+            None => Ok(Box::new($checker)),
+            Some(_) => Err(UnknownName::NoModels { checker: $name }),
+        }
+    };
+}
+
+/// Makes a checker of a data type's linearizability.
+macro_rules! linear {
+    ($name:literal, $model:expr) => {
+        |model| {
+            only("linearizable", $name, model)?;
+            Ok(Box::new(Linearizable::new($model)))
+        }
+    };
+}
+
+fn none() -> Vec<&'static str> {
+    Vec::new()
+}
+
+fn linearizable() -> Vec<&'static str> {
+    vec!["linearizable"]
+}
+
+fn levels() -> Vec<&'static str> {
+    Level::all().map(Level::name).collect()
+}
+
+/// All checkers, in the order of help texts.
+#[rustfmt::skip]
+pub static CHECKERS: [Entry; 21] = [
+    entry!("stats", "outcomes by function; unknown when one never succeeds", none, COUNTED, false,
+        plain!("stats", Stats)),
+    entry!("register", "reads and writes of a register", linearizable, SEARCHED, true,
+        linear!("register", linear::Model::Register)),
+    entry!("cas-register", "a register with compare-and-set", linearizable, SEARCHED, true,
+        linear!("cas-register", linear::Model::CasRegister)),
+    entry!("mutex", "acquire and release, one holder at a time", linearizable, SEARCHED, true,
+        linear!("mutex", linear::Model::Mutex)),
+    entry!("kv-map", "get, put and append of text by key", linearizable, SEARCHED, false,
+        linear!("kv-map", linear::Model::KeyValue)),
+    entry!("list-append", "transactions of appends to lists and reads", levels, Ok(()), true,
+        |name| Ok(Box::new(list_append(name)?))),
+    entry!("rw-register", "transactions of writes and reads, version orders inferred", levels, Ok(()), false,
+        |model| Ok(Box::new(rw_register(model, Inference::NONE)?))),
+    entry!("isolation", "transactions of writes and reads, decided by search", axioms, Ok(()), false,
+        |name| Ok(Box::new(isolation(name)?))),
+    entry!("timestamps", "transactions replayed at the database's timestamps", level_names,
+        Err("the timestamps are the proof"), false,
+        |name| Ok(Box::new(Timestamps::new(
+            model("timestamps", name, |name| named(&TimestampLevel::ALL, name, TimestampLevel::name))?)))),
+    entry!("g1", "direct anomalies of list-append, without cycles", none, COUNTED, false,
+        plain!("g1", G1)),
+    entry!("set", "a set that is read once, at the end", none, COUNTED, false, plain!("set", Set)),
+    entry!("set-full", "a set that is read all the time", visibilities, COUNTED, false,
+        |name| Ok(Box::new(SetFull::new(
+            model("set-full", name, |name| named(&Visibility::ALL, name, Visibility::name))?)))),
+    entry!("queue", "each element dequeued was enqueued, and at most once", none, COUNTED, false,
+        plain!("queue", Queue)),
+    entry!("total-queue", "a queue that is drained: nothing lost, nothing unexpected", none, COUNTED, false,
+        plain!("total-queue", TotalQueue)),
+    entry!("unique-ids", "identifiers that must differ", none, COUNTED, false,
+        plain!("unique-ids", UniqueIds)),
+    entry!("counter", "reads within the bounds of the additions", none, COUNTED, false,
+        plain!("counter", Counter)),
+    entry!("bank", "transfers keep the total", none, COUNTED, false, plain!("bank", Bank::new())),
+    entry!("long-fork", "two reads that saw two writes in opposite orders", none, COUNTED, false,
+        plain!("long-fork", LongFork::new())),
+    entry!("monotonic", "values that rise with their timestamps", agreements, COUNTED, false,
+        |name| Ok(Box::new(Monotonic::new(
+            model("monotonic", name, |name| named(&Agreement::ALL, name, Agreement::name))?)))),
+    entry!("lock", "locks with owners and fencing tokens", disciplines, COUNTED, false,
+        |name| Ok(Box::new(Lock::new(
+            model("lock", name, |name| named(&Discipline::ALL, name, Discipline::name))?)))),
+    entry!("log", "a log with offsets, producers and consumers", none, COUNTED, false, plain!("log", Log)),
+];
+
+/// The names of all checkers.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    CHECKERS.iter().map(|entry| entry.name)
+}
+
+/// Does the checker of this name prove its verdicts?
+pub fn proves(name: &str) -> bool {
+    entry(name).is_some_and(|entry| entry.proves.is_ok())
+}
+
+/// The entry of this name.
+pub fn entry(name: &str) -> Option<&'static Entry> {
+    CHECKERS.iter().find(|entry| entry.name == name)
+}
+
+/// The checker called `name`, by `model` (`None`: the checker's strictest, or for a history without times what needs none).
+pub fn by_name(name: &str, model: Option<&str>) -> Result<Box<dyn Checker>, UnknownName> {
+    let known = entry(name).ok_or_else(|| UnknownName::Checker { name: name.into() })?;
+    (known.make)(model)
+}
+
+fn list_append(name: Option<&str>) -> Result<ListAppend, UnknownName> {
+    let level = model("list-append", name, Level::by_name)?;
+    Ok(name.map_or_else(ListAppend::default, |_| ListAppend::new(level)))
+}
+
+/// The checker `isolation`, by the model of this name.
+pub(crate) fn isolation(name: Option<&str>) -> Result<Isolation, UnknownName> {
+    let axiomatic = model(Isolation::NAME, name, isolation::Model::by_name)?;
+    Ok(name.map_or_else(Isolation::default, |_| Isolation::new(axiomatic)))
+}
+
+fn axioms() -> Vec<&'static str> {
+    isolation::Model::all()
+        .map(isolation::Model::name)
+        .collect()
+}
+
+fn level_names() -> Vec<&'static str> {
+    TimestampLevel::ALL.map(TimestampLevel::name).to_vec()
+}
+
+fn visibilities() -> Vec<&'static str> {
+    Visibility::ALL.map(Visibility::name).to_vec()
+}
+
+fn agreements() -> Vec<&'static str> {
+    Agreement::ALL.map(Agreement::name).to_vec()
+}
+
+fn disciplines() -> Vec<&'static str> {
+    Discipline::ALL.map(Discipline::name).to_vec()
+}
+
+/// The checker `rw-register`, by the model of this name, with these assumptions about keys.
+pub(crate) fn rw_register(
+    name: Option<&str>,
+    inference: Inference,
+) -> Result<RwRegister, UnknownName> {
+    let level = model("rw-register", name, Level::by_name)?;
+    let checker = name.map_or_else(RwRegister::default, |_| RwRegister::new(level));
+    Ok(checker.with_inference(inference))
+}
+
+/// The checkers of a workload: statistics, and what its operations are for.
+pub fn for_workload(
+    workload: &str,
+    model: Option<&str>,
+) -> Result<Vec<Box<dyn Checker>>, UnknownName> {
+    let named = checkers_of(workload);
+    if named.is_empty() {
+        let name = workload.into();
+        return Err(UnknownName::Checker { name });
+    }
+    let mut checkers: Vec<Box<dyn Checker>> = vec![Box::new(Stats)];
+    for (name, usual) in named {
+        checkers.push(by_name(name, model.or(usual))?);
+    }
+    Ok(checkers)
+}
+
+/// The model of this name, which the checker knows by `find`; its usual one when none is named.
+fn model<T: Default>(
+    checker: &'static str,
+    name: Option<&str>,
+    find: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, UnknownName> {
+    let Some(name) = name else {
+        return Ok(T::default());
+    };
+    find(name).ok_or_else(|| UnknownName::Model {
+        checker,
+        model: name.into(),
+        models: entry(checker).map_or_else(Vec::new, |entry| (entry.models)()),
+    })
+}
+
+/// The one of these that has this name.
+fn named<T: Copy>(all: &[T], name: &str, name_of: fn(T) -> &'static str) -> Option<T> {
+    all.iter().copied().find(|one| name_of(*one) == name)
+}
+
+/// Refuses every model but the one that the checker has.
+fn only(
+    known: &'static str,
+    checker: &'static str,
+    model: Option<&str>,
+) -> Result<(), UnknownName> {
+    match model {
+        Some(model) if model != known => Err(UnknownName::Model {
+            checker,
+            model: model.into(),
+            models: vec![known],
+        }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_its_checker() {
+        for name in names() {
+            assert_eq!(by_name(name, None).unwrap().name(), name);
+        }
+        let error = |name, model| by_name(name, model).err().unwrap().to_string();
+        let text = error("regster", None);
+        assert!(
+            text.starts_with(
+                "unknown checker `regster`; did you mean `register`? (available: stats, "
+            ),
+            "{text}"
+        );
+        assert_eq!(
+            error("mutex", Some("serializable")),
+            "checker `mutex`: unknown model `serializable` (available: linearizable)"
+        );
+        assert!(by_name("timestamps", Some("serializable")).is_ok());
+        assert!(by_name("timestamps", Some("causal")).is_err());
+    }
+
+    #[test]
+    fn a_workload_has_statistics_and_a_checker() {
+        let checkers = for_workload("register", Some("linearizable")).unwrap();
+        let names: Vec<_> = checkers.iter().map(|checker| checker.name()).collect();
+        assert_eq!(names, ["stats", "cas-register"]);
+        assert!(for_workload("register", Some("causal")).is_err());
+        for (workload, model) in [("mutex", "owner-aware"), ("lock", "fenced")] {
+            let checkers = for_workload(workload, None).unwrap();
+            let verdict = checkers[1].check(&seatrial_history::History::default());
+            assert_eq!(checkers[1].name(), "lock", "{workload}");
+            assert_eq!(verdict.model.as_deref(), Some(model), "{workload}");
+        }
+    }
+}

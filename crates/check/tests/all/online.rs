@@ -1,0 +1,443 @@
+//! Judging as the chunks come against judging afterwards.
+
+use crate::stores::{STORES, histories, printed, rotating_history};
+use crate::stores::{any_case, essence};
+use seatrial_check::{Follower, Stopped, Unwatched};
+use seatrial_checker::linear::{Linearizable, Model};
+use seatrial_checker::{Aims, Checker, Finding, OnlineChecker, Validity, Verdict};
+use seatrial_cycles::Level;
+use seatrial_history::chunk::Assembly;
+use seatrial_history::{
+    Chunk, Codec, History, HistoryWriter, Key, Mop, Observed, Op, OpType, Process, Value,
+    WriterOptions,
+};
+use seatrial_inference::{ListAppend, Windows};
+use seatrial_machine::Rng;
+use std::sync::Arc;
+
+/// A history in chunks, cut anywhere.
+fn cut(history: &History, length_max: u64, rng: &mut Rng) -> Vec<Chunk> {
+    let mut assembly = Assembly::new(65_536);
+    let mut chunks = Vec::new();
+    let mut left = 1 + rng.below(length_max);
+    for op in history {
+        assert!(assembly.push(op).unwrap().is_none());
+        left -= 1;
+        if left == 0 {
+            chunks.extend(assembly.rest().cloned());
+            left = 1 + rng.below(length_max);
+        }
+    }
+    chunks.extend(assembly.rest().cloned());
+    chunks
+}
+
+/// What a judge is told of, chunk by chunk as a follower of a file gets them: short ones, and long ones that repeat them. All
+/// that it finds on the way.
+fn watched(
+    judge: &mut dyn OnlineChecker,
+    history: &History,
+    length_max: u64,
+    rng: &mut Rng,
+) -> Vec<Finding> {
+    let cuts = [
+        cut(history, length_max, rng),
+        cut(history, 4 * length_max, rng),
+    ];
+    let mut found = Vec::new();
+    let mut position = 0;
+    while position < history.len() as u64 {
+        let chunks = &cuts[rng.index(2)];
+        let end = |chunk: &Chunk| chunk.first_position() + chunk.len() as u64;
+        let at = chunks.partition_point(|chunk| end(chunk) <= position);
+        let _ = judge.push(&chunks[at]);
+        position = end(&chunks[at]);
+        if rng.chance(0.2) {
+            let _ = judge.push(&chunks[rng.index(at + 1)]);
+        }
+        if rng.chance(0.4) {
+            judge.search();
+        }
+        if rng.chance(0.6) {
+            found.extend(judge.definite(history).unwrap());
+        }
+        let _ = judge.progress();
+    }
+    found
+}
+
+fn finished(judge: Box<dyn OnlineChecker>, history: &History) -> Verdict {
+    judge.finish(history).unwrap().verdict
+}
+
+/// A checker at work that looks for findings before the end.
+fn at_work(checker: &dyn Checker) -> Box<dyn OnlineChecker> {
+    checker.start(&Aims {
+        early: true,
+        ..Aims::default()
+    })
+}
+
+#[test]
+fn transactions_are_judged_as_afterwards() {
+    let (mut invalid, mut valid, mut early, mut reopened, mut cut) = (0, 0, 0, 0, 0);
+    for seed in 0..histories(500) {
+        let mut rng = Rng::from_seed(seed ^ 0x0e11);
+        let (store, history, level) = any_case(seed, &mut rng);
+        let history = Arc::new(history);
+        let windows = Windows {
+            transactions_min: 1 + rng.index(8),
+            idle_chunks: 1 + rng.index(4) as u32,
+            chunk_length_min: 1 + rng.index(3),
+            is_bound: false,
+        };
+        let mut judge = at_work(&ListAppend::new(level).with_windows(windows));
+        let found = watched(&mut *judge, &history, 12, &mut rng);
+        reopened += u32::from(judge.progress().note.is_some());
+        cut += u64::from(judge.progress().windows > 1);
+        let mut so_far = Verdict::valid(judge.name());
+        for one in &found {
+            *so_far.anomalies.entry(one.anomaly).or_default() += 1;
+        }
+        judge.rule_out(&mut so_far);
+        let verdict = finished(judge, &history);
+        let whole = ListAppend::new(level).with_windows(Windows::WHOLE);
+        let whole = whole.check(&history);
+        let context = || format!("seed {seed} {store:?} {level:?}\n{}", printed(&history));
+        assert_eq!(essence(&verdict), essence(&whole), "{}", context());
+        // What was told on the way is not taken back, and who cannot wait for the end has it.
+        if let Some(first) = found.first() {
+            early += 1;
+            assert_eq!(whole.valid, Validity::Invalid, "{first:?}\n{}", context());
+            assert_eq!(so_far.not, [level.name()]);
+            let out = |name: &&str| whole.not.contains(name) || whole.also_not.contains(name);
+            let mut all = so_far.not.iter().chain(&so_far.also_not);
+            assert!(all.all(out), "{}", context());
+        }
+        match whole.valid {
+            Validity::Invalid => invalid += 1,
+            _ => valid += 1,
+        }
+    }
+    println!("{valid} valid, {invalid} invalid, {early} seen before the end, {reopened} reopened");
+    let few = histories(500) / 20;
+    assert!(valid > few && invalid > few && cut > few && reopened > 0);
+    assert!(2 * early > invalid, "{early} of {invalid}");
+}
+
+#[test]
+fn what_is_definite_stays_when_everything_is_known() {
+    // Every beginning of a history, judged to its end: the violations that were definite are in the whole.
+    let levels: Vec<_> = Level::all().collect();
+    let mut definite = 0;
+    for seed in 0..histories(300) {
+        let mut rng = Rng::from_seed(seed ^ 0xdef1);
+        let store = STORES[seed as usize % STORES.len()];
+        let (length, rotation) = (4 + rng.below(20), rng.index(2) * 6);
+        let history = rotating_history(store, length, rotation, &mut rng);
+        let level = *rng.pick(&levels);
+        let mut judge = at_work(&ListAppend::new(level).with_windows(Windows::WHOLE));
+        let (mut found, mut suspected) = (Vec::new(), Vec::new());
+        for chunk in cut(&history, 1, &mut rng) {
+            let _ = judge.push(&chunk);
+            judge.search();
+            suspected.extend(judge.progress().anomalies);
+            found.extend(judge.definite(&history).unwrap());
+        }
+        let whole = ListAppend::new(level).check(&history);
+        if let Some(first) = found.first() {
+            definite += 1;
+            let text = printed(&history);
+            assert_eq!(whole.valid, Validity::Invalid, "{seed} {first:?}\n{text}");
+        }
+        let tolerant = !level.forbidden().contains("incompatible-order");
+        let is_clean = whole.valid == Validity::Valid && !tolerant;
+        assert!(!is_clean || suspected.is_empty(), "{seed} {suspected:?}");
+        // Who wrote what was read may still come: anybody of garbage, without real time also a retry of what failed.
+        let has_realtime = level.implies(Level::StrongReadUncommitted);
+        let only_garbage = whole.anomalies.keys().all(|name| match *name {
+            "garbage-read" => true,
+            "G1a" | "dirty-update" => !has_realtime,
+            _ => false,
+        });
+        // At the end nothing is under way that matters, so everything else was seen.
+        let is_open = history.iter().enumerate().any(|(position, op)| {
+            op.is_info() || op.is_invoke() && history.pair(position).is_none()
+        });
+        if whole.valid == Validity::Invalid && !only_garbage && !is_open {
+            assert!(!found.is_empty() || tolerant, "{seed} {whole:?}");
+        }
+    }
+    assert!(definite > histories(300) / 10, "{definite}");
+}
+
+#[test]
+fn a_read_of_a_failed_append_is_told_once_no_retry_explains_it() {
+    use Level::{Serializable, StrictSerializable};
+    let txn =
+        |process, mop: Mop| Op::invoke(Process::Client(process), "txn", Value::Txn([mop].into()));
+    let append = |process| {
+        txn(
+            process,
+            Mop::Append {
+                key: Key::Int(0),
+                element: 1,
+            },
+        )
+    };
+    let read = txn(
+        2,
+        Mop::Read {
+            key: Key::Int(0),
+            observed: Observed::List([1].into()),
+        },
+    );
+    let (failed, retried) = (append(0), append(1));
+    let attempt = [
+        failed.clone(),
+        failed.complete(OpType::Fail, failed.value.clone()),
+    ];
+    let reader = [read.clone(), read.complete(OpType::Ok, read.value.clone())];
+    let end = retried.complete(OpType::Ok, retried.value.clone());
+    let (again, end) = ([retried], [end]);
+    let during = [&attempt[..], &again, &reader, &end].concat();
+    let after = [&attempt[..], &reader, &again, &end].concat();
+    let found = |ops: &[Op], level| {
+        let history = History::from_unindexed(ops.to_vec());
+        let mut judge = at_work(&ListAppend::new(level).with_windows(Windows::WHOLE));
+        let mut found = Vec::new();
+        for chunk in cut(&history, 1, &mut Rng::from_seed(1)) {
+            let _ = judge.push(&chunk);
+            judge.search();
+            found.extend(judge.definite(&history).unwrap());
+        }
+        let anomalies: Vec<_> = found.iter().map(|one| one.anomaly).collect();
+        (anomalies, ListAppend::new(level).check(&history).valid)
+    };
+    // The retry is under way while the element is read.
+    for level in [Serializable, StrictSerializable] {
+        assert_eq!(
+            found(&during, level),
+            (vec![], Validity::Valid),
+            "{level:?}"
+        );
+    }
+    // It begins later: without real time the read may be of it.
+    assert_eq!(found(&after, Serializable), (vec![], Validity::Valid));
+    let (told, valid) = found(&after, StrictSerializable);
+    assert_eq!((told[0], valid), ("G1a", Validity::Invalid));
+    // There is none.
+    let (told, valid) = found(&after[..4], StrictSerializable);
+    assert_eq!((told, valid), (vec!["G1a"], Validity::Invalid));
+    assert_eq!(
+        found(&after[..4], Serializable),
+        (vec![], Validity::Invalid)
+    );
+}
+
+/// Clients of registers, one of which may lie.
+fn register_history(model: Model, rng: &mut Rng) -> History {
+    let keys = rng.below(4);
+    let (mut states, mut ops) = (vec![Value::Nil; keys.max(1) as usize], Vec::new());
+    let mut running: Vec<(Op, usize, Option<Op>)> = Vec::new();
+    let (mut next_process, mut left) = (4, 4 + rng.below(40));
+    let mut free: Vec<u64> = (0..=rng.below(4)).collect();
+    let (liar, values) = (rng.chance(0.6), 2 + rng.below(6));
+    let unknown = if rng.chance(0.5) { 0.15 } else { 0.0 };
+    if model == Model::Mutex {
+        states.fill(Value::text("free"));
+    }
+    while left > 0 || !running.is_empty() {
+        if left > 0 && !free.is_empty() && rng.chance(0.5) {
+            left -= 1;
+            let process = Process::Client(free.swap_remove(rng.index(free.len())));
+            let key = rng.index(states.len());
+            let value = |rng: &mut Rng| rng.below(values).cast_signed();
+            let (f, plain) = match (model, rng.below(3)) {
+                (Model::Mutex, 0) => ("release", Value::Nil),
+                (Model::Mutex, _) => ("acquire", Value::Nil),
+                (Model::CasRegister, 0) => ("cas", Value::Cas(value(rng), value(rng))),
+                (_, 1) => ("read", Value::Nil),
+                _ => ("write", Value::Int(value(rng))),
+            };
+            let invocation = Op::invoke(process, f, under(keys, key, plain));
+            ops.push(invocation.clone());
+            running.push((invocation, key, None));
+        } else if !running.is_empty() {
+            let at = rng.index(running.len());
+            let Process::Client(client) = running[at].0.process else {
+                unreachable!()
+            };
+            match running[at].2.clone() {
+                None if rng.chance(unknown / 3.0) => {
+                    running.swap_remove(at);
+                    free.push(next_process);
+                    next_process += 1;
+                }
+                None => {
+                    let (invocation, key, _) = running[at].clone();
+                    let done = carry_out(&invocation, &mut states[key], keys, key, rng);
+                    running[at].2 = Some(done);
+                }
+                Some(mut done) => {
+                    running.swap_remove(at);
+                    if liar && done.f == "read" && rng.chance(0.1) {
+                        let lie = Value::Int(rng.below(values).cast_signed());
+                        let key = rng.index(states.len());
+                        let told = matches!(done.value, Value::Keyed(..));
+                        if !told || keys == 1 {
+                            done.value = under(keys, key, lie);
+                        }
+                    }
+                    if rng.chance(unknown) {
+                        done.kind = OpType::Info;
+                        free.push(next_process);
+                        next_process += 1;
+                    } else {
+                        free.push(client);
+                    }
+                    if liar && rng.chance(0.02) {
+                        done.kind = OpType::Fail;
+                    }
+                    ops.push(done);
+                }
+            }
+        }
+    }
+    History::from_unindexed(ops)
+}
+
+fn under(keys: u64, key: usize, value: Value) -> Value {
+    match keys {
+        0 => value,
+        _ => Value::Keyed(Key::Int(key as i64), value.into()),
+    }
+}
+
+fn carry_out(invocation: &Op, state: &mut Value, keys: u64, key: usize, rng: &mut Rng) -> Op {
+    let plain = match &invocation.value {
+        Value::Keyed(_, value) => (**value).clone(),
+        value => value.clone(),
+    };
+    let (free, held) = (Value::text("free"), Value::text("held"));
+    let before = state.clone();
+    let (is_done, next, told) = match (invocation.f.as_str(), &plain) {
+        ("read", _) => (true, before.clone(), before),
+        ("cas", &Value::Cas(from, to)) => (before == Value::Int(from), Value::Int(to), plain),
+        // A lock that lies is given twice.
+        ("acquire", _) => (before == free || rng.chance(0.03), held, Value::Nil),
+        ("release", _) => (before == held, free, Value::Nil),
+        _ => (true, plain.clone(), plain),
+    };
+    if is_done {
+        *state = next;
+    }
+    let kind = if is_done { OpType::Ok } else { OpType::Fail };
+    invocation.complete(kind, under(keys, key, told))
+}
+
+/// What must be the same of a verdict on registers, however it was reached.
+fn kernel(verdict: &Verdict) -> String {
+    let details = verdict.details.to_json();
+    let first = verdict.findings.iter().map(|one| one.operations[0]);
+    format!(
+        "{:?} {:?} {:?} {:?} {:?} {} {} {} {} {:?}",
+        verdict.valid,
+        verdict.model,
+        verdict.anomalies,
+        verdict.not,
+        verdict.also_not,
+        details["keys"],
+        details["keys_invalid"],
+        details["results"],
+        details["objects"],
+        first.collect::<Vec<_>>()
+    )
+}
+
+#[test]
+fn registers_are_judged_as_afterwards() {
+    let models = [Model::Register, Model::CasRegister, Model::Mutex];
+    let (mut invalid, mut valid, mut early) = (0, 0, 0);
+    // The last one hides a write behind one of unknown outcome that leaves what was there.
+    for seed in (0..histories(1_500)).chain([56_011]) {
+        let mut rng = Rng::from_seed(seed ^ 0x4e9);
+        let model = models[seed as usize % 3];
+        let history = Arc::new(register_history(model, &mut rng));
+        if history.is_empty() {
+            continue;
+        }
+        let mut judge = at_work(&Linearizable::new(model));
+        let found = watched(&mut *judge, &history, 12, &mut rng);
+        let verdict = finished(judge, &history);
+        let whole = Linearizable::new(model).check(&history);
+        let context = || {
+            let lines: Vec<_> = history.iter().map(ToString::to_string).collect();
+            format!("seed {seed} {model:?}\n{}", lines.join("\n"))
+        };
+        assert_eq!(kernel(&verdict), kernel(&whole), "{}", context());
+        if let Some(first) = found.first() {
+            early += 1;
+            assert_eq!(whole.valid, Validity::Invalid, "{first:?}\n{}", context());
+        }
+        match whole.valid {
+            Validity::Invalid => invalid += 1,
+            _ => valid += 1,
+        }
+    }
+    println!("{valid} valid, {invalid} invalid, {early} seen before the end");
+    let few = histories(1_500) / 10;
+    assert!(
+        valid > few && invalid > few && early > few / 2,
+        "{valid} {invalid} {early}"
+    );
+}
+
+#[test]
+fn a_file_is_followed_while_it_is_written() {
+    let path = std::env::temp_dir().join(format!("follow-{}.sea", std::process::id()));
+    let mut ended = 0;
+    for seed in 0..40 {
+        let mut rng = Rng::from_seed(seed);
+        let store = STORES[seed as usize % STORES.len()];
+        let history = rotating_history(store, 400, 20, &mut rng);
+        let _ = std::fs::remove_file(&path);
+        let options = WriterOptions {
+            codec: Codec::Lz4,
+            chunk_length: 50 + rng.index(100),
+        };
+        let mut writer =
+            HistoryWriter::create_with(&path, &serde_json::json!({}), options).unwrap();
+        let checkers: Vec<Box<dyn Checker>> = vec![Box::new(ListAppend::new(Level::Serializable))];
+        let mut follower = Follower::open(&path, &checkers, &Aims::default(), 2).unwrap();
+        let mut found = 0;
+        for op in &history {
+            writer.push(op).unwrap();
+            if rng.chance(0.1) {
+                writer.flush().unwrap();
+            }
+            if rng.chance(0.05) {
+                while follower.advance().unwrap() {}
+                assert_eq!(follower.position(), follower.file().len());
+                found += follower.look().unwrap().len();
+            }
+        }
+        writer.seal().unwrap();
+        while follower.advance().unwrap() {}
+        assert!(follower.file().is_complete());
+        assert_eq!(follower.position(), history.len() as u64);
+        // Who does not wait for the end has what was found.
+        let partial = follower.partial(&Stopped("stopped".to_owned()));
+        let is_invalid = partial[0].valid == Validity::Invalid;
+        assert_eq!(is_invalid, !partial[0].findings.is_empty());
+        assert!(found == 0 || is_invalid && partial[0].not == ["serializable"]);
+        let verdicts = follower.finish(&Unwatched).unwrap().verdicts;
+        let whole = ListAppend::new(Level::Serializable).check(&history);
+        assert_eq!(essence(&verdicts[0]), essence(&whole), "seed {seed}");
+        assert_eq!(verdicts[0].findings.len(), whole.findings.len());
+        ended += usize::from(found > 0);
+        assert!(found == 0 || whole.valid == Validity::Invalid);
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert!(ended > 10, "{ended}");
+}

@@ -1,0 +1,223 @@
+//! The trait of a data type, and the fold that checks one.
+
+use super::verdict_builder::VerdictBuilder;
+use crate::{FoldChecker, OnlineChecker, Verdict};
+use seatrial_history::{
+    Chunk, Extra, Fold, History, Key, Op, OpType, Order, Process, Symbol, Value,
+};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+/// A data type that is checked operation by operation, with one state per independent key.
+///
+/// The loop: [`KeyedStates`] pairs each completion with its invocation, removes the key from the value, and calls
+/// [`DataType::apply`]; at the end [`DataType::finish`] reports on each key. Memory: the states, and the values of operations
+/// under way.
+pub(crate) trait DataType: Clone + Send + Sync + 'static {
+    /// The state of one key.
+    type State: Default + Send;
+
+    /// The checker's name.
+    const NAME: &'static str;
+
+    /// The functions of its operations; all others are ignored.
+    const FUNCTIONS: &'static [&'static str];
+
+    /// The consistency model that is checked, when the data type has several.
+    fn model(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Applies an invocation or completion of a client to the state of its key.
+    fn apply(&self, state: &mut Self::State, event: &OperationEvent<'_>);
+
+    /// Reports the anomalies and figures of one key.
+    fn finish(&self, state: Self::State, builder: &mut VerdictBuilder);
+
+    /// Starts to check one history, chunk by chunk.
+    fn online(&self) -> Box<dyn OnlineChecker> {
+        Box::new(FoldChecker::new(Self::NAME, DataTypeFold(self.clone())))
+    }
+
+    /// The verdict on a history in memory.
+    fn check_history(&self, history: &History) -> Verdict {
+        let mut states = KeyedStates::default();
+        for (position, op) in history.iter().enumerate() {
+            let invocation = history.pair(position).filter(|&other| other < position);
+            states.apply(self, position as u64, invocation.map(|at| at as u64), op);
+        }
+        states.verdict(self)
+    }
+}
+
+/// An invocation or completion of a client, without its key.
+pub(crate) struct OperationEvent<'a> {
+    pub(super) index: u64,
+    pub(super) time: i64,
+    pub(super) kind: OpType,
+    pub(super) process: Process,
+    pub(super) f: Symbol,
+    pub(super) value: &'a Value,
+    pub(super) extra: &'a Extra,
+    /// The invocation of a completion, if it is known.
+    pub(super) invocation: Option<&'a StartedOperation>,
+}
+
+impl OperationEvent<'_> {
+    /// The value; the invocation's for a completion that does not repeat it.
+    pub(super) fn argument(&self) -> &Value {
+        match (self.value, self.invocation) {
+            (Value::Nil, Some(invocation)) => &invocation.value,
+            (value, _) => value,
+        }
+    }
+
+    /// Index of the invocation; its own for an invocation, and where the invocation is unknown.
+    pub(super) fn started(&self) -> u64 {
+        self.invocation
+            .map_or(self.index, |invocation| invocation.index)
+    }
+}
+
+/// An invocation without its completion so far.
+#[derive(Clone, Debug)]
+pub(crate) struct StartedOperation {
+    pub(super) index: u64,
+    pub(super) time: i64,
+    pub(super) value: Value,
+}
+
+/// The states of all keys after the operations so far.
+pub(crate) struct KeyedStates<S> {
+    /// Invocations of the operations under way, by position.
+    open: BTreeMap<u64, StartedOperation>,
+    keys: BTreeMap<Option<Key>, S>,
+    /// Operations by type.
+    kinds: [u64; 4],
+    /// Completions that have an invocation.
+    paired: u64,
+}
+
+impl<S> Default for KeyedStates<S> {
+    fn default() -> KeyedStates<S> {
+        KeyedStates {
+            open: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            kinds: [0; 4],
+            paired: 0,
+        }
+    }
+}
+
+impl<S: Default> KeyedStates<S> {
+    fn apply<J: DataType<State = S>>(
+        &mut self,
+        data_type: &J,
+        position: u64,
+        invocation: Option<u64>,
+        op: &Op,
+    ) {
+        if !op.process.is_client() {
+            return;
+        }
+        self.kinds[op.kind as usize] += 1;
+        self.paired += u64::from(invocation.is_some());
+        if !J::FUNCTIONS.iter().any(|f| op.f == *f) {
+            return;
+        }
+        let (key, value) = match &op.value {
+            Value::Keyed(key, value) => (Some(key.clone()), &**value),
+            value => (None, value),
+        };
+        let started = invocation.and_then(|position| self.open.remove(&position));
+        let event = OperationEvent {
+            index: op.index,
+            time: op.time,
+            kind: op.kind,
+            process: op.process,
+            f: op.f,
+            value,
+            extra: &op.extra,
+            invocation: started.as_ref(),
+        };
+        data_type.apply(self.keys.entry(key).or_default(), &event);
+        if op.is_invoke() {
+            let started = StartedOperation {
+                index: op.index,
+                time: op.time,
+                value: value.clone(),
+            };
+            let earlier = self.open.insert(position, started);
+            assert!(earlier.is_none(), "two invocations at position {position}");
+        }
+    }
+
+    fn verdict<J: DataType<State = S>>(self, data_type: &J) -> Verdict {
+        let [invoked, ok, fail, info] = self.kinds;
+        assert!(
+            self.paired <= ok + fail + info,
+            "{} of {} completions have an invocation",
+            self.paired,
+            ok + fail + info
+        );
+        let mut builder = VerdictBuilder::default();
+        for (name, count) in [
+            ("ok", ok),
+            ("fail", fail),
+            ("info", info + invoked.saturating_sub(self.paired)),
+            ("keys", self.keys.keys().flatten().count() as u64),
+        ] {
+            builder.count(name, count);
+        }
+        if self.keys.is_empty() {
+            let functions = J::FUNCTIONS.join(", ");
+            builder.unknown(format!(
+                "the history has none of the operations {functions}"
+            ));
+        }
+        for (key, state) in self.keys {
+            builder.start_key(key);
+            data_type.finish(state, &mut builder);
+        }
+        let mut verdict = builder.build(J::NAME);
+        verdict.model = data_type.model().map(str::to_owned);
+        verdict
+    }
+}
+
+/// The fold of a data type over chunks, in order.
+struct DataTypeFold<J>(J);
+
+impl<J: DataType> Fold for DataTypeFold<J> {
+    type Accumulator = KeyedStates<J::State>;
+    type Output = Verdict;
+
+    fn name(&self) -> String {
+        J::NAME.into()
+    }
+
+    fn order(&self) -> Order {
+        Order::Linear
+    }
+
+    fn start(&self) -> KeyedStates<J::State> {
+        KeyedStates::default()
+    }
+
+    fn reduce(&self, states: &mut KeyedStates<J::State>, chunk: &Chunk) -> ControlFlow<()> {
+        for (place, op) in chunk.ops().enumerate() {
+            let position = chunk.first_position() + place as u64;
+            states.apply(&self.0, position, chunk.invocation(place), &op);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Never called: a linear fold has one accumulator.
+    fn combine(&self, _: &mut KeyedStates<J::State>, _: KeyedStates<J::State>) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+
+    fn finish(&self, states: KeyedStates<J::State>) -> Verdict {
+        states.verdict(&self.0)
+    }
+}

@@ -1,0 +1,92 @@
+//! The program `seatrial` as a library: [`main()`] with a list of suites is the whole `main` of a binary with systems of one's
+//! own. Arguments in, exit status out; everything else is in the library crates.
+//!
+//! ```no_run
+//! fn main() -> std::process::ExitCode {
+//!     seatrial::main(&[&seatrial_kv_suite::SUITE])
+//! }
+//! ```
+//!
+//! [`Suite`] is the trait to implement; `docs/guide/suites.md` shows how, `examples/register` has a
+//! complete suite outside of this workspace.
+
+mod args;
+mod checked_run;
+mod command;
+mod exit;
+mod guard;
+mod independent;
+mod interrupt;
+mod load;
+mod meter;
+mod opened;
+mod output;
+mod place;
+mod plan;
+mod progress;
+mod resources;
+mod source;
+mod suites;
+
+use args::{Arguments, Command};
+use clap::{CommandFactory as _, FromArgMatches as _};
+use exit::Exit;
+use output::complain;
+use seatrial_suite::Suite;
+use std::process::ExitCode;
+use suites::Suites;
+
+/// Runs the program with these suites: reads the command line, carries the verb out, and returns the exit status.
+///
+/// Panics when two suites have the same name, or one has an option that is already an option of the verb.
+pub fn main(suites: &[&'static dyn Suite]) -> ExitCode {
+    let mut suites = Suites::new(suites);
+    let matches = suites.extend(Arguments::command()).try_get_matches();
+    let arguments = matches.and_then(|matches| {
+        suites.note_options(&matches);
+        Arguments::from_arg_matches(&matches)
+    });
+    let arguments = match arguments {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are answers, anything else a usage error; clap knows which stream each belongs on.
+            let _ = error.print();
+            return if error.use_stderr() {
+                Exit::Error
+            } else {
+                Exit::Valid
+            }
+            .into();
+        }
+    };
+    let suites = std::panic::AssertUnwindSafe(&suites);
+    match std::panic::catch_unwind(|| run(arguments.command, &suites)) {
+        Ok(Ok(exit)) => exit.into(),
+        Ok(Err(error)) => {
+            complain!("seatrial: {error:#}");
+            Exit::Error.into()
+        }
+        Err(_) => {
+            complain!("seatrial: this is a bug of seatrial; please report the lines above");
+            Exit::Bug.into()
+        }
+    }
+}
+
+/// Carries one verb out.
+fn run(command: Command, suites: &Suites) -> anyhow::Result<Exit> {
+    match command {
+        Command::Test(arguments) => command::test::run(&arguments, suites),
+        Command::Sim(arguments) => command::sim::run(&arguments, suites),
+        Command::Check(arguments) => command::check::run(&arguments),
+        Command::Show(arguments) => command::show::run(&arguments),
+        Command::Import(arguments) => command::import::run(&arguments).map_err(load::hint),
+        Command::Export(arguments) => command::export::run(&arguments).map_err(load::hint),
+        Command::Generate(arguments) => command::generate::run(&arguments),
+        Command::Plan(arguments) => command::plan::run(&arguments, suites),
+        Command::Node(arguments) => command::node::run(&arguments, suites),
+        Command::Archive(arguments) => command::archive::run(&arguments),
+        Command::Bench(arguments) => command::bench::run(&arguments, suites),
+        Command::Completions(arguments) => command::completions::run(&arguments, suites),
+    }
+}

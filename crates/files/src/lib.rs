@@ -1,0 +1,20 @@
+//! The real disk as [`Storage`](seatrial_machine::Storage): files, folders, locks and mapped views.
+//!
+//! `host` runs machines on it; archives, test files and logs are written with it outside of simulations. Its counterpart
+//! in memory, which injects every fault of a disk, is `seatrial_sim::MemoryStorage`.
+//!
+//! # What this crate does not do
+//!
+//! - It does not interpret the contents of a file.
+//! - It does not retry a failed sync: after one, the state of the medium is unknown, and the caller has to recover.
+//! - It keeps no table of open files, no cache and no thread.
+//!
+//! # Files in reading order
+//!
+//! - `real.rs`: the operating system's files as `Storage`
+//! - `map.rs`: mapped views that report errors instead of raising SIGBUS; the only unsafe code
+
+mod map;
+mod real;
+
+pub use real::{Files, ReadFiles};

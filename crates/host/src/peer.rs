@@ -1,0 +1,547 @@
+//! The other nodes of a system: where they are, what waits to be sent to them, and what became of it.
+//!
+//! A node dials every other node and sends over the connection that it has dialled; what the other sends comes over the one
+//! that the other has dialled. So a message goes to a [`NodeId`], and it makes no difference who started first.
+
+use crate::connection::{ConnectOptions, Connection, Event};
+use crate::notice::{Notices, Report};
+use seatrial_machine::NodeId;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+/// Which system a node belongs to, and where its other nodes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// The number of the system: nodes of another one are refused.
+    pub id: u64,
+    /// This node.
+    pub node: NodeId,
+    /// The other nodes. [`Output::Address`](seatrial_machine::Output::Address) changes them later.
+    pub addresses: BTreeMap<NodeId, SocketAddr>,
+}
+
+/// What connections to other nodes may cost, and how long they may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerLimits {
+    /// Bytes that wait to be sent to one node; one message of any length may pass it. The newest message is dropped.
+    pub queue_bytes_max: usize,
+    /// A message that has waited for so long is dropped: whoever sent it has sent a newer one or given up.
+    pub message_age_max: Duration,
+    /// After a connection that failed, the next is tried after this long; doubled with each failure …
+    pub retry_min: Duration,
+    /// … up to this.
+    pub retry_max: Duration,
+    /// A connection that is not open after this has failed.
+    pub connect_timeout: Duration,
+    /// A connection that takes none of what is written to it for this long is given up.
+    pub write_patience: Duration,
+}
+
+impl Default for PeerLimits {
+    fn default() -> PeerLimits {
+        PeerLimits {
+            queue_bytes_max: 16 << 20,
+            message_age_max: Duration::from_secs(5),
+            retry_min: Duration::from_millis(20),
+            retry_max: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(2),
+            write_patience: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A server's place among others. The default has none: it knows clients only.
+#[derive(Clone, Debug, Default)]
+pub struct PeerOptions {
+    /// The system; nothing, for a server that is alone.
+    pub cluster: Option<Cluster>,
+    /// Bounds.
+    pub limits: PeerLimits,
+    /// Where the server counts what became of messages.
+    pub metrics: HostMetrics,
+}
+
+/// What became of the messages of a server. A clone is another handle of the same numbers.
+#[derive(Clone, Debug, Default)]
+pub struct HostMetrics(Arc<Mutex<HostCounts>>);
+
+/// The numbers of [`HostMetrics`], since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostCounts {
+    /// Other nodes.
+    pub peers: BTreeMap<NodeId, PeerCounts>,
+    /// Messages dropped that were for a node of which there is no address.
+    pub unknown_node: u64,
+    /// Messages dropped that were for a client whose connection had ended.
+    pub gone_client: u64,
+    /// Messages of the node to itself, dropped because too many messages waited.
+    pub own_dropped: u64,
+}
+
+/// What became of the messages for one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerCounts {
+    /// Is there a connection?
+    pub is_connected: bool,
+    /// Connections that were opened.
+    pub connections: u64,
+    /// Bytes that wait now.
+    pub queued_bytes: usize,
+    /// Messages handed to a connection; the last of them are lost when it breaks.
+    pub sent: u64,
+    /// Messages dropped because too much waited.
+    pub dropped_full: u64,
+    /// Messages dropped because they had waited too long.
+    pub dropped_old: u64,
+    /// Messages that the connection had taken and not written when it broke.
+    pub dropped_unwritten: u64,
+    /// Messages that came from the node.
+    pub received: u64,
+    /// Why the last connection could not be opened, or ended.
+    pub last_error: Option<String>,
+}
+
+impl HostMetrics {
+    fn lock(&self) -> MutexGuard<'_, HostCounts> {
+        // Numbers are whole after every statement.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The numbers now.
+    pub fn counts(&self) -> HostCounts {
+        self.lock().clone()
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut HostCounts)) {
+        change(&mut self.lock());
+    }
+
+    pub(crate) fn count_peer(&self, node: NodeId, change: impl FnOnce(&mut PeerCounts)) {
+        change(self.lock().peers.entry(node).or_default());
+    }
+}
+
+impl fmt::Display for HostCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (node, it) in &self.peers {
+            let state = if it.is_connected {
+                "connected"
+            } else {
+                "unreachable"
+            };
+            let dropped = it.dropped_full + it.dropped_old + it.dropped_unwritten;
+            let (sent, received, queued) = (it.sent, it.received, it.queued_bytes);
+            writeln!(
+                f,
+                "{node} {state}: {sent} sent, {received} received, {dropped} dropped, {queued} bytes wait"
+            )?;
+        }
+        let (unknown, gone) = (self.unknown_node, self.gone_client);
+        write!(
+            f,
+            "{unknown} for unknown nodes, {gone} for clients that were gone"
+        )
+    }
+}
+
+/// First bytes of a greeting.
+const MAGIC: &[u8; 8] = b"seatpeer";
+const VERSION: u8 = 1;
+/// Bytes of a greeting.
+const GREETING_LENGTH: usize = 32;
+
+/// The first message of a dialled connection, and the answer to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Greeting {
+    is_answer: bool,
+    from: NodeId,
+    to: NodeId,
+    cluster: u64,
+}
+
+impl Greeting {
+    fn encode(self) -> [u8; GREETING_LENGTH] {
+        let mut bytes = [0; GREETING_LENGTH];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8] = VERSION;
+        bytes[9] = u8::from(self.is_answer);
+        bytes[12..16].copy_from_slice(&self.from.number().to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.to.number().to_le_bytes());
+        bytes[24..].copy_from_slice(&self.cluster.to_le_bytes());
+        bytes
+    }
+
+    /// Nothing, if it is no greeting of this version.
+    fn decode(bytes: &[u8]) -> Option<Greeting> {
+        let bytes: &[u8; GREETING_LENGTH] = bytes.try_into().ok()?;
+        let node = |at: usize| {
+            let number = u32::from_le_bytes(bytes[at..at + 4].try_into().ok()?);
+            (number < 1 << 31).then(|| NodeId::server(number))
+        };
+        let is_known = bytes.starts_with(MAGIC) && bytes[8] == VERSION && bytes[9] <= 1;
+        let is_zero = bytes[10..12] == [0; 2] && bytes[20..24] == [0; 4];
+        (is_known && is_zero).then_some(Greeting {
+            is_answer: bytes[9] == 1,
+            from: node(12)?,
+            to: node(16)?,
+            cluster: u64::from_le_bytes(bytes[24..].try_into().ok()?),
+        })
+    }
+}
+
+/// Could this be a greeting?
+pub(crate) fn is_greeting(message: &[u8]) -> bool {
+    message.starts_with(MAGIC)
+}
+
+/// The other nodes, for the server: one [`Outbox`] and one task for each.
+pub(crate) struct Peers {
+    cluster: Option<Cluster>,
+    limits: PeerLimits,
+    connect: ConnectOptions,
+    report: Report,
+    notices: Notices,
+    pub(crate) metrics: HostMetrics,
+    outboxes: BTreeMap<NodeId, Outgoing>,
+}
+
+struct Outgoing {
+    address: SocketAddr,
+    outbox: Arc<Outbox>,
+    task: AbortHandle,
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Peers {
+    /// Starts to dial. `connect` says what is spoken.
+    pub(crate) fn new(options: &PeerOptions, mut connect: ConnectOptions, report: Report) -> Peers {
+        connect.timeout = options.limits.connect_timeout;
+        let addresses = options.cluster.iter().flat_map(|it| it.addresses.clone());
+        let addresses: Vec<(NodeId, SocketAddr)> = addresses.collect();
+        let mut peers = Peers {
+            cluster: options.cluster.clone(),
+            limits: options.limits,
+            connect,
+            report,
+            notices: Notices::new(report),
+            metrics: options.metrics.clone(),
+            outboxes: BTreeMap::new(),
+        };
+        for (node, address) in addresses {
+            peers.set_address(node, Some(address));
+        }
+        peers
+    }
+
+    /// Does this server know other nodes?
+    pub(crate) const fn are_there(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// This node.
+    pub(crate) fn own(&self) -> Option<NodeId> {
+        self.cluster.as_ref().map(|it| it.node)
+    }
+
+    /// From now on a node is at this address; nothing: it is none of this system.
+    pub(crate) fn set_address(&mut self, node: NodeId, address: Option<SocketAddr>) {
+        let Some(cluster) = self.cluster.as_ref().filter(|it| it.node != node) else {
+            return;
+        };
+        if self.outboxes.get(&node).map(|it| it.address) == address {
+            return;
+        }
+        self.outboxes.remove(&node);
+        let Some(address) = address else {
+            return;
+        };
+        let greeting = Greeting {
+            is_answer: false,
+            from: cluster.node,
+            to: node,
+            cluster: cluster.id,
+        };
+        let outbox = Arc::new(Outbox {
+            node,
+            limits: self.limits,
+            metrics: self.metrics.clone(),
+            queue: Mutex::default(),
+            changed: Notify::new(),
+        });
+        self.metrics.count_peer(node, |_| {}); // it is shown before anything is sent to it
+        let dialler = Dialler {
+            greeting,
+            address,
+            connect: self.connect.clone(),
+            outbox: Arc::clone(&outbox),
+            report: self.report,
+            reported: None,
+        };
+        let task = tokio::spawn(dialler.run()).abort_handle();
+        let outgoing = Outgoing {
+            address,
+            outbox,
+            task,
+        };
+        self.outboxes.insert(node, outgoing);
+    }
+
+    /// Queues a message for a node; drops and counts it when there is no such node, or too much waits for it.
+    pub(crate) fn send(&mut self, to: NodeId, message: Vec<u8>) {
+        if let Some(outgoing) = self.outboxes.get(&to) {
+            outgoing.outbox.push(message);
+            return;
+        }
+        self.metrics.count(|it| it.unknown_node += 1);
+        let text = format_args!("a message for {to} was dropped: there is no such node");
+        self.notices.say("unknown node", text);
+    }
+
+    /// Who greets with this message, and what to answer; or why it is refused.
+    pub(crate) fn greeted(&self, message: &[u8]) -> Result<(NodeId, Vec<u8>), String> {
+        let cluster = self.cluster.as_ref().ok_or("this node has no peers")?;
+        let greeting = Greeting::decode(message).filter(|it| !it.is_answer);
+        let greeting = greeting.ok_or("its greeting makes no sense")?;
+        let Greeting { from, to, .. } = greeting;
+        if greeting.cluster != cluster.id {
+            let (theirs, ours) = (greeting.cluster, cluster.id);
+            return Err(format!(
+                "{from} belongs to system {theirs}, this is system {ours}"
+            ));
+        }
+        if to != cluster.node {
+            return Err(format!(
+                "{from} takes this node, {}, for {to}",
+                cluster.node
+            ));
+        }
+        if !self.outboxes.contains_key(&from) {
+            return Err(format!("{from} is no node of this system"));
+        }
+        let answer = Greeting {
+            is_answer: true,
+            from: cluster.node,
+            to: from,
+            cluster: cluster.id,
+        };
+        Ok((from, answer.encode().to_vec()))
+    }
+}
+
+/// What waits to be sent to one node. The server puts messages in, the node's [`Dialler`] takes them out.
+struct Outbox {
+    node: NodeId,
+    limits: PeerLimits,
+    metrics: HostMetrics,
+    queue: Mutex<Queue>,
+    /// Something was put in.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    messages: VecDeque<(Instant, Vec<u8>)>,
+    bytes: usize,
+}
+
+/// Bytes that a connection takes at a time.
+const BATCH_LENGTH: usize = 256 << 10;
+
+impl Outbox {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // Nothing that is done under the lock panics half-way.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, message: Vec<u8>) {
+        let mut queue = self.lock();
+        let is_full = queue.bytes > 0 && queue.bytes + message.len() > self.limits.queue_bytes_max;
+        if !is_full {
+            queue.bytes += message.len();
+            queue.messages.push_back((Instant::now(), message));
+        }
+        let queued = queue.bytes;
+        drop(queue);
+        self.metrics.count_peer(self.node, |it| {
+            it.queued_bytes = queued;
+            it.dropped_full += u64::from(is_full);
+        });
+        self.changed.notify_one();
+    }
+
+    /// Moves messages to a connection that has written everything, some hundred kilobytes at most; how many. Those that are
+    /// too old are dropped.
+    fn take(&self, connection: &mut Connection) -> u64 {
+        let (mut sent, mut old) = (0, 0);
+        let mut queue = self.lock();
+        while connection.unwritten() < BATCH_LENGTH
+            && let Some((put_in, message)) = queue.messages.pop_front()
+        {
+            queue.bytes -= message.len();
+            if put_in.elapsed() > self.limits.message_age_max {
+                old += 1;
+            } else {
+                connection.push(&message);
+                sent += 1;
+            }
+        }
+        let queued = queue.bytes;
+        drop(queue);
+        self.metrics.count_peer(self.node, |it| {
+            it.queued_bytes = queued;
+            it.sent += sent;
+            it.dropped_old += old;
+        });
+        sent
+    }
+}
+
+/// Keeps a connection to one node: dials, greets, writes what waits, and dials again after a pause when it breaks.
+struct Dialler {
+    greeting: Greeting,
+    address: SocketAddr,
+    connect: ConnectOptions,
+    outbox: Arc<Outbox>,
+    report: Report,
+    /// What was reported last: a node that stays away is reported once.
+    reported: Option<String>,
+}
+
+impl Dialler {
+    async fn run(mut self) {
+        let (node, limits) = (self.outbox.node, self.outbox.limits);
+        let metrics = self.outbox.metrics.clone();
+        let mut pause = limits.retry_min;
+        loop {
+            let error = match self.open().await {
+                Ok(connection) => {
+                    pause = limits.retry_min;
+                    if self.reported.take().is_some() {
+                        (self.report)(format_args!("{node} at {} is connected", self.address));
+                    }
+                    metrics.count_peer(node, |it| {
+                        it.is_connected = true;
+                        it.connections += 1;
+                        it.last_error = None;
+                    });
+                    self.write_all(connection).await
+                }
+                Err(error) => error,
+            };
+            let text = error.to_string();
+            self.say(&text);
+            metrics.count_peer(node, |it| {
+                it.is_connected = false;
+                it.last_error = Some(text);
+            });
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(limits.retry_max);
+        }
+    }
+
+    /// Reports why there is no connection, unless that was the last report.
+    fn say(&mut self, reason: &str) {
+        if self.reported.as_deref() != Some(reason) {
+            let (node, address) = (self.outbox.node, self.address);
+            (self.report)(format_args!(
+                "{node} at {address} is not connected: {reason}"
+            ));
+            self.reported = Some(reason.to_owned());
+        }
+    }
+
+    /// Connects, and greets: the other node answers before anything else is sent, so it is the right one.
+    async fn open(&self) -> io::Result<Connection> {
+        let mut connection = Connection::open(self.address, &self.connect).await?;
+        connection.push(&self.greeting.encode());
+        let patience = Some(self.outbox.limits.connect_timeout);
+        let answer = match connection.next_event(patience).await {
+            Event::Message(answer) => answer,
+            Event::Wake => return Err(io::ErrorKind::TimedOut.into()),
+            Event::Lost => {
+                let text = "it does not take this node for one of its system";
+                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, text));
+            }
+        };
+        let expected = Greeting {
+            is_answer: true,
+            from: self.greeting.to,
+            to: self.greeting.from,
+            cluster: self.greeting.cluster,
+        };
+        if Greeting::decode(&answer) != Some(expected) {
+            return Err(io::Error::other(
+                "something else than this node answers there",
+            ));
+        }
+        Ok(connection)
+    }
+
+    /// Writes what waits until the connection breaks; why it broke.
+    async fn write_all(&self, mut connection: Connection) -> io::Error {
+        let patience = self.outbox.limits.write_patience;
+        // Messages that the connection has and has not written to the last byte.
+        let mut taken = 0;
+        let mut progress = Instant::now();
+        loop {
+            if connection.unwritten() == 0 {
+                taken = self.outbox.take(&mut connection);
+                progress = Instant::now();
+            }
+            let broken = tokio::select! {
+                event = connection.step(Some(patience)) => match event {
+                    None => {
+                        progress = Instant::now();
+                        None
+                    }
+                    Some(Event::Wake) => None,
+                    Some(Event::Lost) => Some("the connection has ended"),
+                    Some(Event::Message(_)) => Some("it sends where it should listen"),
+                },
+                () = self.outbox.changed.notified() => None,
+            };
+            let is_stuck = connection.unwritten() > 0 && progress.elapsed() >= patience;
+            let stuck = is_stuck.then_some("it takes nothing of what is sent");
+            if let Some(reason) = broken.or(stuck) {
+                let (node, metrics) = (self.outbox.node, &self.outbox.metrics);
+                metrics.count_peer(node, |it| it.dropped_unwritten += taken);
+                return io::Error::other(reason);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greetings_are_read_as_they_were_written_and_nothing_else_is_one() {
+        let greeting = Greeting {
+            is_answer: true,
+            from: NodeId::server(3),
+            to: NodeId::server(1),
+            cluster: 0x0123_4567_89ab_cdef,
+        };
+        let bytes = greeting.encode();
+        assert!(is_greeting(&bytes));
+        assert_eq!(Greeting::decode(&bytes), Some(greeting));
+        assert_eq!(Greeting::decode(&bytes[..31]), None);
+        for (place, value) in [(0, b'S'), (8, 2), (9, 2), (10, 1), (15, 0x80), (20, 1)] {
+            let mut other = bytes;
+            other[place] = value;
+            assert_eq!(Greeting::decode(&other), None, "byte {place}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Readers of histories in the formats of other tools.
+//!
+//! ```
+//! use seatrial_interchange::import::{self, Format, Options};
+//!
+//! let text = b"{:process 0, :type :invoke, :f :read, :value nil}
+//!              {:process 0, :type :ok, :f :read, :value 3}";
+//! assert_eq!(import::detect("run.edn", text), Some(Format::Edn));
+//! let history = import::read("run.edn", text, Format::Edn, Options::default())?;
+//! assert_eq!(history.ops()[1].value.as_int(), Some(3));
+//! # Ok::<(), import::ImportError>(())
+//! ```
+
+mod chunks;
+mod edn;
+mod fressian;
+mod jepsen;
+mod json;
+mod known;
+mod operation;
+mod operations;
+mod porcupine;
+pub mod registers;
+mod sequence;
+mod stream;
+mod transaction;
+
+pub use chunks::{Taken, TextChunks};
+pub use jepsen::{JepsenError, JepsenFile, JepsenOperations, is_jepsen};
+pub use operations::Operations;
+
+use edn::Reader;
+use operation::Keys;
+use seatrial_history::{History, Op};
+use std::fmt;
+use std::io::Read;
+
+/// A format that holds a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Jepsen's and Elle's EDN: operation maps, in a vector or one after another; records (`#jepsen.history.Op{…}`),
+    /// comments and missing `:index` and `:time` are understood.
+    Edn,
+    /// The same in JSON: one object after another (JSON lines), or an array of them, as elle-cli reads; keywords are
+    /// strings.
+    Json,
+    /// Porcupine's test data: log lines of a Jepsen run (`INFO  jepsen.util - 3 :invoke :read nil`), or EDN maps with a
+    /// `:key` beside the value, which becomes a keyed value.
+    Porcupine,
+    /// Plume's and PolySI's text: a line `r(KEY,VALUE,SESSION,TRANSACTION)` or `w(…)` for each operation. Transaction -1
+    /// was aborted, value 0 is the initial state.
+    Plume,
+    /// The text of AWDIT's tests: `r KEY VALUE` and `w KEY VALUE`, a line of `-` after a transaction, of `=` after a
+    /// session; no initial state is implied.
+    Awdit,
+    /// VeriStrong's text of list-append histories.
+    VeriStrong,
+    /// dbcop's binary histories of 2019 (bincode), which PolySI, VeriStrong and AWDIT read; value 0 is the initial
+    /// state.
+    Dbcop,
+    /// The JSON of dbcop's main branch; `null` is the initial state.
+    DbcopJson,
+    /// TimeKiller's JSON of transactions with the database's timestamps.
+    TimeKiller,
+    /// Cobra's binary logs, one for each session ([`Operations::of_sessions`]).
+    Cobra,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Format; 10] = [
+        Format::Edn,
+        Format::Json,
+        Format::Porcupine,
+        Format::Plume,
+        Format::Awdit,
+        Format::VeriStrong,
+        Format::Dbcop,
+        Format::DbcopJson,
+        Format::TimeKiller,
+        Format::Cobra,
+    ];
+
+    /// The name in `--format`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Edn => "edn",
+            Format::Json => "json",
+            Format::Porcupine => "porcupine",
+            Format::Plume => "plume",
+            Format::Awdit => "awdit",
+            Format::VeriStrong => "veristrong",
+            Format::Dbcop => "dbcop",
+            Format::DbcopJson => "dbcop-json",
+            Format::TimeKiller => "timekiller",
+            Format::Cobra => "cobra",
+        }
+    }
+
+    /// Does it say when operations began and ended? If not, their order in the file is no order in real time, except
+    /// within a process.
+    pub const fn has_times(self) -> bool {
+        matches!(self, Format::Edn | Format::Json | Format::Porcupine)
+    }
+
+    /// The format of this name.
+    pub fn by_name(name: &str) -> Option<Format> {
+        match name {
+            "edn" | "jepsen-edn" | "elle" => Some(Format::Edn),
+            "json" | "jsonl" | "json-lines" => Some(Format::Json),
+            "porcupine" | "porcupine-etcd-log" | "porcupine-kv-log" => Some(Format::Porcupine),
+            "plume" | "polysi" => Some(Format::Plume),
+            "awdit" | "awdit-text" => Some(Format::Awdit),
+            "veristrong" | "elle-list-append" => Some(Format::VeriStrong),
+            "dbcop" | "bincode" | "dbcop-bincode" => Some(Format::Dbcop),
+            "dbcop-json" => Some(Format::DbcopJson),
+            "timekiller" | "chronos" => Some(Format::TimeKiller),
+            "cobra" => Some(Format::Cobra),
+            _ => None,
+        }
+    }
+}
+
+/// What the text does not say about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Client values `[key value]` are tuples of one independent key (`jepsen.independent`), not plain lists.
+    pub keyed: bool,
+    /// The value that reads of a register see which nobody wrote, in formats of transactions; `None`: what the format
+    /// says (0, or nothing).
+    pub initial: Option<i64>,
+}
+
+impl Options {
+    fn keys(self) -> Keys {
+        if self.keyed { Keys::Tuple } else { Keys::None }
+    }
+}
+
+/// Why a file is not a history. Printed as `file:line:column: reason`, of a binary file `file: byte n: reason`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}{place}: {problem}")]
+pub struct ImportError {
+    /// The file's name, as given.
+    pub file: String,
+    /// Where.
+    pub place: Place,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Of a text.
+    Text {
+        /// Line, from 1.
+        line: usize,
+        /// Character within the line, from 1.
+        column: usize,
+    },
+    /// Of a binary file: bytes before it.
+    Byte(u64),
+}
+
+impl Place {
+    /// Where a text begins.
+    const START: Place = Place::line(1);
+
+    /// The beginning of a line.
+    const fn line(line: u64) -> Place {
+        Place::Text {
+            line: line as usize,
+            column: 1,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Text { line, column } => write!(f, ":{line}:{column}"),
+            Place::Byte(offset) => write!(f, ": byte {offset}"),
+        }
+    }
+}
+
+/// Bytes at a file's start that are looked at to tell its format.
+const DETECTION_LENGTH: usize = 4_096;
+
+/// Tells a file's format from its first bytes (some thousand suffice) and its name; `None` when it is none of these.
+pub fn detect(name: &str, first: &[u8]) -> Option<Format> {
+    let first = &first[..first.len().min(DETECTION_LENGTH)];
+    if let Some(format) = registers::detect(first) {
+        return Some(format);
+    }
+    let text = String::from_utf8_lossy(first);
+    if text
+        .lines()
+        .take(100)
+        .any(|line| line.contains(porcupine::MARK))
+    {
+        return Some(Format::Porcupine);
+    }
+    if porcupine::is_table(&text) {
+        return Some(Format::Porcupine);
+    }
+    let mut reader = Reader::new(&text);
+    reader.skip_blank().ok()?;
+    if matches!(reader.peek(), Some(b'[' | b'(')) {
+        reader.bump();
+        reader.skip_blank().ok()?;
+    }
+    let tagged = reader.peek() == Some(b'#') && reader.tag().is_ok();
+    let map = reader.peek() == Some(b'{');
+    if map {
+        reader.bump();
+        reader.skip_blank().ok()?;
+        if reader.peek() == Some(b':') {
+            let keyed = [":get", ":put", ":append"];
+            let map = text[reader.at()..].split('}').next().unwrap_or("");
+            let keyed = map.contains(":key ") && keyed.iter().any(|f| map.contains(f));
+            return Some(if keyed {
+                Format::Porcupine
+            } else {
+                Format::Edn
+            });
+        }
+        if reader.peek() == Some(b'"') {
+            let named = reader.form().is_ok() && reader.skip_blank().is_ok();
+            return match reader.peek() {
+                Some(b':') if named => Some(Format::Json),
+                _ => None,
+            };
+        }
+    }
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension);
+    (tagged || (extension == Some("edn") && reader.peek() != Some(b'"'))).then_some(Format::Edn)
+}
+
+/// The history in `bytes`. Operations without an index are numbered by position, unknown times are -1.
+///
+/// One operation at a time is held besides the result, which takes two to four times the size of the text. For what
+/// does not fit in memory there is [`Operations`].
+pub fn read(
+    name: &str,
+    bytes: &[u8],
+    format: Format,
+    options: Options,
+) -> Result<History, ImportError> {
+    collect(&mut Operations::open(name, bytes, Some(format), options)?)
+}
+
+/// All operations as a history in memory.
+pub fn collect(operations: &mut Operations<impl Read>) -> Result<History, ImportError> {
+    let mut ops: Vec<Op> = Vec::new();
+    while let Some(op) = operations.next().transpose()? {
+        if ops.len() == u32::MAX as usize - 1 {
+            return Err(operations.error("more operations than a history in memory can have"));
+        }
+        ops.push(op);
+    }
+    Ok(History::from_ops(ops))
+}
+
+#[cfg(test)]
+mod round;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! Iterates over the operations of a file of any format.
+
+use super::registers::{RegisterOperations, TransactionReader};
+use super::stream::{READ_LENGTH, TextOperations, Unread, error_at};
+use super::{DETECTION_LENGTH, Format, ImportError, Options, TextChunks, detect};
+use seatrial_history::chunk::Assembly;
+use seatrial_history::{Op, Provenance};
+use std::io::{self, Read};
+
+/// The operations of a file, one after another, in constant memory: an iterator, which ends after an error.
+pub struct Operations<R> {
+    format: Format,
+    provenance: Provenance,
+    kind: Kind<Replay<R>>,
+    done: bool,
+}
+
+enum Kind<R> {
+    Text(Box<TextOperations<R>>),
+    Registers(Box<RegisterOperations<R>>),
+}
+
+/// An input whose first bytes were looked at already: they come again, then what happened behind them.
+pub(super) struct Replay<R> {
+    first: Vec<u8>,
+    at: usize,
+    /// Why there are not more of them.
+    failure: Option<io::Error>,
+    input: R,
+}
+
+impl<R: Read> Replay<R> {
+    pub(super) fn new(mut input: R) -> Replay<R> {
+        let mut first = Vec::new();
+        let limit = DETECTION_LENGTH as u64;
+        let read = input.by_ref().take(limit).read_to_end(&mut first);
+        Replay {
+            first,
+            at: 0,
+            failure: read.err(),
+            input,
+        }
+    }
+}
+
+impl<R: Read> Read for Replay<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let rest = &self.first[self.at..];
+        if !rest.is_empty() {
+            let length = rest.len().min(buffer.len());
+            buffer[..length].copy_from_slice(&rest[..length]);
+            self.at += length;
+            return Ok(length);
+        }
+        match self.failure.take() {
+            Some(error) => Err(error),
+            None => self.input.read(buffer),
+        }
+    }
+}
+
+impl<R: Read> Operations<R> {
+    /// The operations of `input`; without a format it is told from the first bytes. `name` is for errors.
+    pub fn open(
+        name: &str,
+        input: R,
+        format: Option<Format>,
+        options: Options,
+    ) -> Result<Operations<R>, ImportError> {
+        Operations::with_window(name, input, format, options, READ_LENGTH)
+    }
+
+    /// The same with reads of this length, at least 4.
+    pub(super) fn with_window(
+        name: &str,
+        input: R,
+        format: Option<Format>,
+        options: Options,
+        read_length: usize,
+    ) -> Result<Operations<R>, ImportError> {
+        let mut input = Replay::new(input);
+        let provenance = crate::header::take(&mut input.first);
+        let Some(format) = format.or_else(|| detect(name, &input.first)) else {
+            let problem = match &input.failure {
+                Some(error) => format!("cannot be read: {error}"),
+                None => "not a history in a format that is known".to_owned(),
+            };
+            return Err(error_at(name, (1, 1), problem));
+        };
+        let kind = if format.has_times() {
+            let text = TextOperations::open(name, input, format, options, read_length);
+            Kind::Text(Box::new(text))
+        } else {
+            let reader = TransactionReader::with_window(name, input, format, options, read_length);
+            Kind::Registers(Box::new(RegisterOperations::new(reader)))
+        };
+        let provenance = if format.has_times() {
+            provenance
+        } else {
+            provenance.timeless()
+        };
+        Ok(Operations {
+            format,
+            provenance,
+            kind,
+            done: false,
+        })
+    }
+
+    /// The operations of sessions that have a file each ([`Format::Cobra`]), which are opened one after another; each comes
+    /// with its name.
+    pub fn of_sessions(
+        name: &str,
+        sessions: impl Iterator<Item = (String, io::Result<R>)> + 'static,
+        options: Options,
+    ) -> Result<Operations<R>, ImportError>
+    where
+        R: 'static,
+    {
+        let sessions = sessions.map(|(name, input)| (name, input.map(Replay::new)));
+        let reader = TransactionReader::of_sessions(name, sessions, options)?;
+        Ok(Operations {
+            format: Format::Cobra,
+            provenance: Provenance::default().timeless(),
+            kind: Kind::Registers(Box::new(RegisterOperations::new(reader))),
+            done: false,
+        })
+    }
+
+    /// The same in chunks of at most so many operations.
+    pub fn into_chunks(self, length_max: usize) -> TextChunks<R> {
+        TextChunks::new(self, length_max)
+    }
+
+    /// Puts the next operation into chunks. Was there one? Nothing comes after an error.
+    pub(super) fn read_into(&mut self, assembly: &mut Assembly) -> Result<bool, Unread> {
+        if self.done {
+            return Ok(false);
+        }
+        let read = match &mut self.kind {
+            Kind::Text(text) => text.read_into(assembly),
+            Kind::Registers(registers) => match registers.read() {
+                Ok(Some(op)) => assembly.add(&op).map(|()| true).map_err(Unread::from),
+                Ok(None) => Ok(false),
+                Err(error) => Err(error.into()),
+            },
+        };
+        self.done = !matches!(read, Ok(true));
+        read
+    }
+
+    /// Without quick ways.
+    #[cfg(test)]
+    pub(super) fn slow(mut self) -> Operations<R> {
+        if let Kind::Text(text) = &mut self.kind {
+            text.slow();
+        }
+        self
+    }
+
+    /// What the format, or the beginning of the text, says of the history.
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
+    /// The format that was told or found.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// What a reader should know about the operations so far: indices that do not rise.
+    pub fn warning(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Text(text) => text.warning(),
+            Kind::Registers(_) => None,
+        }
+    }
+
+    /// Bytes that the operations so far have taken.
+    pub fn bytes(&self) -> u64 {
+        match &self.kind {
+            Kind::Text(text) => text.bytes(),
+            Kind::Registers(registers) => registers.bytes(),
+        }
+    }
+
+    /// An error at the operation that was handed out last, for whoever cannot take it.
+    pub fn error(&self, problem: impl Into<String>) -> ImportError {
+        match &self.kind {
+            Kind::Text(text) => text.error(problem),
+            Kind::Registers(registers) => registers.error(problem),
+        }
+    }
+}
+
+impl<R: Read> Iterator for Operations<R> {
+    type Item = Result<Op, ImportError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let result = match &mut self.kind {
+            Kind::Text(text) => text.read(),
+            Kind::Registers(registers) => registers.read(),
+        };
+        self.done = !matches!(result, Ok(Some(_)));
+        result.transpose()
+    }
+}

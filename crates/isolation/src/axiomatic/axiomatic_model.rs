@@ -1,0 +1,207 @@
+//! The isolation levels that are decided from axioms.
+
+use crate::decision::{Axiom, OrderModel, RespectedOrder};
+use seatrial_checker::Anomaly;
+use seatrial_cycles::Level;
+use seatrial_cycles::anomaly::NO_ORDER;
+
+/// An isolation level in terms of one order of commits, in which each session's transactions are in their order and each
+/// transaction comes after those that it reads from. A weak level defines which transactions a reader *r* has *seen*: if
+/// *r* has seen *t*, which writes a key, and reads that key from *u*, then *t* comes before *u* (or is *u*).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Model {
+    /// Seen, from each read on: the transaction that *r* read from (Biswas and Enea 2019). Stronger than Adya's PL-2, which
+    /// lets a reader return to an older version of another key.
+    AxiomaticReadCommitted,
+    /// Seen: the session so far, and the transactions that *r* reads from (Biswas and Enea 2019). Two reads of a key then
+    /// see one version.
+    AxiomaticReadAtomic,
+    /// Seen: all that happened before, which is the closure of both (Biswas and Enea 2019; causal convergence of Bouajjani
+    /// and others 2017).
+    Causal,
+    /// Seen: the session so far (Terry and others 1994).
+    ReadYourWrites,
+    /// Seen: the transactions that the session read from so far (Terry and others 1994).
+    MonotonicReads,
+    /// Seen: the transactions before those that *r* reads from, in their sessions (Terry and others 1994).
+    MonotonicWrites,
+    /// Seen: the transactions from which those that *r* reads from, or their sessions before, had read (Terry and others
+    /// 1994).
+    WritesFollowReads,
+    /// Seen: the session so far, the transactions that it or *r* read from, and those before these in their sessions:
+    /// pipelined random access memory (Lipton and Sandberg 1988), which is read your writes, monotonic reads and monotonic
+    /// writes (Brzezinski and others 2004), here with transactions seen as a whole and one order for all.
+    Pram,
+    /// Each transaction reads from a snapshot: all that was committed before some point (Cerone and others 2015; prefix
+    /// consistency of Burckhardt and others 2015).
+    Prefix,
+    /// Prefix consistency that follows sessions: that of Biswas and Enea (2019).
+    StrongSessionPrefix,
+    /// Each transaction sees all that the transactions saw which it sees; of two writers of a key one sees the other (Cerone
+    /// and others 2015; Sovran and others 2011).
+    ParallelSnapshotIsolation,
+    /// The same, following sessions.
+    StrongSessionParallelSnapshotIsolation,
+    /// Each transaction reads from a snapshot, and of two that overlap only one may write a key.
+    SnapshotIsolation,
+    /// The same, following sessions: snapshot isolation of Cerone and others (2015) and of Biswas and Enea (2019).
+    StrongSessionSnapshotIsolation,
+    /// The same, following real time: a snapshot has all that was committed before.
+    StrongSnapshotIsolation,
+    /// One transaction after another.
+    Serializable,
+    /// The same, following sessions: serializability of Biswas and Enea (2019).
+    StrongSessionSerializable,
+    /// The same, following real time.
+    #[default]
+    StrictSerializable,
+}
+
+impl Model {
+    /// The models that are decided in polynomial time, from session guarantees to causal consistency.
+    pub const POLYNOMIAL: [Model; 8] = [
+        Model::AxiomaticReadCommitted,
+        Model::AxiomaticReadAtomic,
+        Model::Causal,
+        Model::ReadYourWrites,
+        Model::MonotonicReads,
+        Model::MonotonicWrites,
+        Model::WritesFollowReads,
+        Model::Pram,
+    ];
+
+    /// The models that are hard to decide in general, from weak to strong.
+    pub const SEARCHED: [Model; 10] = [
+        Model::Prefix,
+        Model::StrongSessionPrefix,
+        Model::ParallelSnapshotIsolation,
+        Model::StrongSessionParallelSnapshotIsolation,
+        Model::SnapshotIsolation,
+        Model::StrongSessionSnapshotIsolation,
+        Model::StrongSnapshotIsolation,
+        Model::Serializable,
+        Model::StrongSessionSerializable,
+        Model::StrictSerializable,
+    ];
+
+    /// All models.
+    pub fn all() -> impl Iterator<Item = Model> {
+        Model::POLYNOMIAL.into_iter().chain(Model::SEARCHED)
+    }
+
+    /// The name in `--model`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Model::AxiomaticReadCommitted => "axiomatic-read-committed",
+            Model::AxiomaticReadAtomic => "axiomatic-read-atomic",
+            Model::Causal => "causal",
+            Model::ReadYourWrites => "read-your-writes",
+            Model::MonotonicReads => "monotonic-reads",
+            Model::MonotonicWrites => "monotonic-writes",
+            Model::WritesFollowReads => "writes-follow-reads",
+            Model::Pram => "pram",
+            Model::Prefix => "prefix",
+            Model::StrongSessionPrefix => "strong-session-prefix",
+            Model::ParallelSnapshotIsolation => "parallel-snapshot-isolation",
+            Model::StrongSessionParallelSnapshotIsolation => {
+                "strong-session-parallel-snapshot-isolation"
+            }
+            Model::SnapshotIsolation => "snapshot-isolation",
+            Model::StrongSessionSnapshotIsolation => "strong-session-snapshot-isolation",
+            Model::StrongSnapshotIsolation => "strong-snapshot-isolation",
+            Model::Serializable => "serializable",
+            Model::StrongSessionSerializable => "strong-session-serializable",
+            Model::StrictSerializable => "strict-serializable",
+        }
+    }
+
+    /// The model with this name, or with another name that the level has elsewhere (`SI`, `PSI`, `PL-3`, …).
+    pub fn by_name(name: &str) -> Option<Model> {
+        let other = Level::by_name(name).map(Level::name);
+        Model::all().find(|model| model.name() == name || Some(model.name()) == other)
+    }
+
+    /// The axiom and the order to follow, for a model that is searched for.
+    pub fn order_model(self) -> Option<OrderModel> {
+        use Axiom::{Parallel, Prefix, Serializable, Snapshot};
+        use RespectedOrder::{Nothing, Sessions, Time};
+        let (axiom, follows) = match self {
+            Model::Prefix => (Prefix, Nothing),
+            Model::StrongSessionPrefix => (Prefix, Sessions),
+            Model::ParallelSnapshotIsolation => (Parallel, Nothing),
+            Model::StrongSessionParallelSnapshotIsolation => (Parallel, Sessions),
+            Model::SnapshotIsolation => (Snapshot, Nothing),
+            Model::StrongSessionSnapshotIsolation => (Snapshot, Sessions),
+            Model::StrongSnapshotIsolation => (Snapshot, Time),
+            Model::Serializable => (Serializable, Nothing),
+            Model::StrongSessionSerializable => (Serializable, Sessions),
+            Model::StrictSerializable => (Serializable, Time),
+            _ => return None,
+        };
+        Some(OrderModel { axiom, follows })
+    }
+
+    /// The models that it directly implies.
+    fn weaker(self) -> &'static [Model] {
+        match self {
+            Model::Causal => &[Model::Pram, Model::WritesFollowReads],
+            Model::Pram => &[
+                Model::AxiomaticReadAtomic,
+                Model::MonotonicReads,
+                Model::MonotonicWrites,
+            ],
+            Model::AxiomaticReadAtomic => &[Model::AxiomaticReadCommitted, Model::ReadYourWrites],
+            Model::StrongSessionPrefix => &[Model::Prefix, Model::Causal],
+            Model::StrongSessionParallelSnapshotIsolation => {
+                &[Model::ParallelSnapshotIsolation, Model::Causal]
+            }
+            Model::SnapshotIsolation => &[Model::Prefix, Model::ParallelSnapshotIsolation],
+            Model::StrongSessionSnapshotIsolation => &[
+                Model::SnapshotIsolation,
+                Model::StrongSessionPrefix,
+                Model::StrongSessionParallelSnapshotIsolation,
+            ],
+            Model::StrongSnapshotIsolation => &[Model::StrongSessionSnapshotIsolation],
+            Model::Serializable => &[Model::SnapshotIsolation],
+            Model::StrongSessionSerializable => {
+                &[Model::Serializable, Model::StrongSessionSnapshotIsolation]
+            }
+            Model::StrictSerializable => &[
+                Model::StrongSessionSerializable,
+                Model::StrongSnapshotIsolation,
+            ],
+            _ => &[],
+        }
+    }
+
+    /// Does every history that keeps this model keep `other`, too?
+    pub fn implies(self, other: Model) -> bool {
+        self == other || self.weaker().iter().any(|weaker| weaker.implies(other))
+    }
+
+    /// The models that imply this one.
+    pub fn stronger(self) -> impl Iterator<Item = Model> {
+        Model::all().filter(move |&other| other != self && other.implies(self))
+    }
+
+    /// The anomaly of a cycle that needs more than sessions and reads.
+    pub(super) fn violation(self) -> Anomaly {
+        match self {
+            Model::AxiomaticReadCommitted => "non-monotonic-read",
+            Model::AxiomaticReadAtomic => "fractured-read",
+            Model::Causal => "causal-violation",
+            Model::ReadYourWrites => "missed-own-write",
+            Model::MonotonicReads => "backward-read",
+            Model::MonotonicWrites => "reordered-writes",
+            Model::WritesFollowReads => "effect-without-cause",
+            Model::Pram => "session-order-violation",
+            // A cycle of these is named after its edges.
+            _ => NO_ORDER,
+        }
+    }
+
+    /// Does visibility depend on an order of sessions and reads?
+    pub(super) fn needs_order(self) -> bool {
+        matches!(self, Model::Causal | Model::Pram | Model::MonotonicWrites)
+    }
+}

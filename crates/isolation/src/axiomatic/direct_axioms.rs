@@ -1,0 +1,250 @@
+//! Read committed and read atomic: what a transaction must not miss of the transactions that it reads from itself.
+
+use super::ForcedOrder;
+use super::session_program::SessionProgram;
+use seatrial_history::FixedMap;
+
+/// A transaction with more reads uses a table by key instead of comparing its reads with one another.
+const READS_FEW: usize = 16;
+/// The keys that a transaction with more events writes are sorted once.
+const EVENTS_FEW: usize = 64;
+/// Number of transactions whose reads are fetched together, so that cache misses overlap.
+const READERS_AT_ONCE: usize = 64;
+
+/// From when on has a transaction seen another one that it reads from?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// From that read on (read committed).
+    FromThen,
+    /// From its beginning on (read atomic).
+    Always,
+}
+
+/// Infers, for every transaction r, each pair t and u such that r reads from t, reads a key from u that t writes as well,
+/// and has seen t: then t commits before u (Biswas and Enea 2019, axioms of read committed and read atomic).
+///
+/// For each t it goes through the shorter one of the keys that t writes and those that r reads (Moeldrup and Pavlogiannis
+/// 2025), and for long transactions it emits only pairs from which the others follow: at most n times the square root of n,
+/// times a logarithm. The data of many transactions is fetched together, since most of it is not in the cache.
+pub(super) struct DirectInference<'a> {
+    program: &'a SessionProgram<'a>,
+    sight: Sight,
+    /// By long transaction: the keys that it writes, sorted.
+    many: FixedMap<u32, Vec<u32>>,
+    /// By transaction: the [`bit`]s of the keys that it writes.
+    marks: Vec<u64>,
+    /// By key: see [`KeyReads`]; only used if a transaction reads much.
+    certificate_positions: Vec<KeyReads>,
+    /// By transaction: the last reader that met it as a source, plus one; only used if a transaction reads much.
+    met: Vec<u32>,
+}
+
+/// An external read of the current transaction.
+#[derive(Clone, Copy)]
+struct ExternalRead {
+    key: u32,
+    /// The version first, then its source: a transaction, [`INITIAL`](super::INITIAL) or [`NO_SOURCE`].
+    source: u32,
+    /// The [`bit`]s of the keys that the source writes.
+    marks: u64,
+}
+
+/// One of 64 bits for a key. The bits of a transaction's keys say in most cases that it does not write a key.
+fn bit(key: u32) -> u64 {
+    1 << (key.wrapping_mul(0x9e37_79b1) >> 26)
+}
+
+/// The reads of a key while the reads of a transaction are traversed in reverse.
+#[derive(Clone, Copy)]
+struct KeyReads {
+    /// The reader plus one; the rest is valid only for this reader.
+    reader: u32,
+    /// The source of the next read of the key, and of the next one with another source; [`NO_SOURCE`] if there is none.
+    next: [u32; 2],
+}
+
+/// No source: neither a transaction nor the initial state.
+const NO_SOURCE: u32 = u32::MAX - 1;
+
+impl<'a> DirectInference<'a> {
+    pub(super) fn new(program: &'a SessionProgram<'a>, sight: Sight) -> DirectInference<'a> {
+        let mut many = FixedMap::default();
+        let mut marks = vec![0; program.columns.len()];
+        for &transaction in program.all() {
+            let bits = program.writes(transaction).map(bit);
+            marks[transaction as usize] = bits.fold(0, |all, bit| all | bit);
+            if program.columns.events(transaction).len() > EVENTS_FEW {
+                let mut keys: Vec<u32> = program.writes(transaction).collect();
+                keys.sort_unstable();
+                many.insert(transaction, keys);
+            }
+        }
+        DirectInference {
+            program,
+            sight,
+            many,
+            marks,
+            certificate_positions: Vec::new(),
+            met: Vec::new(),
+        }
+    }
+
+    /// Infers the pairs of all readers.
+    pub(super) fn infer(&mut self, take: &mut impl FnMut(ForcedOrder)) {
+        let mut reads: Vec<ExternalRead> = Vec::new();
+        let mut ends = Vec::new();
+        for readers in self.program.all().chunks(READERS_AT_ONCE) {
+            self.fetch(readers, &mut reads, &mut ends);
+            let mut start = 0;
+            for (&reader, &end) in readers.iter().zip(&ends) {
+                let reads = &reads[start..end];
+                start = end;
+                if reads.len() > READS_FEW {
+                    self.infer_many(reader, reads, take);
+                } else if reads.len() > 1 {
+                    self.infer_few(reader, reads, take);
+                }
+            }
+        }
+    }
+
+    /// Fetches the external reads of these readers, and where those of each end.
+    fn fetch(&self, readers: &[u32], reads: &mut Vec<ExternalRead>, ends: &mut Vec<usize>) {
+        let columns = self.program.columns;
+        reads.clear();
+        ends.clear();
+        for &reader in readers {
+            let events = columns.events(reader).iter();
+            let external = events.filter(|event| event.is_external_read());
+            reads.extend(external.map(|&read| ExternalRead {
+                key: read.key(),
+                source: read.version(),
+                marks: 0,
+            }));
+            ends.push(reads.len());
+        }
+        let mut start = 0;
+        for (&reader, &end) in readers.iter().zip(&*ends) {
+            for read in &mut reads[start..end] {
+                let source = self.program.source_of(reader, read.source);
+                read.source = source.unwrap_or(NO_SOURCE);
+            }
+            start = end;
+        }
+        for read in reads.iter_mut() {
+            read.marks = self.marks.get(read.source as usize).copied().unwrap_or(0);
+        }
+    }
+
+    fn infer_few(&self, reader: u32, reads: &[ExternalRead], take: &mut impl FnMut(ForcedOrder)) {
+        for (at, read) in reads.iter().enumerate() {
+            let source = read.source;
+            let is_known = reads[..at].iter().any(|other| other.source == source);
+            if source >= NO_SOURCE || is_known {
+                continue;
+            }
+            let seen = match self.sight {
+                Sight::FromThen => &reads[at + 1..],
+                Sight::Always => reads,
+            };
+            for other in seen.iter().filter(|other| read.marks & bit(other.key) != 0) {
+                let is_other = other.source != source && other.source != NO_SOURCE;
+                if is_other && self.does_write(source, other.key) {
+                    take(ForcedOrder {
+                        before: source,
+                        after: other.source,
+                        reader,
+                        key: other.key,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Does a transaction write this key?
+    fn does_write(&self, transaction: u32, key: u32) -> bool {
+        match self.many.get(&transaction) {
+            Some(keys) => keys.binary_search(&key).is_ok(),
+            None => self.program.writes(transaction).any(|other| other == key),
+        }
+    }
+
+    fn infer_many(
+        &mut self,
+        reader: u32,
+        reads: &[ExternalRead],
+        take: &mut impl FnMut(ForcedOrder),
+    ) {
+        let stamp = reader + 1;
+        self.met.resize(self.program.columns.len(), 0);
+        let unknown = KeyReads {
+            reader: 0,
+            next: [NO_SOURCE; 2],
+        };
+        self.certificate_positions
+            .resize(self.program.columns.key_count(), unknown);
+        // The first read of each source.
+        let mut is_first = |source: u32| {
+            source < NO_SOURCE && std::mem::replace(&mut self.met[source as usize], stamp) != stamp
+        };
+        let first: Vec<bool> = reads.iter().map(|read| is_first(read.source)).collect();
+        let mut keys = Vec::new();
+        if self.sight == Sight::Always {
+            for read in reads.iter().rev() {
+                self.note(stamp, read, &mut keys);
+            }
+        }
+        for (read, is_first) in reads.iter().zip(first).rev() {
+            if is_first {
+                self.look_up(reader, read.source, &keys, take);
+            }
+            if self.sight == Sight::FromThen {
+                self.note(stamp, read, &mut keys);
+            }
+        }
+    }
+
+    /// Adds a read that is before all reads added so far.
+    fn note(&mut self, stamp: u32, read: &ExternalRead, keys: &mut Vec<u32>) {
+        let &ExternalRead { key, source, .. } = read;
+        if source == NO_SOURCE {
+            return;
+        }
+        let place = &mut self.certificate_positions[key as usize];
+        if place.reader != stamp {
+            *place = KeyReads {
+                reader: stamp,
+                next: [source, NO_SOURCE],
+            };
+            keys.push(key);
+        } else if place.next[0] != source {
+            place.next = [source, place.next[0]];
+        }
+    }
+
+    /// Infers pairs from the keys that `source` writes and the reads added so far, which are those of `keys`.
+    fn look_up(&self, reader: u32, source: u32, keys: &[u32], take: &mut impl FnMut(ForcedOrder)) {
+        let emit = |key: u32| {
+            let place = &self.certificate_positions[key as usize];
+            if place.reader != reader + 1 {
+                return;
+            }
+            let other = place.next.iter().find(|&&next| next != source);
+            if let Some(&after) = other.filter(|&&next| next != NO_SOURCE) {
+                take(ForcedOrder {
+                    before: source,
+                    after,
+                    reader,
+                    key,
+                });
+            }
+        };
+        match self.many.get(&source) {
+            Some(written) if written.len() > keys.len() => {
+                let both = keys.iter().filter(|key| written.binary_search(key).is_ok());
+                both.copied().for_each(emit);
+            }
+            _ => self.program.writes(source).for_each(emit),
+        }
+    }
+}

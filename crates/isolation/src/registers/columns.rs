@@ -1,0 +1,321 @@
+//! The table of register transactions in columns.
+
+use seatrial_cycles::{Position, Txn};
+use seatrial_history::Stamp;
+use seatrial_history::{Key, OpType};
+
+/// No such transaction; no such position. In columns, where an `Option` would take twice the memory.
+pub const NONE: u32 = u32::MAX;
+
+/// The top bit of either word of an event: a flag.
+const MARK: u32 = 1 << 31;
+
+/// One read or write of a transaction: the key and the version, eight bytes with two flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegisterEvent {
+    /// The key; the top bit is set for inner events.
+    key: u32,
+    /// The version; the top bit is set for writes.
+    version: u32,
+}
+
+impl RegisterEvent {
+    /// A read (or write) of this version of this key, external or final until it is marked as inner.
+    pub(super) fn new(key: u32, version: u32, is_write: bool) -> RegisterEvent {
+        let mark = if is_write { MARK } else { 0 };
+        let version = version | mark;
+        RegisterEvent { key, version }
+    }
+
+    /// The same, marked as inner.
+    pub(super) fn inner(self) -> RegisterEvent {
+        let key = self.key | MARK;
+        RegisterEvent { key, ..self }
+    }
+
+    /// The key's number.
+    pub fn key(self) -> u32 {
+        self.key & !MARK
+    }
+
+    /// The version's number.
+    pub fn version(self) -> u32 {
+        self.version & !MARK
+    }
+
+    /// Is it a write?
+    pub fn is_write(self) -> bool {
+        self.version & MARK != 0
+    }
+
+    /// Is it a read that depends on other transactions: no write of its key is before it in its own transaction?
+    pub fn is_external_read(self) -> bool {
+        (self.key | self.version) & MARK == 0
+    }
+
+    /// Is it the last write of its key in its transaction?
+    pub fn is_final_write(self) -> bool {
+        self.is_write() && self.key & MARK == 0
+    }
+
+    /// Is there a write of the same key before this read (or, if this is a write, after it) in the same transaction?
+    pub fn is_inner(self) -> bool {
+        self.key & MARK != 0
+    }
+}
+
+/// Register transactions in columns.
+///
+/// ```text
+///   transaction   0        1              sessions, starts, outcomes, positions, commits, happened
+///   events        w x 1    r x 1   r y 0  8 bytes each: key and version, with flags
+///   version       0: x initial   1: y initial   2: x = 1   writers, version_keys, values, overwritten
+/// ```
+///
+/// Transactions are numbered in the order of their invocations, or as a file without times lists them; within a session
+/// this is the program order. Keys are numbered in order of appearance. Versions are numbered over all keys: version *k*
+/// below [`Columns::key_count`] is the initial state of key *k*, then come the values in order of appearance, each (key,
+/// value) once. Memory: 8 bytes an event, 16 a version (value included), 9 a transaction, 8 more if it has times.
+///
+/// Its limits: everything is in memory, so a history of more than some 10^8 events is too large; and a value may be
+/// written only once to a key, otherwise a read does not show which write it saw.
+#[derive(Clone, Debug, Default)]
+pub struct Columns {
+    pub(super) keys: Vec<Key>,
+    /// By session: its name in the file.
+    pub(super) clients: Vec<u64>,
+    /// By transaction: its session.
+    pub(super) sessions: Vec<u32>,
+    /// By transaction: where its events start; one more, where the last ones end.
+    pub(super) starts: Vec<u32>,
+    pub(super) outcomes: Vec<OpType>,
+    /// By transaction: positions of invocation and completion; empty if none is known.
+    pub(super) positions: Vec<(Option<Position>, Option<Position>)>,
+    /// By transaction: the commit timestamp of the database; empty unless all have one.
+    pub(super) commits: Vec<Stamp>,
+    /// Where indices of operations do not follow one another: from this position on they start at this index.
+    pub(super) indices: Vec<(u32, u64)>,
+    pub(super) events: Vec<RegisterEvent>,
+    /// By version after the initial ones: the transaction that wrote it.
+    pub(super) writers: Vec<Option<Txn>>,
+    pub(super) version_keys: Vec<u32>,
+    pub(super) values: Vec<i64>,
+    /// By version after the initial ones: did its transaction overwrite it? A bit each.
+    pub(super) overwritten: Vec<u64>,
+    pub(super) happened: Vec<bool>,
+}
+
+impl Columns {
+    /// Asserts that all columns of a table have the length of their table, and refer to what is there.
+    pub(super) fn assert_complete(&self) {
+        let transactions = self.len();
+        assert_eq!(self.outcomes.len(), transactions);
+        assert_eq!(self.happened.len(), transactions);
+        assert_eq!(self.starts.len(), transactions + 1);
+        assert_eq!(self.starts[transactions] as usize, self.events.len());
+        assert!(
+            self.starts.is_sorted(),
+            "a transaction ends before it starts"
+        );
+        assert!(self.positions.is_empty() || self.positions.len() == transactions);
+        assert!(self.commits.is_empty() || self.commits.len() == transactions);
+        assert!(
+            self.sessions
+                .iter()
+                .all(|&session| (session as usize) < self.clients.len()),
+            "a transaction has no session"
+        );
+        let versions = self.writers.len();
+        assert_eq!(self.version_keys.len(), versions);
+        assert_eq!(self.values.len(), versions);
+        assert_eq!(self.overwritten.len(), versions.div_ceil(64));
+        assert!(
+            self.writers
+                .iter()
+                .flatten()
+                .all(|writer| writer.index() < transactions),
+            "a version has a writer that does not exist"
+        );
+        assert!(
+            self.version_keys
+                .iter()
+                .all(|&key| (key as usize) < self.keys.len()),
+            "a version has no key"
+        );
+        // One test for each event would be seen in measurements; the tests of the columns make it.
+        debug_assert!(
+            self.events
+                .iter()
+                .all(|event| self.key_of(event.version()) == event.key()),
+            "an event has a version of another key"
+        );
+        debug_assert!(
+            self.indices.is_sorted(),
+            "indices are not sorted by position"
+        );
+    }
+
+    /// Number of transactions, of any outcome.
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Are there no transactions?
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// Number of sessions.
+    pub fn session_count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Number of keys.
+    pub fn key_count(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Number of versions, the initial ones included.
+    pub fn version_count(&self) -> usize {
+        self.keys.len() + self.writers.len()
+    }
+
+    /// Number of reads and writes.
+    pub fn event_count(&self) -> usize {
+        self.events.len()
+    }
+
+    /// The session of each transaction.
+    pub fn sessions(&self) -> &[u32] {
+        &self.sessions
+    }
+
+    /// The process or session number that the file has for a session.
+    pub fn client(&self, session: u32) -> u64 {
+        self.clients[session as usize]
+    }
+
+    /// By transaction: `ok`, `fail` or `info`.
+    pub fn outcomes(&self) -> &[OpType] {
+        &self.outcomes
+    }
+
+    /// Did it take place? It succeeded, or its outcome is unknown and a successful transaction read what it wrote. One of
+    /// unknown outcome that was not read can always be left out: it would only add to what must be in order.
+    pub fn happened(&self, transaction: u32) -> bool {
+        self.happened[transaction as usize]
+    }
+
+    /// Position of its invocation in the history, if known.
+    pub fn begun(&self, transaction: u32) -> Option<Position> {
+        self.positions.get(transaction as usize)?.0
+    }
+
+    /// Position at which it certainly had ended: that of an `ok` completion, `None` for any other. In real time *a* comes
+    /// before *b* if and only if both are known and `ended(a) < begun(b)`.
+    pub fn ended(&self, transaction: u32) -> Option<Position> {
+        if self.outcomes[transaction as usize] != OpType::Ok {
+            return None;
+        }
+        self.positions.get(transaction as usize)?.1
+    }
+
+    /// By transaction: the commit timestamp of the database, unchecked; empty unless all have one.
+    pub fn commits(&self) -> &[Stamp] {
+        &self.commits
+    }
+
+    /// Are invocations and completions known, so that there is a real-time order?
+    pub fn has_times(&self) -> bool {
+        !self.positions.is_empty()
+    }
+
+    /// The events of a transaction in order; only the writes if it failed or its outcome is unknown.
+    pub fn events(&self, transaction: u32) -> &[RegisterEvent] {
+        let transaction = transaction as usize;
+        let range = self.starts[transaction] as usize..self.starts[transaction + 1] as usize;
+        &self.events[range]
+    }
+
+    /// Is this version the initial state of a key?
+    pub fn is_initial(&self, version: u32) -> bool {
+        (version as usize) < self.keys.len()
+    }
+
+    /// The index of a version in the columns of versions; past their end for an initial one.
+    fn place(&self, version: u32) -> usize {
+        (version as usize).wrapping_sub(self.keys.len())
+    }
+
+    /// The transaction that wrote a version, even if it failed; `None` for an initial version and for one that was read
+    /// but never written.
+    pub fn writer(&self, version: u32) -> Option<Txn> {
+        self.writers.get(self.place(version)).copied().flatten()
+    }
+
+    /// The key of a version.
+    pub fn key_of(&self, version: u32) -> u32 {
+        let key = self.version_keys.get(self.place(version));
+        key.copied().unwrap_or(version)
+    }
+
+    /// The value of a version; `None` for an initial one.
+    pub fn value(&self, version: u32) -> Option<i64> {
+        self.values.get(self.place(version)).copied()
+    }
+
+    /// Did the transaction that wrote this version write the key again later?
+    pub fn is_overwritten(&self, version: u32) -> bool {
+        let place = self.place(version);
+        let word = self.overwritten.get(place / 64);
+        word.is_some_and(|word| word >> (place % 64) & 1 == 1)
+    }
+
+    /// The name of a key.
+    pub fn key(&self, key: u32) -> &Key {
+        &self.keys[key as usize]
+    }
+
+    /// Number of transactions with this outcome.
+    pub fn count(&self, outcome: OpType) -> usize {
+        let outcomes = self.outcomes.iter();
+        outcomes.filter(|&&other| other == outcome).count()
+    }
+
+    /// The place of a transaction in a certificate: the position in the history of its invocation, of its completion if
+    /// only that was recorded; its number if the file has no operations.
+    pub fn recorded(&self, transaction: u32) -> u64 {
+        let known = self.positions.get(transaction as usize);
+        known.map_or(u64::from(transaction), |&(begun, ended)| {
+            let position = begun
+                .or(ended)
+                .expect("a recorded transaction has a position");
+            u64::from(position.get())
+        })
+    }
+
+    /// The index of the operation that stands for a transaction: of its completion, or of its invocation if it has none. A
+    /// file without times has no operations; a history made from it has two for each transaction.
+    pub fn index(&self, transaction: u32) -> u64 {
+        let Some(&(begun, ended)) = self.positions.get(transaction as usize) else {
+            return 2 * u64::from(transaction) + 1;
+        };
+        let position = ended.or(begun);
+        self.index_at(position.expect("a recorded transaction has a position"))
+    }
+
+    /// The index of a transaction's invocation; `None` if unknown.
+    pub fn invocation(&self, transaction: u32) -> Option<u64> {
+        self.begun(transaction)
+            .map(|position| self.index_at(position))
+    }
+
+    fn index_at(&self, position: Position) -> u64 {
+        let position = position.get();
+        let behind = self.indices.partition_point(|&(from, _)| from <= position);
+        let known = behind.checked_sub(1).map(|place| self.indices[place]);
+        known.map_or(u64::from(position), |(from, index)| {
+            index + u64::from(position - from)
+        })
+    }
+}

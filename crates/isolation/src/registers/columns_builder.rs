@@ -1,0 +1,472 @@
+//! The builder of columns.
+
+use super::columns::{Columns, NONE, RegisterEvent};
+use super::version_table::{NumberPages, VersionTable};
+use seatrial_cycles::{Position, Txn};
+use seatrial_history::FixedMap;
+use seatrial_history::{Key, OpType};
+use seatrial_history::{Stamps, TransactionSink};
+use std::collections::BTreeMap;
+
+/// Numbers of versions, keys included, are below this: the top bit is a flag.
+const NUMBERS_MAX: usize = (1 << 31) - 1;
+/// Stands for the initial version of a read until the number of keys, and so of initial versions, is known.
+const INITIAL: u32 = NUMBERS_MAX as u32;
+/// Events that are looked up together, so that cache misses overlap.
+const PENDING_MAX: usize = 256;
+/// A longer transaction is searched with a table by key, a shorter one event against event.
+pub(super) const EVENTS_FEW: usize = 32;
+
+/// Why a history has no columns.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ColumnsError {
+    /// An operation is not a transaction on registers.
+    #[error("op {index}: {reason}")]
+    Operation {
+        /// Its index.
+        index: u64,
+        /// Why not.
+        reason: String,
+    },
+    /// Two transactions wrote the same value to a key, so reads of it do not show which write they saw.
+    #[error(
+        "{one} and {other} both write {value} to key {key}: values must be unique for each key"
+    )]
+    Twice {
+        /// The first transaction that wrote it.
+        one: String,
+        /// The second one; the same one if it wrote the value twice.
+        other: String,
+        /// The key.
+        key: String,
+        /// The value.
+        value: i64,
+    },
+    /// More than 31 or 32 bits can number.
+    #[error("more than 2^{bits} {what}")]
+    Size {
+        /// Transactions, events or versions.
+        what: &'static str,
+        /// The limit, as a power of two.
+        bits: u32,
+    },
+}
+
+/// Makes [`Columns`].
+///
+/// Transactions are opened in order; the events of each are added without a break, at once ([`ColumnsBuilder::begin`]) or
+/// when its completion is read ([`ColumnsBuilder::open`], [`ColumnsBuilder::fill`]). A failed write and another write may
+/// have the same value; any other two are a [`ColumnsError`]. Linear.
+#[derive(Default)]
+pub struct ColumnsBuilder {
+    columns: Columns,
+    table: VersionTable,
+    /// Numbers of integer keys close to zero, of other integers, of other names.
+    near: NumberPages,
+    far: FixedMap<i64, u32>,
+    others: BTreeMap<Key, u32>,
+    numbers: FixedMap<u64, u32>,
+    /// By transaction: the range of its events in the order in which they were added.
+    spans: Vec<(u32, u32)>,
+    /// The transaction to which events are added.
+    current: u32,
+    /// The last events, whose versions have no numbers yet.
+    pending: Vec<PendingEvent>,
+    scratch: Vec<u32>,
+    /// Versions that were written more than once, and the transactions of the later writes.
+    again: Vec<(u32, u32)>,
+    has_times: bool,
+    has_lists: bool,
+    refusal: Option<ColumnsError>,
+}
+
+/// A read or write whose version has no number yet.
+#[derive(Clone, Copy)]
+struct PendingEvent {
+    key: u32,
+    /// The transaction that writes; [`NONE`] for a read.
+    writer: u32,
+    value: Option<i64>,
+}
+
+/// Takes transactions from a foreign file; lists are refused.
+impl TransactionSink for ColumnsBuilder {
+    fn begin(&mut self, session: u64, stamps: Option<Stamps>) {
+        self.columns
+            .commits
+            .extend(stamps.map(|stamps| stamps.commit));
+        self.begin(session);
+    }
+
+    fn read(&mut self, key: i64, value: Option<i64>) {
+        self.read(key, value);
+    }
+
+    fn write(&mut self, key: i64, value: i64) {
+        self.write(key, value);
+    }
+
+    fn append(&mut self, _key: i64, _element: i64) {
+        self.has_lists = true;
+    }
+
+    fn read_list(&mut self, _key: i64, _elements: &[i64]) {
+        self.has_lists = true;
+    }
+
+    fn end(&mut self, outcome: OpType) -> Result<(), String> {
+        self.end(outcome);
+        self.check()
+    }
+}
+
+impl ColumnsBuilder {
+    /// The reason why there will be no columns, if one is known already.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match &self.refusal {
+            Some(refusal) => Err(refusal.to_string()),
+            None if self.has_lists => Err("a list is no register".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens the next transaction of the session with this name; its events follow.
+    pub fn begin(&mut self, session: u64) {
+        let number = self.open(session, None);
+        self.fill(number);
+    }
+
+    /// Closes the transaction of [`ColumnsBuilder::begin`] with this outcome.
+    pub fn end(&mut self, outcome: OpType) {
+        self.close(outcome, None);
+    }
+
+    /// Adds a read of an integer key; `None` is its initial state.
+    pub fn read(&mut self, key: i64, value: Option<i64>) {
+        let key = self.integer(key);
+        self.read_key(key, value);
+    }
+
+    /// Adds a write of an integer key.
+    pub fn write(&mut self, key: i64, value: i64) {
+        let key = self.integer(key);
+        self.write_key(key, value);
+    }
+
+    /// Opens the next transaction of the session with this name, invoked at this position, if known. Returns its
+    /// number.
+    pub fn open(&mut self, session: u64, begun: Option<Position>) -> u32 {
+        let next = self.numbers.len() as u32;
+        let session_number = *self.numbers.entry(session).or_insert(next);
+        if session_number == next {
+            self.columns.clients.push(session);
+        }
+        if self.columns.len() >= NUMBERS_MAX {
+            self.refuse(ColumnsError::Size {
+                what: "transactions",
+                bits: 31,
+            });
+            return self.columns.len() as u32 - 1;
+        }
+        let number = self.columns.len() as u32;
+        self.columns.sessions.push(session_number);
+        self.columns.outcomes.push(OpType::Info);
+        self.spans.push((0, 0));
+        self.columns.positions.push((begun, None));
+        self.has_times |= begun.is_some();
+        number
+    }
+
+    /// The events that follow belong to this transaction.
+    pub fn fill(&mut self, transaction: u32) {
+        self.current = transaction;
+        let start = self.event_count() as u32;
+        self.spans[transaction as usize] = (start, start);
+    }
+
+    /// Closes the transaction of [`ColumnsBuilder::fill`], which completed with this outcome at this position.
+    pub fn close(&mut self, outcome: OpType, ended: Option<Position>) {
+        let current = self.current as usize;
+        if self.event_count() >= u32::MAX as usize {
+            self.refuse(ColumnsError::Size {
+                what: "reads and writes",
+                bits: 32,
+            });
+        }
+        self.spans[current].1 = self.event_count() as u32;
+        self.has_times |= ended.is_some();
+        self.columns.positions[current].1 = ended;
+        self.columns.outcomes[current] = outcome;
+    }
+
+    /// The number of a key, a new one if necessary.
+    pub fn key(&mut self, key: &Key) -> u32 {
+        if let Key::Int(integer) = key {
+            return self.integer(*integer);
+        }
+        if let Some(&number) = self.others.get(key) {
+            return number;
+        }
+        let number = self.columns.keys.len() as u32;
+        self.columns.keys.push(key.clone());
+        self.others.insert(key.clone(), number);
+        number
+    }
+
+    fn integer(&mut self, key: i64) -> u32 {
+        let next = self.columns.keys.len() as u32;
+        let known = match self.near.slot(key, next as usize) {
+            Some(slot) => slot,
+            None => self.far.entry(key).or_insert(NONE),
+        };
+        if *known == NONE {
+            *known = next;
+            self.columns.keys.push(Key::Int(key));
+        }
+        *known
+    }
+
+    /// Adds a read of the key with this number; `None` is its initial state.
+    pub fn read_key(&mut self, key: u32, value: Option<i64>) {
+        let writer = NONE;
+        self.add(PendingEvent { key, writer, value });
+    }
+
+    /// Adds a write of the key with this number.
+    pub fn write_key(&mut self, key: u32, value: i64) {
+        let (writer, value) = (self.current, Some(value));
+        self.add(PendingEvent { key, writer, value });
+    }
+
+    fn add(&mut self, event: PendingEvent) {
+        self.pending.push(event);
+        if self.pending.len() == PENDING_MAX {
+            self.take();
+        }
+    }
+
+    /// Numbers the versions of pending events.
+    fn take(&mut self) {
+        let pairs = self
+            .pending
+            .iter()
+            .filter_map(|it| Some((it.key, it.value?)));
+        self.table.glance(pairs, &mut self.scratch);
+        for PendingEvent { key, writer, value } in self.pending.drain(..) {
+            let Some(value) = value else {
+                self.columns
+                    .events
+                    .push(RegisterEvent::new(key, INITIAL, false));
+                continue;
+            };
+            let version = self.table.number(key, value);
+            let is_write = writer != NONE;
+            if is_write {
+                let known = &mut self.table.versions[version as usize].writer;
+                if *known == NONE {
+                    *known = writer;
+                } else {
+                    self.again.push((version, writer));
+                }
+            }
+            self.columns
+                .events
+                .push(RegisterEvent::new(key, version, is_write));
+        }
+    }
+
+    fn event_count(&self) -> usize {
+        self.columns.events.len() + self.pending.len()
+    }
+
+    /// Operations from this position on have indices from this one on.
+    pub(super) fn number_from(&mut self, position: u32, index: u64) {
+        let last = self.columns.indices.last();
+        let (from, known) = last.copied().unwrap_or((0, 0));
+        if index != known + u64::from(position - from) {
+            self.columns.indices.push((position, index));
+        }
+    }
+
+    /// Records the first reason why there will be no columns.
+    pub(super) fn refuse(&mut self, refusal: ColumnsError) {
+        self.refusal.get_or_insert(refusal);
+    }
+
+    /// Has no transaction been opened yet?
+    pub fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// Is there a reason why there will be no columns?
+    pub fn is_refused(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    /// The columns, or the reason why there are none.
+    pub fn finish(mut self) -> Result<Columns, ColumnsError> {
+        self.take();
+        if !self.has_times {
+            self.columns.positions = Vec::new();
+        }
+        if self.columns.commits.len() != self.columns.len() {
+            self.columns.commits = Vec::new();
+        }
+        if self.columns.keys.len() + self.table.versions.len() >= NUMBERS_MAX {
+            self.refuse(ColumnsError::Size {
+                what: "versions",
+                bits: 31,
+            });
+        }
+        if self.refusal.is_none() {
+            self.settle();
+        }
+        if let Some(refusal) = self.refusal {
+            return Err(refusal);
+        }
+        let versions = std::mem::take(&mut self.table).versions;
+        let columns = &mut self.columns;
+        columns.writers = versions.iter().map(|version| txn(version.writer)).collect();
+        columns.version_keys = versions.iter().map(|version| version.key).collect();
+        columns.values = versions.iter().map(|version| version.value).collect();
+        drop(versions);
+        columns.overwritten = vec![0; columns.writers.len().div_ceil(64)];
+        arrange(columns, self.spans);
+        mark(columns);
+        see(columns);
+        columns.assert_complete();
+        Ok(self.columns)
+    }
+
+    /// Finds the writer of each version that was written more than once.
+    fn settle(&mut self) {
+        let columns = &self.columns;
+        for &(number, transaction) in &self.again {
+            let version = &mut self.table.versions[number as usize];
+            let failed = |transaction: u32| columns.outcomes[transaction as usize] == OpType::Fail;
+            if failed(version.writer) {
+                version.writer = transaction;
+            } else if !failed(transaction) {
+                self.refusal = Some(ColumnsError::Twice {
+                    one: columns.name(version.writer),
+                    other: columns.name(transaction),
+                    key: columns.key(version.key).to_string(),
+                    value: version.value,
+                });
+                return;
+            }
+        }
+    }
+}
+
+/// A writer, which is [`NONE`] while columns are built, so that a version takes 16 bytes.
+fn txn(writer: u32) -> Option<Txn> {
+    (writer != NONE).then(|| Txn::new(writer))
+}
+
+/// Puts the events in the order of their transactions, and the numbers of versions after those of the initial ones.
+fn arrange(columns: &mut Columns, spans: Vec<(u32, u32)>) {
+    let keys = columns.keys.len() as u32;
+    let number = |event: RegisterEvent| {
+        let version = match event.version() {
+            INITIAL => event.key(),
+            version => version + keys,
+        };
+        RegisterEvent::new(event.key(), version, event.is_write())
+    };
+    columns.starts = Vec::with_capacity(spans.len() + 1);
+    columns.starts.push(0);
+    let mut end = 0;
+    for &(from, to) in &spans {
+        end += to - from;
+        columns.starts.push(end);
+    }
+    if spans
+        .iter()
+        .zip(&columns.starts)
+        .all(|(span, start)| span.0 == *start)
+    {
+        drop(spans);
+        for event in &mut columns.events {
+            *event = number(*event);
+        }
+        return;
+    }
+    let mut arranged = Vec::with_capacity(columns.events.len());
+    for (from, to) in spans {
+        let events = &columns.events[from as usize..to as usize];
+        arranged.extend(events.iter().map(|event| number(*event)));
+    }
+    columns.events = arranged;
+}
+
+/// Marks inner events, and the versions that their own transactions overwrote.
+fn mark(columns: &mut Columns) {
+    let keys = columns.keys.len();
+    // By key: the transaction that wrote it last, plus one, and the event; only used if a transaction is long.
+    let mut wrote = Vec::new();
+    let mut overwritten = std::mem::take(&mut columns.overwritten);
+    let mut bury = |version: u32| {
+        let place = version as usize - keys;
+        overwritten[place / 64] |= 1 << (place % 64);
+    };
+    for (transaction, ends) in columns.starts.windows(2).enumerate() {
+        let events = &mut columns.events[ends[0] as usize..ends[1] as usize];
+        if events.len() <= EVENTS_FEW {
+            for at in 1..events.len() {
+                let event = events[at];
+                let mut before = events[..at].iter().rev();
+                let written = before.position(|other| {
+                    other.is_write() && other.key() == event.key() && !other.is_inner()
+                });
+                let Some(distance) = written else { continue };
+                if event.is_write() {
+                    let other = at - 1 - distance;
+                    bury(events[other].version());
+                    events[other] = events[other].inner();
+                } else {
+                    events[at] = event.inner();
+                }
+            }
+            continue;
+        }
+        wrote.resize(keys, (0, 0));
+        let stamp = transaction as u32 + 1;
+        for at in 0..events.len() {
+            let event = events[at];
+            let (by, last) = &mut wrote[event.key() as usize];
+            let is_written = *by == stamp;
+            if event.is_write() {
+                if is_written {
+                    bury(events[*last as usize].version());
+                    events[*last as usize] = events[*last as usize].inner();
+                }
+                (*by, *last) = (stamp, at as u32);
+            } else if is_written {
+                events[at] = event.inner();
+            }
+        }
+    }
+    columns.overwritten = overwritten;
+}
+
+/// Finds out which transactions took place.
+fn see(columns: &mut Columns) {
+    let ok = columns.outcomes.iter();
+    let mut happened: Vec<bool> = ok.map(|&outcome| outcome == OpType::Ok).collect();
+    if columns.outcomes.contains(&OpType::Info) {
+        for reader in 0..columns.len() as u32 {
+            if columns.outcomes[reader as usize] != OpType::Ok {
+                continue;
+            }
+            for read in columns.events(reader).iter().filter(|it| !it.is_write()) {
+                if let Some(writer) = columns.writer(read.version())
+                    && columns.outcomes[writer.index()] == OpType::Info
+                {
+                    happened[writer.index()] = true;
+                }
+            }
+        }
+    }
+    columns.happened = happened;
+}

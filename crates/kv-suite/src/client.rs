@@ -1,0 +1,173 @@
+//! Clients that talk to the store's processes.
+
+use crate::connection::{Connection, Connections};
+use crate::data::Consumer;
+use crate::operation::{Action, Operation};
+use seatrial_history::{Op, OpType, Value};
+use seatrial_host::Key;
+use seatrial_kv::{ClientOptions, Failure, Outcome, Transaction};
+use seatrial_machine::Rng;
+use seatrial_runner::{self as runner, BoxFuture, ClientError, Clients, Seat};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Opens clients of the store.
+#[derive(Debug)]
+pub(crate) struct KvClients {
+    /// Where the tokens of sessions come from.
+    tokens: Mutex<Rng>,
+    request_timeout: Duration,
+    workload: Arc<str>,
+    key: Option<Key>,
+    connections: Arc<Connections>,
+    /// Clients that share one of them.
+    clients_per_connection: u32,
+}
+
+/// How a client gets its connection, and another one when that is lost.
+struct Dial {
+    address: SocketAddr,
+    number: u32,
+    options: ClientOptions,
+    key: Option<Key>,
+    connections: Arc<Connections>,
+}
+
+impl Dial {
+    /// The connection, after a first round trip: a proxy accepts connections to nodes that are dead or cut off, the system those
+    /// to nodes that are paused, and one that others have may be lost by now.
+    async fn connection(&self) -> Result<Connection, ClientError> {
+        let (options, key) = (self.options.clone(), self.key.clone());
+        let connection = self
+            .connections
+            .get(self.address, self.number, options, key);
+        let connection = connection.await?;
+        match connection.request(Transaction::new()).await {
+            Some(Outcome::Ok(_)) => Ok(connection),
+            Some(Outcome::Failed(failure)) => Err(failure.name().into()),
+            Some(Outcome::Unknown(doubt)) => Err(doubt.name().into()),
+            None => Err("connection-lost".into()),
+        }
+    }
+}
+
+/// How long a client waits that could not get another connection.
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl KvClients {
+    /// Clients of this workload (empty when a plan says what they do) that give a request up after this long.
+    pub(crate) fn new(
+        rng: Rng,
+        request_timeout: Duration,
+        workload: &str,
+        key: Option<Key>,
+        clients_per_connection: u32,
+    ) -> KvClients {
+        KvClients {
+            tokens: Mutex::new(rng),
+            request_timeout,
+            workload: workload.into(),
+            key,
+            connections: Arc::default(),
+            clients_per_connection,
+        }
+    }
+}
+
+impl Clients for KvClients {
+    fn never_block(&self) -> bool {
+        true
+    }
+
+    fn open<'a>(
+        &'a self,
+        seat: &'a Seat,
+    ) -> BoxFuture<'a, Result<Box<dyn runner::Client>, ClientError>> {
+        Box::pin(async move {
+            let seed = self
+                .tokens
+                .lock()
+                .map_err(|_| "the tokens are lost")?
+                .word();
+            let mut options = ClientOptions::new(seat.node, seed);
+            options.request_timeout = self.request_timeout;
+            let dial = Dial {
+                address: seat.address,
+                number: seat.endpoint.number() / self.clients_per_connection,
+                options,
+                key: self.key.clone(),
+                connections: Arc::clone(&self.connections),
+            };
+            let client = KvClient {
+                connection: Some(dial.connection().await?),
+                dial,
+                workload: Arc::clone(&self.workload),
+                patience: self.request_timeout,
+                consumer: Consumer::default(),
+                is_answered: true,
+            };
+            Ok(Box::new(client) as Box<dyn runner::Client>)
+        })
+    }
+}
+
+/// One worker's client.
+struct KvClient {
+    /// `None` once it was lost before a request was sent. The next operation gets another one: the client stays what it is, since
+    /// its process goes on, and with it its positions in logs.
+    connection: Option<Connection>,
+    dial: Dial,
+    workload: Arc<str>,
+    /// After so long an operation asks for nothing more.
+    patience: Duration,
+    /// How far it is in logs.
+    consumer: Consumer,
+    /// Was every question that was sent answered so far?
+    is_answered: bool,
+}
+
+impl runner::Client for KvClient {
+    fn invoke<'a>(&'a mut self, op: &'a Op) -> BoxFuture<'a, Result<Op, ClientError>> {
+        Box::pin(async move {
+            let began = Instant::now();
+            if self.connection.is_none() {
+                match self.dial.connection().await {
+                    Ok(connection) => self.connection = Some(connection),
+                    Err(reason) => {
+                        tokio::time::sleep(PAUSE).await;
+                        let error = Value::text(format!("no client: {reason}"));
+                        let failed = op.complete(OpType::Fail, op.value.clone());
+                        return Ok(failed.with("error", error));
+                    }
+                }
+            }
+            let (mut operation, mut action) =
+                Operation::begin(&self.workload, op, &mut self.consumer);
+            loop {
+                let transaction = match action {
+                    Action::Complete(op) => return Ok(op),
+                    Action::Ask(transaction) => transaction,
+                };
+                if began.elapsed() > self.patience {
+                    return Ok(operation.time_out());
+                }
+                let outcome = match &self.connection {
+                    Some(connection) => connection.request(transaction).await,
+                    None => None,
+                };
+                // Without an answer it was never sent.
+                let outcome = outcome.unwrap_or(Outcome::Failed(Failure::NoSession));
+                if matches!(outcome, Outcome::Failed(Failure::NoSession)) {
+                    self.connection = None;
+                }
+                self.is_answered &= !matches!(outcome, Outcome::Unknown(_));
+                action = operation.resume(&outcome, &mut self.consumer);
+            }
+        })
+    }
+
+    fn is_usable(&self) -> bool {
+        self.is_answered
+    }
+}

@@ -1,0 +1,126 @@
+//! Connections to a node, each for several clients.
+
+use crate::processes::PROTOCOL;
+use seatrial_host::{ConnectOptions, Key, Link, LinkOptions};
+use seatrial_kv::message::MESSAGE_LENGTH_MAX;
+use seatrial_kv::{Client, ClientOptions, Outcome, Transaction};
+use seatrial_machine::Ticket;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError};
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+/// Requests of one connection that wait for its task: more than its clients can have under way.
+const QUEUE_LENGTH: usize = 1_024;
+
+/// A request, and where its outcome goes.
+type Call = (Transaction, oneshot::Sender<Outcome>);
+
+/// One client's end of a connection, which is closed when its last client is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    calls: mpsc::Sender<Call>,
+}
+
+impl Connection {
+    /// Asks the node. `None`: the connection is gone, and the request was never sent.
+    pub(crate) async fn request(&self, transaction: Transaction) -> Option<Outcome> {
+        let (outcome, answered) = oneshot::channel();
+        self.calls.send((transaction, outcome)).await.ok()?;
+        answered.await.ok()
+    }
+}
+
+/// The connections of a test by number; clients with the same number and node share one.
+///
+/// A connection has a task of its own, on the thread of its clients. Its loop: hand over all requests that were put into its
+/// queue, write them at once, read what is there, give each reply to its client. While the driver looks at one batch of
+/// completions, the next requests gather: with 16 clients on a connection a write and a read serve about ten operations
+/// instead of one, in the bench as in the node.
+///
+/// Its downside: requests of clients that share a connection reach the node in one order.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    slots: std::sync::Mutex<BTreeMap<(SocketAddr, u32), Slot>>,
+}
+
+/// The place of one connection, which may be open, lost or not opened yet. It is locked while one is opened: the others that
+/// share it wait for that, and clients of other connections do not.
+type Slot = Arc<Mutex<Option<mpsc::WeakSender<Call>>>>;
+
+impl Connections {
+    /// The connection with this number to the node at `address`; opens it if there is none.
+    pub(crate) async fn get(
+        &self,
+        address: SocketAddr,
+        number: u32,
+        options: ClientOptions,
+        key: Option<Key>,
+    ) -> io::Result<Connection> {
+        let slot = self.slot(address, number);
+        let mut slot = slot.lock().await;
+        let known = slot.as_ref().and_then(mpsc::WeakSender::upgrade);
+        if let Some(calls) = known.filter(|calls| !calls.is_closed()) {
+            return Ok(Connection { calls });
+        }
+        let connection = connect(address, options, key).await?;
+        *slot = Some(connection.calls.downgrade());
+        Ok(connection)
+    }
+
+    fn slot(&self, address: SocketAddr, number: u32) -> Slot {
+        let slots = self.slots.lock();
+        let mut slots = slots.unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(slots.entry((address, number)).or_default())
+    }
+}
+
+/// Opens a connection to a node.
+pub(crate) async fn connect(
+    address: SocketAddr,
+    options: ClientOptions,
+    key: Option<Key>,
+) -> io::Result<Connection> {
+    let link = LinkOptions {
+        server: options.server,
+        connect: ConnectOptions {
+            key,
+            timeout: options.request_timeout,
+            ..ConnectOptions::new(PROTOCOL, MESSAGE_LENGTH_MAX)
+        },
+        // Its clients learn that it is lost, and open a new one.
+        reconnect_interval: None,
+    };
+    let link = Link::connect(address, Client::new(options), link).await?;
+    let (calls, queue) = mpsc::channel(QUEUE_LENGTH);
+    tokio::spawn(carry(link, queue));
+    Ok(Connection { calls })
+}
+
+/// Carries requests and replies until the connection is lost or the last client has gone.
+async fn carry(mut link: Link<Client>, mut queue: mpsc::Receiver<Call>) {
+    let mut batch = Vec::new();
+    let mut under_way: BTreeMap<Ticket, oneshot::Sender<Outcome>> = BTreeMap::new();
+    loop {
+        tokio::select! {
+            biased;
+            count = queue.recv_many(&mut batch, QUEUE_LENGTH) => {
+                if count == 0 {
+                    return;
+                }
+                for (transaction, outcome) in batch.drain(..) {
+                    under_way.insert(link.submit(transaction), outcome);
+                }
+            }
+            reply = link.next() => {
+                let Some((ticket, outcome)) = reply else {
+                    return; // what has no outcome was never sent
+                };
+                if let Some(client) = under_way.remove(&ticket) {
+                    let _ = client.send(outcome); // a client that was given up waits no longer
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The bundled key-value store as a system under test: processes and simulated machines, with the same workloads and faults.
+//!
+//! ```no_run
+//! fn main() -> std::process::ExitCode {
+//!     # mod seatrial { pub fn main(_: &[&'static dyn seatrial_suite::Suite]) -> std::process::ExitCode { 0.into() } }
+//!     seatrial::main(&[&seatrial_kv_suite::SUITE])
+//! }
+//! ```
+//!
+//! `operation` turns operations of a test into transactions of the store, one file of `data/` for each kind of data.
+//! `processes` and `client` drive it for real, `simulated` in a world of machines.
+
+mod client;
+mod connection;
+mod data;
+mod encoding;
+mod node;
+mod operation;
+mod processes;
+mod simulated;
+
+use client::KvClients;
+use data::ABORT;
+use processes::{KeyFile, KvSystem};
+use seatrial_generator::Generator;
+use seatrial_generator::workload::{self, Workload, WorkloadOptions};
+use seatrial_history::{Mop, Op, Symbol, Value};
+use seatrial_host::{Key, Report};
+use seatrial_kv::Bug;
+use seatrial_machine::Rng;
+use seatrial_runner::ProcessNodes;
+use seatrial_suite::{
+    Deployment, NodeSetup, OptionValues, PlantedBug, Setup, Simulator, Suite, SuiteError,
+    SuiteOption, Verb,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The bundled store.
+pub static SUITE: Kv = Kv;
+
+/// The suite of the bundled store.
+#[derive(Clone, Copy, Debug)]
+pub struct Kv;
+
+/// The bugs that can be planted, and how many seeds `sim kv` may need to find them.
+const BUGS: [PlantedBug; 4] = [
+    PlantedBug {
+        name: Bug::AckBeforeAppend.name(),
+        about: "replies before the log is durable",
+        seeds_max: 50,
+    },
+    PlantedBug {
+        name: Bug::StaleRead.name(),
+        about: "reads from an old snapshot",
+        seeds_max: 20,
+    },
+    PlantedBug {
+        name: Bug::LostAppend.name(),
+        about: "appends of one group commit overwrite each other",
+        seeds_max: 20,
+    },
+    PlantedBug {
+        name: Bug::DirtyAbort.name(),
+        about: "an aborted transaction leaves effects",
+        seeds_max: 20,
+    },
+];
+
+/// The key that nodes and clients share.
+const KEY_FILE: &str = "key-file";
+/// What all clients together can make a node hold.
+const MEMORY: &str = "memory";
+
+/// How many clients share a connection.
+const SHARE: &str = "clients-per-connection";
+
+const OPTIONS: [SuiteOption; 3] = [
+    SuiteOption {
+        name: SHARE,
+        value_name: "N",
+        about: "Clients that share a connection, 1 to 64",
+        default: Some(
+            "16; 1 in a test with faults of the network, which are between each client and its node",
+        ),
+        verbs: &[Verb::Test],
+    },
+    SuiteOption {
+        name: KEY_FILE,
+        value_name: "FILE",
+        about: "Key that nodes and clients share, 16 to 4,096 bytes in a file; neither talks to one without it",
+        default: None,
+        verbs: &[Verb::Test, Verb::Node],
+    },
+    SuiteOption {
+        name: MEMORY,
+        value_name: "MIB",
+        about: "Mebibytes that all clients together can make a node hold besides the store, at least 64",
+        default: Some("256"),
+        verbs: &[Verb::Node],
+    },
+];
+
+impl Suite for Kv {
+    fn name(&self) -> &'static str {
+        "kv"
+    }
+
+    fn about(&self) -> &'static str {
+        "the bundled key-value store, one node"
+    }
+
+    fn workloads(&self) -> &'static [&'static str] {
+        &workload::NAMES
+    }
+
+    fn default_workload(&self) -> &'static str {
+        "list-append"
+    }
+
+    fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
+        let key = setup.options.path(KEY_FILE);
+        let key = key
+            .map(|path| KeyFile::open(path, setup.report))
+            .transpose()?;
+        let clients_key = key.as_ref().map(|file| file.key.clone());
+        let system = Arc::new(KvSystem {
+            bug: setup.bug.map(|bug| bug.name),
+            key,
+        });
+        let mut nodes = ProcessNodes::new(system, setup.nodes);
+        if let Some(port) = setup.port {
+            nodes = nodes.with_port(port);
+        }
+        let workload = setup.workload.unwrap_or_default();
+        let tokens = setup.rng.fork("tokens");
+        let share = if setup.breaks_network { 1 } else { 16 };
+        let share = setup.options.number(SHARE, 1..=64, share)? as u32;
+        if setup.breaks_network && share > 1 {
+            return Err(format!(
+                "--{SHARE} {share}: faults of the network need a connection for each client"
+            )
+            .into());
+        }
+        let clients = KvClients::new(tokens, setup.timeout, workload, clients_key, share);
+        Ok(Deployment {
+            nodes: Arc::new(nodes),
+            clients: Arc::new(clients),
+        })
+    }
+
+    /// Some transactions are made to abort, because a store that only ever commits hides what its aborts leave behind.
+    fn workload(
+        &self,
+        name: &str,
+        rng: &Rng,
+        options: &WorkloadOptions,
+    ) -> Result<Workload, SuiteError> {
+        let workload = Workload::new(name, rng, options)?;
+        Ok(Workload {
+            generator: workload.generator.map(abort_some).boxed(),
+            ..workload
+        })
+    }
+
+    /// Where the function and value of an operation do not say which kind of data it is for, it carries the workload's name.
+    fn planned_workload(
+        &self,
+        name: &str,
+        rng: &Rng,
+        options: &WorkloadOptions,
+    ) -> Result<Workload, SuiteError> {
+        let made = self.workload(name, rng, options)?;
+        if !data::NAMED.contains(&made.name) {
+            return Ok(made);
+        }
+        let name = Value::Word(Symbol::new(made.name));
+        let named = move |op: Op| op.with(data::WORKLOAD, name.clone());
+        Ok(Workload {
+            generator: made.generator.map(named.clone()).boxed(),
+            last: made.last.map(|last| last.map(named).boxed()),
+            ..made
+        })
+    }
+
+    fn functions(&self) -> Option<&'static [&'static str]> {
+        Some(&["read", "write", "cas", "txn", "acquire", "release"])
+    }
+
+    fn node_count(&self, asked: Option<u32>) -> Result<u32, SuiteError> {
+        match asked {
+            None | Some(1) => Ok(1),
+            Some(count) => {
+                Err(format!("kv has one node until it is replicated, not {count}").into())
+            }
+        }
+    }
+
+    fn options(&self) -> &'static [SuiteOption] {
+        &OPTIONS
+    }
+
+    fn bugs(&self) -> &'static [PlantedBug] {
+        &BUGS
+    }
+
+    fn run_node(&self, setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
+        node::run(setup)
+    }
+
+    fn simulator(&self) -> Option<&dyn Simulator> {
+        Some(self)
+    }
+}
+
+/// Marks about one in sixteen transactions that write. The choice is part of the operation: asked again, it is the
+/// same.
+fn abort_some(op: Op) -> Op {
+    let mut mops = op.value.as_txn().into_iter().flatten();
+    let first_write = mops.find_map(|mop| match mop {
+        Mop::Append { element, .. } => Some(*element),
+        Mop::Write { value, .. } => Some(*value),
+        Mop::Read { .. } => None,
+    });
+    if first_write.is_some_and(|number| number % 16 == 7) {
+        return op.with(ABORT, Value::Bool(true));
+    }
+    op
+}
+
+/// The bug that a test plants, as the store knows it.
+fn store_bug(planted: Option<&PlantedBug>) -> Option<Bug> {
+    planted.and_then(|bug| Bug::from_name(bug.name))
+}
+
+/// The key in a file that an option names.
+fn read_key(options: &OptionValues, report: Report) -> Result<Option<Key>, SuiteError> {
+    let read = |path: &Path| Key::read_and_warn(path, report);
+    Ok(options.path(KEY_FILE).map(read).transpose()?)
+}

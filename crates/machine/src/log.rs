@@ -1,0 +1,366 @@
+//! Logs of a machine: append-only sequences of bytes in segment files, read by position and cut in front.
+
+use crate::{Disk, Medium, Storage};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Names a log of a machine and its files: 1 to 32 characters out of `a-z`, `0-9` and `_`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogName(&'static str);
+
+/// Longest name of a log.
+const NAME_LENGTH_MAX: usize = 32;
+
+impl LogName {
+    /// The log of a machine that has only one.
+    pub const MAIN: LogName = LogName::new("log");
+
+    /// Panics when the name is not allowed; at compile time, for a constant.
+    pub const fn new(name: &'static str) -> LogName {
+        let bytes = name.as_bytes();
+        assert!(!bytes.is_empty() && bytes.len() <= NAME_LENGTH_MAX);
+        let mut place = 0;
+        while place < bytes.len() {
+            let byte = bytes[place];
+            assert!(byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+            place += 1;
+        }
+        LogName(name)
+    }
+
+    /// The name as text.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+
+    /// The file of the segment that starts at this position.
+    fn segment(self, folder: &Path, start: u64) -> PathBuf {
+        match start {
+            0 => folder.join(self.0),
+            _ => folder.join(format!("{}-{start:016x}", self.0)),
+        }
+    }
+
+    /// The position at which the segment in this file starts; nothing, if the file is none of this log.
+    fn start_of(self, file: &str) -> Option<u64> {
+        let rest = file.strip_prefix(self.0)?;
+        if rest.is_empty() {
+            return Some(0);
+        }
+        let digits = rest.strip_prefix('-').filter(|it| it.len() == 16)?;
+        let start = u64::from_str_radix(digits, 16).ok()?;
+        // One spelling for each position: no sign, no capitals, and 0 has no digits at all.
+        (start > 0 && format!("{start:016x}") == digits).then_some(start)
+    }
+}
+
+impl fmt::Display for LogName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// A log that a machine will append to, one of [`Booted::logs`](crate::Booted).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenLog {
+    /// Its name.
+    pub name: LogName,
+    /// Where it ends: the driver cuts off what is after this position, and makes the cut and all that stays durable before
+    /// the machine's first turn.
+    pub end: u64,
+    /// A segment that has reached this many bytes is followed by a new one.
+    pub segment_length: u64,
+}
+
+/// The usual length of a segment in bytes.
+pub const SEGMENT_LENGTH: u64 = 64 << 20;
+
+impl OpenLog {
+    /// With segments of [`SEGMENT_LENGTH`].
+    pub const fn new(name: LogName, end: u64) -> OpenLog {
+        OpenLog {
+            name,
+            end,
+            segment_length: SEGMENT_LENGTH,
+        }
+    }
+}
+
+/// One file of a log.
+#[derive(Clone, Debug)]
+struct Segment {
+    start: u64,
+    length: u64,
+    path: PathBuf,
+    medium: Arc<dyn Medium>,
+}
+
+impl Segment {
+    const fn end(&self) -> u64 {
+        self.start + self.length
+    }
+}
+
+/// A log as it can be read: a [`Disk`] whose offsets are positions of the log, from [`Log::start`] to its length. Nothing is
+/// held in memory but the list of its segments, each of which is an open file.
+///
+/// It is a view of the files at the moment of [`Log::open`]. Bytes that were appended and are not durable yet may be in it.
+#[derive(Clone, Debug)]
+pub struct Log {
+    name: LogName,
+    segments: Vec<Segment>,
+}
+
+impl Log {
+    /// Opens the segments of a log in a folder; a log without files is empty. Segments that overlap are an error. A segment
+    /// that is missing in between is found by the read that needs it.
+    pub fn open(storage: &dyn Storage, folder: &Path, name: LogName) -> io::Result<Log> {
+        let files = storage.list(folder)?;
+        let mut starts: Vec<u64> = files.iter().filter_map(|it| name.start_of(it)).collect();
+        starts.sort_unstable();
+        let mut segments: Vec<Segment> = Vec::with_capacity(starts.len());
+        for start in starts {
+            let path = name.segment(folder, start);
+            let medium = match storage.open(&path) {
+                Ok(medium) => medium,
+                // The head was truncated meanwhile.
+                Err(error) if error.kind() == ErrorKind::NotFound && segments.is_empty() => {
+                    continue;
+                }
+                Err(error) => return Err(in_file(&path, &error)),
+            };
+            let length = medium.len();
+            if let Some(last) = segments.last().filter(|last| last.end() > start) {
+                let (before, end) = (last.path.display(), last.end());
+                let text =
+                    format!("{before} ends at {end}, after the start of the next segment, {start}");
+                return Err(io::Error::new(ErrorKind::InvalidData, text));
+            }
+            segments.push(Segment {
+                start,
+                length,
+                path,
+                medium,
+            });
+        }
+        Ok(Log { name, segments })
+    }
+
+    /// The first position that is there: everything before it was truncated.
+    pub fn start(&self) -> u64 {
+        self.segments.first().map_or(0, |it| it.start)
+    }
+
+    fn unreadable(&self, kind: ErrorKind, offset: u64, what: &str) -> io::Error {
+        let (name, start, end) = (self.name, self.start(), self.len());
+        let text =
+            format!("log {name} has no bytes at {offset}: {what} (it is from {start} to {end})");
+        io::Error::new(kind, text)
+    }
+}
+
+impl Disk for Log {
+    fn len(&self) -> u64 {
+        self.segments.last().map_or(0, Segment::end)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let (mut at, mut rest) = (offset, buffer);
+        while !rest.is_empty() {
+            let next = self.segments.partition_point(|it| it.start <= at);
+            let Some(segment) = next.checked_sub(1).map(|last| &self.segments[last]) else {
+                return Err(self.unreadable(ErrorKind::NotFound, at, "truncated"));
+            };
+            let there = segment.end().saturating_sub(at).min(rest.len() as u64) as usize;
+            if there == 0 {
+                let is_end = next == self.segments.len();
+                let (kind, what) = if is_end {
+                    (ErrorKind::UnexpectedEof, "after its end")
+                } else {
+                    (ErrorKind::InvalidData, "a segment is missing")
+                };
+                return Err(self.unreadable(kind, at, what));
+            }
+            let (part, behind) = rest.split_at_mut(there);
+            let read = segment.medium.read_at(at - segment.start, part);
+            read.map_err(|error| in_file(&segment.path, &error))?;
+            (at, rest) = (at + there as u64, behind);
+        }
+        Ok(())
+    }
+}
+
+/// The error with the file that it is about.
+pub(crate) fn in_file(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Appends to a log, for a driver: `host` and `sim` carry [`Output::Append`] and [`Output::TruncateHead`] out with it, over
+/// their own [`Storage`].
+///
+/// Files: the segment from position 0 has the log's name, every other one the name, `-` and its first position in 16
+/// hexadecimal digits. A new segment begins when the one before it is full and synced, and its name is made durable before
+/// anything is written to it, so only the end of the last segment can be torn. Segments are removed from the oldest on, each
+/// removal made durable before the next, so what is left is always without a gap. An append is never split.
+///
+/// A failed call leaves the log in an unknown state: every later call fails too.
+///
+/// [`Output::Append`]: crate::Output::Append
+/// [`Output::TruncateHead`]: crate::Output::TruncateHead
+#[derive(Debug)]
+pub struct LogWriter {
+    storage: Arc<dyn Storage>,
+    folder: PathBuf,
+    name: LogName,
+    segment_length: u64,
+    /// Where the segments start, the oldest first; never empty.
+    starts: VecDeque<u64>,
+    /// The last segment, and its length.
+    medium: Arc<dyn Medium>,
+    length: u64,
+    is_synced: bool,
+    has_failed: bool,
+}
+
+impl LogWriter {
+    /// Opens a log at its end, creating it when it is missing; what is after that end is cut off. Durable when this
+    /// returns.
+    pub fn open(storage: &Arc<dyn Storage>, folder: &Path, log: OpenLog) -> io::Result<LogWriter> {
+        let OpenLog { name, end, .. } = log;
+        let found = Log::open(&**storage, folder, name)?;
+        if !(found.start()..=found.len()).contains(&end) {
+            return Err(found.unreadable(ErrorKind::InvalidInput, end, "it is said to end there"));
+        }
+        let mut starts: VecDeque<u64> = found.segments.iter().map(|it| it.start).collect();
+        // From the newest on, so that a crash leaves no gap.
+        while let Some(&last) = starts.back().filter(|&&last| last > end) {
+            storage.remove(&name.segment(folder, last))?;
+            storage.sync_folder(folder)?;
+            starts.pop_back();
+        }
+        let start = starts.back().copied().unwrap_or(0);
+        let path = name.segment(folder, start);
+        let medium = if starts.is_empty() {
+            starts.push_back(0);
+            storage.create(&path)
+        } else {
+            storage.open_write(&path)
+        };
+        let medium = medium.map_err(|error| in_file(&path, &error))?;
+        // A process that was killed may have created the file and not synced its name.
+        storage.sync_folder(folder)?;
+        let length = end - start;
+        let there = medium.len();
+        let cut = if there > length {
+            medium.set_len(length)
+        } else {
+            Ok(())
+        };
+        // A process that was killed may have written and not synced these bytes, and replies rely on them from now on. An
+        // empty file has none to lose.
+        let synced = cut.and_then(|()| if there > 0 { medium.sync() } else { Ok(()) });
+        synced.map_err(|error| in_file(&path, &error))?;
+        Ok(LogWriter {
+            storage: Arc::clone(storage),
+            folder: folder.to_owned(),
+            name,
+            segment_length: log.segment_length.max(1),
+            starts,
+            medium,
+            length,
+            is_synced: true,
+            has_failed: false,
+        })
+    }
+
+    /// The first position that is there.
+    pub fn start(&self) -> u64 {
+        self.starts.front().copied().unwrap_or(0)
+    }
+
+    /// The position after the last byte.
+    pub fn end(&self) -> u64 {
+        self.last_start() + self.length
+    }
+
+    /// The name.
+    pub const fn name(&self) -> LogName {
+        self.name
+    }
+
+    /// The file that is written to.
+    pub fn path(&self) -> PathBuf {
+        self.name.segment(&self.folder, self.last_start())
+    }
+
+    fn last_start(&self) -> u64 {
+        self.starts.back().copied().unwrap_or(0)
+    }
+
+    /// Writes bytes at the end; they are durable once [`LogWriter::sync`] has returned.
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.usable()?;
+        let appended = self.write(bytes);
+        self.has_failed = appended.is_err();
+        appended
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.length >= self.segment_length {
+            self.roll()?;
+        }
+        self.medium.write_at(self.length, bytes)?;
+        self.length += bytes.len() as u64;
+        self.is_synced = false;
+        Ok(())
+    }
+
+    /// Begins a new segment. The one before it is whole and durable first: recovery looks for torn bytes in the last only.
+    fn roll(&mut self) -> io::Result<()> {
+        if !self.is_synced {
+            self.medium.sync()?;
+        }
+        let start = self.end();
+        let path = self.name.segment(&self.folder, start);
+        self.medium = self.storage.create(&path)?;
+        self.storage.sync_folder(&self.folder)?;
+        self.starts.push_back(start);
+        (self.length, self.is_synced) = (0, true);
+        Ok(())
+    }
+
+    /// Makes everything that was appended durable. A failure is final.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.usable()?;
+        let synced = self.medium.sync();
+        self.has_failed = synced.is_err();
+        self.is_synced = synced.is_ok();
+        synced
+    }
+
+    /// Removes the segments of which every byte is before `position`, but never the last one; returns the new start.
+    pub fn truncate_head(&mut self, position: u64) -> io::Result<u64> {
+        self.usable()?;
+        while self.starts.get(1).is_some_and(|&next| next <= position) {
+            let oldest = self.name.segment(&self.folder, self.start());
+            let removed = self.storage.remove(&oldest);
+            let removed = removed.and_then(|()| self.storage.sync_folder(&self.folder));
+            self.has_failed = removed.is_err();
+            removed?;
+            self.starts.pop_front();
+        }
+        Ok(self.start())
+    }
+
+    fn usable(&self) -> io::Result<()> {
+        if self.has_failed {
+            return Err(io::Error::other(
+                "an earlier write or sync of this log failed",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,281 @@
+//! Faults in a plan: single ones, and those that are drawn.
+
+use super::document::Shape;
+use super::fields::{Field, Fields, Result, unknown};
+use seatrial_generator::{FaultOptions, FaultOrder, Target, parse_fault};
+use seatrial_machine::{
+    Fault, FaultInfo, FaultKind, FaultParameter, FaultSubject, Link, NodeId, ParameterUnit,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Mean time between two faults, unless the plan says otherwise.
+pub(super) const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Faults that are drawn beside a node.
+#[derive(Clone, Debug)]
+pub(super) struct FaultsDraw {
+    pub(super) kinds: Vec<FaultKind>,
+    /// What each kind strikes, where the plan says so.
+    pub(super) targets: BTreeMap<FaultKind, Vec<Target>>,
+    pub(super) interval: Duration,
+    /// How the kinds take turns.
+    pub(super) order: FaultOrder,
+    /// The nodes that may be broken; `None`: all.
+    pub(super) nodes: Option<Vec<NodeId>>,
+    /// They end so long after the node's beginning; `None`: with the node.
+    pub(super) duration: Option<Duration>,
+    /// When the faults end by time, the node goes on for so long.
+    pub(super) recovery: Duration,
+}
+
+impl FaultsDraw {
+    pub(super) fn decode(field: &Field<'_>) -> Result<FaultsDraw> {
+        let mut faults = FaultsDraw {
+            kinds: Vec::new(),
+            targets: BTreeMap::new(),
+            interval: INTERVAL,
+            order: FaultOrder::default(),
+            nodes: None,
+            duration: None,
+            recovery: Duration::ZERO,
+        };
+        if let Shape::List(_) = field.entry.shape {
+            faults.strike(field)?;
+            return Ok(faults);
+        }
+        let mut fields = field.table("a list of kinds of faults, or a table with `kinds`")?;
+        faults.strike(&fields.need("kinds", "what is broken")?)?;
+        if let Some(interval) = fields.read("interval", Field::interval)? {
+            faults.interval = interval;
+        }
+        if let Some(field) = fields.take("schedule") {
+            let name = field.one_of("fault schedule", &FaultOrder::ALL.map(FaultOrder::name))?;
+            faults.order = FaultOrder::from_name(name).unwrap_or_default();
+        }
+        faults.nodes = fields.read("targets", |field| {
+            let items = field.items("a list of nodes such as \"n1\"")?;
+            items.iter().map(server).collect()
+        })?;
+        faults.duration = fields.read("for", Field::interval)?;
+        if let Some(recovery) = fields.take("recovery") {
+            if faults.duration.is_none() {
+                return Err(recovery.problem(
+                    "goes with `for`: how long clients go on after the faults have ended",
+                ));
+            }
+            faults.recovery = recovery.duration()?;
+        }
+        fields.finish()?;
+        Ok(faults)
+    }
+
+    /// Reads the kinds, each perhaps with its targets: `partition:bridge+majorities-ring`.
+    fn strike(&mut self, field: &Field<'_>) -> Result<()> {
+        let items = fault_names(field)?;
+        for item in items {
+            let (kind, name) = kind(&item)?;
+            let text = item.text("a kind of faults")?;
+            let (_, targets) =
+                parse_fault(text).map_err(|error| item.problem(error.to_string()))?;
+            if self.kinds.contains(&kind) {
+                return Err(item.problem(format!("{name:?} is there twice")));
+            }
+            self.kinds.push(kind);
+            if !targets.is_empty() {
+                self.targets.insert(kind, targets);
+            }
+        }
+        Ok(())
+    }
+
+    /// The options of the faults for a system of these nodes.
+    pub(super) fn options(&self, servers: &[NodeId], clients: &[NodeId]) -> FaultOptions {
+        let servers = self.nodes.clone().unwrap_or_else(|| servers.to_vec());
+        FaultOptions {
+            order: self.order,
+            targets: self.targets.clone(),
+            ..FaultOptions::new(self.kinds.clone(), servers, clients, self.interval)
+        }
+    }
+}
+
+/// The kind in front of what it strikes, and its name.
+fn kind<'e>(item: &Field<'e>) -> Result<(FaultKind, &'e str)> {
+    const WHAT: &str = "kind of faults";
+    let names = FaultKind::ALL.map(FaultKind::name);
+    let text = item.text(&format!("{WHAT}: {}", names.join(", ")))?;
+    let name = text.split(':').next().unwrap_or_default().trim();
+    match FaultKind::from_name(name) {
+        Some(kind) => Ok((kind, name)),
+        None => Err(item.problem(unknown(WHAT, name, &names))),
+    }
+}
+
+/// A list of names of faults, at least one.
+fn fault_names<'e>(field: &Field<'e>) -> Result<Vec<Field<'e>>> {
+    let names = FaultKind::ALL.map(FaultKind::name);
+    let items = field.items(&format!("a list of kinds of faults: {}", names.join(", ")))?;
+    if items.is_empty() {
+        return Err(field.wrong("a list of at least one kind of faults"));
+    }
+    Ok(items)
+}
+
+/// Families of faults.
+pub(super) fn kinds(field: &Field<'_>) -> Result<Vec<FaultKind>> {
+    let mut kinds = Vec::new();
+    for item in fault_names(field)? {
+        let (kind, name) = kind(&item)?;
+        if item.text(name)? != name {
+            return Err(item.problem("what is mended has no target"));
+        }
+        if kinds.contains(&kind) {
+            return Err(item.problem(format!("{name:?} is there twice")));
+        }
+        kinds.push(kind);
+    }
+    Ok(kinds)
+}
+
+/// What `heal` mends: `true` is everything.
+pub(super) fn healing(field: &Field<'_>) -> Result<Vec<FaultKind>> {
+    match field.entry.shape {
+        Shape::Bool(true) => {
+            // Who belongs to the system is asked only where that was changed.
+            let mended = |kind: &FaultKind| *kind != FaultKind::Membership;
+            Ok(FaultKind::ALL.into_iter().filter(mended).collect())
+        }
+        Shape::List(_) => kinds(field),
+        _ => Err(field.wrong("true (everything) or a list of kinds of faults")),
+    }
+}
+
+/// Most nodes that a plan may name.
+pub(super) const SERVERS_MAX: i64 = 1_000;
+
+fn server(field: &Field<'_>) -> Result<NodeId> {
+    let node = node(field)?;
+    if node.is_client() {
+        return Err(field.wrong("a node such as \"n1\""));
+    }
+    Ok(node)
+}
+
+/// `n1`, or `c0` for a client.
+fn node(field: &Field<'_>) -> Result<NodeId> {
+    const EXPECTED: &str = "a node such as \"n1\", or a client such as \"c0\"";
+    let text = field.text(EXPECTED)?;
+    let number = |digits: &str| {
+        let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number = plain.then(|| digits.parse::<u32>().ok()).flatten();
+        number.filter(|number| {
+            i64::from(*number) <= SERVERS_MAX.max(i64::from(seatrial_generator::THREADS_MAX))
+        })
+    };
+    let node = match (text.strip_prefix('n'), text.strip_prefix('c')) {
+        (Some(digits), _) => number(digits)
+            .filter(|number| *number > 0)
+            .map(NodeId::server),
+        (_, Some(digits)) => number(digits).map(NodeId::client),
+        _ => None,
+    };
+    node.ok_or_else(|| field.wrong(EXPECTED))
+}
+
+/// `[["n1", "n2"], …]`: one direction each.
+fn links(field: &Field<'_>) -> Result<Vec<Link>> {
+    const EXPECTED: &str = "a list of links such as [\"n1\", \"n2\"]: from the first to the second";
+    let link = |item: &Field<'_>| match &item.items(EXPECTED)?[..] {
+        [from, to] => Ok(Link {
+            from: node(from)?,
+            to: node(to)?,
+        }),
+        _ => Err(item.wrong("a link such as [\"n1\", \"n2\"]: from the first to the second")),
+    };
+    field.items(EXPECTED)?.iter().map(link).collect()
+}
+
+/// One fault: its name, and its subject and numbers as the table of faults says.
+pub(super) fn fault(field: &Field<'_>, fields: &mut Fields<'_>) -> Result<Fault> {
+    let names: Vec<&str> = FaultInfo::all().iter().map(|info| info.name).collect();
+    let name = field.one_of("fault", &names)?;
+    let info = FaultInfo::named(name).expect("one of the names of the table");
+    let mut node = None;
+    let mut between = Vec::new();
+    if info.takes_node() {
+        node = Some(server(&fields.need("node", "which node")?)?);
+    } else if info.takes_links() {
+        between = links(&fields.need("links", "which links, each [\"from\", \"to\"]")?)?;
+    }
+    let subject = match node {
+        Some(node) => FaultSubject::Node(node),
+        None if info.takes_links() => FaultSubject::Links(&between),
+        None => FaultSubject::System,
+    };
+    let mut numbers = Vec::new();
+    for parameter in info.parameters {
+        numbers.push(number(parameter, fields)?);
+    }
+    let fault = info.fault(subject, &numbers);
+    Ok(fault.expect("the subject fits, and each number was read within its range"))
+}
+
+/// Nanoseconds.
+const MILLISECOND: i64 = 1_000_000;
+
+/// Reads one number of a fault; its default when the plan has none.
+fn number(parameter: &FaultParameter, fields: &mut Fields<'_>) -> Result<i64> {
+    let field = match parameter.default {
+        None => fields.need(parameter.plan_key, parameter.about)?,
+        Some(default) => match fields.take(parameter.plan_key) {
+            Some(field) => field,
+            None => return Ok(default),
+        },
+    };
+    let (least, most) = (*parameter.range.start(), *parameter.range.end());
+    match parameter.unit {
+        ParameterUnit::Count => field.whole(least..=most),
+        ParameterUnit::Milliseconds => {
+            let milliseconds = field.whole(least / MILLISECOND..=most / MILLISECOND)?;
+            Ok(milliseconds * MILLISECOND)
+        }
+        ParameterUnit::Duration => {
+            let duration = match least {
+                0 => field.duration()?,
+                _ => field.interval()?,
+            };
+            Ok(i64::try_from(duration.as_nanos()).unwrap_or(most))
+        }
+    }
+}
+
+/// Names of families, one after the other.
+pub(super) fn joined(kinds: &[FaultKind]) -> String {
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    names.join(", ")
+}
+
+impl std::fmt::Display for FaultsDraw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = |kind: &FaultKind| {
+            let targets = self.targets.get(kind).into_iter().flatten();
+            let names: Vec<&str> = targets.map(|target| target.name()).collect();
+            let colon = if names.is_empty() { "" } else { ":" };
+            format!("{kind}{colon}{}", names.join("+"))
+        };
+        let kinds: Vec<String> = self.kinds.iter().map(kind).collect();
+        write!(f, "faults {} every {:?}", kinds.join(", "), self.interval)?;
+        if self.order != FaultOrder::default() {
+            write!(f, ", {}", self.order)?;
+        }
+        if let Some(nodes) = &self.nodes {
+            let names: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+            write!(f, " of {}", names.join(", "))?;
+        }
+        if let Some(duration) = self.duration {
+            write!(f, " for {duration:?}, then {:?} without", self.recovery)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! What a plan says about the test as a whole.
+
+use super::SERVERS_MAX;
+use super::fields::{Field, Problem, Result};
+use seatrial_generator::THREADS_MAX;
+use std::time::Duration;
+
+/// Something and where it stands, so that whoever uses it can say what is wrong with it.
+#[derive(Clone, Debug)]
+pub struct Located<T> {
+    /// What is there.
+    pub value: T,
+    at: usize,
+    path: String,
+}
+
+impl<T> Located<T> {
+    pub(super) fn new(value: T, at: usize, path: &str) -> Located<T> {
+        Located {
+            value,
+            at,
+            path: path.to_owned(),
+        }
+    }
+
+    /// The problem that this is wrong, for this reason.
+    pub fn problem(&self, reason: impl Into<String>) -> Problem {
+        Problem {
+            at: self.at,
+            path: self.path.clone(),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// The table `test` of a plan: what the options of the command line say as well. Everything may be missing.
+#[derive(Clone, Debug, Default)]
+pub struct PlanOptions {
+    /// Fixes the schedule.
+    pub seed: Option<u64>,
+    /// Client threads.
+    pub concurrency: Option<u32>,
+    /// Nodes of the system.
+    pub nodes: Option<Located<u32>>,
+    /// The test ends so long after its first operation.
+    pub time: Option<Duration>,
+    /// Operations of clients.
+    pub ops: Option<u64>,
+    /// Operations per second over all clients.
+    pub rate: Option<f64>,
+    /// When a client gives an operation up.
+    pub timeout: Option<Duration>,
+    /// The promise to hold the system to.
+    pub model: Option<Located<String>>,
+    /// Who judges.
+    pub checkers: Option<Vec<Located<String>>>,
+    /// Is a history without anomalies accepted although questions stayed open?
+    pub accept_undecided: Option<Located<bool>>,
+    /// Does the first violation end the test?
+    pub stop_on_violation: Option<Located<bool>>,
+}
+
+impl PlanOptions {
+    pub(super) fn decode(field: &Field<'_>) -> Result<PlanOptions> {
+        let mut fields = field.table("a table of options")?;
+        let text = |field: &Field<'_>| {
+            let text = field.text("a name")?.to_owned();
+            Ok(Located::new(text, field.entry.at, &field.path))
+        };
+        let options = PlanOptions {
+            seed: fields.read("seed", seed)?,
+            concurrency: fields.read("concurrency", |field| {
+                Ok(field.whole(1..=i64::from(THREADS_MAX))? as u32)
+            })?,
+            nodes: fields.read("nodes", |field| {
+                let nodes = field.whole(1..=SERVERS_MAX)? as u32;
+                Ok(Located::new(nodes, field.entry.at, &field.path))
+            })?,
+            time: fields.read("time", Field::interval)?,
+            ops: fields.read("ops", Field::count)?,
+            rate: fields.read("rate", |field| field.positive(1e9))?,
+            timeout: fields.read("timeout", Field::interval)?,
+            model: fields.read("model", text)?,
+            checkers: fields.read("checkers", |field| {
+                let items = field.items("a list of names of checkers")?;
+                if items.is_empty() {
+                    return Err(field.wrong("a list of at least one name"));
+                }
+                items.iter().map(text).collect()
+            })?,
+            accept_undecided: fields.read("accept_undecided", |field| {
+                Ok(Located::new(field.flag()?, field.entry.at, &field.path))
+            })?,
+            stop_on_violation: fields.read("stop_on_violation", |field| {
+                Ok(Located::new(field.flag()?, field.entry.at, &field.path))
+            })?,
+        };
+        fields.finish()?;
+        Ok(options)
+    }
+}
+
+/// Hexadecimal text, as on the command line.
+fn seed(field: &Field<'_>) -> Result<u64> {
+    const EXPECTED: &str = "text of up to 16 hexadecimal digits, such as \"91c4\"";
+    let text = field.text(EXPECTED)?;
+    let plain = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let seed = plain.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+    seed.ok_or_else(|| field.wrong(EXPECTED))
+}

@@ -1,0 +1,596 @@
+//! Pipelines: steps that pass, change or multiply items.
+
+use super::{Each, Items, Ops, Query, Question};
+use seatrial_history::chunk::MopView;
+use seatrial_history::{Chunk, Op, OpType, OpView, Order};
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+
+/// A step that each item takes: it goes on changed or unchanged, once, several times or not at all.
+pub trait Stage<I: Items>: Send + Sync {
+    /// What goes on.
+    type Out: Items;
+    /// What it remembers from one item to the next; nothing, unless it is linear.
+    type State: Send;
+
+    /// Does what it lets pass depend on the items before? Then the question can only be asked in order.
+    const IS_LINEAR: bool = false;
+
+    /// Do all items pass unchanged?
+    const IS_WHOLE: bool = false;
+
+    /// Nothing has passed.
+    fn start(&self) -> Self::State;
+
+    /// Hands to `next` what becomes of this item; passes a break of `next` on.
+    fn pass(
+        &self,
+        state: &mut Self::State,
+        item: I::Item<'_>,
+        next: impl FnMut(<Self::Out as Items>::Item<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()>;
+}
+
+/// What a stage lets pass.
+type Passed<'a, I, S> = <<S as Stage<I>>::Out as Items>::Item<'a>;
+
+/// The beginning of a question about items of kind `I`: the stages that they pass. Ends (`count`, `group_by`,
+/// `quantiles`, …) turn it into a [`Question`].
+///
+/// Where an end takes inner questions (`group_by`, `fuse`), these are given as a closure that is handed the pipeline
+/// to go on from: `|ops| ops.map(|op| op.time()).max()`.
+#[derive(Debug)]
+pub struct Pipeline<I, S> {
+    stage: S,
+    items: PhantomData<fn(I)>,
+}
+
+impl<I, S: Clone> Clone for Pipeline<I, S> {
+    fn clone(&self) -> Self {
+        Pipeline::of_stage(self.stage.clone())
+    }
+}
+
+impl<I, S: Copy> Copy for Pipeline<I, S> {}
+
+impl<I, S> Pipeline<I, S> {
+    fn of_stage(stage: S) -> Pipeline<I, S> {
+        Pipeline {
+            stage,
+            items: PhantomData,
+        }
+    }
+}
+
+impl<I> Pipeline<I, Whole> {
+    /// All items pass unchanged.
+    pub(super) fn whole() -> Self {
+        Pipeline::of_stage(Whole)
+    }
+}
+
+impl<I: Items, S: Stage<I>> Pipeline<I, S> {
+    /// The end: what passes is what `query` asks about.
+    pub fn ask<Q: Query<S::Out>>(self, query: Q) -> Question<I, Through<S, Q>> {
+        Question::new(Through {
+            stage: self.stage,
+            query,
+        })
+    }
+
+    /// Puts `change` of each item in its place. It cannot borrow from the item.
+    pub fn map<U, F>(self, change: F) -> Pipeline<I, Map<S, F>>
+    where
+        F: for<'a> Fn(Passed<'a, I, S>) -> U + Send + Sync,
+    {
+        Pipeline::of_stage(Map {
+            before: self.stage,
+            change,
+        })
+    }
+
+    /// Lets pass what satisfies `keep`.
+    pub fn filter<F>(self, keep: F) -> Pipeline<I, Filter<S, F>>
+    where
+        F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
+    {
+        Pipeline::of_stage(Filter {
+            before: self.stage,
+            keep,
+        })
+    }
+
+    /// Lets pass what does not satisfy `drop`.
+    pub fn remove<F>(self, drop: F) -> Pipeline<I, Remove<S, F>>
+    where
+        F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
+    {
+        Pipeline::of_stage(Remove {
+            before: self.stage,
+            drop,
+        })
+    }
+
+    /// Puts in the place of each item what `change` makes of it, if anything.
+    pub fn filter_map<U, F>(self, change: F) -> Pipeline<I, FilterMap<S, F>>
+    where
+        F: for<'a> Fn(Passed<'a, I, S>) -> Option<U> + Send + Sync,
+    {
+        Pipeline::of_stage(FilterMap {
+            before: self.stage,
+            change,
+        })
+    }
+
+    /// Puts in the place of each item all that `change` makes of it. It cannot borrow from the item.
+    pub fn flat_map<U, F>(self, change: F) -> Pipeline<I, FlatMap<S, F>>
+    where
+        U: IntoIterator,
+        F: for<'a> Fn(Passed<'a, I, S>) -> U + Send + Sync,
+    {
+        Pipeline::of_stage(FlatMap {
+            before: self.stage,
+            change,
+        })
+    }
+
+    /// Lets the first `count` items pass and ends. Makes the question linear; `head` is not.
+    pub fn take(self, count: u64) -> Pipeline<I, Take<S>> {
+        Pipeline::of_stage(Take {
+            before: self.stage,
+            count,
+        })
+    }
+
+    /// Lets items pass up to the first that does not satisfy `keep`, and ends. Makes the question linear.
+    pub fn take_while<F>(self, keep: F) -> Pipeline<I, TakeWhile<S, F>>
+    where
+        F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
+    {
+        Pipeline::of_stage(TakeWhile {
+            before: self.stage,
+            keep,
+        })
+    }
+}
+
+/// Steps of operations.
+impl<I: Items, S: Stage<I, Out = Ops>> Pipeline<I, S> {
+    /// Lets operations of clients pass.
+    pub fn clients(self) -> Pipeline<I, Keep<S, Clients>> {
+        self.keep(Clients)
+    }
+
+    /// Lets operations of this type pass.
+    pub fn of_kind(self, kind: OpType) -> Pipeline<I, Keep<S, OfKind>> {
+        self.keep(OfKind(kind))
+    }
+
+    fn keep<T: OpTest>(self, test: T) -> Pipeline<I, Keep<S, T>> {
+        Pipeline::of_stage(Keep {
+            before: self.stage,
+            test,
+        })
+    }
+
+    /// Puts each operation's micro-operations in its place; there are none in an operation that is no transaction.
+    pub fn mops(self) -> Pipeline<I, EachMop<S>> {
+        Pipeline::of_stage(EachMop { before: self.stage })
+    }
+
+    /// Builds each operation anew.
+    pub fn owned(self) -> Pipeline<I, impl Stage<I, Out = Each<Op>>> {
+        self.map(|op| op.op())
+    }
+}
+
+/// What is asked of what comes through.
+#[derive(Clone, Copy, Debug)]
+pub struct Through<S, Q> {
+    stage: S,
+    query: Q,
+}
+
+impl<I: Items, S: Stage<I>, Q: Query<S::Out>> Query<I> for Through<S, Q> {
+    type Accumulator = (S::State, Q::Accumulator);
+    type Output = Q::Output;
+
+    fn order(&self) -> Order {
+        if S::IS_LINEAR {
+            Order::Linear
+        } else {
+            self.query.order()
+        }
+    }
+
+    fn start(&self) -> Self::Accumulator {
+        (self.stage.start(), self.query.start())
+    }
+
+    fn step(&self, accumulator: &mut Self::Accumulator, item: I::Item<'_>) -> ControlFlow<()> {
+        let (state, accumulator) = accumulator;
+        let next = |item: Passed<'_, I, S>| self.query.step(accumulator, item);
+        self.stage.pass(state, item, next)
+    }
+
+    fn step_chunk(
+        &self,
+        (_, accumulator): &mut Self::Accumulator,
+        chunk: &Chunk,
+    ) -> Option<ControlFlow<()>> {
+        S::IS_WHOLE.then(|| self.query.step_chunk(accumulator, chunk))?
+    }
+
+    fn combine(
+        &self,
+        (_, accumulator): &mut Self::Accumulator,
+        (_, later): Self::Accumulator,
+    ) -> ControlFlow<()> {
+        assert!(!S::IS_LINEAR, "a linear question has no parts to combine");
+        self.query.combine(accumulator, later)
+    }
+
+    fn finish(&self, (_, accumulator): Self::Accumulator) -> Q::Output {
+        self.query.finish(accumulator)
+    }
+}
+
+/// All items pass unchanged.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole;
+
+impl<I: Items> Stage<I> for Whole {
+    type Out = I;
+    type State = ();
+    const IS_WHOLE: bool = true;
+
+    fn start(&self) {}
+
+    fn pass(
+        &self,
+        (): &mut (),
+        item: I::Item<'_>,
+        mut next: impl FnMut(I::Item<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        next(item)
+    }
+}
+
+/// See [`Pipeline::map`].
+#[derive(Clone, Copy, Debug)]
+pub struct Map<S, F> {
+    before: S,
+    change: F,
+}
+
+impl<I: Items, U, S: Stage<I>, F> Stage<I> for Map<S, F>
+where
+    F: for<'a> Fn(Passed<'a, I, S>) -> U + Send + Sync,
+{
+    type Out = Each<U>;
+    type State = S::State;
+    const IS_LINEAR: bool = S::IS_LINEAR;
+
+    fn start(&self) -> S::State {
+        self.before.start()
+    }
+
+    fn pass(
+        &self,
+        state: &mut S::State,
+        item: I::Item<'_>,
+        mut next: impl FnMut(U) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let change = |item: Passed<'_, I, S>| next((self.change)(item));
+        self.before.pass(state, item, change)
+    }
+}
+
+/// See [`Pipeline::filter`].
+#[derive(Clone, Copy, Debug)]
+pub struct Filter<S, F> {
+    before: S,
+    keep: F,
+}
+
+impl<I: Items, S: Stage<I>, F> Stage<I> for Filter<S, F>
+where
+    F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
+{
+    type Out = S::Out;
+    type State = S::State;
+    const IS_LINEAR: bool = S::IS_LINEAR;
+
+    fn start(&self) -> S::State {
+        self.before.start()
+    }
+
+    fn pass(
+        &self,
+        state: &mut S::State,
+        item: I::Item<'_>,
+        mut next: impl FnMut(Passed<'_, I, S>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let keep = |item: Passed<'_, I, S>| {
+            if (self.keep)(&item) {
+                return next(item);
+            }
+            ControlFlow::Continue(())
+        };
+        self.before.pass(state, item, keep)
+    }
+}
+
+/// See [`Pipeline::remove`].
+#[derive(Clone, Copy, Debug)]
+pub struct Remove<S, F> {
+    before: S,
+    drop: F,
+}
+
+impl<I: Items, S: Stage<I>, F> Stage<I> for Remove<S, F>
+where
+    F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
+{
+    type Out = S::Out;
+    type State = S::State;
+    const IS_LINEAR: bool = S::IS_LINEAR;
+
+    fn start(&self) -> S::State {
+        self.before.start()
+    }
+
+    fn pass(
+        &self,
+        state: &mut S::State,
+        item: I::Item<'_>,
+        mut next: impl FnMut(Passed<'_, I, S>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let keep = |item: Passed<'_, I, S>| {
+            if (self.drop)(&item) {
+                return ControlFlow::Continue(());
+            }
+            next(item)
+        };
+        self.before.pass(state, item, keep)
+    }
+}
+
+/// Something that is true of some operations. Named, so that pipelines that go on from it can be copied.
+pub trait OpTest: Send + Sync {
+    /// Is it true of this one?
+    fn is_true_of(&self, op: OpView<'_>) -> bool;
+}
+
+/// See [`Pipeline::clients`].
+#[derive(Clone, Copy, Debug)]
+pub struct Clients;
+
+impl OpTest for Clients {
+    fn is_true_of(&self, op: OpView<'_>) -> bool {
+        op.process().is_client()
+    }
+}
+
+/// See [`Pipeline::of_kind`].
+#[derive(Clone, Copy, Debug)]
+pub struct OfKind(OpType);
+
+impl OpTest for OfKind {
+    fn is_true_of(&self, op: OpView<'_>) -> bool {
+        op.kind() == self.0
+    }
+}
+
+/// Operations of which something is true.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep<S, T> {
+    before: S,
+    test: T,
+}
+
+impl<I: Items, S: Stage<I, Out = Ops>, T: OpTest> Stage<I> for Keep<S, T> {
+    type Out = Ops;
+    type State = S::State;
+    const IS_LINEAR: bool = S::IS_LINEAR;
+
+    fn start(&self) -> S::State {
+        self.before.start()
+    }
+
+    fn pass(
+        &self,
+        state: &mut S::State,
+        item: I::Item<'_>,
+        mut next: impl FnMut(OpView<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.before.pass(state, item, |op: OpView<'_>| {
+            if self.test.is_true_of(op) {
+                return next(op);
+            }
+            ControlFlow::Continue(())
+        })
+    }
+}
+
+/// See [`Pipeline::filter_map`].
+#[derive(Clone, Copy, Debug)]
+pub struct FilterMap<S, F> {
+    before: S,
+    change: F,
+}
+
+impl<I: Items, U, S: Stage<I>, F> Stage<I> for FilterMap<S, F>
+where
+    F: for<'a> Fn(Passed<'a, I, S>) -> Option<U> + Send + Sync,
+{
+    type Out = Each<U>;
+    type State = S::State;
+    const IS_LINEAR: bool = S::IS_LINEAR;
+
+    fn start(&self) -> S::State {
+        self.before.start()
+    }
+
+    fn pass(
+        &self,
+        state: &mut S::State,
+        item: I::Item<'_>,
+        mut next: impl FnMut(U) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let change = |item: Passed<'_, I, S>| match (self.change)(item) {
+            Some(item) => next(item),
+            None => ControlFlow::Continue(()),
+        };
+        self.before.pass(state, item, change)
+    }
+}
+
+/// See [`Pipeline::flat_map`].
+#[derive(Clone, Copy, Debug)]
+pub struct FlatMap<S, F> {
+    before: S,
+    change: F,
+}
+
+impl<I: Items, U: IntoIterator, S: Stage<I>, F> Stage<I> for FlatMap<S, F>
+where
+    F: for<'a> Fn(Passed<'a, I, S>) -> U + Send + Sync,
+{
+    type Out = Each<U::Item>;
+    type State = S::State;
+    const IS_LINEAR: bool = S::IS_LINEAR;
+
+    fn start(&self) -> S::State {
+        self.before.start()
+    }
+
+    fn pass(
+        &self,
+        state: &mut S::State,
+        item: I::Item<'_>,
+        mut next: impl FnMut(U::Item) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let change =
+            |item: Passed<'_, I, S>| (self.change)(item).into_iter().try_for_each(&mut next);
+        self.before.pass(state, item, change)
+    }
+}
+
+/// See [`Pipeline::take`].
+#[derive(Clone, Copy, Debug)]
+pub struct Take<S> {
+    before: S,
+    count: u64,
+}
+
+impl<I: Items, S: Stage<I>> Stage<I> for Take<S> {
+    type Out = S::Out;
+    /// And how many have passed.
+    type State = (S::State, u64);
+    const IS_LINEAR: bool = true;
+
+    fn start(&self) -> Self::State {
+        (self.before.start(), 0)
+    }
+
+    fn pass(
+        &self,
+        (state, passed): &mut Self::State,
+        item: I::Item<'_>,
+        mut next: impl FnMut(Passed<'_, I, S>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if *passed == self.count {
+            return ControlFlow::Break(());
+        }
+        let count = |item: Passed<'_, I, S>| {
+            *passed += 1;
+            next(item)?;
+            if *passed == self.count {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        };
+        self.before.pass(state, item, count)
+    }
+}
+
+/// See [`Pipeline::take_while`].
+#[derive(Clone, Copy, Debug)]
+pub struct TakeWhile<S, F> {
+    before: S,
+    keep: F,
+}
+
+impl<I: Items, S: Stage<I>, F> Stage<I> for TakeWhile<S, F>
+where
+    F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
+{
+    type Out = S::Out;
+    type State = S::State;
+    const IS_LINEAR: bool = true;
+
+    fn start(&self) -> S::State {
+        self.before.start()
+    }
+
+    fn pass(
+        &self,
+        state: &mut S::State,
+        item: I::Item<'_>,
+        mut next: impl FnMut(Passed<'_, I, S>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let keep = |item: Passed<'_, I, S>| {
+            if (self.keep)(&item) {
+                return next(item);
+            }
+            ControlFlow::Break(())
+        };
+        self.before.pass(state, item, keep)
+    }
+}
+
+/// A micro-operation and the operation that it is part of.
+#[derive(Clone, Copy, Debug)]
+pub struct Mop<'a> {
+    /// The transaction.
+    pub op: OpView<'a>,
+    /// Its part; keys are ids of the operation's chunk.
+    pub mop: MopView<'a>,
+}
+
+/// Micro-operations, borrowed from their chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct MopsOfOps;
+
+impl Items for MopsOfOps {
+    type Item<'a> = Mop<'a>;
+}
+
+/// See [`Pipeline::mops`].
+#[derive(Clone, Copy, Debug)]
+pub struct EachMop<S> {
+    before: S,
+}
+
+impl<I: Items, S: Stage<I, Out = Ops>> Stage<I> for EachMop<S> {
+    type Out = MopsOfOps;
+    type State = S::State;
+    const IS_LINEAR: bool = S::IS_LINEAR;
+
+    fn start(&self) -> S::State {
+        self.before.start()
+    }
+
+    fn pass(
+        &self,
+        state: &mut S::State,
+        item: I::Item<'_>,
+        mut next: impl FnMut(Mop<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.before.pass(state, item, |op: OpView<'_>| {
+            let mut mops = op.chunk().mops(op.place()).iter();
+            mops.try_for_each(|mop| next(Mop { op, mop }))
+        })
+    }
+}

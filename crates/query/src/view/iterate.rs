@@ -1,0 +1,106 @@
+//! Iterates over the operations of a view.
+
+use super::layers::Made;
+use super::mask::Mask;
+use super::matches::within;
+use super::operation::Part;
+use super::{View, ViewError, ViewOp};
+use seatrial_history::chunk::Place;
+
+/// The operations of a view in order. What is in the cache is used, what is not is decoded for this iterator alone, so
+/// that going through all of a history does not push out what others come back to. After an error it ends.
+#[derive(Debug)]
+pub struct ViewIter {
+    view: View,
+    /// The chunk that comes next; `None` at the end.
+    next: Option<Place>,
+    now: Option<Now>,
+}
+
+/// The chunk that is being gone through.
+struct Now {
+    part: Part,
+    mask: Mask,
+    /// The next place to look at.
+    place: usize,
+}
+
+impl std::fmt::Debug for Now {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Now")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ViewIter {
+    pub(super) fn new(view: View) -> ViewIter {
+        ViewIter {
+            next: (!view.span.is_empty()).then_some(Place::Position(view.span.start)),
+            view,
+            now: None,
+        }
+    }
+
+    /// Goes on to the next chunk that has operations of the view; false at the end.
+    fn turn(&mut self) -> Result<bool, ViewError> {
+        self.now = None;
+        while let Some(place) = self.next.take() {
+            let spot = self.view.base.spot(place)?;
+            let Some(spot) = spot.filter(|spot| spot.first_position < self.view.span.end) else {
+                return Ok(false);
+            };
+            self.next = Some(Place::Chunk(spot.number + 1));
+            let count = spot
+                .summary
+                .and_then(|summary| self.view.layers.count(&summary));
+            if count == Some(0) {
+                continue;
+            }
+            let part = self.view.base.passing_part(&spot)?;
+            let mut mask = within(&self.view.span, spot.first_position, part.stand().len());
+            self.view.layers.retain_leading(part.stand(), &mut mask);
+            if let Some(place) = mask.next(0) {
+                self.now = Some(Now { part, mask, place });
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn step(&mut self) -> Result<Option<ViewOp>, ViewError> {
+        loop {
+            let Some(now) = &mut self.now else {
+                if self.turn()? {
+                    continue;
+                }
+                return Ok(None);
+            };
+            let Some(place) = now.mask.next(now.place) else {
+                self.now = None;
+                continue;
+            };
+            now.place = place + 1;
+            if let Some(Made(built)) = self.view.layers.finish(now.part.at(place)) {
+                return Ok(Some(ViewOp {
+                    part: now.part.clone(),
+                    place,
+                    built,
+                }));
+            }
+        }
+    }
+}
+
+impl Iterator for ViewIter {
+    type Item = Result<ViewOp, ViewError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let step = self.step();
+        if step.is_err() {
+            self.next = None;
+            self.now = None;
+        }
+        step.transpose()
+    }
+}

@@ -1,0 +1,99 @@
+//! Options of a suite's own.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// A verb that takes options of suites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// `seatrial test`.
+    Test,
+    /// `seatrial sim`.
+    Sim,
+    /// `seatrial node`.
+    Node,
+}
+
+/// One option of a suite: `--NAME VALUE`.
+#[derive(Clone, Copy, Debug)]
+pub struct SuiteOption {
+    /// Its name without hyphens in front.
+    pub name: &'static str,
+    /// What the help text calls its value, such as `FILE`.
+    pub value_name: &'static str,
+    /// One line for the help text, without the default.
+    pub about: &'static str,
+    /// The value that the help text says is the default, if there is one.
+    pub default: Option<&'static str>,
+    /// The verbs that take it.
+    pub verbs: &'static [Verb],
+}
+
+/// The options of a suite that were given. What is not given has no entry, whatever its default.
+#[derive(Clone, Debug, Default)]
+pub struct OptionValues(BTreeMap<&'static str, OsString>);
+
+impl OptionValues {
+    /// Notes an option that was given.
+    pub fn insert(&mut self, name: &'static str, value: OsString) {
+        self.0.insert(name, value);
+    }
+
+    /// The value of the option `name`.
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(name).map(OsString::as_os_str)
+    }
+
+    /// The same as the name of a file.
+    pub fn path(&self, name: &str) -> Option<&Path> {
+        self.get(name).map(Path::new)
+    }
+
+    /// The same as a whole number in this range; `default` when it is not given.
+    pub fn number(
+        &self,
+        name: &str,
+        range: std::ops::RangeInclusive<u64>,
+        default: u64,
+    ) -> Result<u64, String> {
+        let Some(value) = self.get(name) else {
+            return Ok(default);
+        };
+        let number = value.to_str().and_then(|text| text.parse().ok());
+        let number = number.filter(|number| range.contains(number));
+        number.ok_or_else(|| {
+            let (low, high) = (range.start(), range.end());
+            let shown = value.display();
+            format!("--{name} takes a whole number from {low} to {high}, not {shown}")
+        })
+    }
+
+    /// All of them by name, as words of a command line.
+    pub fn words(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
+        self.0
+            .iter()
+            .map(|(name, value)| (*name, value.as_os_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_a_range() {
+        let mut values = OptionValues::default();
+        assert_eq!(values.number("memory", 64..=1_000, 256), Ok(256));
+        values.insert("memory", "64".into());
+        assert_eq!(values.number("memory", 64..=1_000, 256), Ok(64));
+        for wrong in ["63", "1001", "-1", "", "6x"] {
+            values.insert("memory", wrong.into());
+            let error = values.number("memory", 64..=1_000, 256).unwrap_err();
+            let expected = format!("--memory takes a whole number from 64 to 1000, not {wrong}");
+            assert_eq!(error, expected);
+        }
+        assert_eq!(values.path("other"), None);
+        assert_eq!(values.path("memory"), Some(Path::new("6x")));
+    }
+}

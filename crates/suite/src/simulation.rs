@@ -1,0 +1,404 @@
+//! A test in a simulated world: the interpreter and a world of machines side by side, in one thread, from one seed.
+
+use crate::{OptionValues, PlantedBug, Suite, SuiteError, planned_workloads};
+use seatrial_generator::workload::WorkloadOptions;
+use seatrial_generator::{
+    CourseOptions, Event, FaultOptions, FaultOrder, Generator, Interpreter, InterpreterOptions,
+    Step as Instruction, Thread, View, course, fault_of, fault_package, view_value,
+};
+use seatrial_history::{History, Op, OpType, Value};
+use seatrial_machine::{
+    DataFolder, Fault, FaultKind, Input, Machine, NodeId, Output, Rng, Ticket, Time,
+};
+use seatrial_plan::{Limits, Plan, Surroundings};
+use seatrial_sim::{Booted, World, WorldOptions};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Runs tests of a suite in simulated worlds.
+pub trait Simulator: Send + Sync {
+    /// The kinds of faults that `sim` injects unless others are named.
+    fn faults(&self) -> &'static [FaultKind];
+
+    /// The workloads that take turns from seed to seed unless one is named.
+    fn workloads(&self) -> &'static [&'static str];
+
+    /// Runs one test. The same simulation gives the same run, byte for byte.
+    fn run(&self, simulation: &Simulation) -> Result<SimulatedRun, SuiteError>;
+}
+
+/// One simulated test.
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    /// Fixes everything.
+    pub seed: u64,
+    /// What is done.
+    pub work: Work,
+    /// What is broken, and the servers; the interval is drawn.
+    pub faults: FaultOptions,
+    /// How the kinds of faults take turns, in place of what a plan says.
+    pub order: Option<FaultOrder>,
+    /// Client operations.
+    pub operations: u64,
+    /// Client threads.
+    pub concurrency: u32,
+    /// Mean time between operations; drawn unless given.
+    pub operation_interval: Option<Duration>,
+    /// A bug to plant.
+    pub bug: Option<&'static PlantedBug>,
+    /// The suite's own options.
+    pub options: OptionValues,
+}
+
+/// What is done in a simulated test.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// A workload of the suite, with faults beside it.
+    Named(&'static str, WorkloadOptions),
+    /// A plan, at its own pace.
+    Planned {
+        /// The plan.
+        plan: Box<Plan>,
+        /// What people call it.
+        label: String,
+        /// Are the kinds of faults those of the command line, in place of the plan's?
+        other_kinds: bool,
+        /// When it ends at the latest.
+        time: Duration,
+    },
+}
+
+impl Work {
+    /// What people call it.
+    pub fn label(&self) -> &str {
+        match self {
+            Work::Named(name, _) => name,
+            Work::Planned { label, .. } => label,
+        }
+    }
+
+    /// The workload; empty when a plan says what is done.
+    pub const fn workload(&self) -> &'static str {
+        match self {
+            Work::Named(name, _) => name,
+            Work::Planned { .. } => "",
+        }
+    }
+}
+
+/// What a simulated test left.
+#[derive(Debug)]
+pub struct SimulatedRun {
+    /// What happened.
+    pub history: Arc<History>,
+    /// How rough the world was, in one line.
+    pub world: String,
+    /// Turns of all machines, the interpreter's included.
+    pub turns: u64,
+    /// Changes with every event of the world.
+    pub fingerprint: u64,
+    /// Nodes that could not start again, and why.
+    pub boot_failures: Vec<String>,
+}
+
+/// A system as machines of one simulated world: its servers, and one client machine for each client thread.
+///
+/// [`simulate`] owns the world, the clock and the interpreter, and calls these methods for what only the system knows:
+/// how its machines boot, and how an operation of a test becomes requests to a client's machine.
+pub trait SimulatedSystem {
+    /// A server or a client: a world has machines of one type.
+    type Machine: Machine + 'static;
+    /// An operation in progress.
+    type Call;
+
+    /// What boots an endpoint of the world: a server from its disk, a client from nothing.
+    fn boot(&self, timing: Timing, rng: Rng) -> BootMachine<Self::Machine>;
+
+    /// Begins an operation of this thread.
+    fn begin(&mut self, thread: Thread, op: &Op) -> StepOf<Self>;
+
+    /// Continues an operation of this thread after the reply to its last request.
+    fn resume(
+        &mut self,
+        thread: Thread,
+        call: Self::Call,
+        reply: <Self::Machine as Machine>::Reply,
+    ) -> StepOf<Self>;
+
+    /// Who belongs to the system and who leads it, as its nodes see it: for faults of membership.
+    fn view(&self, servers: &[NodeId]) -> View {
+        let all: BTreeSet<NodeId> = servers.iter().copied().collect();
+        View {
+            members: servers.iter().map(|node| (*node, all.clone())).collect(),
+            primaries: servers.first().copied().into_iter().collect(),
+        }
+    }
+}
+
+/// Boots a machine; an error (in words) leaves its node down.
+pub type BootMachine<M> = Box<dyn FnMut(NodeId, &DataFolder) -> Result<Booted<M>, String>>;
+
+/// The step of a system's operation.
+type StepOf<S> =
+    Step<<S as SimulatedSystem>::Call, <<S as SimulatedSystem>::Machine as Machine>::Request>;
+
+/// What an operation does next.
+#[derive(Debug)]
+pub enum Step<C, R> {
+    /// Ask the thread's client machine this, and resume the call with the reply.
+    Ask(C, R),
+    /// It ends with this completion.
+    Done(Op),
+}
+
+/// The pace of a simulated test. It fits the world: slow networks get more time, so that operations and faults still meet.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Mean time between operations.
+    pub interval: Duration,
+    /// How long faults happen.
+    pub duration: Duration,
+    /// When a client gives up.
+    pub timeout: Duration,
+}
+
+impl Timing {
+    fn new(simulation: &Simulation, world: &WorldOptions, rng: &mut Rng) -> Timing {
+        let (network, disk) = (&world.network, &world.disk);
+        let latency =
+            network.delay_min * 2 + network.delay_spread + disk.sync_min + disk.sync_spread / 2;
+        let drawn = Duration::from_micros(20).mul_f64(10_f64.powf(rng.unit() * 2.0));
+        let interval = simulation.operation_interval.unwrap_or(drawn);
+        let each = interval.max(latency / simulation.concurrency.max(1));
+        let operations = u32::try_from(simulation.operations).unwrap_or(u32::MAX);
+        Timing {
+            interval,
+            duration: each.saturating_mul(operations),
+            timeout: latency * (5 + rng.below(45) as u32),
+        }
+    }
+}
+
+/// Runs one simulated test of `suite` on `system`: boots its servers and clients in a world drawn from the seed, carries out
+/// operations and faults, and returns the history. The same simulation gives the same run, byte for byte.
+pub fn simulate<S: SimulatedSystem>(
+    suite: &'static dyn Suite,
+    simulation: &Simulation,
+    system: S,
+) -> Result<SimulatedRun, SuiteError> {
+    let rng = Rng::from_seed(simulation.seed);
+    let options = WorldOptions::swarm(&mut rng.fork("swarm"), &simulation.faults.kinds);
+    let timing = Timing::new(simulation, &options, &mut rng.fork("pace"));
+    let clients: Vec<NodeId> = (0..simulation.concurrency).map(NodeId::client).collect();
+    let servers = simulation.faults.servers.clone();
+    let generator = match &simulation.work {
+        Work::Named(name, options) => phases(suite, simulation, name, options, &timing, &rng)?,
+        Work::Planned {
+            plan,
+            other_kinds,
+            time,
+            ..
+        } => plan.generator(Surroundings {
+            rng: rng.clone(),
+            servers: servers.clone(),
+            clients: clients.clone(),
+            workloads: planned_workloads(suite),
+            kinds: other_kinds.then(|| simulation.faults.kinds.clone()),
+            interval: None,
+            order: simulation.order,
+            limits: Limits {
+                time: Some(*time),
+                ops: Some(simulation.operations),
+                interval: simulation.operation_interval,
+            },
+        }),
+    };
+    let mut interpreter = InterpreterOptions::new(simulation.concurrency, rng.fork("interpreter"));
+    interpreter.drain_timeout = timing.timeout * 4;
+    let boot = system.boot(timing, rng.fork("clients"));
+    let mut test = Driver {
+        world: World::new(rng.fork("world").word(), options.clone(), boot),
+        interpreter: Interpreter::new(generator, &interpreter),
+        system,
+        servers: servers.clone(),
+        open: BTreeMap::new(),
+        tickets: 0,
+        completed: VecDeque::new(),
+        ops: Vec::new(),
+        out: Vec::new(),
+        turns: 0,
+        boot_failures: Vec::new(),
+        mistake: None,
+        is_over: false,
+    };
+    for endpoint in servers.into_iter().chain(clients) {
+        test.world.add(endpoint);
+    }
+    test.run();
+    if let Some(mistake) = test.mistake {
+        let label = simulation.work.label();
+        return Err(format!("the generator of {label} made a mistake: {mistake}").into());
+    }
+    Ok(SimulatedRun {
+        history: Arc::new(History::from_ops(test.ops)),
+        world: options.to_string(),
+        turns: test.turns + test.world.turns(),
+        fingerprint: test.world.fingerprint(),
+        boot_failures: test.boot_failures,
+    })
+}
+
+/// A workload with faults beside it, enough of them that they meet.
+fn phases(
+    suite: &dyn Suite,
+    simulation: &Simulation,
+    workload: &str,
+    options: &WorkloadOptions,
+    timing: &Timing,
+    rng: &Rng,
+) -> Result<Box<dyn Generator>, SuiteError> {
+    let workload = suite.workload(workload, &rng.fork("workload"), options)?;
+    let mut fault_rng = rng.fork("faults");
+    let fault_count = 2 + fault_rng.below(14) as u32;
+    let faults = fault_package(
+        FaultOptions {
+            interval: timing.duration / fault_count,
+            ..simulation.faults.clone()
+        },
+        fault_rng,
+    );
+    let clients = workload
+        .generator
+        .limit(simulation.operations)
+        .stagger(rng.fork("stagger"), timing.interval);
+    let course_options = CourseOptions {
+        duration: timing.duration,
+        recovery: timing.duration / 4,
+    };
+    let last_limit = timing.duration + timing.timeout * 20;
+    let course = course(clients, Some(faults), course_options);
+    Ok(course.and_last(workload.last, last_limit).boxed())
+}
+
+/// Runs interpreter and world side by side: whichever is due first has its turn.
+struct Driver<S: SimulatedSystem> {
+    world: World<S::Machine>,
+    interpreter: Interpreter<Box<dyn Generator>>,
+    system: S,
+    servers: Vec<NodeId>,
+    /// Operations that wait for a reply: the thread that asked, and its call.
+    open: BTreeMap<Ticket, (Thread, S::Call)>,
+    tickets: u64,
+    /// Completions that the interpreter has not seen yet.
+    completed: VecDeque<(Thread, Op)>,
+    ops: Vec<Op>,
+    out: Vec<Output<Instruction>>,
+    turns: u64,
+    boot_failures: Vec<String>,
+    mistake: Option<String>,
+    is_over: bool,
+}
+
+impl<S: SimulatedSystem> Driver<S> {
+    fn run(&mut self) {
+        while !self.is_over {
+            let wake = self.interpreter.wake_at().unwrap_or(Time::MAX);
+            match self.world.next_time() {
+                Some(next) if next < wake => {
+                    self.world.step();
+                }
+                _ => {
+                    self.world.run_until(wake);
+                    self.turn(Input::Wake);
+                }
+            }
+            self.collect();
+        }
+    }
+
+    /// Gives the interpreter a turn and carries out its instructions.
+    fn turn(&mut self, input: Input<Event>) {
+        let mut out = std::mem::take(&mut self.out);
+        self.interpreter.turn(self.world.now(), input, &mut out);
+        self.interpreter.check_invariants();
+        self.turns += 1;
+        for output in out.drain(..) {
+            let Output::Reply(_, instruction) = output else {
+                continue;
+            };
+            match instruction {
+                Instruction::Record(op) => self.ops.push(op),
+                Instruction::Invoke(Thread::NEMESIS, op) => self.inject(&op),
+                Instruction::Invoke(thread, op) => {
+                    let step = self.system.begin(thread, &op);
+                    self.follow(thread, step);
+                }
+                Instruction::Log(_) => {}
+                Instruction::Failed(failure) => self.mistake = Some(failure.to_string()),
+                Instruction::Done => self.is_over = true,
+            }
+        }
+        self.out = out;
+    }
+
+    /// Brings replies of the clients to the interpreter, then asks it for more.
+    fn collect(&mut self) {
+        let replies: Vec<_> = self.world.drain_replies().collect();
+        for (_, ticket, reply) in replies {
+            if let Some((thread, call)) = self.open.remove(&ticket) {
+                let step = self.system.resume(thread, call, reply);
+                self.follow(thread, step);
+            }
+        }
+        while let Some((thread, op)) = self.completed.pop_front() {
+            self.turn(Input::Request(Ticket(0), Event::Completed(thread, op)));
+            if self.completed.is_empty() {
+                self.turn(Input::Wake);
+            }
+        }
+    }
+
+    /// Carries out what an operation does next.
+    fn follow(&mut self, thread: Thread, step: StepOf<S>) {
+        match step {
+            Step::Ask(call, request) => {
+                self.tickets += 1;
+                let ticket = Ticket(self.tickets);
+                self.open.insert(ticket, (thread, call));
+                let client = NodeId::client(thread.0);
+                self.world.request(client, ticket, request);
+            }
+            Step::Done(op) => {
+                let node = self.servers[thread.0 as usize % self.servers.len()];
+                let op = op.with("node", Value::text(node.to_string()));
+                self.completed.push_back((thread, op));
+            }
+        }
+    }
+
+    /// Injects a fault; its completion carries an error when it changed nothing.
+    fn inject(&mut self, op: &Op) {
+        let done = op.complete(OpType::Info, op.value.clone());
+        let done = match fault_of(op) {
+            Ok(Fault::View) => {
+                let view = self.system.view(&self.servers);
+                op.complete(OpType::Info, view_value(&view))
+            }
+            Ok(fault) => {
+                let had_effect = self.world.apply(&fault);
+                let failures = self.world.take_boot_failures();
+                let failures = failures.into_iter();
+                self.boot_failures
+                    .extend(failures.map(|(node, why)| format!("{node}: {why}")));
+                if had_effect {
+                    done
+                } else {
+                    done.with("error", Value::text("it changed nothing"))
+                }
+            }
+            Err(error) => done.with("error", Value::text(error.to_string())),
+        };
+        self.completed.push_back((Thread::NEMESIS, done));
+    }
+}
