@@ -1,6 +1,7 @@
 //! A block: header of 32 bytes, payload, padding. Byte map in `docs/formats/block.md`.
 
 use crate::{RecordingTag, crc32c};
+use seatrial_machine::Disk;
 use std::fmt;
 
 /// Length of a block's header in bytes.
@@ -349,6 +350,42 @@ fn seal(out: &mut Vec<u8>, start: usize, make: impl FnOnce(u32, u32) -> BlockHea
     out[start..start + HEADER_LENGTH].copy_from_slice(&header.encode());
     out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
     assert_eq!((out.len() - start) as u64, header.block_length());
+}
+
+/// Reads and checks the one block at `offset`; its payload, as stored, replaces the contents of `stored`. Reads nothing else,
+/// in contrast to a [`Walker`](crate::Walker), so it does not distinguish damage from a torn tail.
+pub fn read_at(disk: &dyn Disk, offset: u64, stored: &mut Vec<u8>) -> Result<BlockHeader, String> {
+    let fault = |error: std::io::Error| error.to_string();
+    let there = disk.len().saturating_sub(offset);
+    let fits = |needed: u64| {
+        if needed > there {
+            return Err(Defect::Short { needed, there }.to_string());
+        }
+        Ok(())
+    };
+    fits(HEADER_LENGTH as u64)?;
+    let mut header = [0; HEADER_LENGTH];
+    disk.read_at(offset, &mut header).map_err(fault)?;
+    let header = BlockHeader::decode(&header).map_err(|defect| defect.to_string())?;
+    fits(header.block_length())?;
+    // With the padding, which is checked as well: every bit of the file is covered.
+    let length = header.payload_length as usize;
+    stored.resize(header.block_length() as usize - HEADER_LENGTH, 0);
+    disk.read_at(offset + HEADER_LENGTH as u64, stored)
+        .map_err(fault)?;
+    let computed = crc32c(&stored[..length]);
+    if computed != header.payload_checksum {
+        let defect = Defect::PayloadChecksum {
+            stored: header.payload_checksum,
+            computed,
+        };
+        return Err(defect.to_string());
+    }
+    if stored[length..].iter().any(|&byte| byte != 0) {
+        return Err(Defect::Padding.to_string());
+    }
+    stored.truncate(length);
+    Ok(header)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@
 //!
 //! - It does not interpret payloads: [`BlockKind`] is a number whose meaning belongs to the owner of the log.
 //! - It opens files only through a [`Storage`](seatrial_machine::Storage); real ones come from the crate `files`.
-//! - It neither compresses nor decompresses: a block's flags name the codec, its owner applies it.
+//! - It compresses no block by itself: the owner of a log calls [`codec`], archives and the store's log never do.
 //! - It never repairs. Damage is reported with offset, expected and found value; only a torn tail is cut off.
 //! - It changes nothing in place but the two slots of a first page.
 //!
@@ -37,11 +37,18 @@
 //! - `recover.rs`: the end of a log
 //! - `root.rs`: the first page, and the newest root block
 //! - `file.rs`: a log's file: append, sync, cut
+//! - `codec.rs`: compressed payloads
+//! - `damage_scan.rs`: the whole blocks of a damaged file
+//! - `packed.rs`, `leb128.rs`: integers of one width, and of variable length
 
 pub mod block;
+pub mod codec;
 pub mod crc32c;
+pub mod damage_scan;
 pub mod file;
 pub mod frame;
+pub mod leb128;
+pub mod packed;
 mod recover;
 pub mod root;
 mod tag;

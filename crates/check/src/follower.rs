@@ -4,7 +4,7 @@ use crate::driver::{
     Answer, Partial, Running, SharedSource, Stopped, Watch, finish, references, start,
 };
 use seatrial_checker::{Aims, Checker, Finding, Overview, Progress, Verdict};
-use seatrial_history::chunk::Place;
+use seatrial_history::chunk::ChunkAddress;
 use seatrial_history::{ChunkBuffer, OpenError, SourceError, TestFile};
 use std::path::Path;
 use std::sync::Arc;
@@ -78,7 +78,9 @@ impl Follower {
         let from = self.position;
         let to = self.file.len().min(from.saturating_add(STEP_LENGTH));
         while self.position < to {
-            let stretch = self.file.chunk_summaries(Place::Position(self.position))?;
+            let stretch = self
+                .file
+                .chunk_summaries(ChunkAddress::Position(self.position))?;
             let first = self.position;
             let ahead = stretch.into_iter();
             for summary in ahead.filter(|one| one.end_position() > first) {

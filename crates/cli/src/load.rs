@@ -4,7 +4,7 @@ use crate::source::{Reading, Source};
 use anyhow::Result;
 use seatrial_blocks::root::RootError;
 use seatrial_checker::{MissingPart, describe_repairs};
-use seatrial_history::{History, OpenError, Provenance, Salvaged, Tail, TestFile};
+use seatrial_history::{FileTail, History, OpenError, Provenance, Salvaged, TestFile};
 use seatrial_interchange::import::Options;
 use std::io::Read;
 use std::path::Path;
@@ -67,8 +67,8 @@ pub(crate) fn unended(file: &TestFile) -> Option<MissingPart> {
         return None;
     }
     Some(match file.tail() {
-        Some(Tail::Torn(torn)) => MissingPart::damaged_end(format!("{torn}")),
-        Some(Tail::Open) | None => {
+        Some(FileTail::Torn(torn)) => MissingPart::damaged_end(format!("{torn}")),
+        Some(FileTail::Open) | None => {
             let attributes = file.attributes().unwrap_or_default();
             MissingPart::of_unsealed(&Provenance::of_attributes(&attributes))
         }
@@ -77,7 +77,7 @@ pub(crate) fn unended(file: &TestFile) -> Option<MissingPart> {
 
 /// Names bytes at the end of the file that are no whole block.
 fn torn_end(file: &TestFile, path: &Path) -> Option<String> {
-    let Some(Tail::Torn(torn)) = file.tail() else {
+    let Some(FileTail::Torn(torn)) = file.tail() else {
         return None;
     };
     let remedy = match torn.unordered {

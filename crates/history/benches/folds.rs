@@ -7,7 +7,7 @@
 
 use seatrial_history::chunk::mop_tag;
 use seatrial_history::{
-    Batch, Chunk, Codec, Fold, Folder, HistoryWriter, Key, Mop, Observed, Op, OpType, Order,
+    Chunk, Codec, Fold, FoldBatch, Folder, HistoryWriter, Key, Mop, Observed, Op, OpType, Order,
     Process, Symbol, TestFile, Value, WriterOptions, fold_linear,
 };
 use seatrial_machine::Rng;
@@ -493,7 +493,7 @@ trait Question: Send + Sync {
     fn alone(&self, file: &TestFile) -> u64;
     /// Into what the folder does; the answer can be waited for.
     fn submit(&self, folder: &Folder<TestFile>) -> Waiting;
-    fn add(&self, batch: &mut Batch<'_, TestFile>) -> Waiting;
+    fn add(&self, batch: &mut FoldBatch<'_, TestFile>) -> Waiting;
 }
 
 type Waiting = Box<dyn FnOnce() -> u64>;
@@ -509,7 +509,7 @@ impl<A: Send + 'static> Question for Plain<A> {
         let folding = folder.submit(self.clone());
         Box::new(|| folding.wait().expect("sound"))
     }
-    fn add(&self, batch: &mut Batch<'_, TestFile>) -> Waiting {
+    fn add(&self, batch: &mut FoldBatch<'_, TestFile>) -> Waiting {
         let folding = batch.submit(self.clone());
         Box::new(|| folding.wait().expect("sound"))
     }

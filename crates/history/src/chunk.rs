@@ -13,15 +13,15 @@ mod dictionary;
 mod encode;
 pub(crate) mod layout;
 mod lazy;
-mod lists;
-mod operation;
+mod op_view;
+mod ops;
 mod parts;
-mod rows;
+mod shared_lists;
 mod summary;
 mod tape;
 #[cfg(test)]
 mod tests;
-mod view;
+mod value_view;
 mod widen;
 
 pub use assembly::Assembly;
@@ -29,16 +29,16 @@ pub use column::ChunkError;
 pub use encode::{CHUNK_BYTES_MAX, OPERATION_BYTES_MAX, Unstorable};
 pub use encode::{Encoder, measure};
 pub use layout::{OPERATIONS_MAX, mop as mop_tag};
-pub use operation::OpView;
-pub use parts::{Head, Part, PartKey};
-pub use rows::Ops;
-pub use summary::{ChunkSummary, Place};
+pub use op_view::OpView;
+pub use ops::ChunkOps;
+pub use parts::{PartKey, TransactionHead, TransactionPart};
+pub use summary::{ChunkAddress, ChunkSummary};
 pub use tape::{Tape, Token};
-pub use view::{MopView, Mops, ValueView};
+pub use value_view::{MopView, Mops, ValueView};
 
 use crate::{Key, Op, OpType, Process, Symbol};
 use column::Descriptors;
-use dictionary::Names;
+use dictionary::ChunkDictionary;
 use lazy::Lazy;
 
 /// What stands at the front of a chunk.
@@ -66,7 +66,7 @@ pub struct ChunkHeader {
 
 /// What recurs from operation to operation.
 #[derive(Clone, Copy, Debug)]
-struct Template {
+struct OpTemplate {
     kind: OpType,
     shape: u8,
     f: Symbol,
@@ -74,7 +74,7 @@ struct Template {
     fields: (u32, u32),
 }
 
-impl Template {
+impl OpTemplate {
     /// How many operands an operation of it has.
     fn operands(&self) -> u32 {
         u32::from(layout::shape::OPERANDS[usize::from(self.shape)])
@@ -104,9 +104,9 @@ pub struct Chunk {
     header: ChunkHeader,
     bytes: Vec<u8>,
     columns: Descriptors,
-    names: Names,
+    names: ChunkDictionary,
     processes: Vec<Process>,
-    templates: Vec<Template>,
+    templates: Vec<OpTemplate>,
     /// Operations of each template.
     template_counts: Vec<u32>,
     template_fields: Vec<u32>,
@@ -302,11 +302,11 @@ impl Chunk {
 
     /// The operation at `place` with everything that belongs to it. To go through all, [`Chunk::ops`] is faster.
     pub fn op(&self, place: usize) -> Op {
-        Ops::forgetful(self).op(place)
+        ChunkOps::forgetful(self).op(place)
     }
 
     /// All operations in order.
-    pub fn ops(&self) -> Ops<'_> {
-        Ops::new(self)
+    pub fn ops(&self) -> ChunkOps<'_> {
+        ChunkOps::new(self)
     }
 }

@@ -5,85 +5,86 @@ use crate::store::{ChunkBuffer, OpenError, TestFile};
 use crate::{History, HistoryError, Op};
 use std::ops::ControlFlow;
 
+mod chunk_set;
 mod concurrent;
+mod erased;
 mod folder;
-mod job;
 mod matrix;
 mod resident;
-mod taken;
 
 pub use concurrent::fold_concurrent;
-pub use folder::{Batch, Folder, FolderStatistics, Folding};
-pub use job::FoldError;
+pub use erased::FoldError;
+pub use folder::{FoldBatch, Folder, FolderStatistics, Folding};
 
-/// How a fold may be carried out.
+/// Execution order that a fold permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// One accumulator sees all chunks in order; [`Fold::combine`] is never called.
+    /// One accumulator reduces all chunks in order; [`Fold::combine`] is never called.
     Linear,
-    /// Each chunk gets an accumulator of its own; they are combined one by one in the order of the chunks.
+    /// Each chunk has its own accumulator; accumulators are combined one by one, in chunk order, into that of chunk 0.
     #[default]
     Concurrent,
-    /// As [`Order::Concurrent`], and neighbours may be combined before what is in front of them: `combine` is associative.
+    /// Like [`Order::Concurrent`], and adjacent accumulators may be combined before earlier ones are complete: `combine` is
+    /// associative.
     Associative,
 }
 
-/// A question about a whole history that is answered chunk by chunk. One virtual call a chunk; what happens per operation
-/// is the fold's own loop.
+/// A question about a whole history, computed chunk by chunk. One virtual call per chunk; the loop over operations is the
+/// fold's own.
 ///
-/// [`Fold::reduce`] sees every chunk exactly once. Run linearly, one accumulator sees them in order. Run concurrently,
-/// each chunk gets an accumulator of its own, and they are combined in the order of the chunks; both give the same if
-/// combining is what reducing the later chunks would have done.
+/// [`Fold::reduce`] is called exactly once for every chunk. In a linear run one accumulator reduces them in order. In a
+/// concurrent run each chunk has its own accumulator, and they are combined in chunk order. Both runs give the same
+/// output if `combine(a, b)` equals reducing the chunks of `b` into `a`.
 ///
-/// A fold that breaks, from `reduce` or `combine`, says that its accumulator is the answer whatever the chunks behind
-/// hold; these are then not asked for, or what they gave is thrown away. To leave only the current chunk early, return.
+/// Early exit: `ControlFlow::Break` from `reduce` or `combine` declares the accumulator final. Later chunks are not read
+/// for this fold, or their accumulators are dropped. To skip only the rest of the current chunk, return `Continue`.
 pub trait Fold: Send + Sync {
-    /// What is known so far. Owned by one thread at a time, so it needs no lock.
+    /// State after some consecutive chunks. One thread owns it at a time, so it needs no lock.
     type Accumulator: Send;
     /// The answer.
     type Output: Send;
 
-    /// What people see it as.
+    /// Name in errors and statistics; the type's name by default.
     fn name(&self) -> String {
         std::any::type_name::<Self>().to_owned()
     }
 
-    /// How it may be carried out.
+    /// The execution order that this fold permits.
     fn order(&self) -> Order {
         Order::default()
     }
 
-    /// Is somebody waiting for just this one? Then its chunks come first.
+    /// Returns whether this fold has priority: a folder serves its chunks before those of other folds.
     fn asap(&self) -> bool {
         false
     }
 
-    /// Nothing is known.
+    /// Returns the accumulator of an empty history.
     fn start(&self) -> Self::Accumulator;
 
-    /// Takes one chunk into account.
+    /// Adds one chunk to the accumulator.
     fn reduce(&self, accumulator: &mut Self::Accumulator, chunk: &Chunk) -> ControlFlow<()>;
 
-    /// Takes what is known of the chunks right behind into account.
+    /// Adds the accumulator of the chunks that directly follow those of `accumulator`.
     fn combine(
         &self,
         accumulator: &mut Self::Accumulator,
         later: Self::Accumulator,
     ) -> ControlFlow<()>;
 
-    /// The answer when all chunks were seen that matter.
+    /// Computes the answer from the accumulator of all chunks, or of those up to an early exit.
     fn finish(&self, accumulator: Self::Accumulator) -> Self::Output;
 }
 
-/// What can be folded over: a history in chunks.
+/// A history in chunks with random access: the input of folds.
 pub trait Chunks: Send + Sync {
-    /// Why a chunk cannot be had.
+    /// Why a chunk cannot be read.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// How many there are.
+    /// Number of chunks.
     fn chunk_count(&self) -> u64;
 
-    /// The chunk with this number, from 0, read into memory that is used again; `None` behind the last one.
+    /// Reads chunk `number` (from 0) into `buffer`, whose memory is reused; `None` past the last chunk.
     fn read_chunk<'a>(
         &self,
         number: u64,
@@ -107,11 +108,11 @@ impl Chunks for TestFile {
     }
 }
 
-/// Operations of a chunk that is made from a history in memory.
+/// Operations per chunk when a history in memory is folded.
 const CHUNK_LENGTH: usize = 16_384;
 
-/// A history in memory is put into columns chunk by chunk, which takes longer than most folds; a question that is asked
-/// of such histories only had better iterate.
+/// Each read encodes operations into columns, which takes longer than most folds; for a history that is always in memory,
+/// iterate over [`History::ops`] instead.
 impl Chunks for History {
     type Error = HistoryError;
 
@@ -138,7 +139,7 @@ impl Chunks for History {
     }
 }
 
-/// These operations as a chunk; `pair` gives the distance to the invocation of the one at a place.
+/// Encodes operations as a chunk; `pair(place)` is the distance from the operation at `place` back to its invocation, or 0.
 fn in_columns(
     ops: &[Op],
     first_position: u64,
@@ -152,23 +153,23 @@ fn in_columns(
     }
     let mut bytes = Vec::new();
     encoder.write(first_position, &mut bytes);
-    Ok(Chunk::from_bytes(&bytes).expect("what was measured and written is read"))
+    Ok(Chunk::from_bytes(&bytes).expect("a chunk that was just encoded is valid"))
 }
 
 impl Chunk {
-    /// The operations after the first `count`, as a chunk of its own: what is new in one that repeats operations which were taken
-    /// before, as a chunk of a test file that is still written does. Costs as much as encoding them.
+    /// The operations after the first `count`, as a new chunk: a sealed chunk of a growing test file repeats operations that
+    /// a reader already saw as journal blocks. Costs one encoding of these operations.
     #[must_use]
     pub fn after(&self, count: usize) -> Chunk {
         let ops: Vec<Op> = self.ops().skip(count).collect();
         let first = self.first_position() + count as u64;
         let pairs = self.pairs();
         let pair = |place: usize| pairs[count + place].max(0).cast_unsigned();
-        in_columns(&ops, first, pair).expect("what was in a chunk fits one")
+        in_columns(&ops, first, pair).expect("operations of a chunk fit a chunk")
     }
 }
 
-/// Folds chunk after chunk in this thread.
+/// Runs one fold over all chunks in order, on the calling thread.
 pub fn fold_linear<C: Chunks, F: Fold>(chunks: &C, fold: &F) -> Result<F::Output, C::Error> {
     let mut accumulator = fold.start();
     let mut buffer = ChunkBuffer::default();

@@ -3,7 +3,8 @@
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
-/// A map whose hash has no random key: same input, same steps. For keys that no adversary chooses.
+/// A hash map without a random key: the same operations give the same iteration order in every run. Only for keys that an
+/// attacker cannot choose.
 pub type FixedMap<K, V> = HashMap<K, V, FixedState>;
 
 #[cfg(test)]

@@ -4,11 +4,10 @@ use crate::Op;
 use crate::pair::OpenInvocations;
 use std::sync::OnceLock;
 
-/// An immutable sequence of operations in the order in which they happened, with invocations and completions paired
-/// on first use. Dense (index = position) unless it was filtered.
+/// An immutable sequence of operations in memory, in the order in which they were recorded. Invocations and completions
+/// are paired on first use, in linear time. Dense (index = position) unless it was filtered.
 ///
-/// Its downside: everything is in memory, about 100 bytes and what the values share. Histories past that are folded
-/// from the test file chunk by chunk.
+/// Memory: about 100 bytes per operation, plus its value. Fold larger histories from their test file instead.
 #[derive(Debug, Default)]
 pub struct History {
     ops: Vec<Op>,
@@ -16,12 +15,12 @@ pub struct History {
     pairs: OnceLock<Vec<u32>>,
 }
 
-/// Marks an operation without another half.
+/// Pair of an operation without other half.
 pub const UNPAIRED: u32 = u32::MAX;
 
 impl History {
-    /// The history of these operations; their indices must rise. Pairing is lenient: an invocation of a process that
-    /// is still busy, or a completion without invocation, stays unpaired.
+    /// Creates a history; indices must rise. Pairing is lenient: an invocation without completion and a completion without
+    /// invocation stay unpaired, as does an invocation whose process invokes again.
     pub fn from_ops(ops: Vec<Op>) -> History {
         assert!(
             ops.len() < UNPAIRED as usize,
@@ -37,7 +36,7 @@ impl History {
         }
     }
 
-    /// The history of these operations with these pairs, per position the other half's or [`UNPAIRED`].
+    /// Creates a history with known pairs: for each position the position of its other half, or [`UNPAIRED`].
     pub fn with_pairs(ops: Vec<Op>, pairs: Vec<u32>) -> History {
         let history = History::from_ops(ops);
         assert_eq!(pairs.len(), history.len(), "a pair for each operation");
@@ -47,7 +46,7 @@ impl History {
         }
     }
 
-    /// The same, with indices assigned by position.
+    /// Creates a history whose indices are assigned by position.
     pub fn from_unindexed(mut ops: Vec<Op>) -> History {
         for (index, op) in ops.iter_mut().enumerate() {
             op.index = index as u64;
@@ -60,7 +59,7 @@ impl History {
         self.ops.len()
     }
 
-    /// Is nothing recorded?
+    /// Is there no operation?
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
@@ -70,7 +69,7 @@ impl History {
         self.ops.iter()
     }
 
-    /// All operations in order.
+    /// All operations in order, as a slice.
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }
@@ -80,7 +79,7 @@ impl History {
         self.position(index).map(|position| &self.ops[position])
     }
 
-    /// Where the operation with this index stands.
+    /// The position of the operation with this index: constant time if dense, else a binary search.
     pub fn position(&self, index: u64) -> Option<usize> {
         match usize::try_from(index)
             .ok()
@@ -91,7 +90,7 @@ impl History {
         }
     }
 
-    /// How many operations have an index below this one.
+    /// The number of operations with an index below this one.
     pub fn position_from(&self, index: u64) -> usize {
         self.ops.partition_point(|op| op.index < index)
     }
@@ -106,18 +105,18 @@ impl History {
             .map(|&other| other as usize)
     }
 
-    /// The completion of the invocation at `position`; `None` while it never completed.
+    /// The completion of the invocation at `position`; `None` if it never completed.
     pub fn completion(&self, position: usize) -> Option<&Op> {
         self.pair(position).map(|other| &self.ops[other])
     }
 
-    /// The operations that satisfy `keep`, indices unchanged.
+    /// The operations that satisfy `keep`, with their indices.
     #[must_use]
     pub fn filter(&self, keep: impl Fn(&Op) -> bool) -> History {
         History::from_ops(self.ops.iter().filter(|op| keep(op)).cloned().collect())
     }
 
-    /// Clients' operations only.
+    /// The operations of clients.
     #[must_use]
     pub fn clients(&self) -> History {
         self.filter(|op| op.process.is_client())
@@ -142,5 +141,11 @@ fn pair(ops: &[Op]) -> Vec<u32> {
             pairs[invocation as usize] = position as u32;
         }
     }
+    debug_assert!(
+        pairs.iter().enumerate().all(|(position, &other)| {
+            other == UNPAIRED || pairs[other as usize] as usize == position
+        }),
+        "pairing is symmetric"
+    );
     pairs
 }

@@ -10,7 +10,6 @@ pub mod chunk;
 mod fold;
 mod hash;
 mod history;
-pub mod leb128;
 mod op;
 mod pair;
 mod provenance;
@@ -21,9 +20,11 @@ mod symbol;
 mod validate;
 mod value;
 
+pub use seatrial_blocks::leb128;
+
 pub use chunk::{Chunk, ChunkError, OpView};
 pub use fold::{
-    Batch, Chunks, Fold, FoldError, Folder, FolderStatistics, Folding, Order, fold_concurrent,
+    Chunks, Fold, FoldBatch, FoldError, Folder, FolderStatistics, Folding, Order, fold_concurrent,
     fold_linear,
 };
 pub use hash::FixedMap;
@@ -34,8 +35,8 @@ pub use provenance::Provenance;
 pub use sink::{Stamp, Stamps, TransactionSink};
 pub use source::{ChunkSource, SourceError, Take};
 pub use store::{
-    Analysis, ChunkBuffer, Codec, Damaged, HistoryWriter, Missing, OpenError, Packed, Pressure,
-    REPAIRED, Repaired, SALVAGED, Salvaged, SystemMemory, Tail, TestFile, WriteError,
+    Analysis, ChunkBuffer, Codec, Damaged, FileTail, HistoryWriter, Missing, OpenError, Packed,
+    Pressure, REPAIRED, RepairedFile, SALVAGED, Salvaged, SystemMemory, TestFile, WriteError,
     WriterOptions, repack, salvage_to,
 };
 pub use symbol::Symbol;

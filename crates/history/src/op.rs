@@ -4,16 +4,16 @@ use crate::{Symbol, Value};
 use std::fmt;
 use std::sync::Arc;
 
-/// Which half of an operation this is, and how it ended.
+/// Type of an operation: an invocation, or a completion with its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OpType {
-    /// The operation begins.
+    /// Invocation: the operation begins.
     Invoke,
-    /// It took place.
+    /// Completion: the operation took place.
     Ok,
-    /// It did not take place.
+    /// Completion: the operation did not take place, now or later.
     Fail,
-    /// Nobody knows whether it took place; or a nemesis operation.
+    /// Completion: the outcome is unknown, the operation may still take effect; or either half of a nemesis operation.
     Info,
 }
 
@@ -29,20 +29,20 @@ impl OpType {
     }
 }
 
-/// A logically single-threaded actor of the test.
+/// A logically single-threaded actor of the test: at most one of its operations is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Process {
-    /// A client; a process that crashed (`info`) never comes back, its thread goes on under a new number.
+    /// A client. After an `info` its process never appears again: the thread continues as a process with a new number.
     Client(u64),
-    /// Anything else, as a rule the nemesis.
+    /// Any other actor, usually the nemesis.
     Named(Symbol),
 }
 
 impl Process {
-    /// The process that breaks things.
+    /// The process that injects faults.
     pub const NEMESIS: Process = Process::Named(Symbol::new("nemesis"));
 
-    /// Is this a client, whose operations count for the verdict?
+    /// Is this a client? Only operations of clients are checked.
     pub const fn is_client(self) -> bool {
         matches!(self, Process::Client(_))
     }
@@ -57,7 +57,7 @@ impl fmt::Display for Process {
     }
 }
 
-/// Fields beyond the six that every operation has: `error`, `node`, `exception`, … Most operations have none or one.
+/// Fields of an operation besides the six that all have: `error`, `node`, `exception`, … Most operations have none or one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Extra(Option<Arc<[(Symbol, Value)]>>);
 
@@ -65,7 +65,7 @@ impl Extra {
     /// No fields.
     pub const NONE: Extra = Extra(None);
 
-    /// These fields, in this order.
+    /// Creates fields in this order.
     pub fn new(fields: &[(Symbol, Value)]) -> Extra {
         Extra((!fields.is_empty()).then(|| fields.into()))
     }
@@ -95,27 +95,27 @@ impl Extra {
     }
 }
 
-/// An invocation or a completion.
+/// One element of a history: an invocation or a completion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Op {
-    /// Position in the whole history, from 0, unique; kept when a history is filtered.
+    /// Number in the history, from 0, unique and rising; kept when a history is filtered.
     pub index: u64,
-    /// Nanoseconds since the test began; -1 when not known.
+    /// Nanoseconds since the test began; -1 if unknown.
     pub time: i64,
-    /// Which half, and how it ended.
+    /// Invocation, or completion and its outcome.
     pub kind: OpType,
-    /// Who did it.
+    /// The process.
     pub process: Process,
-    /// What was done: `read`, `write`, `cas`, `txn`, `kill`, …
+    /// The function: `read`, `write`, `cas`, `txn`, `kill`, …
     pub f: Symbol,
-    /// With what, or what came out.
+    /// The argument of an invocation; the result in a completion.
     pub value: Value,
     /// Further fields.
     pub extra: Extra,
 }
 
 impl Op {
-    /// An invocation without index and time, as generators make them.
+    /// Creates an invocation without time (-1) and with index 0; the interpreter sets both.
     pub fn invoke(process: Process, f: impl Into<Symbol>, value: Value) -> Op {
         Op {
             index: 0,
@@ -128,7 +128,7 @@ impl Op {
         }
     }
 
-    /// The completion of this invocation. Index and time are the interpreter's to set.
+    /// Creates the completion of this invocation, with its index and time, which the interpreter replaces.
     #[must_use]
     pub fn complete(&self, kind: OpType, value: Value) -> Op {
         Op {
@@ -139,24 +139,24 @@ impl Op {
         }
     }
 
-    /// The same with one further field.
+    /// The same operation with one further field.
     #[must_use]
     pub fn with(mut self, name: impl Into<Symbol>, value: Value) -> Op {
         self.extra = self.extra.with(name.into(), value);
         self
     }
 
-    /// Does an operation begin here? Nemesis operations count as such by their pairing, not by their type.
+    /// Is the type `invoke`? The first half of a nemesis operation has type `info` and is found only by pairing.
     pub const fn is_invoke(&self) -> bool {
         matches!(self.kind, OpType::Invoke)
     }
 
-    /// Did it take place?
+    /// Did the operation take place?
     pub const fn is_ok(&self) -> bool {
         matches!(self.kind, OpType::Ok)
     }
 
-    /// Did it certainly not take place?
+    /// Did the operation certainly not take place?
     pub const fn is_fail(&self) -> bool {
         matches!(self.kind, OpType::Fail)
     }
@@ -167,7 +167,7 @@ impl Op {
     }
 }
 
-/// Prints as Jepsen does: an EDN map on one line.
+/// Prints an EDN map on one line, as Jepsen does.
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Op {

@@ -3,27 +3,28 @@
 use crate::hash::FixedMap;
 use crate::{Op, OpType, Process, Symbol};
 
-/// The invocations that have not completed yet, while operations pass by in order. One rule for everybody who pairs: a
-/// client's invocation pairs with the next completion of its process; a nemesis operation begins with an `info` (or an
+/// The open invocations while operations are visited in order: the one pairing rule of the workspace.
+///
+/// A client's invocation pairs with the next completion of its process. A nemesis operation begins with an `info` (or an
 /// `invoke`) and pairs with the next operation of the same process and `f`, as in Jepsen.
 ///
-/// It is lenient: the invocation of a process that is still busy takes the place of the earlier one, which stays
-/// without completion, and a completion without invocation has none.
+/// Pairing is lenient: an invocation of a process that has an open one replaces it, and the earlier one stays without
+/// completion; a completion without an open invocation has none. Constant time per operation.
 #[derive(Clone, Debug, Default)]
 pub struct OpenInvocations {
-    /// By client below [`LOW_CLIENTS`]: one more than the position, 0 if there is none.
+    /// Clients below [`LOW_CLIENTS`]: position of the open invocation plus one, 0 if there is none.
     low_clients: Vec<u64>,
-    /// By client from there on.
+    /// All other clients.
     clients: FixedMap<u64, u64>,
     /// By process and `f`.
     named: FixedMap<(Symbol, Symbol), u64>,
 }
 
-/// Clients with lower numbers, as a rule all until many have crashed, are found without hashing.
+/// Clients with lower numbers are found without hashing. Usually all: numbers grow only when clients crash.
 const LOW_CLIENTS: u64 = 4_096;
 
 impl OpenInvocations {
-    /// Puts what is open for a client, if anything, in the place of what was.
+    /// Replaces the open invocation of a client and returns the former one.
     #[inline]
     fn replace(&mut self, client: u64, position: Option<u64>) -> Option<u64> {
         if client < LOW_CLIENTS {
@@ -42,7 +43,7 @@ impl OpenInvocations {
         }
     }
 
-    /// The position of the invocation that `op` would complete, were it no invocation itself.
+    /// The position of the open invocation of the operation's process (of a named process: with the same `f`).
     pub fn running(&self, op: &Op) -> Option<u64> {
         match op.process {
             Process::Client(number) => self.running_client(number),
@@ -50,7 +51,7 @@ impl OpenInvocations {
         }
     }
 
-    /// [`OpenInvocations::running`] of a client.
+    /// [`OpenInvocations::running`] for a client.
     #[inline]
     pub fn running_client(&self, client: u64) -> Option<u64> {
         if client < LOW_CLIENTS {
@@ -59,7 +60,7 @@ impl OpenInvocations {
         self.clients.get(&client).copied()
     }
 
-    /// [`OpenInvocations::follow`] of an operation of a client.
+    /// [`OpenInvocations::follow`] for a client.
     #[inline]
     pub fn follow_client(&mut self, position: u64, client: u64, kind: OpType) -> Option<u64> {
         if kind == OpType::Invoke {
@@ -69,7 +70,7 @@ impl OpenInvocations {
         self.replace(client, None)
     }
 
-    /// Takes the operation at `position` into account; the position of the invocation that it completes, if it does.
+    /// Visits the operation at `position`; returns the position of the invocation that it completes, if any.
     #[inline]
     pub fn follow(&mut self, position: u64, op: &Op) -> Option<u64> {
         match (op.process, op.kind) {

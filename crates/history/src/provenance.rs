@@ -3,46 +3,51 @@
 use crate::{REPAIRED, SALVAGED};
 use serde_json::{Map, Value as Json};
 
-/// The attribute of a history that says what the order of its operations means.
+/// Attribute: whether the order of operations is that of real time.
 const TIMES: &str = "times";
-/// Its value where only the order within each process means something.
+/// Its value if only the order within each process is known.
 const NONE: &str = "none";
-/// The attribute of a history whose values are, or are not, those of independent keys.
+/// Attribute: whether the values are those of independent keys.
 const KEYED: &str = "keyed";
-/// What a test says of itself that decides how its history is checked.
+/// Attributes of a test that select the checkers and the model of its history.
 const WORKLOAD: &str = "workload";
 const CHECKERS: &str = "checkers";
 const OPTIONS: &str = "options";
 const MODEL: &str = "model";
-/// The attribute of a history whose end is missing, and its value.
+/// Attribute of a history whose end is missing, and its value.
 const END: &str = "end";
 const MISSING: &str = "missing";
 
-/// What is known of a history besides its operations, and must not be lost when it is written in another format: whether
-/// their order is that of real time, and what is missing of it. A history without any of it has times and is whole.
+/// Facts about a history that its operations do not contain and that limit a verdict: whether the order of operations is
+/// that of real time, and which operations are missing. Every conversion to another format keeps them. The default
+/// provenance means: with times, complete.
 ///
-/// A test file has it as members of its attributes (`times`, `end`, `salvaged`, `repaired`, `keyed`); EDN has a comment before
-/// the
-/// first operation, `;; seatrial {"times":"none"}`, and JSON lines an object, `{"seatrial":{"times":"none"}}`. The comment also
-/// has what decides how a test's history is checked (`workload`, `checkers`, `options.model`); the object, which is no comment to
-/// other programs, is only written where there is something else to say.
+/// | format | place |
+/// | --- | --- |
+/// | test file | members of the attributes: `times`, `end`, `salvaged`, `repaired`, `keyed` |
+/// | EDN | a comment before the first operation: `;; seatrial {"times":"none"}` |
+/// | JSON lines | a first object: `{"seatrial":{"times":"none"}}` |
+///
+/// The attributes and the EDN comment also keep what selects the checkers of a test (`workload`, `checkers`,
+/// `options.model`). The object of JSON lines is no comment to other programs, so it is only written if there is a limit
+/// to record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Provenance {
-    /// What the history is worth.
-    worth: Map<String, Json>,
-    /// How its test is checked.
+    /// Facts that limit a verdict.
+    limits: Map<String, Json>,
+    /// Attributes that select checkers and model.
     test: Map<String, Json>,
 }
 
 impl Provenance {
-    /// What these attributes say.
+    /// Reads the provenance from attributes; other members are ignored.
     pub fn of_attributes(attributes: &Json) -> Provenance {
-        let said = |name: &&str| {
-            let said = attributes.get(name).filter(|said| !said.is_null())?;
-            Some(((*name).to_owned(), said.clone()))
+        let member = |name: &&str| {
+            let value = attributes.get(name).filter(|value| !value.is_null())?;
+            Some(((*name).to_owned(), value.clone()))
         };
-        let worth = [TIMES, END, SALVAGED, REPAIRED, KEYED];
-        let mut test: Map<String, Json> = [WORKLOAD, CHECKERS].iter().filter_map(said).collect();
+        let limits = [TIMES, END, SALVAGED, REPAIRED, KEYED];
+        let mut test: Map<String, Json> = [WORKLOAD, CHECKERS].iter().filter_map(member).collect();
         let model = attributes
             .get(OPTIONS)
             .and_then(|options| options.get(MODEL));
@@ -51,50 +56,50 @@ impl Provenance {
             test.insert(OPTIONS.to_owned(), options.into());
         }
         Provenance {
-            worth: worth.iter().filter_map(said).collect(),
+            limits: limits.iter().filter_map(member).collect(),
             test,
         }
     }
 
-    /// Adds it to attributes.
+    /// Writes all members into `attributes`.
     pub fn add_to(&self, attributes: &mut Json) {
-        for (name, said) in self.worth.iter().chain(&self.test) {
-            attributes[name] = said.clone();
+        for (name, value) in self.limits.iter().chain(&self.test) {
+            attributes[name] = value.clone();
         }
     }
 
-    /// Is the history whole, with times, so that nothing is lost without this?
+    /// Is the history complete and with times, so that dropping its provenance loses nothing?
     pub fn is_plain(&self) -> bool {
-        self.worth.keys().all(|name| name == KEYED)
+        self.limits.keys().all(|name| name == KEYED)
     }
 
-    /// Does the order of its operations say nothing but within a process?
+    /// Is the order of operations meaningful only within each process?
     pub fn is_timeless(&self) -> bool {
-        self.worth.get(TIMES).is_some_and(|times| times == NONE)
+        self.limits.get(TIMES).is_some_and(|times| times == NONE)
     }
 
-    /// The same for operations whose order says nothing but within a process.
+    /// Marks the order of operations as meaningful only within each process.
     #[must_use]
     pub fn timeless(mut self) -> Provenance {
-        self.worth.insert(TIMES.to_owned(), NONE.into());
+        self.limits.insert(TIMES.to_owned(), NONE.into());
         self
     }
 
-    /// Is it known that operations may be missing at its end, as its writer never came to one?
+    /// May operations be missing at the end, because the writer never sealed the history?
     pub fn is_unended(&self) -> bool {
-        self.worth.get(END).is_some_and(|end| end == MISSING)
+        self.limits.get(END).is_some_and(|end| end == MISSING)
     }
 
-    /// The same for a history whose writer never came to an end.
+    /// Marks the history as one whose writer never sealed it.
     #[must_use]
     pub fn unended(mut self) -> Provenance {
-        self.worth.insert(END.to_owned(), MISSING.into());
+        self.limits.insert(END.to_owned(), MISSING.into());
         self
     }
 
-    /// What the history is worth, and how its test is checked, as members of attributes.
+    /// Members for attributes: facts that limit a verdict, then those that select checkers and model.
     pub fn members(&self) -> (&Map<String, Json>, &Map<String, Json>) {
-        (&self.worth, &self.test)
+        (&self.limits, &self.test)
     }
 }
 
@@ -104,7 +109,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn attributes_say_what_a_history_is_worth_and_how_it_is_tested() {
+    fn provenance_is_read_from_attributes_and_written_back() {
         let attributes =
             json!({"name": "x", "workload": "queue", "options": {"model": "SI", "rate": 7}});
         let plain = Provenance::of_attributes(&attributes);

@@ -2,16 +2,16 @@
 
 use crate::{Extra, OpType, Symbol, Value};
 
-/// A point of a database's hybrid logical clock; the physical part comes first.
+/// A timestamp of a database's hybrid logical clock, ordered by its physical part first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
-    /// Ticks of the database's clock, of whatever length.
+    /// Ticks of the database's clock; their length is up to the database.
     pub physical: i64,
-    /// What orders points of the same tick.
+    /// Orders timestamps of the same tick.
     pub logical: i64,
 }
 
-/// When a transaction took its snapshot and when it was committed, as the database says. Nobody has checked that.
+/// Snapshot and commit timestamp of a transaction, as the database reports them; not verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamps {
     /// The snapshot.
@@ -21,12 +21,12 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// The field of a completion that says when the database took the snapshot: `[physical logical]`.
+    /// Field of a completion: the snapshot's timestamp, `[physical logical]`.
     const START: Symbol = Symbol::new("start-stamp");
-    /// The field that says when it committed.
+    /// Field of a completion: the commit's timestamp, `[physical logical]`.
     const COMMIT: Symbol = Symbol::new("commit-stamp");
 
-    /// What a completion with these stamps carries.
+    /// The extra fields of a completion with these timestamps.
     pub fn fields(self) -> Extra {
         let field = |stamp: Stamp| {
             let parts = [stamp.physical, stamp.logical].map(Value::Int);
@@ -38,7 +38,7 @@ impl Stamps {
         ])
     }
 
-    /// The stamps that a completion with these fields has, if it has any.
+    /// Reads the timestamps from the fields of a completion; `None` if one is absent or malformed.
     pub fn of(fields: &Extra) -> Option<Stamps> {
         let stamp = |name: Symbol| match fields.get(name.as_str())? {
             Value::List(parts) => match parts[..] {
@@ -54,20 +54,20 @@ impl Stamps {
     }
 }
 
-/// Takes transactions one after another. Of one session they come in the order in which it ran them; the order between
-/// sessions is the file's and says nothing.
+/// Receives transactions one after another. Transactions of one session arrive in the order in which it ran them; the order
+/// between sessions is that of the file and has no meaning.
 pub trait TransactionSink {
-    /// A transaction begins, after all of the same session before it.
+    /// Begins a transaction of `session`.
     fn begin(&mut self, session: u64, stamps: Option<Stamps>);
-    /// It read a register; `None`: the initial state, which nobody wrote.
+    /// The transaction read a register; `None` is the initial state.
     fn read(&mut self, key: i64, value: Option<i64>);
-    /// It wrote a register.
+    /// The transaction wrote a register.
     fn write(&mut self, key: i64, value: i64);
-    /// It appended to a list.
+    /// The transaction appended to a list.
     fn append(&mut self, key: i64, element: i64);
-    /// It read a list, oldest element first; empty: the initial state.
+    /// The transaction read a list, oldest element first; empty is the initial state.
     fn read_list(&mut self, key: i64, elements: &[i64]);
-    /// It ended: [`OpType::Ok`] committed, [`OpType::Fail`] aborted, [`OpType::Info`] nobody knows. An error (a bound
-    /// of the sink) ends the reading and is told with the place of the transaction.
+    /// Ends the transaction: [`OpType::Ok`] committed, [`OpType::Fail`] aborted, [`OpType::Info`] unknown. An error (a bound
+    /// of the sink) ends the reading; the reader reports it with the position of the transaction.
     fn end(&mut self, outcome: OpType) -> Result<(), String>;
 }

@@ -1,33 +1,34 @@
 //! Chunk sources: histories that are read chunk by chunk, as often as needed.
 
-use crate::chunk::Place;
+use crate::chunk::ChunkAddress;
 use crate::fold::{Chunks, Fold};
 use crate::store::{ChunkBuffer, Salvaged, TestFile};
 use crate::{Chunk, History, Op, TransactionSink};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-/// Why a source cannot be read. The type of the source's own error is kept: `downcast_ref` finds it.
+/// Why a source cannot be read. `downcast_ref` finds the source's own error.
 pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Receives the chunks of one round, in order; breaks when it needs no more.
+/// Receiver of the chunks of one round, in order; it breaks to end the round early.
 pub type Take<'a> = dyn FnMut(&Chunk) -> ControlFlow<()> + 'a;
 
 /// A history that can be read from its beginning any number of times: a test file, a text, a history in memory.
 ///
-/// This is all that a checker sees of where a history is. Chunks of one round follow one another without a gap or an overlap,
-/// and each round yields the same ones.
+/// Checkers read histories only through this trait. The chunks of one round follow one another without gap or overlap, and
+/// every round yields the same operations.
 pub trait ChunkSource: Send + Sync {
-    /// Yields all chunks in order, or those up to the one at which `take` breaks.
+    /// Calls `take` with all chunks in order, or up to the chunk at which it breaks.
     fn round(&self, take: &mut Take<'_>) -> Result<(), SourceError>;
 
-    /// Hands all transactions to `sink` without making operations of them, the same ones in the same order as the chunks have,
-    /// each with an invocation and a completion at the next two positions; `None` when this source cannot.
+    /// Passes all transactions to `sink` without building operations; `None` if this source cannot. Order and contents are
+    /// those of the chunks, in which each transaction has its invocation and completion at the next two positions.
     fn transactions(&self, _sink: &mut dyn TransactionSink) -> Option<Result<(), SourceError>> {
         None
     }
 
-    /// The operations at these positions, as far as there are any. Costs a round where the source has no index.
+    /// Returns the operations at these positions; positions past the end are left out. Costs a round if the source has no
+    /// index.
     fn recall(&self, positions: &BTreeSet<u64>) -> Result<BTreeMap<u64, Op>, SourceError> {
         let mut ops = BTreeMap::new();
         let Some(&last) = positions.last() else {
@@ -49,7 +50,7 @@ pub trait ChunkSource: Send + Sync {
 }
 
 impl dyn ChunkSource + '_ {
-    /// The answer of this fold after one round, in this thread.
+    /// Runs a fold over one round, on the calling thread, and returns its answer.
     pub fn fold<F: Fold>(&self, fold: &F) -> Result<F::Output, SourceError> {
         let mut accumulator = fold.start();
         self.round(&mut |chunk| fold.reduce(&mut accumulator, chunk))?;
@@ -57,7 +58,7 @@ impl dyn ChunkSource + '_ {
     }
 }
 
-/// One round in this thread.
+/// One round over chunks with random access, on the calling thread.
 fn in_turn<C: Chunks>(chunks: &C, take: &mut Take<'_>) -> Result<(), SourceError> {
     let mut buffer = ChunkBuffer::default();
     for number in 0..chunks.chunk_count() {
@@ -88,13 +89,13 @@ impl ChunkSource for TestFile {
         in_turn(self, take)
     }
 
-    /// Reads the chunks that hold these positions.
+    /// Reads only the chunks that contain these positions.
     fn recall(&self, positions: &BTreeSet<u64>) -> Result<BTreeMap<u64, Op>, SourceError> {
         let mut ops = BTreeMap::new();
         let mut buffer = ChunkBuffer::default();
         let mut left = positions.clone();
         while let Some(&position) = left.first() {
-            let stretch = self.chunk_summaries(Place::Position(position))?;
+            let stretch = self.chunk_summaries(ChunkAddress::Position(position))?;
             let mut stretch = stretch.into_iter();
             let Some(summary) = stretch.find(|one| one.end_position() > position) else {
                 break;

@@ -21,7 +21,7 @@
 //! ```
 
 mod append;
-mod block;
+mod block_kinds;
 mod directory;
 mod document;
 mod file;
@@ -30,19 +30,18 @@ mod pack;
 mod reader;
 mod repair;
 mod salvage;
-mod scan;
 mod writer;
 
-pub use block::Codec;
 pub use document::Analysis;
-pub use file::{OpenError, Tail};
+pub use file::{FileTail, OpenError};
 pub use memory::{Pressure, SystemMemory};
 pub use pack::{Packed, repack};
-pub(crate) use reader::Scratch;
+pub(crate) use reader::ReadScratch;
 pub use reader::{ChunkBuffer, TestFile};
-pub use repair::{REPAIRED, Repaired};
+pub use repair::{REPAIRED, RepairedFile};
 pub use salvage::{Missing, SALVAGED, Salvaged, salvage_to};
-pub use scan::Damaged;
+pub use seatrial_blocks::codec::Codec;
+pub use seatrial_blocks::damage_scan::Damaged;
 pub use writer::{HistoryWriter, WriteError, WriterOptions};
 
 /// The purpose in the first page.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Mutex;
 
-/// A short name that recurs in a history: the `f` of an operation, a field, a keyword. Copying is free; a name read
-/// from outside is interned once for the life of the program, and [`Symbol::intern`] bounds how many there can be.
+/// A short name that recurs in a history: the `f` of an operation, a field, a keyword. Two words, copied freely. Names from
+/// input are interned for the life of the program; [`Symbol::intern`] bounds their number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol(&'static str);
 
@@ -17,12 +17,12 @@ const NAME_LENGTH_MAX: usize = 256;
 static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
 impl Symbol {
-    /// The symbol of a name in the program's text.
+    /// The symbol of a name in the program's source.
     pub const fn new(name: &'static str) -> Symbol {
         Symbol(name)
     }
 
-    /// The symbol of a name from outside; `None` when it is longer than 256 bytes or 65,536 names are known.
+    /// Interns a name from input; `None` if it is longer than 256 bytes, or if it is new and 65,536 names are interned.
     pub fn intern(name: &str) -> Option<Symbol> {
         if name.len() > NAME_LENGTH_MAX {
             return None;
@@ -36,9 +36,10 @@ impl Symbol {
         if names.len() == NAMES_MAX {
             return None;
         }
-        let kept: &'static str = Box::leak(name.into());
-        names.insert(kept);
-        Some(Symbol(kept))
+        // Leaked on purpose: symbols are copied freely and compared long after their file is closed.
+        let interned: &'static str = Box::leak(name.into());
+        names.insert(interned);
+        Some(Symbol(interned))
     }
 
     /// The name.

@@ -1,13 +1,13 @@
-//! Validates a history made by hand.
+//! Validates histories: rising indices, one operation at a time per process, values that can be stored.
 
 use crate::chunk::{Unstorable, measure};
 use crate::pair::OpenInvocations;
 use crate::{History, Op, OpType, Process};
 
-/// The first thing that is wrong with a history, with the operation's index.
+/// The first violation found in a history, with the operation's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
-    /// Indices must rise.
+    /// An index does not rise.
     #[error("operation {index} comes after operation {previous}")]
     Order {
         /// The index that does not rise.
@@ -15,29 +15,29 @@ pub enum HistoryError {
         /// The one before.
         previous: u64,
     },
-    /// A process does one thing at a time.
+    /// A process invokes before its previous operation completed.
     #[error(
         "operation {index}: process {process} invokes while its operation {running} is running"
     )]
     DoubleInvoke {
         /// The second invocation.
         index: u64,
-        /// Who.
+        /// Its process.
         process: Process,
         /// The first invocation.
         running: u64,
     },
-    /// What was not begun cannot end.
+    /// A completion without invocation.
     #[error("operation {index}: process {process} completes ({}) what it did not invoke", kind.name())]
     NotRunning {
         /// The completion.
         index: u64,
-        /// Who.
+        /// Its process.
         process: Process,
-        /// How.
+        /// Its type.
         kind: OpType,
     },
-    /// No test file can hold it, nor can a fold read it.
+    /// An operation that the chunk format cannot represent.
     #[error("operation {index} cannot be stored: {reason}")]
     Unstorable {
         /// Its index.
@@ -47,7 +47,7 @@ pub enum HistoryError {
     },
 }
 
-/// Fails unless `index` is above the one before, which it becomes.
+/// Fails unless `index` is above `previous`, which it then replaces.
 fn rise(index: u64, previous: &mut Option<u64>) -> Result<(), HistoryError> {
     match previous.replace(index) {
         Some(previous) if index <= previous => Err(HistoryError::Order { index, previous }),
@@ -56,15 +56,15 @@ fn rise(index: u64, previous: &mut Option<u64>) -> Result<(), HistoryError> {
 }
 
 impl History {
-    /// The history of these operations, if it is one that a test could have recorded; see [`History::validate`].
+    /// Creates a history, or returns its first violation; see [`History::validate`].
     pub fn strict(ops: Vec<Op>) -> Result<History, HistoryError> {
         check(&ops)?;
         Ok(History::from_ops(ops))
     }
 
-    /// Could a test have recorded this? Indices rise, no process invokes while it is busy, nothing completes that was
-    /// not invoked, and everything can be stored. Pairing itself is lenient; histories from other programs, and those
-    /// that were filtered, need not pass.
+    /// Checks that a test could have recorded this history: indices rise, no process invokes while an operation of its own
+    /// is open, every completion has an invocation, and every operation can be stored. Pairing itself is lenient, so
+    /// histories of other programs and filtered ones are usable without passing.
     pub fn validate(&self) -> Result<(), HistoryError> {
         check(self.ops())
     }
@@ -95,7 +95,7 @@ fn check_pairs(ops: &[Op]) -> Result<(), HistoryError> {
                     running: ops[running as usize].index,
                 });
             }
-            // The first half of what a nemesis does.
+            // A nemesis operation begins with an `info`.
             (OpType::Info, None) if !process.is_client() => {}
             (OpType::Ok | OpType::Fail | OpType::Info, None) => {
                 return Err(HistoryError::NotRunning {
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    fn said(ops: &[(u64, Process, OpType)]) -> String {
+    fn verdict(ops: &[(u64, Process, OpType)]) -> String {
         let ops = ops
             .iter()
             .map(|&(index, process, kind)| op(index, process, kind));
@@ -139,10 +139,10 @@ mod tests {
     use OpType::{Fail, Info, Invoke, Ok as Done};
 
     #[test]
-    fn what_a_test_records_is_valid() {
-        assert_eq!(said(&[]), "Ok(())");
+    fn recorded_histories_are_valid() {
+        assert_eq!(verdict(&[]), "Ok(())");
         assert_eq!(
-            said(&[
+            verdict(&[
                 (3, ONE, Invoke),
                 (5, NEMESIS, Info),
                 (6, ONE, Done),
@@ -158,11 +158,11 @@ mod tests {
     #[test]
     fn errors_name_the_operation() {
         assert_eq!(
-            said(&[(4, ONE, Invoke), (4, ONE, Done)]),
+            verdict(&[(4, ONE, Invoke), (4, ONE, Done)]),
             "operation 4 comes after operation 4"
         );
         assert_eq!(
-            said(&[
+            verdict(&[
                 (1, ONE, Invoke),
                 (2, ONE, Done),
                 (7, ONE, Invoke),
@@ -172,18 +172,18 @@ mod tests {
         );
         for (kind, name) in [(Done, "ok"), (Fail, "fail"), (Info, "info")] {
             assert_eq!(
-                said(&[(2, Process::Client(3), Invoke), (3, ONE, kind)]),
+                verdict(&[(2, Process::Client(3), Invoke), (3, ONE, kind)]),
                 format!("operation 3: process 1 completes ({name}) what it did not invoke")
             );
         }
         assert_eq!(
-            said(&[(0, NEMESIS, Done)]),
+            verdict(&[(0, NEMESIS, Done)]),
             "operation 0: process :nemesis completes (ok) what it did not invoke"
         );
     }
 
     #[test]
-    fn what_no_file_can_hold_is_told() {
+    fn unstorable_operations_are_reported() {
         let name: &'static str = "f".repeat(300).leak();
         let history = History::from_ops(vec![Op::invoke(ONE, name, Value::Nil)]);
         let error = history.validate().unwrap_err();

@@ -11,13 +11,13 @@ use crate::Symbol;
 use std::fmt;
 use std::sync::Arc;
 
-/// A value of any shape, like EDN or JSON, with compact forms for what the common workloads carry. Cloning is cheap:
-/// everything large is shared.
+/// A value of any shape, like EDN or JSON, with compact forms for the values of common workloads. Cloning is cheap: large
+/// parts are shared.
 ///
-/// Equality is Clojure's, so Jepsen's: sets and maps have no order, and the compact forms equal what they print as.
+/// Equality is that of Clojure and Jepsen: sets and maps have no order, and a compact form equals the value that it prints as.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
-    /// Nothing, or not known yet (the value of a read's invocation).
+    /// Nothing, or unknown (the value of a read's invocation).
     #[default]
     Nil,
     /// A truth value.
@@ -32,9 +32,9 @@ pub enum Value {
     Word(Symbol),
     /// An ordered collection.
     List(Arc<[Value]>),
-    /// A set, in the order in which it was written.
+    /// A set, in the order of the source.
     Set(Arc<[Value]>),
-    /// Pairs, in the order in which they were written.
+    /// Pairs, in the order of the source.
     Map(Arc<[(Value, Value)]>),
     /// A compare-and-set: from the first to the second value. Printed as the list of both.
     Cas(i64, i64),
@@ -76,16 +76,16 @@ pub enum Mop {
     Read {
         /// The list or register.
         key: Key,
-        /// What was seen; [`Observed::Nil`] in an invocation.
+        /// The result; [`Observed::Nil`] in an invocation.
         observed: Observed,
     },
 }
 
-/// What a read saw.
+/// Result of a read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observed {
-    /// In an invocation or an indeterminate completion: not known. In an `ok` completion: nothing has been written
-    /// yet (an empty list, an unborn register).
+    /// In an invocation or an `info` completion: unknown. In an `ok` completion: the initial state (an empty list, an
+    /// unwritten register).
     Nil,
     /// The elements of a list, oldest first.
     List(Arc<[i64]>),
@@ -94,7 +94,7 @@ pub enum Observed {
 }
 
 impl Mop {
-    /// The key that this micro-operation touches.
+    /// The key that this micro-operation accesses.
     pub const fn key(&self) -> &Key {
         match self {
             Mop::Append { key, .. } | Mop::Write { key, .. } | Mop::Read { key, .. } => key,
@@ -125,7 +125,7 @@ impl Value {
     }
 }
 
-/// Writes a string as EDN has it.
+/// Writes a string in EDN syntax.
 fn quoted(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("\"")?;
     let mut plain = text;
@@ -162,7 +162,7 @@ fn list<T: fmt::Display>(
     f.write_str(close)
 }
 
-/// Prints a number as Java does: with an exponent from 10^7 on and below 10^-3.
+/// Prints a number as Java does: with an exponent at 10^7 and above, and below 10^-3.
 fn float(number: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let size = number.abs();
     if number.is_nan() {

@@ -45,7 +45,7 @@ use layers::{Layers, Made};
 use matches::Matches;
 use operation::Part;
 use seatrial_history::UNPAIRED;
-use seatrial_history::chunk::Place;
+use seatrial_history::chunk::ChunkAddress;
 use seatrial_history::{
     Folder, History, Mop, Observed, Op, OpType, Process, Symbol, SystemMemory, TestFile, Value,
 };
@@ -174,7 +174,7 @@ impl View {
             return Ok(hit.map(|hit| (hit.spot, hit.place)));
         }
         let position = self.span.start + position;
-        let spot = self.base.spot(Place::Position(position))?;
+        let spot = self.base.spot(ChunkAddress::Position(position))?;
         Ok(spot.map(|spot| (spot, (position - spot.first_position) as usize)))
     }
 
@@ -291,7 +291,7 @@ impl View {
         let Some(other) = other else {
             return Ok(None);
         };
-        match self.base.spot(Place::Position(other))? {
+        match self.base.spot(ChunkAddress::Position(other))? {
             Some(spot) => self.position_of(&spot, (other - spot.first_position) as usize),
             None => Ok(None),
         }
@@ -329,7 +329,7 @@ impl View {
         if let Some(place) = spot.place(other) {
             return Ok(self.admit(part, place));
         }
-        match self.base.spot(Place::Position(other))? {
+        match self.base.spot(ChunkAddress::Position(other))? {
             Some(spot) => {
                 let place = (other - spot.first_position) as usize;
                 Ok(self.admit(self.base.part(&spot)?, place))

@@ -1,6 +1,8 @@
 //! Assembles operations into chunks.
 
-use super::{CHUNK_BYTES_MAX, Chunk, Encoder, Head, OPERATIONS_MAX, Part, Unstorable};
+use super::{
+    CHUNK_BYTES_MAX, Chunk, Encoder, OPERATIONS_MAX, TransactionHead, TransactionPart, Unstorable,
+};
 use crate::{Op, OpenInvocations};
 
 /// Puts operations into chunks as they come, without a file.
@@ -48,7 +50,11 @@ impl Assembly {
     }
 
     /// The next operation in parts. It must be one that can be stored.
-    pub fn push_parts<'a>(&mut self, head: &Head, parts: impl ExactSizeIterator<Item = Part<'a>>) {
+    pub fn push_parts<'a>(
+        &mut self,
+        head: &TransactionHead,
+        parts: impl ExactSizeIterator<Item = TransactionPart<'a>>,
+    ) {
         let position = self.position;
         let invocation = self.open.follow_client(position, head.client, head.kind);
         let pair = invocation.map_or(0, |invocation| position - invocation);

@@ -1,10 +1,10 @@
 //! Decodes the bytes of a chunk into columns, checked once so that reading needs no further checks.
 
-use super::column::{ChunkError, Column, Columns};
-use super::dictionary::Names;
+use super::column::{ChunkColumns, ChunkError, Column, Descriptors};
+use super::dictionary::ChunkDictionary;
 use super::layout::{HEADER_LENGTH, OPERATIONS_MAX, TYPES, VERSION, column, kind, mop, shape};
 use super::tape;
-use super::{Chunk, ChunkHeader, TapeStart, Template};
+use super::{Chunk, ChunkHeader, OpTemplate, TapeStart};
 use crate::{OpType, Process};
 
 impl ChunkHeader {
@@ -49,7 +49,7 @@ impl ChunkHeader {
 
 /// What only reading needs.
 #[derive(Default)]
-struct Scratch {
+struct DecodeScratch {
     ids: Vec<u32>,
     integers: Vec<i64>,
 }
@@ -89,9 +89,9 @@ impl Chunk {
             return Err(ChunkError::new(0, problem));
         }
         self.header = header;
-        let columns = Columns::read(bytes, HEADER_LENGTH, count)?;
-        columns.descriptors(&mut self.columns);
-        let mut scratch = Scratch::default();
+        let descriptors = Descriptors::read(bytes, HEADER_LENGTH, count)?;
+        let columns = ChunkColumns::new(&descriptors, bytes);
+        let mut scratch = DecodeScratch::default();
         self.names.read(&columns)?;
         self.read_processes(&columns, &mut scratch)?;
         self.read_templates(&columns, &mut scratch)?;
@@ -101,13 +101,15 @@ impl Chunk {
         self.read_operands(&columns)?;
         self.read_mops(&columns)?;
         self.read_tapes(&columns)?;
-        self.read_extras(&columns, &mut scratch)
+        self.read_extras(&columns, &mut scratch)?;
+        self.columns = descriptors;
+        Ok(())
     }
 
     fn read_processes(
         &mut self,
-        columns: &Columns<'_>,
-        scratch: &mut Scratch,
+        columns: &ChunkColumns<'_>,
+        scratch: &mut DecodeScratch,
     ) -> Result<(), ChunkError> {
         let numbers = columns.get(column::PROCESS_NUMBER);
         let kinds = columns.get(column::PROCESS_KIND);
@@ -132,8 +134,8 @@ impl Chunk {
 
     fn read_templates(
         &mut self,
-        columns: &Columns<'_>,
-        scratch: &mut Scratch,
+        columns: &ChunkColumns<'_>,
+        scratch: &mut DecodeScratch,
     ) -> Result<(), ChunkError> {
         let ids = &mut scratch.ids;
         let names = columns.get(column::FIELD_NAME);
@@ -153,7 +155,7 @@ impl Chunk {
         }
         types.ids(TYPES.len(), ids)?;
         self.templates.clear();
-        self.templates.extend(ids.iter().map(|&kind| Template {
+        self.templates.extend(ids.iter().map(|&kind| OpTemplate {
             kind: TYPES[kind as usize],
             shape: 0,
             f: self.names.word(0),
@@ -178,8 +180,8 @@ impl Chunk {
     /// Counts the operations of each template, and compares with the header.
     fn count_templates(
         &mut self,
-        columns: &Columns<'_>,
-        scratch: &mut Scratch,
+        columns: &ChunkColumns<'_>,
+        scratch: &mut DecodeScratch,
     ) -> Result<(), ChunkError> {
         let ids = columns.get(column::TEMPLATE);
         ids.expect(self.header.operations as usize)?;
@@ -210,7 +212,7 @@ impl Chunk {
     }
 
     /// Checks index, time, pair and key.
-    fn read_places(&self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+    fn read_places(&self, columns: &ChunkColumns<'_>) -> Result<(), ChunkError> {
         let count = self.header.operations as usize;
         self.check_indices(columns)?;
         let last = self.header.first_index.checked_add(count as u64 - 1);
@@ -234,7 +236,7 @@ impl Chunk {
         Ok(())
     }
 
-    fn check_indices(&self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+    fn check_indices(&self, columns: &ChunkColumns<'_>) -> Result<(), ChunkError> {
         let steps = columns.get(column::INDEX_STEP);
         steps.expect(self.header.operations as usize - 1)?;
         let first = self.header.first_index;
@@ -254,7 +256,7 @@ impl Chunk {
             .ok_or_else(|| steps.error("does not rise"))
     }
 
-    fn check_times(&self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+    fn check_times(&self, columns: &ChunkColumns<'_>) -> Result<(), ChunkError> {
         let steps = columns.get(column::TIME_STEP);
         steps.expect(self.header.operations as usize - 1)?;
         let first = self.header.first_time;
@@ -281,7 +283,7 @@ impl Chunk {
         Err(steps.error("does not lead to the times in the header"))
     }
 
-    fn check_pairs(&self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+    fn check_pairs(&self, columns: &ChunkColumns<'_>) -> Result<(), ChunkError> {
         let pairs = columns.get(column::PAIR);
         pairs.expect(self.header.operations as usize)?;
         let first = i64::try_from(self.header.first_position).unwrap_or(i64::MAX);
@@ -305,8 +307,8 @@ impl Chunk {
 
     fn read_lists(
         &mut self,
-        columns: &Columns<'_>,
-        scratch: &mut Scratch,
+        columns: &ChunkColumns<'_>,
+        scratch: &mut DecodeScratch,
     ) -> Result<(), ChunkError> {
         let lengths = columns.get(column::LIST_LENGTH);
         let pool = columns.get(column::POOL);
@@ -336,7 +338,7 @@ impl Chunk {
     }
 
     /// Checks operands against their shapes.
-    fn read_operands(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+    fn read_operands(&mut self, columns: &ChunkColumns<'_>) -> Result<(), ChunkError> {
         let operands = columns.get(column::OPERAND);
         let counted = || self.templates.iter().zip(&self.template_counts);
         let expected: u64 = counted()
@@ -360,7 +362,7 @@ impl Chunk {
     }
 
     /// The same one by one. Notes where tapes start.
-    fn walk_operands(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+    fn walk_operands(&mut self, columns: &ChunkColumns<'_>) -> Result<(), ChunkError> {
         let operands = columns.get(column::OPERAND);
         let mops = columns.get(column::MOP_TAG);
         let problem = "holds a number that does not fit its shape";
@@ -389,7 +391,7 @@ impl Chunk {
     /// starts.
     fn is_operand_sound(
         &mut self,
-        columns: &Columns<'_>,
+        columns: &ChunkColumns<'_>,
         place: usize,
         shape: u8,
         number: usize,
@@ -427,7 +429,7 @@ impl Chunk {
     }
 
     /// Checks micro-operations.
-    fn read_mops(&self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+    fn read_mops(&self, columns: &ChunkColumns<'_>) -> Result<(), ChunkError> {
         let tags = columns.get(column::MOP_TAG);
         let keys = columns.get(column::MOP_KEY);
         let arguments = columns.get(column::MOP_ARGUMENT);
@@ -440,17 +442,17 @@ impl Chunk {
         {
             return Err(keys.error("points at no key"));
         }
-        let limits = Limits {
+        let limits = ArgumentLimits {
             lists: &self.list_starts,
             references: self.references.len(),
         };
         limits
-            .are_kept(tags, keys, arguments)
+            .are_kept(&tags, &keys, &arguments)
             .then_some(())
             .ok_or_else(|| arguments.error("reads more than there is"))
     }
 
-    fn read_tapes(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+    fn read_tapes(&mut self, columns: &ChunkColumns<'_>) -> Result<(), ChunkError> {
         let tags = columns.get(column::TAPE_TAG);
         let integers = columns.get(column::TAPE_INTEGER);
         tags.bytes(256, &mut self.tape_tags)?;
@@ -470,11 +472,11 @@ impl Chunk {
 
     fn read_extras(
         &mut self,
-        columns: &Columns<'_>,
-        scratch: &mut Scratch,
+        columns: &ChunkColumns<'_>,
+        scratch: &mut DecodeScratch,
     ) -> Result<(), ChunkError> {
         self.read_entries(columns, scratch)?;
-        let count = columns.field_values.len();
+        let count = columns.field_values().len();
         if count != self.field_names.len() {
             let problem = format!("{count} columns of values, not one per field");
             return Err(columns.get(column::FIELD_NAME).error(&problem));
@@ -491,7 +493,7 @@ impl Chunk {
             }
         }
         let entries = self.entry_starts.len() - 1;
-        for (column, expected) in columns.field_values.iter().zip(expected) {
+        for (column, expected) in columns.field_values().zip(expected) {
             column.expect(usize::try_from(expected).unwrap_or(usize::MAX))?;
             column.expect_ids(entries)?;
         }
@@ -501,8 +503,8 @@ impl Chunk {
     /// Reads the distinct values of extra fields.
     fn read_entries(
         &mut self,
-        columns: &Columns<'_>,
-        scratch: &mut Scratch,
+        columns: &ChunkColumns<'_>,
+        scratch: &mut DecodeScratch,
     ) -> Result<(), ChunkError> {
         let tags = columns.get(column::ENTRY_TAPE_TAG);
         let tag_counts = columns.get(column::ENTRY_TAGS);
@@ -544,13 +546,13 @@ fn count_bytes(bytes: &[u8]) -> [u32; 256] {
 }
 
 /// What the arguments of micro-operations that read lists must stay below.
-struct Limits<'a> {
+struct ArgumentLimits<'a> {
     /// Where the list of each key starts.
     lists: &'a [u32],
     references: usize,
 }
 
-impl Limits<'_> {
+impl ArgumentLimits<'_> {
     /// Are they, given the three columns?
     fn are_kept(&self, tags: &Column<'_>, keys: &Column<'_>, arguments: &Column<'_>) -> bool {
         if arguments.base() < 0 {
@@ -626,13 +628,13 @@ impl Limits<'_> {
 struct Tapes<'a> {
     tags: &'a [u8],
     integers: &'a [i64],
-    names: &'a Names,
+    names: &'a ChunkDictionary,
     tag: usize,
     integer: usize,
 }
 
 impl<'a> Tapes<'a> {
-    fn new(tags: &'a [u8], integers: &'a [i64], names: &'a Names) -> Tapes<'a> {
+    fn new(tags: &'a [u8], integers: &'a [i64], names: &'a ChunkDictionary) -> Tapes<'a> {
         Tapes {
             tags,
             integers,

@@ -1,11 +1,12 @@
 //! The dictionaries of a chunk: names, texts, keys.
 
-use super::column::{ChunkError, Columns};
-use super::column_writer::{ColumnWriter, Values};
+use super::column::{ChunkColumns, ChunkError};
+use super::column_writer::ChunkColumnWriter;
 use super::layout::{NAME_LENGTH_MAX, column, kind};
-use super::lists::Lists;
+use super::shared_lists::SharedLists;
 use crate::hash::FixedMap;
 use crate::{Key, Symbol};
+use seatrial_blocks::packed::IntegerSlice;
 use std::sync::Arc;
 
 /// Places of the words used last, by the address of their text.
@@ -47,7 +48,7 @@ pub(crate) struct Dictionary {
     key_kinds: Vec<u8>,
     key_numbers: Vec<i64>,
     /// The lists of the keys.
-    pub(crate) lists: Lists,
+    pub(crate) lists: SharedLists,
     /// The elements of all lists, gathered when the chunk is written.
     pool: Vec<i64>,
     list_lengths: Vec<u32>,
@@ -198,31 +199,34 @@ impl Dictionary {
     }
 
     /// The columns of all dictionaries.
-    pub(crate) fn put<'a>(&'a mut self, columns: &mut ColumnWriter<'a>) {
+    pub(crate) fn put<'a>(&'a mut self, columns: &mut ChunkColumnWriter<'a>) {
         self.pool.clear();
         self.list_lengths.clear();
         for list in self.lists.all() {
             self.pool.extend_from_slice(list);
             self.list_lengths.push(list.len() as u32);
         }
-        columns.put(column::LIST_LENGTH, Values::Ids(&self.list_lengths));
-        columns.put(column::POOL, Values::Integers(&self.pool));
-        let references = Values::Ids(&self.lists.branches_of_references);
+        columns.put(column::LIST_LENGTH, IntegerSlice::Ids(&self.list_lengths));
+        columns.put(column::POOL, IntegerSlice::Integers(&self.pool));
+        let references = IntegerSlice::Ids(&self.lists.branches_of_references);
         columns.put(column::REFERENCE_LIST, references);
-        let lengths = Values::Ids(&self.lists.lengths_of_references);
+        let lengths = IntegerSlice::Ids(&self.lists.lengths_of_references);
         columns.put(column::REFERENCE_LENGTH, lengths);
-        columns.put(column::WORD_LENGTH, Values::Ids(&self.word_lengths));
-        columns.put(column::WORD_BYTES, Values::Bytes(&self.word_bytes));
-        columns.put(column::TEXT_LENGTH, Values::Ids(&self.text_lengths));
-        columns.put(column::TEXT_BYTES, Values::Bytes(&self.text_bytes));
-        columns.put(column::KEY_KIND, Values::Bytes(&self.key_kinds));
-        columns.put(column::KEY_NUMBER, Values::Integers(&self.key_numbers));
+        columns.put(column::WORD_LENGTH, IntegerSlice::Ids(&self.word_lengths));
+        columns.put(column::WORD_BYTES, IntegerSlice::Bytes(&self.word_bytes));
+        columns.put(column::TEXT_LENGTH, IntegerSlice::Ids(&self.text_lengths));
+        columns.put(column::TEXT_BYTES, IntegerSlice::Bytes(&self.text_bytes));
+        columns.put(column::KEY_KIND, IntegerSlice::Bytes(&self.key_kinds));
+        columns.put(
+            column::KEY_NUMBER,
+            IntegerSlice::Integers(&self.key_numbers),
+        );
     }
 }
 
 /// Names, texts and keys of a chunk that was read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct ChunkDictionary {
     pub(crate) words: Vec<Symbol>,
     texts: String,
     text_starts: Vec<u32>,
@@ -231,7 +235,7 @@ pub(crate) struct Names {
     pub(crate) none_key: Option<u32>,
 }
 
-impl Names {
+impl ChunkDictionary {
     /// Bytes of memory that they take, about.
     pub(crate) fn memory_bytes(&self) -> usize {
         let texts = self.keys.iter().flatten().map(|key| match key {
@@ -277,13 +281,13 @@ impl Names {
     }
 
     /// Reads the dictionaries.
-    pub(crate) fn read(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+    pub(crate) fn read(&mut self, columns: &ChunkColumns<'_>) -> Result<(), ChunkError> {
         self.read_words(columns)?;
         self.read_texts(columns)?;
         self.read_keys(columns)
     }
 
-    fn read_words(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+    fn read_words(&mut self, columns: &ChunkColumns<'_>) -> Result<(), ChunkError> {
         let lengths = columns.get(column::WORD_LENGTH);
         let bytes = columns.get(column::WORD_BYTES);
         let mut starts = Vec::new();
@@ -304,7 +308,7 @@ impl Names {
         Ok(())
     }
 
-    fn read_texts(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+    fn read_texts(&mut self, columns: &ChunkColumns<'_>) -> Result<(), ChunkError> {
         let bytes = columns.get(column::TEXT_BYTES);
         let lengths = columns.get(column::TEXT_LENGTH);
         lengths.starts(bytes.len(), &mut self.text_starts)?;
@@ -319,7 +323,7 @@ impl Names {
         Ok(())
     }
 
-    fn read_keys(&mut self, columns: &Columns<'_>) -> Result<(), ChunkError> {
+    fn read_keys(&mut self, columns: &ChunkColumns<'_>) -> Result<(), ChunkError> {
         let kinds = columns.get(column::KEY_KIND);
         let numbers = columns.get(column::KEY_NUMBER);
         numbers.expect(kinds.len())?;

@@ -1,15 +1,16 @@
 //! Encodes operations as the bytes of a chunk.
 
-use super::column_writer::{ColumnWriter, Values};
+use super::column_writer::ChunkColumnWriter;
 use super::dictionary::{Dictionary, NO_ID};
 use super::layout::{
     DEPTH_MAX, NAME_LENGTH_MAX, OPERATIONS_MAX, SHARED_LENGTH_MIN, VERSION, column, kind, mop,
     shape,
 };
-use super::lists::Seen;
+use super::shared_lists::SharedList;
 use super::tape::TapeWriter;
 use crate::hash::FixedMap;
 use crate::{Extra, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
+use seatrial_blocks::packed::IntegerSlice;
 
 /// Most bytes that one operation may take.
 pub const OPERATION_BYTES_MAX: usize = 16 << 20;
@@ -227,7 +228,7 @@ impl Templates {
 
 /// Extra fields: per name a column of ids of distinct values.
 #[derive(Default)]
-struct Fields {
+struct ExtraFields {
     /// Per word id the field.
     by_word: Vec<u32>,
     names: Vec<u32>,
@@ -243,7 +244,7 @@ struct Fields {
     row: Vec<i64>,
 }
 
-impl Fields {
+impl ExtraFields {
     fn clear(&mut self) {
         for values in &mut self.values[..self.names.len()] {
             values.clear();
@@ -319,15 +320,18 @@ impl Fields {
         self.entry_integers.push(integers as u32);
     }
 
-    fn put_columns<'a>(&'a self, columns: &mut ColumnWriter<'a>) {
+    fn put_columns<'a>(&'a self, columns: &mut ChunkColumnWriter<'a>) {
         for values in &self.values[..self.names.len()] {
-            columns.put(column::FIELD_VALUE, Values::Ids(values));
+            columns.put(column::FIELD_VALUE, IntegerSlice::Ids(values));
         }
-        columns.put(column::FIELD_NAME, Values::Ids(&self.names));
-        columns.put(column::ENTRY_TAGS, Values::Ids(&self.entry_tags));
-        columns.put(column::ENTRY_INTEGERS, Values::Ids(&self.entry_integers));
-        columns.put(column::ENTRY_TAPE_TAG, Values::Bytes(&self.tape.tags));
-        let integers = Values::Integers(&self.tape.integers);
+        columns.put(column::FIELD_NAME, IntegerSlice::Ids(&self.names));
+        columns.put(column::ENTRY_TAGS, IntegerSlice::Ids(&self.entry_tags));
+        columns.put(
+            column::ENTRY_INTEGERS,
+            IntegerSlice::Ids(&self.entry_integers),
+        );
+        columns.put(column::ENTRY_TAPE_TAG, IntegerSlice::Bytes(&self.tape.tags));
+        let integers = IntegerSlice::Integers(&self.tape.integers);
         columns.put(column::ENTRY_TAPE_INTEGER, integers);
     }
 }
@@ -394,7 +398,7 @@ impl Processes {
 #[derive(Default)]
 pub struct Encoder {
     pub(super) templates: Templates,
-    fields: Fields,
+    fields: ExtraFields,
     pub(super) processes: Processes,
     pub(super) names: Dictionary,
     tape: TapeWriter,
@@ -542,13 +546,13 @@ impl Encoder {
                 (shape::TXN, mops.len() as i64)
             }
             Value::List(items) => match self.shared(items, key) {
-                Some(Seen::Prefix(length)) => (shape::LIST_PREFIX, i64::from(length)),
-                Some(Seen::Branch(reference)) => (shape::LIST_BRANCH, i64::from(reference)),
+                Some(SharedList::Prefix(length)) => (shape::LIST_PREFIX, i64::from(length)),
+                Some(SharedList::Branch(reference)) => (shape::LIST_BRANCH, i64::from(reference)),
                 None => return self.other(value),
             },
             Value::Set(items) => match self.shared(items, key) {
-                Some(Seen::Prefix(length)) => (shape::SET_PREFIX, i64::from(length)),
-                Some(Seen::Branch(reference)) => (shape::SET_BRANCH, i64::from(reference)),
+                Some(SharedList::Prefix(length)) => (shape::SET_PREFIX, i64::from(length)),
+                Some(SharedList::Branch(reference)) => (shape::SET_BRANCH, i64::from(reference)),
                 None => return self.other(value),
             },
             Value::Map(pairs) => {
@@ -576,7 +580,7 @@ impl Encoder {
     }
 
     /// A list of integers among the shared lists, if it belongs there.
-    fn shared(&mut self, items: &[Value], key: Option<u32>) -> Option<Seen> {
+    fn shared(&mut self, items: &[Value], key: Option<u32>) -> Option<SharedList> {
         self.elements.clear();
         for item in items {
             let Value::Int(number) = item else {
@@ -642,7 +646,7 @@ impl Encoder {
             {
                 let row = start + place as usize;
                 let seen = self.names.lists.see(self.mop_keys[row], elements);
-                if let Seen::Branch(reference) = seen {
+                if let SharedList::Branch(reference) = seen {
                     self.mop_tags[row] = mop::READ_BRANCH;
                     self.mop_arguments[row] = i64::from(reference);
                 }
@@ -679,31 +683,43 @@ impl Encoder {
     }
 
     /// All columns.
-    fn columns(&mut self) -> ColumnWriter<'_> {
-        let mut columns = ColumnWriter::default();
-        columns.put(column::TEMPLATE, Values::Ids(&self.template_ids));
-        columns.put(column::PROCESS, Values::Ids(&self.process_ids));
-        columns.put(column::INDEX_STEP, Values::Integers(&self.indices[1..]));
-        columns.put(column::TIME_STEP, Values::Integers(&self.times[1..]));
-        columns.put(column::PAIR, Values::Integers(&self.pairs));
-        columns.put(column::KEY, Values::Ids(&self.keys));
-        columns.put(column::OPERAND, Values::Integers(&self.operands));
-        columns.put(column::MOP_TAG, Values::Bytes(&self.mop_tags));
-        columns.put(column::MOP_KEY, Values::Ids(&self.mop_keys));
-        let arguments = Values::Integers(&self.mop_arguments);
+    fn columns(&mut self) -> ChunkColumnWriter<'_> {
+        let mut columns = ChunkColumnWriter::default();
+        columns.put(column::TEMPLATE, IntegerSlice::Ids(&self.template_ids));
+        columns.put(column::PROCESS, IntegerSlice::Ids(&self.process_ids));
+        columns.put(
+            column::INDEX_STEP,
+            IntegerSlice::Integers(&self.indices[1..]),
+        );
+        columns.put(column::TIME_STEP, IntegerSlice::Integers(&self.times[1..]));
+        columns.put(column::PAIR, IntegerSlice::Integers(&self.pairs));
+        columns.put(column::KEY, IntegerSlice::Ids(&self.keys));
+        columns.put(column::OPERAND, IntegerSlice::Integers(&self.operands));
+        columns.put(column::MOP_TAG, IntegerSlice::Bytes(&self.mop_tags));
+        columns.put(column::MOP_KEY, IntegerSlice::Ids(&self.mop_keys));
+        let arguments = IntegerSlice::Integers(&self.mop_arguments);
         columns.put(column::MOP_ARGUMENT, arguments);
-        columns.put(column::TAPE_TAG, Values::Bytes(&self.tape.tags));
-        columns.put(column::TAPE_INTEGER, Values::Integers(&self.tape.integers));
+        columns.put(column::TAPE_TAG, IntegerSlice::Bytes(&self.tape.tags));
+        columns.put(
+            column::TAPE_INTEGER,
+            IntegerSlice::Integers(&self.tape.integers),
+        );
         let templates = &self.templates;
-        columns.put(column::TEMPLATE_TYPE, Values::Bytes(&templates.types));
-        columns.put(column::TEMPLATE_SHAPE, Values::Bytes(&templates.shapes));
-        columns.put(column::TEMPLATE_F, Values::Ids(&templates.fs));
-        let field_counts = Values::Ids(&templates.field_counts);
+        columns.put(column::TEMPLATE_TYPE, IntegerSlice::Bytes(&templates.types));
+        columns.put(
+            column::TEMPLATE_SHAPE,
+            IntegerSlice::Bytes(&templates.shapes),
+        );
+        columns.put(column::TEMPLATE_F, IntegerSlice::Ids(&templates.fs));
+        let field_counts = IntegerSlice::Ids(&templates.field_counts);
         columns.put(column::TEMPLATE_FIELD_COUNT, field_counts);
-        columns.put(column::TEMPLATE_FIELD, Values::Ids(&templates.fields));
+        columns.put(column::TEMPLATE_FIELD, IntegerSlice::Ids(&templates.fields));
         self.fields.put_columns(&mut columns);
-        columns.put(column::PROCESS_KIND, Values::Bytes(&self.processes.kinds));
-        let numbers = Values::Integers(&self.processes.numbers);
+        columns.put(
+            column::PROCESS_KIND,
+            IntegerSlice::Bytes(&self.processes.kinds),
+        );
+        let numbers = IntegerSlice::Integers(&self.processes.numbers);
         columns.put(column::PROCESS_NUMBER, numbers);
         self.names.put(&mut columns);
         columns

@@ -2,13 +2,13 @@
 
 use super::Encoder;
 use super::layout::{mop, shape};
-use super::lists::Seen;
+use super::shared_lists::SharedList;
 use crate::{Key, OpType, Process, Symbol};
 use std::cell::Cell;
 
 /// What stands before the micro-operations of a client's transaction.
 #[derive(Clone, Copy, Debug)]
-pub struct Head {
+pub struct TransactionHead {
     /// Its index.
     pub index: u64,
     /// When, in nanoseconds.
@@ -31,7 +31,7 @@ pub enum PartKey<'a> {
 }
 
 /// A micro-operation.
-pub enum Part<'a> {
+pub enum TransactionPart<'a> {
     /// One that reads no list.
     Plain {
         /// What it is: see [`mop_tag`](super::mop_tag).
@@ -58,15 +58,17 @@ impl Encoder {
     /// the same operation.
     pub(crate) fn push_parts<'a>(
         &mut self,
-        head: &Head,
-        parts: impl ExactSizeIterator<Item = Part<'a>>,
+        head: &TransactionHead,
+        parts: impl ExactSizeIterator<Item = TransactionPart<'a>>,
         pair: u64,
     ) {
         self.operands.push(parts.len() as i64);
         for part in parts {
             let (tag, key, argument) = match part {
-                Part::Plain { tag, key, argument } => (tag, self.part_key(key), argument),
-                Part::List {
+                TransactionPart::Plain { tag, key, argument } => {
+                    (tag, self.part_key(key), argument)
+                }
+                TransactionPart::List {
                     key,
                     elements,
                     bond,
@@ -77,8 +79,10 @@ impl Encoder {
                         None => self.names.lists.see(key, elements),
                     };
                     match seen {
-                        Seen::Prefix(length) => (mop::READ_PREFIX, key, i64::from(length)),
-                        Seen::Branch(reference) => (mop::READ_BRANCH, key, i64::from(reference)),
+                        SharedList::Prefix(length) => (mop::READ_PREFIX, key, i64::from(length)),
+                        SharedList::Branch(reference) => {
+                            (mop::READ_BRANCH, key, i64::from(reference))
+                        }
                     }
                 }
             };

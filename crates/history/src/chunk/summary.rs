@@ -60,7 +60,7 @@ impl ChunkSummary {
 
 /// How a chunk is named when it is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ChunkAddress {
     /// By its number, from 0.
     Chunk(u64),
     /// By the position of an operation in it.

@@ -1,6 +1,6 @@
 //! Values of any shape as runs of tags and integers, walked without building a tree.
 
-use super::dictionary::{Dictionary, Names};
+use super::dictionary::{ChunkDictionary, Dictionary};
 use super::layout::{DEPTH_MAX, tape as tag};
 use crate::{Key, Mop, Observed, Symbol, Value};
 use std::sync::Arc;
@@ -180,11 +180,11 @@ pub enum Token<'a> {
 pub struct Tape<'a> {
     tags: &'a [u8],
     integers: &'a [i64],
-    names: &'a Names,
+    names: &'a ChunkDictionary,
 }
 
 impl<'a> Tape<'a> {
-    pub(crate) fn new(tags: &'a [u8], integers: &'a [i64], names: &'a Names) -> Tape<'a> {
+    pub(crate) fn new(tags: &'a [u8], integers: &'a [i64], names: &'a ChunkDictionary) -> Tape<'a> {
         Tape {
             tags,
             integers,
@@ -344,7 +344,11 @@ impl<'a> Iterator for Tape<'a> {
 }
 
 /// Is this exactly one value, well-formed in every respect? What is wrong, if not.
-pub(crate) fn check(tags: &[u8], integers: &[i64], names: &Names) -> Result<(), &'static str> {
+pub(crate) fn check(
+    tags: &[u8],
+    integers: &[i64],
+    names: &ChunkDictionary,
+) -> Result<(), &'static str> {
     let mut walk = Walk {
         tags,
         integers,
@@ -377,7 +381,7 @@ pub(crate) fn check(tags: &[u8], integers: &[i64], names: &Names) -> Result<(), 
 struct Walk<'a> {
     tags: &'a [u8],
     integers: &'a [i64],
-    names: &'a Names,
+    names: &'a ChunkDictionary,
 }
 
 impl Walk<'_> {

@@ -366,32 +366,39 @@ fn many_fields_times_many_operations_are_refused_at_once() {
 
 /// A chunk whose only template has this many fields, all the same, and whose column of their values is too short.
 fn hostile_fields(fields: usize, operations: usize) -> Vec<u8> {
-    use super::column_writer::{ColumnWriter, Values};
+    use super::column_writer::ChunkColumnWriter;
     use super::layout::column;
+    use seatrial_blocks::packed::IntegerSlice;
     let (zeros, no_ids) = (vec![0; fields.max(operations)], vec![0_u32; operations]);
     let counts = [fields as u32];
     let steps = vec![1_i64; operations - 1];
-    let mut columns = ColumnWriter::default();
-    columns.put(column::TEMPLATE, Values::Ids(&no_ids));
-    columns.put(column::PROCESS, Values::Ids(&no_ids));
-    columns.put(column::INDEX_STEP, Values::Integers(&steps));
-    columns.put(column::TIME_STEP, Values::Integers(&steps));
-    columns.put(column::PAIR, Values::Ids(&no_ids));
-    columns.put(column::KEY, Values::Ids(&no_ids));
-    columns.put(column::TEMPLATE_TYPE, Values::Bytes(&[0]));
-    columns.put(column::TEMPLATE_SHAPE, Values::Bytes(&[0]));
-    columns.put(column::TEMPLATE_F, Values::Bytes(&[0]));
-    columns.put(column::TEMPLATE_FIELD_COUNT, Values::Ids(&counts));
-    columns.put(column::TEMPLATE_FIELD, Values::Bytes(&zeros[..fields]));
-    columns.put(column::FIELD_VALUE, Values::Bytes(&zeros[..operations]));
-    columns.put(column::FIELD_NAME, Values::Bytes(&[0]));
-    columns.put(column::ENTRY_TAGS, Values::Bytes(&[1]));
-    columns.put(column::ENTRY_INTEGERS, Values::Bytes(&[0]));
-    columns.put(column::ENTRY_TAPE_TAG, Values::Bytes(&[0]));
-    columns.put(column::WORD_LENGTH, Values::Bytes(&[1]));
-    columns.put(column::WORD_BYTES, Values::Bytes(b"f"));
-    columns.put(column::PROCESS_KIND, Values::Bytes(&[0]));
-    columns.put(column::PROCESS_NUMBER, Values::Bytes(&[0]));
+    let mut columns = ChunkColumnWriter::default();
+    columns.put(column::TEMPLATE, IntegerSlice::Ids(&no_ids));
+    columns.put(column::PROCESS, IntegerSlice::Ids(&no_ids));
+    columns.put(column::INDEX_STEP, IntegerSlice::Integers(&steps));
+    columns.put(column::TIME_STEP, IntegerSlice::Integers(&steps));
+    columns.put(column::PAIR, IntegerSlice::Ids(&no_ids));
+    columns.put(column::KEY, IntegerSlice::Ids(&no_ids));
+    columns.put(column::TEMPLATE_TYPE, IntegerSlice::Bytes(&[0]));
+    columns.put(column::TEMPLATE_SHAPE, IntegerSlice::Bytes(&[0]));
+    columns.put(column::TEMPLATE_F, IntegerSlice::Bytes(&[0]));
+    columns.put(column::TEMPLATE_FIELD_COUNT, IntegerSlice::Ids(&counts));
+    columns.put(
+        column::TEMPLATE_FIELD,
+        IntegerSlice::Bytes(&zeros[..fields]),
+    );
+    columns.put(
+        column::FIELD_VALUE,
+        IntegerSlice::Bytes(&zeros[..operations]),
+    );
+    columns.put(column::FIELD_NAME, IntegerSlice::Bytes(&[0]));
+    columns.put(column::ENTRY_TAGS, IntegerSlice::Bytes(&[1]));
+    columns.put(column::ENTRY_INTEGERS, IntegerSlice::Bytes(&[0]));
+    columns.put(column::ENTRY_TAPE_TAG, IntegerSlice::Bytes(&[0]));
+    columns.put(column::WORD_LENGTH, IntegerSlice::Bytes(&[1]));
+    columns.put(column::WORD_BYTES, IntegerSlice::Bytes(b"f"));
+    columns.put(column::PROCESS_KIND, IntegerSlice::Bytes(&[0]));
+    columns.put(column::PROCESS_NUMBER, IntegerSlice::Bytes(&[0]));
     let mut bytes = Vec::new();
     bytes.extend(1_u32.to_le_bytes());
     bytes.extend((operations as u32).to_le_bytes());

@@ -3,7 +3,7 @@
 use super::ValueView;
 use super::column::Column;
 use super::layout::{column, shape};
-use super::{Chunk, Template, Wide};
+use super::{Chunk, OpTemplate, Wide};
 use crate::OpType;
 
 impl Wide {
@@ -112,7 +112,7 @@ impl Chunk {
     }
 
     /// What belongs to each stored byte of the template column; `None` if that is wider than a byte.
-    fn of_byte<T: Copy>(&self, nothing: T, of: impl Fn(&Template) -> T) -> Option<[T; 256]> {
+    fn of_byte<T: Copy>(&self, nothing: T, of: impl Fn(&OpTemplate) -> T) -> Option<[T; 256]> {
         let ids = self.column(column::TEMPLATE);
         if ids.width() != 1 {
             return None;
@@ -132,7 +132,7 @@ impl Chunk {
     }
 
     /// The template of the operation at `place`.
-    pub(super) fn template(&self, place: usize) -> &Template {
+    pub(super) fn template(&self, place: usize) -> &OpTemplate {
         &self.templates[self.template_ids()[place] as usize]
     }
 
@@ -189,7 +189,7 @@ impl Chunk {
     /// micro-operations.
     pub fn mop_starts(&self) -> &[u32] {
         self.wide.mop_starts.get(|starts| {
-            if self.column(column::MOP_TAG).len() == 0 {
+            if self.column(column::MOP_TAG).is_empty() {
                 return;
             }
             let (mut end, mut operand) = (0, 0);

@@ -7,23 +7,23 @@ use std::ops::ControlFlow;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
-/// So many chunks per thread may be reduced and wait for one that is not.
+/// Reduced chunks per thread that may wait for an earlier one.
 const WAITING_PER_THREAD_MAX: u64 = 4;
 
-/// What the threads of a concurrent fold share.
-struct State<A, E> {
-    /// The next chunk that nobody has taken.
+/// State that the threads of a concurrent fold share, under the lock.
+struct PassState<A, E> {
+    /// The next chunk to take.
     next: u64,
     /// Chunks before this one are combined.
     combined: u64,
     /// `None` while a thread combines.
     accumulator: Option<A>,
-    /// Reduced chunks that wait for earlier ones: fewer than the window.
+    /// Parts of reduced chunks that wait for earlier ones: fewer than the window.
     parts: BTreeMap<u64, (A, ControlFlow<()>)>,
     failure: Option<(u64, E)>,
-    /// Nobody takes a further chunk: one failed, a thread panicked, or the fold has its answer.
+    /// No further chunk is taken: one failed, a thread panicked, or the fold ended early.
     stopped: bool,
-    /// The fold has its answer: what is behind does not matter, nor does damage there.
+    /// The fold ended early: later chunks are irrelevant, and so is damage in them.
     ended: bool,
 }
 
@@ -32,18 +32,19 @@ struct Pass<'a, C: Chunks, F: Fold> {
     chunks: &'a C,
     fold: &'a F,
     count: u64,
-    /// A chunk is taken only if so many at most are not combined yet, itself included. Bounds the parts that wait
-    /// when one chunk takes long.
+    /// A chunk is taken only within this many of the first uncombined one. Bounds the waiting parts when one chunk takes
+    /// long.
     window: u64,
-    state: Mutex<State<F::Accumulator, C::Error>>,
-    /// Told when chunks were combined, and when the pass stops.
+    state: Mutex<PassState<F::Accumulator, C::Error>>,
+    /// Notified when chunks were combined, and when the pass stops.
     progress: Condvar,
 }
 
-/// Folds in `threads` threads, for a fold or chunks that are borrowed, or that are waited for under a lock; everybody else
-/// asks a [`super::Folder`], where folds share what is decoded. Chunks are read, decoded and reduced side by side and
-/// combined in order. A damaged chunk fails the fold; of several the first is told. A panic of the fold is passed on once
-/// the other threads have stopped.
+/// Runs one fold on `threads` threads and returns its answer. For borrowed folds and chunks, and for callers that hold a
+/// lock; other callers use a [`super::Folder`], where folds share decoded chunks.
+///
+/// Chunks are read, decoded and reduced concurrently, and combined in order. The first damaged chunk, in chunk order, fails
+/// the fold. A panic of the fold is propagated once the other threads have stopped.
 pub fn fold_concurrent<C: Chunks, F: Fold>(
     chunks: &C,
     fold: &F,
@@ -55,7 +56,7 @@ pub fn fold_concurrent<C: Chunks, F: Fold>(
         fold,
         count: chunks.chunk_count(),
         window: WAITING_PER_THREAD_MAX * threads as u64,
-        state: Mutex::new(State {
+        state: Mutex::new(PassState {
             next: 0,
             combined: 0,
             accumulator: Some(fold.start()),
@@ -68,7 +69,7 @@ pub fn fold_concurrent<C: Chunks, F: Fold>(
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            // What the system gives no thread for, the others do.
+            // If the system refuses a thread, the others do its work.
             let _ = Builder::new().spawn_scoped(scope, || pass.work());
         }
         pass.work();
@@ -82,11 +83,11 @@ pub fn fold_concurrent<C: Chunks, F: Fold>(
 }
 
 impl<C: Chunks, F: Fold> Pass<'_, C, F> {
-    fn lock(&self) -> MutexGuard<'_, State<F::Accumulator, C::Error>> {
+    fn lock(&self) -> MutexGuard<'_, PassState<F::Accumulator, C::Error>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes chunks until there are none.
+    /// Takes, reduces and combines chunks until there are none. Each thread runs this loop.
     fn work(&self) {
         let _guard = StopOnPanic(self);
         let mut buffer = ChunkBuffer::default();
@@ -102,7 +103,7 @@ impl<C: Chunks, F: Fold> Pass<'_, C, F> {
         }
     }
 
-    /// The next chunk that nobody has taken, once it is inside the window.
+    /// Takes the next chunk, blocking until it is inside the window; `None` at the end.
     fn take(&self) -> Option<u64> {
         let mut state = self.lock();
         loop {
@@ -131,8 +132,8 @@ impl<C: Chunks, F: Fold> Pass<'_, C, F> {
         self.progress.notify_all();
     }
 
-    /// Combines what is complete, outside of the lock. One thread at a time; whoever comes meanwhile leaves its part
-    /// to that one.
+    /// Combines all parts whose predecessors are combined, outside of the lock. One thread at a time combines: others leave
+    /// their parts to it.
     fn combine(&self) {
         let mut state = self.lock();
         loop {
@@ -160,7 +161,7 @@ impl<C: Chunks, F: Fold> Pass<'_, C, F> {
     }
 }
 
-/// Wakes those who would wait for a thread that is gone.
+/// Stops the pass when its thread panics, so that no other thread waits for it.
 struct StopOnPanic<'a, 'b, C: Chunks, F: Fold>(&'a Pass<'b, C, F>);
 
 impl<C: Chunks, F: Fold> Drop for StopOnPanic<'_, '_, C, F> {
@@ -215,7 +216,7 @@ mod tests {
     struct SlowStart<'a> {
         started: AtomicU64,
         highest: Option<&'a AtomicU64>,
-        /// How far the others were when the slow one was done.
+        /// The highest chunk that the others had read when the slow one was done.
         ahead: AtomicU64,
         panics_at: Option<u64>,
     }
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_damaged_chunk_is_told() {
+    fn the_first_damaged_chunk_is_reported() {
         for threads in [1, 2, 4] {
             let chunks = numbers(&[40, 41, 42, 99]);
             let fold = SlowStart::default();

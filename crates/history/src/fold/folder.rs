@@ -1,46 +1,58 @@
 //! The folder: runs many folds in one pass over the chunks of a history.
 
-use super::job::{Answer, Cause, FoldError, FoldJob, Job, Part, Promised, Sink, guarded};
-use super::matrix::{Claim, Effects, FoldId, Matrix, Outcome, Request, Share};
+use super::erased::{
+    AnswerSink, Cause, ErasedFold, ErasedPart, FoldAnswer, FoldError, TaskAnswer, TypedFold,
+    guarded,
+};
+use super::matrix::{ChunkClaim, Effects, FoldId, FoldOutcome, FoldRequest, FoldShare, Matrix};
 use super::resident::{Decoded, Resident};
 use super::{Chunks, Fold};
 use seatrial_task::{Executor, Task, TaskError};
 use std::cell::Cell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What a folder did so far.
+/// Counters of a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolderStatistics {
-    /// Chunks that were read and decoded.
+    /// Chunks read and decoded.
     pub chunks_decoded: u64,
-    /// Times that a chunk was given to a fold.
+    /// Reductions: how often a chunk was reduced by a fold.
     pub chunks_reduced: u64,
-    /// Folds that have got their answer.
+    /// Folds that ended with an answer.
     pub folds_answered: u64,
     /// Folds that failed or were cancelled.
     pub folds_failed: u64,
-    /// The most parts of one fold that ever waited for earlier ones to be combined.
+    /// The highest number of parts of one fold that ever waited for earlier ones to be combined.
     pub parts_waiting_max: usize,
 }
 
-/// Answers many folds over one history in few passes. Cheap to clone; the clones are one folder.
+/// Runs many folds over one history in few passes. Cheap to clone; all clones are the same folder.
 ///
-/// Whoever has a question asks, from any thread: [`Folder::fold`] waits for the answer, [`Folder::submit`] gives a handle.
-/// Each chunk that is decoded is given to all folds that still need it. A fold that comes late joins where the pass is and
-/// gets what it missed afterwards; linear folds and those that combine in order start in front, run until they meet the
-/// others, and go on together. Every fold sees each chunk once, as [`Fold`] says. A damaged chunk or a panic fails the
-/// folds whose own it is, all others go on.
+/// ```text
+///  Folder::fold, submit, task, together (any thread)
+///      │                                   lock
+///      ▼                          ┌──────────────────────┐
+///  work matrix: claim ──────────► │ chunk 7: folds A, C  │
+///      ▲                          └──────────┬───────────┘
+///      │ put part, merge                     ▼           no lock
+///      └────────── reduce A, reduce C ◄── decode chunk 7 (or take it from the decoded ones)
+/// ```
 ///
-/// What is decided under the lock is in the work matrix; folds run without it. Per folder at most `threads` chunks are worked
-/// on at a time; some decoded chunks (about 2 MB each, 4 per thread and 16) are kept while a fold will soon want them.
+/// [`Folder::fold`] blocks until the answer, [`Folder::submit`] returns a handle. A decoded chunk is reduced by every fold
+/// that still needs it. An associative fold that is submitted late joins the running pass and gets the chunks that it
+/// missed afterwards; late linear and concurrent folds start at chunk 0, run until they meet the others, and share chunks
+/// from there on. Every fold reduces each chunk exactly once, in the order that [`Fold`] specifies. A damaged chunk or a
+/// panic fails only the folds that it concerns.
 ///
-/// A fold may itself ask the folder from its `reduce`: the asking worker then works for the new fold alone until that
-/// has its answer, so nothing deadlocks, at the price of decoding chunks for it alone.
+/// Bounds: at most `threads` chunks are in work at a time; up to `4 * threads + 16` decoded chunks (about 2 MB each) are kept
+/// while a fold will soon need them. Decisions are made by the work matrix under a lock, folds run without it.
 ///
-/// Its downside: a fold that waits for nothing but its own chunk is held up by the folds that share this chunk with it,
-/// if one of those is slow.
+/// A fold may call the folder from its `reduce`. The calling worker then works for the new fold alone until that has its
+/// answer, so there is no deadlock; the price is that chunks are decoded for this fold alone.
+///
+/// Cost: a fold may be delayed by slower folds that share a chunk with it.
 pub struct Folder<C: Chunks + 'static> {
-    shared: Arc<Shared<C>>,
+    shared: Arc<FolderShared<C>>,
 }
 
 impl<C: Chunks + 'static> Clone for Folder<C> {
@@ -61,53 +73,53 @@ impl<C: Chunks + 'static> std::fmt::Debug for Folder<C> {
     }
 }
 
-type SharedJob<E> = Arc<dyn Job<E>>;
-type FolderMatrix<E> = Matrix<SharedJob<E>, Part, Cause<E>>;
-type FolderEffects<E> = Effects<SharedJob<E>, Part, Cause<E>>;
+type SharedFold<E> = Arc<dyn ErasedFold<E>>;
+type FolderMatrix<E> = Matrix<SharedFold<E>, ErasedPart, Cause<E>>;
+type FolderEffects<E> = Effects<SharedFold<E>, ErasedPart, Cause<E>>;
 
-/// What the lock protects.
-struct State<E: std::error::Error + 'static> {
+/// State under the folder's lock.
+struct FolderState<E: std::error::Error + 'static> {
     matrix: FolderMatrix<E>,
     resident: Resident,
-    /// Chains of tasks that run: one chunk each at a time.
+    /// Running chains of tasks; each works on one chunk at a time.
     chains: usize,
-    /// Workers that wait for a fold of their own.
+    /// Threads that wait for work of a nested fold, see [`FolderShared::help`].
     helpers: usize,
     statistics: FolderStatistics,
 }
 
-struct Shared<C: Chunks + 'static> {
+struct FolderShared<C: Chunks + 'static> {
     chunks: Arc<C>,
     threads: usize,
     executor: Executor,
-    state: Mutex<State<C::Error>>,
-    /// Told of everything that happens while there are helpers.
+    state: Mutex<FolderState<C::Error>>,
+    /// Notified after every change while there are helpers.
     progress: Condvar,
 }
 
-/// A claim and its chunk, if that is at hand.
-struct Work<E: std::error::Error + 'static> {
-    claim: Claim<SharedJob<E>, Part>,
+/// A claim, with its chunk if that is decoded already.
+struct ClaimedChunk<E: std::error::Error + 'static> {
+    claim: ChunkClaim<SharedFold<E>, ErasedPart>,
     /// Decoded by another worker.
     resident: Option<Arc<Decoded>>,
 }
 
 thread_local! {
-    /// Does this thread work on a claim?
+    /// Is this thread inside `serve`? Then it must not block.
     static IS_WORKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A fold that is under way. Dropping it does not give the fold up.
+/// Handle of a submitted fold. Dropping it does not cancel the fold.
 #[must_use = "the answer comes out of `wait`"]
 pub struct Folding<C: Chunks + 'static, F: Fold + 'static> {
     folder: Folder<C>,
     id: FoldId,
-    answer: Arc<Answer<F::Output, C::Error>>,
+    answer: Arc<FoldAnswer<F::Output, C::Error>>,
     name: String,
 }
 
 impl<C: Chunks + 'static, F: Fold + 'static> Folding<C, F> {
-    /// Waits for the answer.
+    /// Blocks until the answer is there, and returns it.
     pub fn wait(self) -> Result<F::Output, FoldError<C::Error>> {
         let shared = &self.folder.shared;
         let joined = if IS_WORKING.get() || !self.folder.executor().has_workers() {
@@ -118,23 +130,23 @@ impl<C: Chunks + 'static, F: Fold + 'static> Folding<C, F> {
         match joined {
             Ok(_) => {}
             Err(Some(TaskError::Cancelled { .. } | TaskError::Dropped { .. })) => self.cancel(),
-            // This thread must not be blocked, so it works.
+            // A worker must not block (or there is no worker at all), so this thread works for the fold.
             Err(_) => shared.help(self.id, || !self.answer.is_open()),
         }
         let cancelled = FoldError::Cancelled { fold: self.name };
         self.answer.take().unwrap_or(Err(cancelled))
     }
 
-    /// Is the answer, or that there is none, known?
+    /// Has the fold ended, with or without an answer?
     pub fn is_done(&self) -> bool {
         !self.answer.is_open()
     }
 
-    /// Gives the fold up, unless it is done. It sees no further chunk but the one that it is given right now.
+    /// Cancels the fold unless it has ended. A reduction that is running is completed, none is started afterwards.
     pub fn cancel(&self) {
         self.folder.shared.cancel(self.id);
         let fold = self.name.clone();
-        self.answer.tell(Err(FoldError::Cancelled { fold }));
+        self.answer.deliver(Err(FoldError::Cancelled { fold }));
     }
 }
 
@@ -146,56 +158,56 @@ impl<C: Chunks + 'static, F: Fold + 'static> std::fmt::Debug for Folding<C, F> {
     }
 }
 
-/// A fold that is not submitted yet.
-struct Entry<E: std::error::Error + 'static> {
+/// A fold with its id, ready to be submitted.
+struct PreparedFold<E: std::error::Error + 'static> {
     id: FoldId,
-    job: SharedJob<E>,
-    request: Request,
+    job: SharedFold<E>,
+    request: FoldRequest,
 }
 
 /// Folds that are submitted together, see [`Folder::together`].
-pub struct Batch<'a, C: Chunks + 'static> {
+pub struct FoldBatch<'a, C: Chunks + 'static> {
     folder: &'a Folder<C>,
-    entries: Vec<Entry<C::Error>>,
+    entries: Vec<PreparedFold<C::Error>>,
 }
 
-impl<C: Chunks + 'static> Batch<'_, C> {
-    /// Adds a fold. It begins when the batch is complete, so its answer must not be waited for before.
+impl<C: Chunks + 'static> FoldBatch<'_, C> {
+    /// Adds a fold. It starts when the batch is complete; waiting for its answer inside the batch blocks for ever.
     pub fn submit<F: Fold + 'static>(&mut self, fold: F) -> Folding<C, F> {
         let (folding, entry) = self.folder.folding(fold);
         self.entries.push(entry);
         folding
     }
 
-    /// Adds a fold, see [`Folder::task`].
+    /// Adds a fold whose answer is a task, see [`Folder::task`].
     pub fn task<F: Fold<Output: Sync> + 'static>(&mut self, fold: F) -> Task<F::Output> {
-        let (task, entry) = self.folder.promised(fold);
+        let (task, entry) = self.folder.prepared_task(fold);
         self.entries.push(entry);
         task
     }
 }
 
 impl<C: Chunks + 'static> Folder<C> {
-    /// A folder with so many threads of its own, at least one. They end with the last clone, once all folds are done. With
-    /// fewer if the system gives no more; if it gives none, the work is done by those who wait for answers of [`Folder::fold`]
-    /// and [`Folding::wait`].
+    /// Creates a folder with `threads` threads of its own, at least one. They end with the last clone, once all folds have
+    /// ended. If the system refuses threads, fewer are used; with none, the threads that block in [`Folder::fold`] and
+    /// [`Folding::wait`] do the work.
     pub fn new(chunks: Arc<C>, threads: usize) -> Folder<C> {
         let (executor, _) = Executor::at_most(threads);
         Folder::on(chunks, &executor)
     }
 
-    /// A folder whose work is done by the workers of an executor: each chunk is a task, which submits the next one.
+    /// Creates a folder that runs on the workers of `executor`: each chunk is a task, which submits the next one.
     pub fn on(chunks: Arc<C>, executor: &Executor) -> Folder<C> {
         let threads = executor.threads();
         let resident = Resident::new(threads);
-        let state = State {
+        let state = FolderState {
             matrix: Matrix::new(resident.length_max() - threads as u64),
             resident,
             chains: 0,
             helpers: 0,
             statistics: FolderStatistics::default(),
         };
-        let shared = Shared {
+        let shared = FolderShared {
             chunks,
             threads,
             executor: executor.clone(),
@@ -207,39 +219,39 @@ impl<C: Chunks + 'static> Folder<C> {
         }
     }
 
-    /// Who does the work.
+    /// The executor that runs the folds.
     pub fn executor(&self) -> &Executor {
         &self.shared.executor
     }
 
-    /// What is folded over.
+    /// The history that is folded.
     pub fn chunks(&self) -> &Arc<C> {
         &self.shared.chunks
     }
 
-    /// Folds over the whole history and waits for the answer.
+    /// Runs a fold over the whole history and blocks until its answer is there.
     pub fn fold<F: Fold + 'static>(&self, fold: F) -> Result<F::Output, FoldError<C::Error>> {
         self.submit(fold).wait()
     }
 
-    /// Has a fold carried out over the whole history.
+    /// Submits a fold over the whole history and returns its handle.
     pub fn submit<F: Fold + 'static>(&self, fold: F) -> Folding<C, F> {
         let (folding, entry) = self.folding(fold);
         self.shared.submit(vec![entry]);
         folding
     }
 
-    /// Has a fold carried out over the whole history; other tasks of the executor may depend on its answer. If it has
-    /// none, the task's error is the [`FoldError`]. The fold is given up when the task is cancelled.
+    /// Submits a fold whose answer is a task, on which other tasks of the executor may depend. If the fold fails, the
+    /// task's error is the [`FoldError`]. Cancelling the task cancels the fold.
     pub fn task<F: Fold<Output: Sync> + 'static>(&self, fold: F) -> Task<F::Output> {
-        let (task, entry) = self.promised(fold);
+        let (task, entry) = self.prepared_task(fold);
         self.shared.submit(vec![entry]);
         task
     }
 
-    /// Has several folds carried out that begin together, so that they share every chunk as far as their order allows.
-    pub fn together<T>(&self, submit: impl FnOnce(&mut Batch<'_, C>) -> T) -> T {
-        let mut batch = Batch {
+    /// Submits several folds that start together, so that they share every chunk that their orders permit.
+    pub fn together<T>(&self, submit: impl FnOnce(&mut FoldBatch<'_, C>) -> T) -> T {
+        let mut batch = FoldBatch {
             folder: self,
             entries: Vec::new(),
         };
@@ -248,7 +260,7 @@ impl<C: Chunks + 'static> Folder<C> {
         result
     }
 
-    /// What it did so far.
+    /// Counters of this folder so far.
     pub fn statistics(&self) -> FolderStatistics {
         let state = self.shared.lock();
         FolderStatistics {
@@ -257,10 +269,10 @@ impl<C: Chunks + 'static> Folder<C> {
         }
     }
 
-    fn folding<F: Fold + 'static>(&self, fold: F) -> (Folding<C, F>, Entry<C::Error>) {
+    fn folding<F: Fold + 'static>(&self, fold: F) -> (Folding<C, F>, PreparedFold<C::Error>) {
         let name = fold.name();
         let promise = self.shared.executor.promise(name.clone());
-        let answer = Arc::new(Answer::new(promise));
+        let answer = Arc::new(FoldAnswer::new(promise));
         let entry = self.entry(fold, name.clone(), answer.clone());
         let folding = Folding {
             folder: self.clone(),
@@ -271,13 +283,13 @@ impl<C: Chunks + 'static> Folder<C> {
         (folding, entry)
     }
 
-    fn promised<F: Fold<Output: Sync> + 'static>(
+    fn prepared_task<F: Fold<Output: Sync> + 'static>(
         &self,
         fold: F,
-    ) -> (Task<F::Output>, Entry<C::Error>) {
+    ) -> (Task<F::Output>, PreparedFold<C::Error>) {
         let name = fold.name();
         let (promise, task) = self.shared.executor.promise(name.clone());
-        let sink = Promised::new((promise, task.clone()));
+        let sink = TaskAnswer::new((promise, task.clone()));
         let entry = self.entry(fold, name, Arc::new(sink));
         (task, entry)
     }
@@ -286,41 +298,41 @@ impl<C: Chunks + 'static> Folder<C> {
         &self,
         fold: F,
         name: String,
-        sink: Arc<dyn Sink<F::Output, C::Error>>,
-    ) -> Entry<C::Error> {
-        let request = Request {
+        sink: Arc<dyn AnswerSink<F::Output, C::Error>>,
+    ) -> PreparedFold<C::Error> {
+        let request = FoldRequest {
             order: fold.order(),
             asap: fold.asap(),
             chunk_count: self.shared.chunks.chunk_count(),
         };
         let id = self.shared.lock().matrix.reserve();
-        let job = Arc::new(FoldJob { fold, name, sink });
-        Entry { id, job, request }
+        let job = Arc::new(TypedFold { fold, name, sink });
+        PreparedFold { id, job, request }
     }
 }
 
-impl<E: std::error::Error + Send + Sync + 'static> State<E> {
-    fn claim(&mut self) -> Option<Work<E>> {
+impl<E: std::error::Error + Send + Sync + 'static> FolderState<E> {
+    fn claim(&mut self) -> Option<ClaimedChunk<E>> {
         let claim = self.matrix.claim(&self.resident.numbers())?;
         Some(self.work(claim))
     }
 
-    fn claim_for(&mut self, id: FoldId) -> Option<Work<E>> {
+    fn claim_for(&mut self, id: FoldId) -> Option<ClaimedChunk<E>> {
         let claim = self.matrix.claim_for(id, &self.resident.numbers())?;
         Some(self.work(claim))
     }
 
-    fn work(&mut self, claim: Claim<SharedJob<E>, Part>) -> Work<E> {
+    fn work(&mut self, claim: ChunkClaim<SharedFold<E>, ErasedPart>) -> ClaimedChunk<E> {
         let resident = self.resident.get(claim.chunk);
         self.statistics.chunks_reduced += claim.shares.len() as u64;
-        Work { claim, resident }
+        ClaimedChunk { claim, resident }
     }
 
     fn is_wanted(&self, number: u64) -> bool {
         self.matrix.is_wanted(number, self.resident.length_max())
     }
 
-    /// Lets go of chunks that nobody will want soon.
+    /// Frees decoded chunks that no fold needs soon.
     fn sweep(&mut self) {
         let (matrix, more) = (&self.matrix, self.resident.length_max());
         self.resident.sweep(|number| matrix.is_wanted(number, more));
@@ -329,23 +341,26 @@ impl<E: std::error::Error + Send + Sync + 'static> State<E> {
     fn count(&mut self, effects: &FolderEffects<E>) {
         for (.., outcome) in &effects.ended {
             match outcome {
-                Outcome::Done(_) => self.statistics.folds_answered += 1,
-                Outcome::Failed(_) | Outcome::Cancelled => self.statistics.folds_failed += 1,
+                FoldOutcome::Done(_) => self.statistics.folds_answered += 1,
+                FoldOutcome::Failed(_) | FoldOutcome::Cancelled => {
+                    self.statistics.folds_failed += 1;
+                }
             }
         }
     }
 }
 
-impl<C: Chunks + 'static> Shared<C> {
-    fn lock(&self) -> MutexGuard<'_, State<C::Error>> {
+impl<C: Chunks + 'static> FolderShared<C> {
+    fn lock(&self) -> MutexGuard<'_, FolderState<C::Error>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and has a further worker come if there is work for one. What it leaves to do goes to `effects`.
+    /// Changes the state under the lock, then starts a further chain if there is work for it. Adds outcomes and drops to
+    /// `effects`, which the caller carries out without the lock.
     fn change<T>(
         self: &Arc<Self>,
         effects: &mut FolderEffects<C::Error>,
-        change: impl FnOnce(&mut State<C::Error>) -> T,
+        change: impl FnOnce(&mut FolderState<C::Error>) -> T,
     ) -> T {
         let mut state = self.lock();
         let result = change(&mut state);
@@ -368,7 +383,8 @@ impl<C: Chunks + 'static> Shared<C> {
         result
     }
 
-    /// Has a worker take one chunk and then the next, each as a piece of work of its own.
+    /// Submits a task that serves one claim and then submits the next: between two chunks other tasks of a shared executor
+    /// get their turn.
     fn chain(self: &Arc<Self>) {
         let shared = self.clone();
         self.executor.submit("chunk for folds", (), move |()| {
@@ -383,7 +399,7 @@ impl<C: Chunks + 'static> Shared<C> {
         });
     }
 
-    fn submit(self: &Arc<Self>, entries: Vec<Entry<C::Error>>) {
+    fn submit(self: &Arc<Self>, entries: Vec<PreparedFold<C::Error>>) {
         let mut effects = FolderEffects::default();
         let at_once = IS_WORKING.get();
         let refused = self.change(&mut effects, |state| {
@@ -409,7 +425,7 @@ impl<C: Chunks + 'static> Shared<C> {
         self.carry_out(effects);
     }
 
-    /// Works for one fold alone until it is done. Called by a worker that has to wait for it.
+    /// Works for one fold alone until it has ended. Called by a worker that needs its answer, instead of blocking.
     fn help(self: &Arc<Self>, id: FoldId, is_done: impl Fn() -> bool) {
         loop {
             let mut state = self.lock();
@@ -430,8 +446,8 @@ impl<C: Chunks + 'static> Shared<C> {
         }
     }
 
-    /// Gives a chunk to those that it was claimed for.
-    fn serve(self: &Arc<Self>, work: Work<C::Error>) {
+    /// Carries out a claim: reduces its chunk for each of its folds.
+    fn serve(self: &Arc<Self>, work: ClaimedChunk<C::Error>) {
         let was_working = IS_WORKING.replace(true);
         let mut effects = FolderEffects::default();
         let number = work.claim.chunk;
@@ -457,7 +473,7 @@ impl<C: Chunks + 'static> Shared<C> {
         IS_WORKING.set(was_working);
     }
 
-    /// The chunk, decoded by this worker or by another.
+    /// Returns the decoded chunk: the resident one, else it is read and decoded here.
     fn obtain(
         self: &Arc<Self>,
         number: u64,
@@ -494,10 +510,10 @@ impl<C: Chunks + 'static> Shared<C> {
         result
     }
 
-    /// Reduces a chunk for one fold, then combines what is complete.
+    /// Reduces a chunk for one fold, then combines adjacent parts as long as there are any.
     fn reduce(
         self: &Arc<Self>,
-        share: Share<SharedJob<C::Error>, Part>,
+        share: FoldShare<SharedFold<C::Error>, ErasedPart>,
         number: u64,
         chunk: &Decoded,
         effects: &mut FolderEffects<C::Error>,
@@ -536,20 +552,20 @@ impl<C: Chunks + 'static> Shared<C> {
             });
             result = combined.map_err(|message| (merge.start, message));
         }
-        // Perhaps the last one that has the fold.
+        // This may be the last reference to the fold, whose drop runs its code.
         let _ = guarded(|| drop(job));
     }
 
-    /// Runs what was left to do: answers, and drops.
+    /// Delivers outcomes and drops discarded parts. Both run code of folds, so the lock must not be held.
     fn carry_out(&self, effects: FolderEffects<C::Error>) {
-        let told = !effects.ended.is_empty();
+        let any_ended = !effects.ended.is_empty();
         for (_, job, outcome) in effects.ended {
-            let told = guarded(|| match outcome {
-                Outcome::Done(part) => job.answer(part),
-                Outcome::Failed(cause) => job.fail(Some(cause)),
-                Outcome::Cancelled => job.fail(None),
+            let delivered = guarded(|| match outcome {
+                FoldOutcome::Done(part) => job.answer(part),
+                FoldOutcome::Failed(cause) => job.fail(Some(cause)),
+                FoldOutcome::Cancelled => job.fail(None),
             });
-            if let Err(message) = told {
+            if let Err(message) = delivered {
                 job.fail(Some(Cause::Panic(message)));
             }
             let _ = guarded(|| drop(job));
@@ -557,7 +573,7 @@ impl<C: Chunks + 'static> Shared<C> {
         for part in effects.discarded {
             let _ = guarded(|| drop(part));
         }
-        if told && self.lock().helpers > 0 {
+        if any_ended && self.lock().helpers > 0 {
             self.progress.notify_all();
         }
     }

@@ -1,87 +1,87 @@
-//! The work matrix: decides which chunk is given to which fold next.
+//! The work matrix: decides which chunk is reduced next, and for which folds.
 
 use super::Order;
-use super::taken::Taken;
+use super::chunk_set::ChunkSet;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 
-/// So many folds are worked on at a time; the others queue. Bounds the accumulators in memory.
+/// Folds that run at a time; further ones queue. Bounds the accumulators in memory.
 pub(super) const FOLDS_LIVE_MAX: usize = 64;
-/// So many folds may queue; further ones are refused.
+/// Folds that may queue; further ones are refused.
 pub(super) const FOLDS_QUEUED_MAX: usize = 65_536;
-/// A fold that combines in order is given chunks so far behind what is combined at most. Bounds the parts that it has
-/// waiting, however late it came and however long a chunk takes.
+/// A fold that combines in order gets only chunks within this many of its first uncombined chunk. Bounds its waiting
+/// parts, however late it was submitted and however long a chunk takes.
 pub(super) const WINDOW_CHUNKS: u64 = 64;
-/// Every so many claims the oldest fold comes first, so that it ends however many folds come after it.
+/// One claim in this many serves the oldest fold first, so that it ends however many folds are submitted after it.
 const OLDEST_TURN: u64 = 16;
-/// So far ahead of linear folds do idle workers decode.
+/// Idle workers decode at most this many chunks ahead of a linear fold.
 const AHEAD_CHUNKS: u64 = 2;
 
-/// A fold, never used again for another.
+/// Identifies a fold; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct FoldId(u64);
 
-/// What the matrix has to know of a fold.
+/// What the matrix knows of a fold when it is submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Request {
+pub(super) struct FoldRequest {
     pub(super) order: Order,
     pub(super) asap: bool,
     /// Chunks of the history.
     pub(super) chunk_count: u64,
 }
 
-/// What a stretch of chunks gave.
+/// The accumulator of consecutive chunks; its first chunk is its key in [`FoldRow::pieces`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Piece<P> {
-    /// The chunk behind the last one.
+    /// One past the last chunk.
     end: u64,
     part: P,
 }
 
-/// One fold.
+/// The row of one fold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Row<J, P, F> {
+struct FoldRow<J, P, F> {
     job: J,
     order: Order,
     asap: bool,
-    /// Chunks that were given out: each once.
-    taken: Taken,
-    /// Chunks from here on do not matter (any more).
+    /// Claimed chunks, each claimed once.
+    claimed: ChunkSet,
+    /// Chunks from this one on are irrelevant: the history ends, or an earlier chunk broke or failed.
     limit: u64,
-    /// The fold fails once all before `limit` is combined, unless it ends before.
+    /// The fold fails once all chunks before `limit` are combined, unless one of them breaks.
     failure: Option<F>,
     /// Chunks before this one are combined.
     combined: u64,
-    /// By their first chunk. The one that begins with chunk 0 is the accumulator. What a worker has taken to combine, or
-    /// to reduce a further chunk of a linear fold into, is not here, so nobody else combines it.
+    /// Pieces by first chunk. The one of chunk 0 is the accumulator. A piece that a worker combines or reduces into is
+    /// absent here, so no other worker can take it.
     pieces: BTreeMap<u64, Piece<P>>,
     /// Chunks before this one were decoded ahead.
     ahead: u64,
 }
 
-/// A fold's share in a chunk.
+/// One fold's part of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Share<J, P> {
+pub(super) struct FoldShare<J, P> {
     pub(super) id: FoldId,
     pub(super) job: J,
-    /// What linear folds go on with; `None` for a new one.
+    /// The accumulator to reduce into, of a linear fold; `None`: start a new one.
     pub(super) accumulator: Option<P>,
-    /// The first chunk of what comes out.
+    /// The first chunk of the resulting piece.
     pub(super) start: u64,
 }
 
-/// A chunk and the folds that a worker has to give it to. No one else gives it to them.
+/// A chunk and the folds for which the claiming worker, and no other, reduces it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Claim<J, P> {
+pub(super) struct ChunkClaim<J, P> {
     pub(super) chunk: u64,
-    /// Must it be decoded? Then [`Matrix::decoded`] has to follow.
+    /// Must the chunk be decoded? Then the worker calls [`Matrix::decoded`] afterwards.
     pub(super) decodes: bool,
-    /// None if the chunk is decoded ahead.
-    pub(super) shares: Vec<Share<J, P>>,
+    /// Empty if the chunk is only decoded ahead.
+    pub(super) shares: Vec<FoldShare<J, P>>,
 }
 
-/// Two neighbours that a worker has to combine.
+/// Two adjacent pieces that a worker combines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Merge<P> {
     pub(super) start: u64,
@@ -92,73 +92,85 @@ pub(super) struct Merge<P> {
 
 /// How a fold ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Outcome<P, F> {
-    /// All that matters is here; `None` when there was no chunk.
+pub(super) enum FoldOutcome<P, F> {
+    /// The accumulator of all relevant chunks; `None` for a history without chunks.
     Done(Option<P>),
     Failed(F),
     Cancelled,
 }
 
-/// What is left to do outside of the lock.
+/// Outcomes to deliver and values to drop, both outside of the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Effects<J, P, F> {
-    pub(super) ended: Vec<(FoldId, J, Outcome<P, F>)>,
-    /// Dropping one may run a fold's code.
+    pub(super) ended: Vec<(FoldId, J, FoldOutcome<P, F>)>,
+    /// Dropping one may run a fold's code, which must not happen under the lock.
     pub(super) discarded: Vec<P>,
 }
 
-/// Bugs that the tests must find.
+/// Planted bugs that the tests must find.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Bug {
-    /// What is claimed stays pending.
+pub(super) enum MatrixBug {
+    /// A claimed chunk stays claimable.
     ClaimNotCleared,
-    /// A gap before a part does not keep it from being combined.
+    /// Pieces are combined although chunks between them are missing.
     CombinesOverGaps,
-    /// A late part goes to the fold that came after the one it was made for.
+    /// A late part is given to the newest fold if its own has ended.
     PlaceReused,
-    /// A break moves no limit.
+    /// A break does not move the limit.
     BreakForgotten,
-    /// The last failure is told, not the first.
+    /// The last failure is reported, not the first.
     LastFailureWins,
-    /// A chunk that is being decoded is decoded once more.
+    /// A chunk that one worker decodes is decoded by another, too.
     DecodesTwice,
 }
 
-/// The work matrix: one row per fold with the chunks that it was given, and the parts that wait to be combined. It is
-/// plain data, told what happened and asked what to do; threads, chunks and folds are elsewhere.
+/// The work matrix: one row per fold, with its claimed chunks and the pieces that wait to be combined.
 ///
-/// Its rules: a chunk is claimed for all folds that are ready for it, and marked in their rows at once (exactly once); a
-/// linear fold is ready for the chunk behind its accumulator, one that combines in order for those inside a window behind
-/// what is combined, an associative one for any; parts are combined with neighbours only (in order); a break or a failure
-/// moves the limit behind which nothing matters (early end, the first failure is told); parts that come back for a fold
-/// that is gone are dropped. Folds in order go first, the one furthest behind before the others, so that they meet;
-/// associative ones take each chunk that is decoded anyway, then go round. A linear fold uses one worker only: so that the
-/// others do not run away from one that is behind, they take what it will want soon, and when they have that, what it
-/// will want last.
+/// ```text
+///            chunk  0   1   2   3   4   5   6   7
+/// linear            ■■■■■■■■■■■ .                       one accumulator; ready for chunk 3 only
+/// concurrent        ■■■■■■■ ■ . ■ . . .                 pieces wait for chunk 3 and 5; window: 64 chunks past `combined`
+/// associative       . . ■■■ . ■■■■■■■ .                 any chunk at any time; adjacent pieces are combined at once
+/// ```
 ///
-/// A row is owned by its fold's id and not by a slot, so nothing must be cleared when a fold ends, and no late part finds
-/// another fold in its place. Its downsides: picking a chunk looks at every row, some tens of nanoseconds for each; and
-/// folds that combine in order fill their windows with parts while a linear one is behind.
+/// It is plain data without threads, chunks or folds: calls report events and return the next action.
+///
+/// Rules:
+/// - *Exactly once*: a claim takes a chunk for all folds that are ready for it, and marks it in their rows in the same call.
+/// - *Ready*: a linear fold for the chunk after its accumulator, a concurrent one for the chunks of its window, an
+///   associative one for any chunk.
+/// - *In order*: only adjacent pieces are combined.
+/// - *Early exit*: a break or a failure lowers the row's limit, past which chunks are irrelevant; thus the first failure in
+///   chunk order is reported.
+/// - *Late parts*: a part whose fold has ended is dropped. Rows are found by id, not by slot, so it cannot reach another fold.
+///
+/// Order of claims: ordered folds first, the one with the lowest chunk before the others, so that they meet and share
+/// decodes; associative folds take every chunk that is decoded anyway, then go round. A linear fold occupies one worker. So
+/// that the other folds do not run ahead of it, they take the chunks that it needs soon, and if they have those, the chunks
+/// that it needs last.
+///
+/// Cost: a claim looks at every row, some tens of nanoseconds each. Concurrent folds fill their windows with parts while a
+/// linear fold lags.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Matrix<J, P, F> {
-    rows: BTreeMap<FoldId, Row<J, P, F>>,
-    queue: VecDeque<(FoldId, Row<J, P, F>)>,
+    rows: BTreeMap<FoldId, FoldRow<J, P, F>>,
+    queue: VecDeque<(FoldId, FoldRow<J, P, F>)>,
     live_max: usize,
     window: u64,
-    /// So far ahead of the linear fold that is furthest behind, decoded chunks are kept for it.
+    /// Decoded chunks within this distance ahead of the slowest linear fold are kept for it.
     near: u64,
     next_id: u64,
-    /// Where the last decoded chunk was.
+    /// One past the chunk that was claimed last for decoding.
     cursor: u64,
-    /// Claims so far.
+    /// Number of claims so far.
     claims: u64,
-    /// Chunks that workers decode now.
+    /// Chunks that workers are decoding.
     decoding: Vec<u64>,
     parts_waiting_max: usize,
     effects: Effects<J, P, F>,
     #[cfg(test)]
-    pub(super) bug: Option<Bug>,
+    pub(super) bug: Option<MatrixBug>,
 }
 
 impl<J, P, F> Default for Effects<J, P, F> {
@@ -170,13 +182,13 @@ impl<J, P, F> Default for Effects<J, P, F> {
     }
 }
 
-impl<J, P, F> Row<J, P, F> {
-    fn new(job: J, request: Request) -> Self {
-        Row {
+impl<J, P, F> FoldRow<J, P, F> {
+    fn new(job: J, request: FoldRequest) -> Self {
+        FoldRow {
             job,
             order: request.order,
             asap: request.asap,
-            taken: Taken::default(),
+            claimed: ChunkSet::default(),
             limit: request.chunk_count,
             failure: None,
             combined: 0,
@@ -185,7 +197,7 @@ impl<J, P, F> Row<J, P, F> {
         }
     }
 
-    /// The chunks that it may be given now: from, and up to before.
+    /// The range of chunks that may be claimed now.
     fn reach(&self, window: u64) -> (u64, u64) {
         let (from, length) = match self.order {
             Order::Linear => (self.combined, 1),
@@ -195,26 +207,26 @@ impl<J, P, F> Row<J, P, F> {
         (from, from.saturating_add(length).min(self.limit))
     }
 
-    /// May it be given `chunk` now?
+    /// May `chunk` be claimed for this fold now?
     fn is_ready(&self, chunk: u64, window: u64) -> bool {
         let (from, to) = self.reach(window);
-        (from..to).contains(&chunk) && !self.taken.contains(chunk)
+        (from..to).contains(&chunk) && !self.claimed.contains(chunk)
     }
 
-    /// Drops what is waiting behind the limit.
+    /// Discards the pieces past the limit.
     fn trim(&mut self, discarded: &mut Vec<P>) {
-        let behind = self.pieces.split_off(&self.limit);
-        discarded.extend(behind.into_values().map(|piece| piece.part));
+        let irrelevant = self.pieces.split_off(&self.limit);
+        discarded.extend(irrelevant.into_values().map(|piece| piece.part));
     }
 
-    /// Parts that wait for earlier ones.
+    /// Number of pieces that wait for earlier ones: all but the accumulator.
     fn waiting(&self) -> usize {
         self.pieces.len() - usize::from(self.pieces.contains_key(&0))
     }
 }
 
 impl<J: Clone, P, F> Matrix<J, P, F> {
-    /// For a place where so many decoded chunks are kept for a linear fold, besides those that are worked on.
+    /// An empty matrix. `near`: how many decoded chunks the folder keeps for a linear fold besides those in use.
     pub(super) fn new(near: u64) -> Self {
         Self::with_bounds(FOLDS_LIVE_MAX, WINDOW_CHUNKS, near)
     }
@@ -237,29 +249,29 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
         }
     }
 
-    /// An id for a fold that will be submitted.
+    /// Returns a fresh id for a fold that will be submitted.
     pub(super) fn reserve(&mut self) -> FoldId {
         self.next_id += 1;
         FoldId(self.next_id - 1)
     }
 
-    /// Takes a fold in. `at_once` passes the queue: for a fold that another one waits for. Gives the job back when the
+    /// Adds a fold. `at_once` bypasses the queue, for a fold on whose answer another one depends. Returns the job when the
     /// queue is full.
     pub(super) fn submit(
         &mut self,
         id: FoldId,
         job: J,
-        request: Request,
+        request: FoldRequest,
         at_once: bool,
     ) -> Result<(), J> {
         if self.queue.len() >= FOLDS_QUEUED_MAX && !at_once {
             return Err(job);
         }
         if request.chunk_count == 0 {
-            self.effects.ended.push((id, job, Outcome::Done(None)));
+            self.effects.ended.push((id, job, FoldOutcome::Done(None)));
             return Ok(());
         }
-        let row = Row::new(job, request);
+        let row = FoldRow::new(job, request);
         if at_once || self.rows.len() < self.live_max {
             self.rows.insert(id, row);
         } else {
@@ -273,46 +285,46 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
         Ok(())
     }
 
-    /// Would there be something to claim?
+    /// Would a claim succeed?
     pub(super) fn has_work(&self, resident: &(impl Iterator<Item = u64> + Clone)) -> bool {
         self.pick(resident).is_some() || self.pick_ahead(resident).is_some()
     }
 
-    /// The most parts of one fold that ever waited for earlier ones.
+    /// The highest number of parts of one fold that ever waited for earlier ones.
     pub(super) fn parts_waiting_max(&self) -> usize {
         self.parts_waiting_max
     }
 
-    /// What is left to do outside of the lock.
+    /// Takes the outcomes and drops that the caller carries out without the lock.
     pub(super) fn take_effects(&mut self) -> Effects<J, P, F> {
         mem::take(&mut self.effects)
     }
 
-    /// The next chunk to work on and who gets it, `None` when there is nothing to do. `resident` are the decoded chunks
-    /// that are at hand, best first.
+    /// Claims the next chunk for all folds that are ready for it; `None` when there is nothing to do. `resident` lists the
+    /// decoded chunks in memory, the preferred one first.
     pub(super) fn claim(
         &mut self,
         resident: &(impl Iterator<Item = u64> + Clone),
-    ) -> Option<Claim<J, P>> {
+    ) -> Option<ChunkClaim<J, P>> {
         if let Some(chunk) = self.pick(resident) {
             return Some(self.take(chunk, resident, |_| true));
         }
         let (id, ahead) = self.pick_ahead(resident)?;
         self.rows.get_mut(&id)?.ahead = ahead + 1;
         self.decoding.push(ahead);
-        Some(Claim {
+        Some(ChunkClaim {
             chunk: ahead,
             decodes: true,
             shares: Vec::new(),
         })
     }
 
-    /// The same for one fold alone, and nobody else is given the chunk along with it.
+    /// [`Matrix::claim`] for one fold only: no other fold shares the chunk.
     pub(super) fn claim_for(
         &mut self,
         id: FoldId,
         resident: &(impl Iterator<Item = u64> + Clone),
-    ) -> Option<Claim<J, P>> {
+    ) -> Option<ChunkClaim<J, P>> {
         let row = self.rows.get(&id)?;
         let at_hand = resident
             .clone()
@@ -323,12 +335,12 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
 
     fn pick(&self, resident: &(impl Iterator<Item = u64> + Clone)) -> Option<u64> {
         let next = self.linear_next();
-        let is_ready = |row: &Row<J, P, F>, chunk| row.is_ready(chunk, self.window);
+        let is_ready = |row: &FoldRow<J, P, F>, chunk| row.is_ready(chunk, self.window);
         if self.claims % OLDEST_TURN == OLDEST_TURN - 1
             && let Some((_, oldest)) = self.rows.first_key_value()
             && let Some(chunk) = self.candidate(oldest, next)
         {
-            // One that helps those in order too, if there is one.
+            // Prefer a chunk that an ordered fold needs as well.
             let ordered = self
                 .rows
                 .values()
@@ -351,32 +363,34 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
                     .filter_map(move |row| self.near_linear(row, next))
                     .min()
             };
-            let behind = |&chunk: &u64| (chunk < self.cursor, chunk);
+            // Chunks after the cursor first, then those before it: the pass goes round.
+            let round = |&chunk: &u64| (chunk < self.cursor, chunk);
             at_hand
                 .or_else(|| next.and_then(near))
                 .or_else(|| candidates(true).min())
-                .or_else(|| candidates(false).min_by_key(behind))
+                .or_else(|| candidates(false).min_by_key(round))
         };
         of(true).or_else(|| of(false))
     }
 
-    /// The next chunk of the linear fold furthest behind, if none that combines in order is behind that one: which would
-    /// have to come up before they can share anything.
+    /// The next chunk of the slowest linear fold; `None` if a concurrent fold lags still further, which has to catch up
+    /// before the two can share chunks.
     fn linear_next(&self) -> Option<u64> {
         let of = |order| self.rows.values().filter(move |row| row.order == order);
         let next = of(Order::Linear).map(|row| row.combined).min()?;
-        let first_missing = |row: &Row<J, P, F>| row.taken.first_missing(row.combined);
-        let is_behind = |row: &Row<J, P, F>| first_missing(row) < next.min(row.limit);
-        (!of(Order::Concurrent).any(is_behind)).then_some(next)
+        let first_missing = |row: &FoldRow<J, P, F>| row.claimed.first_missing(row.combined);
+        let lags = |row: &FoldRow<J, P, F>| first_missing(row) < next.min(row.limit);
+        (!of(Order::Concurrent).any(lags)).then_some(next)
     }
 
-    /// The chunk that is best decoded for a fold. `next` is where a linear fold is that the others are ahead of.
-    fn candidate(&self, row: &Row<J, P, F>, next: Option<u64>) -> Option<u64> {
+    /// The best chunk to decode for a fold. `next` is the next chunk of a linear fold that the others are ahead of.
+    fn candidate(&self, row: &FoldRow<J, P, F>, next: Option<u64>) -> Option<u64> {
         let (from, to) = row.reach(self.window);
         let first = |from, to| self.first_missing(row, from, to);
         let next = next.filter(|&next| next < to && row.order != Order::Linear && !row.asap);
         if let Some(next) = next {
-            // It will never want what it is past; what it reaches last leaves the most to share until it is here.
+            // First the chunks that the linear fold needs soon (shared at once), then those that it is past and will never
+            // share, and last the chunks that it reaches latest: this leaves the most to share in between.
             let near = self.near_linear(row, next);
             let past = || first(from, next);
             let far = || self.last_missing(row, from.max(next), to);
@@ -389,46 +403,46 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
         }
     }
 
-    /// A chunk for this fold that a linear one at `next` will want soon, so that it finds it decoded.
-    fn near_linear(&self, row: &Row<J, P, F>, next: u64) -> Option<u64> {
+    /// A chunk of this fold that a linear fold at `next` needs soon, and will find decoded.
+    fn near_linear(&self, row: &FoldRow<J, P, F>, next: u64) -> Option<u64> {
         let (from, to) = row.reach(self.window);
         self.first_missing(row, from.max(next), to.min(next + self.near))
     }
 
-    /// The first chunk in a range that a fold has not got and nobody decodes.
-    fn first_missing(&self, row: &Row<J, P, F>, from: u64, to: u64) -> Option<u64> {
-        let mut chunk = row.taken.first_missing(from);
+    /// The first chunk of a range that is not claimed for the fold and that no worker decodes.
+    fn first_missing(&self, row: &FoldRow<J, P, F>, from: u64, to: u64) -> Option<u64> {
+        let mut chunk = row.claimed.first_missing(from);
         while chunk < to {
             if self.is_free(chunk) {
                 return Some(chunk);
             }
-            chunk = row.taken.first_missing(chunk + 1);
+            chunk = row.claimed.first_missing(chunk + 1);
         }
         None
     }
 
-    /// The last one.
-    fn last_missing(&self, row: &Row<J, P, F>, from: u64, to: u64) -> Option<u64> {
-        let mut chunk = row.taken.last_missing(to)?;
+    /// The last such chunk of a range.
+    fn last_missing(&self, row: &FoldRow<J, P, F>, from: u64, to: u64) -> Option<u64> {
+        let mut chunk = row.claimed.last_missing(to)?;
         while chunk >= from {
             if self.is_free(chunk) {
                 return Some(chunk);
             }
-            chunk = row.taken.last_missing(chunk)?;
+            chunk = row.claimed.last_missing(chunk)?;
         }
         None
     }
 
-    /// Does nobody decode it?
+    /// Returns whether no worker is decoding `chunk`.
     fn is_free(&self, chunk: u64) -> bool {
         #[cfg(test)]
-        if self.bug == Some(Bug::DecodesTwice) {
+        if self.bug == Some(MatrixBug::DecodesTwice) {
             return true;
         }
         !self.decoding.contains(&chunk)
     }
 
-    /// A chunk that a linear fold will want next.
+    /// A chunk that a linear fold needs next, to be decoded by an idle worker.
     fn pick_ahead(&self, resident: &(impl Iterator<Item = u64> + Clone)) -> Option<(FoldId, u64)> {
         let rows = self.rows.iter();
         let mut linear = rows.filter(|(_, row)| row.order == Order::Linear);
@@ -447,7 +461,7 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
         chunk: u64,
         resident: &(impl Iterator<Item = u64> + Clone),
         is_meant: impl Fn(FoldId) -> bool,
-    ) -> Claim<J, P> {
+    ) -> ChunkClaim<J, P> {
         let decodes = !resident.clone().any(|other| other == chunk);
         if decodes {
             self.decoding.push(chunk);
@@ -459,51 +473,51 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
             if !is_meant(id) || !row.is_ready(chunk, self.window) {
                 continue;
             }
-            row.taken.insert(chunk);
+            row.claimed.insert(chunk);
             #[cfg(test)]
-            if self.bug == Some(Bug::ClaimNotCleared) {
-                row.taken = Taken::default();
+            if self.bug == Some(MatrixBug::ClaimNotCleared) {
+                row.claimed = ChunkSet::default();
             }
             let is_linear = row.order == Order::Linear;
             let accumulator = is_linear.then(|| row.pieces.remove(&0)).flatten();
-            shares.push(Share {
+            shares.push(FoldShare {
                 id,
                 job: row.job.clone(),
                 accumulator: accumulator.map(|piece| piece.part),
                 start: if is_linear { 0 } else { chunk },
             });
         }
-        // Whoever waits for one chunk to get the next comes first, then those that somebody waits for.
+        // Linear folds first, since each can claim its next chunk only afterwards; then folds with priority.
         shares.sort_by_key(|share| {
             let row = &self.rows[&share.id];
             (row.order != Order::Linear, Reverse(row.asap))
         });
-        Claim {
+        ChunkClaim {
             chunk,
             decodes,
             shares,
         }
     }
 
-    /// A chunk was decoded, or could not be.
+    /// Records that decoding of `chunk` ended, successfully or not.
     pub(super) fn decoded(&mut self, chunk: u64) {
         self.decoding.retain(|&other| other != chunk);
     }
 
-    /// Will a fold be given `chunk` before it has got so many more than it may be given now?
+    /// Will some fold claim `chunk` before it has claimed `more` chunks past its present range?
     pub(super) fn is_wanted(&self, chunk: u64, more: u64) -> bool {
         let mut rows = self.rows.values();
         rows.any(|row| {
             let (_, to) = row.reach(self.window);
-            chunk < row.limit.min(to.saturating_add(more)) && !row.taken.contains(chunk)
+            chunk < row.limit.min(to.saturating_add(more)) && !row.claimed.contains(chunk)
         })
     }
 
-    /// What the chunks from `start` to before `end` gave comes back; `breaks` when nothing behind them matters.
+    /// Returns the part of the chunks `start..end` to its row; `breaks` if it is final, so that later chunks are irrelevant.
     pub(super) fn put(&mut self, id: FoldId, (start, end): (u64, u64), part: P, breaks: bool) {
         #[cfg(test)]
         let id = match self.bug {
-            Some(Bug::PlaceReused) if !self.rows.contains_key(&id) => {
+            Some(MatrixBug::PlaceReused) if !self.rows.contains_key(&id) => {
                 self.rows.keys().next_back().copied().unwrap_or(id)
             }
             _ => id,
@@ -513,7 +527,7 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
             return;
         };
         #[cfg(test)]
-        let breaks = breaks && self.bug != Some(Bug::BreakForgotten);
+        let breaks = breaks && self.bug != Some(MatrixBug::BreakForgotten);
         if breaks && end <= row.limit {
             row.limit = end;
             row.failure = None;
@@ -527,7 +541,7 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
         self.settle(id);
     }
 
-    /// Two neighbours of a fold to combine, after a part that begins with chunk `start` came back.
+    /// Takes two adjacent pieces to combine, after the part that begins with chunk `start` was put; `None` if there are none.
     pub(super) fn merge(&mut self, id: FoldId, start: u64) -> Option<Merge<P>> {
         let row = self.rows.get_mut(&id)?;
         let start = match row.order {
@@ -541,7 +555,7 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
         let middle = row.pieces.get(&start)?.end;
         #[cfg(test)]
         let middle = match self.bug {
-            Some(Bug::CombinesOverGaps) => *row.pieces.range(middle..).next()?.0,
+            Some(MatrixBug::CombinesOverGaps) => *row.pieces.range(middle..).next()?.0,
             _ => middle,
         };
         let later = row.pieces.remove(&middle)?;
@@ -557,13 +571,16 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
         })
     }
 
-    /// A fold cannot have what begins with chunk `start`: the chunk is damaged, or the fold panicked.
+    /// Records that the piece beginning with chunk `start` cannot be computed: the chunk is damaged, or the fold panicked.
     pub(super) fn fail(&mut self, id: FoldId, start: u64, failure: F) {
         let Some(row) = self.rows.get_mut(&id) else {
             return;
         };
         #[cfg(test)]
-        if self.bug == Some(Bug::LastFailureWins) && row.failure.is_some() && start > row.limit {
+        if self.bug == Some(MatrixBug::LastFailureWins)
+            && row.failure.is_some()
+            && start > row.limit
+        {
             row.failure = Some(failure);
             return;
         }
@@ -575,18 +592,20 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
         }
     }
 
-    /// Gives a fold up, also one that queues.
+    /// Cancels a fold, running or queued; nothing if it has ended.
     pub(super) fn cancel(&mut self, id: FoldId) {
         if self.rows.contains_key(&id) {
-            self.end(id, |_| Outcome::Cancelled);
+            self.end(id, |_| FoldOutcome::Cancelled);
         } else if let Some(place) = self.queue.iter().position(|(other, _)| *other == id)
             && let Some((_, row)) = self.queue.remove(place)
         {
-            self.effects.ended.push((id, row.job, Outcome::Cancelled));
+            self.effects
+                .ended
+                .push((id, row.job, FoldOutcome::Cancelled));
         }
     }
 
-    /// Ends a fold that has all that matters.
+    /// Ends a fold whose relevant chunks are all combined.
     fn settle(&mut self, id: FoldId) {
         let Some(row) = self.rows.get(&id) else {
             return;
@@ -596,17 +615,21 @@ impl<J: Clone, P, F> Matrix<J, P, F> {
         }
         if row.failure.is_some() {
             self.end(id, |row| match row.failure.take() {
-                Some(failure) => Outcome::Failed(failure),
-                None => Outcome::Cancelled,
+                Some(failure) => FoldOutcome::Failed(failure),
+                None => FoldOutcome::Cancelled,
             });
         } else if row.limit == 0 || row.pieces.contains_key(&0) {
             self.end(id, |row| {
-                Outcome::Done(row.pieces.remove(&0).map(|piece| piece.part))
+                FoldOutcome::Done(row.pieces.remove(&0).map(|piece| piece.part))
             });
         }
     }
 
-    fn end(&mut self, id: FoldId, outcome: impl FnOnce(&mut Row<J, P, F>) -> Outcome<P, F>) {
+    fn end(
+        &mut self,
+        id: FoldId,
+        outcome: impl FnOnce(&mut FoldRow<J, P, F>) -> FoldOutcome<P, F>,
+    ) {
         let Some(mut row) = self.rows.remove(&id) else {
             return;
         };

@@ -1,34 +1,34 @@
 //! Decoded chunks that several workers share.
 
 use crate::chunk::Wide;
-use crate::store::{ChunkBuffer, Scratch};
+use crate::store::{ChunkBuffer, ReadScratch};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A decoded chunk; `None` when the history has none with its number.
+/// A decoded chunk; `is_there` is false if the history has no chunk of this number.
 #[derive(Debug)]
 pub(super) struct Decoded {
     pub(super) buffer: ChunkBuffer,
     pub(super) is_there: bool,
 }
 
-/// The last decoded chunks that some fold still wants, and memory for more. A chunk is held by its readers too; the last
-/// one gives the memory back. What was used last is used next: it is in the processor's cache.
+/// Decoded chunks that some fold still needs, and free memory for further ones. Readers share a chunk by reference count;
+/// the last one returns its memory. Free memory is reused last in, first out, while it is in the processor's cache.
 #[derive(Debug)]
 pub(super) struct Resident {
     /// Oldest first.
     ring: VecDeque<(u64, Arc<Decoded>)>,
     free: Vec<ChunkBuffer>,
-    /// For what is only needed while a chunk is read.
-    scratches: Vec<Scratch>,
-    /// For columns of chunks that are looked at.
+    /// Memory that is needed only while a chunk is read.
+    scratches: Vec<ReadScratch>,
+    /// Memory for widened columns of chunks in use.
     wide: Vec<Wide>,
     length_max: usize,
     free_max: usize,
 }
 
 impl Resident {
-    /// For so many workers.
+    /// Creates an empty set for this many workers.
     pub(super) fn new(threads: usize) -> Resident {
         Resident {
             ring: VecDeque::new(),
@@ -40,23 +40,23 @@ impl Resident {
         }
     }
 
-    /// What is here, newest first.
+    /// Numbers of the resident chunks, newest first.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> + Clone {
         self.ring.iter().rev().map(|(number, _)| *number)
     }
 
-    /// The chunk with this number.
+    /// The chunk with this number, if it is resident.
     pub(super) fn get(&self, number: u64) -> Option<Arc<Decoded>> {
         let found = self.ring.iter().find(|(other, _)| *other == number);
         found.map(|(_, chunk)| chunk.clone())
     }
 
-    /// How many can be here.
+    /// Most chunks that can be resident.
     pub(super) fn length_max(&self) -> u64 {
         self.length_max as u64
     }
 
-    /// Keeps a chunk if there is room. Those that are here are wanted sooner: in order, from the one that came first.
+    /// Keeps a chunk if there is room. Resident chunks are not evicted: they are needed sooner, since folds run in order.
     pub(super) fn put(&mut self, number: u64, chunk: Arc<Decoded>) {
         if self.ring.len() < self.length_max {
             self.ring.push_back((number, chunk));
@@ -65,7 +65,7 @@ impl Resident {
         }
     }
 
-    /// Lets go of all that `is_wanted` no more.
+    /// Frees the chunks for which `is_wanted` is false.
     pub(super) fn sweep(&mut self, is_wanted: impl Fn(u64) -> bool) {
         for _ in 0..self.ring.len() {
             let Some((number, chunk)) = self.ring.pop_front() else {
@@ -79,14 +79,14 @@ impl Resident {
         }
     }
 
-    /// A reader is done with a chunk.
+    /// Ends one reader's use of a chunk; the last one frees its memory.
     pub(super) fn release(&mut self, chunk: Arc<Decoded>) {
         if let Some(decoded) = Arc::into_inner(chunk) {
             self.recycle(decoded.buffer);
         }
     }
 
-    /// Memory that nobody uses.
+    /// Keeps memory for reuse.
     pub(super) fn recycle(&mut self, mut buffer: ChunkBuffer) {
         let wide = buffer.chunk.give_memory();
         if self.wide.len() < self.free_max {
@@ -104,12 +104,12 @@ impl Resident {
         buffer
     }
 
-    /// Memory that is not needed any more as a chunk was read.
-    pub(super) fn put_scratch(&mut self, scratch: Scratch) {
+    /// Returns scratch memory after a chunk was read.
+    pub(super) fn put_scratch(&mut self, scratch: ReadScratch) {
         self.scratches.push(scratch);
     }
 
-    /// Memory for the columns of a chunk that is about to be looked at.
+    /// Memory for the widened columns of a chunk that is about to be reduced.
     pub(super) fn wide(&mut self) -> Wide {
         self.wide.pop().unwrap_or_default()
     }

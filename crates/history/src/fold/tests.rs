@@ -27,7 +27,7 @@ fn history(chunks: usize) -> History {
     History::from_ops(ops.collect())
 }
 
-/// Lists time and invocation of each operation: tells order, omission and repetition.
+/// Lists time and invocation of each operation: shows wrong order, omission and repetition.
 struct Listing;
 
 type Row = (i64, Option<u64>);
@@ -75,7 +75,7 @@ fn folds_over_memory_equal_a_plain_loop() {
 }
 
 #[test]
-fn what_cannot_be_put_into_columns_is_told() {
+fn operations_that_cannot_be_stored_are_reported() {
     let name: &'static str = "f".repeat(300).leak();
     let history = History::from_ops(vec![Op::invoke(Process::Client(0), name, Value::Nil)]);
     let error = fold_linear(&history, &Listing).unwrap_err();

@@ -1,11 +1,12 @@
 //! Appends blocks and roots to a test file.
 
+use super::Codec;
 use super::PURPOSE;
-use super::block::{
-    self, ATTRIBUTES, CONTINUES, Codec, DIRECTORY, PART_LENGTH_MAX, RESULTS, RESULTS_PART,
+use super::block_kinds::{
+    self, ATTRIBUTES, CONTINUES, DIRECTORY, PART_LENGTH_MAX, RESULTS, RESULTS_PART,
 };
-use super::directory::{Contents, Document, ENTRIES_MAX, Entry, write_level};
-use super::file::Found;
+use super::directory::{DirectoryEntry, Document, ENTRIES_MAX, RootContents, write_level};
+use super::file::SurveyedFile;
 use seatrial_blocks::block::flags;
 use seatrial_blocks::root::{RootSlots, first_page};
 use seatrial_blocks::{BlockKind, FileError, LogFile};
@@ -16,7 +17,7 @@ use serde_json::Value as Json;
 #[derive(Debug)]
 pub(super) struct Appender {
     log: LogFile,
-    pub(super) contents: Contents,
+    pub(super) contents: RootContents,
     sequence: u64,
     slots: RootSlots,
     /// Is everything in the file durable?
@@ -32,7 +33,7 @@ impl Appender {
         log.append(&first_page(PURPOSE))?;
         let mut file = Appender {
             log,
-            contents: Contents::default(),
+            contents: RootContents::default(),
             sequence: 0,
             slots: RootSlots::new(),
             synced: false,
@@ -46,13 +47,13 @@ impl Appender {
 
     /// Continues a whole file at its end. What a killed writer had left unsynced becomes durable. Never shortens the
     /// file: one with a torn tail has to be repaired first.
-    pub(super) fn resume(log: LogFile, found: Found) -> Result<Appender, FileError> {
+    pub(super) fn resume(log: LogFile, found: SurveyedFile) -> Result<Appender, FileError> {
         assert_eq!(log.len(), found.end, "nothing behind the last block");
         Appender::cut(log, found)
     }
 
     /// [`Appender::resume`] after cutting off whatever is behind the last whole block.
-    pub(super) fn cut(mut log: LogFile, found: Found) -> Result<Appender, FileError> {
+    pub(super) fn cut(mut log: LogFile, found: SurveyedFile) -> Result<Appender, FileError> {
         log.cut(found.end)?;
         let mut file = Appender {
             log,
@@ -113,7 +114,7 @@ impl Appender {
         self.check()?;
         let order = if self.synced { 0 } else { flags::UNORDERED };
         self.out.clear();
-        block::write(
+        block_kinds::write(
             &mut self.out,
             kind,
             order | extra_flags,
@@ -177,7 +178,7 @@ impl Appender {
     }
 
     /// Adds a chunk to the directory.
-    pub(super) fn add(&mut self, entry: Entry) -> Result<(), FileError> {
+    pub(super) fn add(&mut self, entry: DirectoryEntry) -> Result<(), FileError> {
         if self.contents.levels.is_empty() {
             self.contents.levels.push(Vec::new());
         }
@@ -194,7 +195,7 @@ impl Appender {
         let mut level = 0;
         while level < self.contents.levels.len() {
             while self.contents.levels[level].len() >= ENTRIES_MAX {
-                let entries: Vec<Entry> =
+                let entries: Vec<DirectoryEntry> =
                     self.contents.levels[level].drain(..ENTRIES_MAX).collect();
                 let mut payload = Vec::new();
                 write_level(level as u32, &entries, &mut payload);
@@ -202,7 +203,8 @@ impl Appender {
                 if self.contents.levels.len() == level + 1 {
                     self.contents.levels.push(Vec::new());
                 }
-                self.contents.levels[level + 1].push(Entry::over(&entries, offset, length));
+                self.contents.levels[level + 1]
+                    .push(DirectoryEntry::over(&entries, offset, length));
             }
             level += 1;
         }

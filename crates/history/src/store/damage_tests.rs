@@ -1,8 +1,8 @@
 //! Every single flipped bit and every length of small files: the same history or an error that says where.
 
-use super::block::Codec;
+use super::Codec;
 use super::tests::{Scratch, ops, small, written};
-use super::{HistoryWriter, OpenError, Tail, TestFile};
+use super::{FileTail, HistoryWriter, OpenError, TestFile};
 use crate::Op;
 use seatrial_blocks::block::flags;
 use seatrial_blocks::root::{PAGE_LENGTH, first_page};
@@ -39,7 +39,7 @@ fn files() -> Vec<(Vec<u8>, Vec<Op>, Option<Json>)> {
     files
 }
 
-type Read = (Vec<Op>, Json, Option<Json>, bool, Option<Tail>);
+type Read = (Vec<Op>, Json, Option<Json>, bool, Option<FileTail>);
 
 fn read(bytes: Vec<u8>) -> Result<Read, OpenError> {
     let file = TestFile::on(Box::new(bytes), Path::new("some.sea"))?;
@@ -85,10 +85,13 @@ fn no_flipped_bit_changes_what_is_read() {
                 if sealed {
                     assert_eq!(history.len(), ops.len(), "{what}");
                     assert_eq!(analysis, results, "{what}");
-                    assert!(complete || matches!(tail, Some(Tail::Torn(_))), "{what}");
+                    assert!(
+                        complete || matches!(tail, Some(FileTail::Torn(_))),
+                        "{what}"
+                    );
                 } else if history.len() < ops.len() {
                     // Nobody can tell this from a write that was interrupted.
-                    assert!(matches!(tail, Some(Tail::Torn(_))), "{what}");
+                    assert!(matches!(tail, Some(FileTail::Torn(_))), "{what}");
                 }
             }
         }
@@ -107,7 +110,10 @@ fn no_shortened_file_is_taken_for_a_whole_one() {
                     assert_eq!(history, ops[..history.len()], "{what}");
                     if sealed {
                         assert_eq!((history.len(), &found), (ops.len(), &results), "{what}");
-                        assert!(complete || matches!(tail, Some(Tail::Torn(_))), "{what}");
+                        assert!(
+                            complete || matches!(tail, Some(FileTail::Torn(_))),
+                            "{what}"
+                        );
                     }
                 }
                 Err(error) => check_error(&error, &what),

@@ -1,6 +1,6 @@
 //! The directory of chunks: a tree that grows like a counter carries, and the root that holds its open nodes.
 
-use super::block::{long, word};
+use super::block_kinds::{long, word};
 use crate::chunk::ChunkHeader;
 use seatrial_machine::counted;
 
@@ -21,7 +21,7 @@ const COMPLETE: u32 = 1;
 
 /// What the directory says of a chunk, or of all chunks below one of its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct DirectoryEntry {
     /// Where the block is.
     pub(super) offset: u64,
     /// Bytes of the whole block.
@@ -38,15 +38,15 @@ pub(super) struct Entry {
     pub(super) counts: [u64; 3],
 }
 
-impl Entry {
+impl DirectoryEntry {
     /// The entry of one chunk.
     pub(super) fn of_chunk(
         header: &ChunkHeader,
         last_index: u64,
         offset: u64,
         length: u32,
-    ) -> Entry {
-        Entry {
+    ) -> DirectoryEntry {
+        DirectoryEntry {
             offset,
             length,
             chunks: 1,
@@ -58,7 +58,7 @@ impl Entry {
     }
 
     /// The entry of a directory block that holds these.
-    pub(super) fn over(entries: &[Entry], offset: u64, length: u32) -> Entry {
+    pub(super) fn over(entries: &[DirectoryEntry], offset: u64, length: u32) -> DirectoryEntry {
         let mut all = entries[0];
         for entry in &entries[1..] {
             // What a file says of itself may be wrong; saturated sums are found out by their reader.
@@ -73,7 +73,7 @@ impl Entry {
                 *sum = sum.saturating_add(count);
             }
         }
-        Entry {
+        DirectoryEntry {
             offset,
             length,
             ..all
@@ -94,8 +94,8 @@ impl Entry {
         }
     }
 
-    fn read(bytes: &[u8]) -> Entry {
-        Entry {
+    fn read(bytes: &[u8]) -> DirectoryEntry {
+        DirectoryEntry {
             offset: long(bytes, 0),
             length: word(bytes, 8),
             chunks: word(bytes, 12),
@@ -108,7 +108,7 @@ impl Entry {
 }
 
 /// Writes level and entries, as they stand in a directory block and in the root.
-pub(super) fn write_level(level: u32, entries: &[Entry], out: &mut Vec<u8>) {
+pub(super) fn write_level(level: u32, entries: &[DirectoryEntry], out: &mut Vec<u8>) {
     out.extend(level.to_le_bytes());
     out.extend((entries.len() as u32).to_le_bytes());
     for entry in entries {
@@ -117,7 +117,7 @@ pub(super) fn write_level(level: u32, entries: &[Entry], out: &mut Vec<u8>) {
 }
 
 /// Reads what [`write_level`] wrote; what is behind it.
-fn read_level(bytes: &[u8]) -> Result<(u32, Vec<Entry>, &[u8]), String> {
+fn read_level(bytes: &[u8]) -> Result<(u32, Vec<DirectoryEntry>, &[u8]), String> {
     if bytes.len() < LEVEL_LENGTH {
         return Err("ends within a level of the directory".into());
     }
@@ -131,8 +131,12 @@ fn read_level(bytes: &[u8]) -> Result<(u32, Vec<Entry>, &[u8]), String> {
         ));
     }
     let (entries, rest) = entries.split_at(length);
-    let entries: Vec<Entry> = entries.chunks(ENTRY_LENGTH).map(Entry::read).collect();
-    let is_sound = |entry: &Entry| entry.operations > 0 && (entry.chunks == 1) == (level == 0);
+    let entries: Vec<DirectoryEntry> = entries
+        .chunks(ENTRY_LENGTH)
+        .map(DirectoryEntry::read)
+        .collect();
+    let is_sound =
+        |entry: &DirectoryEntry| entry.operations > 0 && (entry.chunks == 1) == (level == 0);
     if !entries.iter().all(is_sound) {
         return Err(format!("a level {level} with an entry of another level"));
     }
@@ -140,7 +144,7 @@ fn read_level(bytes: &[u8]) -> Result<(u32, Vec<Entry>, &[u8]), String> {
 }
 
 /// The entries of a directory block of this level.
-pub(super) fn read_block(bytes: &[u8], expected: u32) -> Result<Vec<Entry>, String> {
+pub(super) fn read_block(bytes: &[u8], expected: u32) -> Result<Vec<DirectoryEntry>, String> {
     let (level, entries, rest) = read_level(bytes)?;
     if level != expected || !rest.is_empty() || entries.is_empty() {
         return Err(format!("is no directory block of level {expected}"));
@@ -149,7 +153,7 @@ pub(super) fn read_block(bytes: &[u8], expected: u32) -> Result<Vec<Entry>, Stri
 }
 
 /// The entries of a directory block of any level.
-pub(super) fn read_any_block(bytes: &[u8]) -> Result<Vec<Entry>, String> {
+pub(super) fn read_any_block(bytes: &[u8]) -> Result<Vec<DirectoryEntry>, String> {
     let level = bytes.get(..LEVEL_LENGTH).map_or(0, |bytes| word(bytes, 0));
     read_block(bytes, level)
 }
@@ -188,7 +192,7 @@ impl Document {
 
 /// What is live in a file: all that a root block says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Contents {
+pub(super) struct RootContents {
     /// Has its writer sealed it?
     pub(super) complete: bool,
     /// Operations.
@@ -201,10 +205,10 @@ pub(super) struct Contents {
     pub(super) analyses: u64,
     /// Entries that are in no directory block yet, by level. In a file whose writer was killed the lowest level may have
     /// more of them than a root can.
-    pub(super) levels: Vec<Vec<Entry>>,
+    pub(super) levels: Vec<Vec<DirectoryEntry>>,
 }
 
-impl Contents {
+impl RootContents {
     /// The payload of a root block.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.extend(VERSION.to_le_bytes());
@@ -221,7 +225,7 @@ impl Contents {
     }
 
     /// Reads the payload of a root block.
-    pub(super) fn read(bytes: &[u8]) -> Result<Contents, String> {
+    pub(super) fn read(bytes: &[u8]) -> Result<RootContents, String> {
         if bytes.len() < ROOT_LENGTH {
             return Err(format!("a root of {} bytes", bytes.len()));
         }
@@ -247,7 +251,7 @@ impl Contents {
         }
         let operations = long(bytes, 8);
         let entries = levels.iter().flatten();
-        let sum = entries.fold(0_u64, |sum, entry: &Entry| {
+        let sum = entries.fold(0_u64, |sum, entry: &DirectoryEntry| {
             sum.saturating_add(entry.operations)
         });
         if sum != operations || !rest.is_empty() {
@@ -255,7 +259,7 @@ impl Contents {
                 "a root over {operations} operations whose directory has {sum}"
             ));
         }
-        Ok(Contents {
+        Ok(RootContents {
             complete: word(bytes, 4) & COMPLETE != 0,
             operations,
             attributes: Document::read(&bytes[16..]),

@@ -1,8 +1,9 @@
 //! Documents and results of a test file: texts in parts, found from a head.
 
-use super::block::{PART_LENGTH_MAX, RESULTS, RESULTS_PART, expand, long};
+use super::block_kinds::{PART_LENGTH_MAX, RESULTS, RESULTS_PART, long};
 use super::directory::Document;
 use super::file::{OpenError, read_block};
+use seatrial_blocks::codec::expand;
 use seatrial_blocks::{BlockKind, Walker};
 use seatrial_machine::Disk;
 use serde_json::Value as Json;
@@ -22,7 +23,7 @@ pub struct Analysis {
 
 /// What a results head says.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct ResultsHead {
     /// Where the head of the analysis before is; 0: there is none.
     pub(super) previous: u64,
     pub(super) number: u64,
@@ -33,12 +34,12 @@ pub(super) struct Head {
 
 /// The blocks of a file, and its name for errors.
 #[derive(Clone, Copy)]
-pub(super) struct Blocks<'a> {
+pub(super) struct FileBlocks<'a> {
     pub(super) disk: &'a dyn Disk,
     pub(super) path: &'a Path,
 }
 
-impl<'a> Blocks<'a> {
+impl<'a> FileBlocks<'a> {
     fn wrong(&self, offset: u64, reason: String) -> OpenError {
         OpenError::Block {
             path: self.path.to_owned(),
@@ -90,7 +91,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// The results head at `offset`.
-    pub(super) fn head(&self, offset: u64) -> Result<Head, OpenError> {
+    pub(super) fn head(&self, offset: u64) -> Result<ResultsHead, OpenError> {
         let (_, mut payload) = read_block(self.disk, self.path, offset, RESULTS)?;
         if payload.len() < HEAD_LENGTH {
             let reason = format!("a results head of {} bytes", payload.len());
@@ -102,7 +103,7 @@ impl<'a> Blocks<'a> {
         if previous >= offset {
             return Err(self.wrong(offset, format!("follows the results at {previous}")));
         }
-        Ok(Head {
+        Ok(ResultsHead {
             previous,
             number,
             results: Document::read(&payload[16..]),
@@ -114,7 +115,7 @@ impl<'a> Blocks<'a> {
     pub(super) fn heads(
         self,
         newest: u64,
-    ) -> impl Iterator<Item = Result<(u64, Head), OpenError>> + use<'a> {
+    ) -> impl Iterator<Item = Result<(u64, ResultsHead), OpenError>> + use<'a> {
         let mut next = newest;
         std::iter::from_fn(move || {
             let offset = std::mem::take(&mut next);
@@ -130,7 +131,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// The whole results that a head names.
-    pub(super) fn results(&self, head: &Head) -> Result<Json, OpenError> {
+    pub(super) fn results(&self, head: &ResultsHead) -> Result<Json, OpenError> {
         self.json(head.results, RESULTS_PART)
     }
 }

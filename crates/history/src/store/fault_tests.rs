@@ -4,7 +4,7 @@
 use super::pack::repack_on;
 use super::tests::{ops, small};
 use super::writer::append_results_on;
-use super::{Codec, HistoryWriter, Tail, TestFile};
+use super::{Codec, FileTail, HistoryWriter, TestFile};
 use crate::Op;
 use seatrial_machine::Storage;
 use seatrial_sim::single_fault::{Access, FaultReport, FaultRun, SingleFaults};
@@ -42,7 +42,7 @@ fn read(storage: &dyn Storage) -> Result<Contents, String> {
         attributes: file.attributes().map_err(told)?,
         results: file.results().map_err(told)?,
         complete: file.is_complete(),
-        is_torn: matches!(file.tail(), Some(Tail::Torn(_))),
+        is_torn: matches!(file.tail(), Some(FileTail::Torn(_))),
     })
 }
 

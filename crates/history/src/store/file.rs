@@ -1,14 +1,13 @@
 //! Opens a test file for writer and reader: finds its newest root and live contents.
 
 use super::PURPOSE;
-use super::block::{ATTRIBUTES, CHUNK, CONTINUES, JOURNAL, RESULTS, expand, expand_into, long};
-use super::directory::{Contents, Document, Entry};
+use super::block_kinds::{ATTRIBUTES, CHUNK, CONTINUES, JOURNAL, RESULTS, long};
+use super::directory::{DirectoryEntry, Document, RootContents};
 use crate::chunk::Chunk;
+use seatrial_blocks::block::read_at;
+use seatrial_blocks::codec::{expand, expand_into};
 use seatrial_blocks::root::{self, PAGE_LENGTH, RootSlots};
-use seatrial_blocks::{
-    Block, BlockHeader, BlockKind, Defect, FileError, HEADER_LENGTH, Torn, WalkError, Walker,
-    crc32c,
-};
+use seatrial_blocks::{Block, BlockHeader, BlockKind, FileError, Torn, WalkError, Walker};
 use seatrial_machine::{Disk, counted};
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -98,7 +97,7 @@ pub enum OpenError {
 
 /// Where a file ends that nobody has sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tail {
+pub enum FileTail {
     /// At the end of a block: its writer was ended, or is still at work.
     Open,
     /// In the middle of a write.
@@ -107,31 +106,31 @@ pub enum Tail {
 
 /// What is live in a file and where it goes on.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) contents: Contents,
+pub(super) struct SurveyedFile {
+    pub(super) contents: RootContents,
     /// Where the next block goes, and its number.
     pub(super) end: u64,
     pub(super) sequence: u64,
     pub(super) slots: RootSlots,
     /// `None` when the file ends with its newest root.
-    pub(super) tail: Option<Tail>,
+    pub(super) tail: Option<FileTail>,
     /// So many of the last entries are journal blocks, which the next chunk replaces.
     pub(super) journal: usize,
 }
 
 /// What can be read from: a file, or bytes in memory.
-pub(super) trait Source: Disk + Debug + Send + Sync {}
+pub(super) trait ReadableDisk: Disk + Debug + Send + Sync {}
 
-impl<D: Disk + Debug + Send + Sync> Source for D {}
+impl<D: Disk + Debug + Send + Sync> ReadableDisk for D {}
 
 /// Walks what is behind a root.
 struct Survey<'a> {
     path: &'a Path,
-    contents: Contents,
+    contents: RootContents,
     /// Does a root that comes by take the place of what was found so far?
     follows_roots: bool,
     /// Journal blocks since the last chunk.
-    journal: Vec<Entry>,
+    journal: Vec<DirectoryEntry>,
     /// Operations in chunks.
     sealed: u64,
     /// Operations in the journal.
@@ -141,7 +140,7 @@ struct Survey<'a> {
 }
 
 /// Finds out what is live.
-pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<Found, OpenError> {
+pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<SurveyedFile, OpenError> {
     let wrong = |cause| OpenError::Root {
         path: path.to_owned(),
         cause,
@@ -160,8 +159,8 @@ pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<Found, OpenError> {
     {
         return Err(hinted_root_lost(disk, path, offset));
     }
-    let mut start = Found {
-        contents: Contents::default(),
+    let mut start = SurveyedFile {
+        contents: RootContents::default(),
         end: PAGE_LENGTH as u64,
         sequence: 0,
         slots: RootSlots::new(),
@@ -170,7 +169,7 @@ pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<Found, OpenError> {
     };
     if let Some(root) = found {
         let payload = read_block(disk, path, root.offset, BlockKind::ROOT)?.1;
-        start.contents = Contents::read(&payload).map_err(|reason| OpenError::Block {
+        start.contents = RootContents::read(&payload).map_err(|reason| OpenError::Block {
             path: path.to_owned(),
             offset: root.offset,
             reason,
@@ -198,22 +197,26 @@ fn hinted_root_lost(disk: &dyn Disk, path: &Path, offset: u64) -> OpenError {
 }
 
 /// Walks on from where an earlier survey came to the end of the file.
-pub(super) fn resume(disk: &dyn Disk, path: &Path, before: Found) -> Result<Found, OpenError> {
+pub(super) fn resume(
+    disk: &dyn Disk,
+    path: &Path,
+    before: SurveyedFile,
+) -> Result<SurveyedFile, OpenError> {
     let mut walker = Walker::new(disk, before.end).expecting(before.sequence);
     let mut survey = Survey::new(path, before.contents, before.journal);
     survey.follows_roots = true;
     // A torn end may be whole by now, or have been cut off.
-    let mut tail = before.tail.filter(|tail| *tail == Tail::Open);
+    let mut tail = before.tail.filter(|tail| *tail == FileTail::Open);
     loop {
         match walker.next_block() {
             Ok(Some(block)) => {
                 let is_root = block.header.kind == BlockKind::ROOT;
-                tail = (!is_root).then_some(Tail::Open);
+                tail = (!is_root).then_some(FileTail::Open);
                 survey.block(&block)?;
             }
             Ok(None) => break,
             Err(WalkError::Torn(torn)) => {
-                tail = Some(Tail::Torn(torn));
+                tail = Some(FileTail::Torn(torn));
                 break;
             }
             Err(cause) => {
@@ -226,7 +229,7 @@ pub(super) fn resume(disk: &dyn Disk, path: &Path, before: Found) -> Result<Foun
     }
     let (end, sequence) = (walker.offset(), walker.next_sequence());
     let journal = survey.journal.len();
-    Ok(Found {
+    Ok(SurveyedFile {
         contents: survey.finish(),
         end,
         sequence,
@@ -243,10 +246,10 @@ pub(super) fn walk(
     path: &Path,
     (from, to): (u64, u64),
     position: u64,
-) -> Result<Vec<Entry>, OpenError> {
-    let contents = Contents {
+) -> Result<Vec<DirectoryEntry>, OpenError> {
+    let contents = RootContents {
         operations: position,
-        ..Contents::default()
+        ..RootContents::default()
     };
     let mut survey = Survey::new(path, contents, 0);
     let mut walker = Walker::new(disk, from);
@@ -270,46 +273,6 @@ pub(super) fn walk(
         .unwrap_or_default())
 }
 
-/// Reads and checks the single block at `offset`; its payload as stored replaces what is in `stored`. Unlike a
-/// [`Walker`] it reads nothing beyond the block, and does not ask whether a damaged one is a torn tail.
-pub(super) fn read_stored(
-    disk: &dyn Disk,
-    offset: u64,
-    stored: &mut Vec<u8>,
-) -> Result<BlockHeader, String> {
-    let fault = |error: std::io::Error| error.to_string();
-    let there = disk.len().saturating_sub(offset);
-    let fits = |needed: u64| {
-        if needed > there {
-            return Err(Defect::Short { needed, there }.to_string());
-        }
-        Ok(())
-    };
-    fits(HEADER_LENGTH as u64)?;
-    let mut header = [0; HEADER_LENGTH];
-    disk.read_at(offset, &mut header).map_err(fault)?;
-    let header = BlockHeader::decode(&header).map_err(|defect| defect.to_string())?;
-    fits(header.block_length())?;
-    // With the padding, which is checked as well: every bit of the file is covered.
-    let length = header.payload_length as usize;
-    stored.resize(header.block_length() as usize - HEADER_LENGTH, 0);
-    disk.read_at(offset + HEADER_LENGTH as u64, stored)
-        .map_err(fault)?;
-    let computed = crc32c(&stored[..length]);
-    if computed != header.payload_checksum {
-        let defect = Defect::PayloadChecksum {
-            stored: header.payload_checksum,
-            computed,
-        };
-        return Err(defect.to_string());
-    }
-    if stored[length..].iter().any(|&byte| byte != 0) {
-        return Err(Defect::Padding.to_string());
-    }
-    stored.truncate(length);
-    Ok(header)
-}
-
 /// Header and expanded payload of the block at `offset`, which must be of this kind.
 pub(super) fn read_block(
     disk: &dyn Disk,
@@ -323,7 +286,7 @@ pub(super) fn read_block(
         reason,
     };
     let mut stored = Vec::new();
-    let header = read_stored(disk, offset, &mut stored).map_err(wrong)?;
+    let header = read_at(disk, offset, &mut stored).map_err(wrong)?;
     if header.kind != kind {
         return Err(wrong(format!(
             "is of kind {}, not {}",
@@ -336,7 +299,7 @@ pub(super) fn read_block(
 
 impl<'a> Survey<'a> {
     /// Goes on behind `contents`, whose last `journal` entries are journal blocks.
-    fn new(path: &'a Path, mut contents: Contents, journal: usize) -> Survey<'a> {
+    fn new(path: &'a Path, mut contents: RootContents, journal: usize) -> Survey<'a> {
         let lowest = contents.levels.first_mut();
         let journal = lowest.map_or_else(Vec::new, |entries| {
             entries.split_off(entries.len().saturating_sub(journal))
@@ -391,7 +354,7 @@ impl<'a> Survey<'a> {
     fn root(&mut self, block: &Block<'_>) -> Result<(), OpenError> {
         let operations = self.sealed + self.journaled;
         let contents = expand(&block.header, block.payload)
-            .and_then(|payload| Contents::read(&payload))
+            .and_then(|payload| RootContents::read(&payload))
             .and_then(|contents| match contents.operations {
                 found if found == operations => Ok(contents),
                 found => Err(format!(
@@ -426,7 +389,7 @@ impl<'a> Survey<'a> {
     }
 
     /// The entry of a chunk or journal block, which must go on where the history ended.
-    fn entry(&mut self, block: &Block<'_>, position: u64) -> Result<Entry, OpenError> {
+    fn entry(&mut self, block: &Block<'_>, position: u64) -> Result<DirectoryEntry, OpenError> {
         let read = expand_into(&block.header, block.payload, &mut self.payload);
         let read = read.and_then(|()| {
             let read = self.chunk.read(&self.payload);
@@ -440,10 +403,15 @@ impl<'a> Survey<'a> {
         read.map_err(|reason| self.wrong(block, reason))?;
         let last = chunk.index(chunk.len() - 1);
         let length = block.header.block_length() as u32;
-        Ok(Entry::of_chunk(chunk.header(), last, block.offset, length))
+        Ok(DirectoryEntry::of_chunk(
+            chunk.header(),
+            last,
+            block.offset,
+            length,
+        ))
     }
 
-    fn finish(mut self) -> Contents {
+    fn finish(mut self) -> RootContents {
         if !self.journal.is_empty() {
             if self.contents.levels.is_empty() {
                 self.contents.levels.push(Vec::new());

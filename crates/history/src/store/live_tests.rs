@@ -4,7 +4,7 @@
     reason = "a test starts and kills processes that write files, and asks the clock how old their operations are"
 )]
 
-use super::block::Codec;
+use super::Codec;
 use super::tests::{Scratch, ops, small};
 use super::{HistoryWriter, TestFile, WriterOptions};
 use crate::{Op, Process, Value};

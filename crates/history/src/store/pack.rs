@@ -1,9 +1,10 @@
 //! Compact copies of test files.
 
+use super::Codec;
 use super::append::Appender;
-use super::block::{CHUNK, Codec};
-use super::directory::Entry;
-use super::file::{OpenError, Tail};
+use super::block_kinds::CHUNK;
+use super::directory::DirectoryEntry;
+use super::file::{FileTail, OpenError};
 use super::reader::{ChunkBuffer, TestFile};
 use super::writer::{CHUNK_LENGTH, WriteError};
 use crate::chunk::{CHUNK_BYTES_MAX, Chunk, ChunkHeader, Encoder};
@@ -67,7 +68,7 @@ pub(super) fn repack_on(
 ) -> Result<Packed, WriteError> {
     let file = TestFile::open_on(storage, path)?;
     if is_same(path, new_path)
-        && let Some(Tail::Torn(torn)) = file.tail()
+        && let Some(FileTail::Torn(torn)) = file.tail()
     {
         // The copy would be without these bytes, and the file is gone then.
         let path = path.to_owned();
@@ -229,7 +230,7 @@ impl Packer {
         let (header, _) = ChunkHeader::read(payload).expect("a chunk that was just read");
         let (offset, length) = self.file.block(CHUNK, 0, payload, self.codec)?;
         self.file.contents.operations += u64::from(header.operations);
-        let entry = Entry::of_chunk(&header, last_index, offset, length);
+        let entry = DirectoryEntry::of_chunk(&header, last_index, offset, length);
         Ok(self.file.add(entry)?)
     }
 

@@ -105,7 +105,7 @@ fn operations(bytes: &[u8]) -> u64 {
     let mut walker = Walker::new(&bytes, PAGE_LENGTH as u64);
     while let Ok(Some(block)) = walker.next_block() {
         if matches!(block.header.kind.0, 17 | 18) {
-            let payload = super::block::expand(&block.header, block.payload).unwrap();
+            let payload = seatrial_blocks::codec::expand(&block.header, block.payload).unwrap();
             let (header, _) = ChunkHeader::read(&payload).unwrap();
             most = header.first_position + u64::from(header.operations);
         }

@@ -1,14 +1,18 @@
 //! Reads a test file lazily: only the blocks that are needed.
 
-use super::block::{ATTRIBUTES, CHUNK, DIRECTORY, JOURNAL, expand_taking};
-use super::directory::{Entry, read_block as read_directory};
-use super::document::{Analysis, Blocks, Head};
-use super::file::{Found, OpenError, Source, Tail, read_block, read_stored, resume, survey, walk};
-use super::repair::{Repaired, repair};
+use super::block_kinds::{ATTRIBUTES, CHUNK, DIRECTORY, JOURNAL};
+use super::directory::{DirectoryEntry, read_block as read_directory};
+use super::document::{Analysis, FileBlocks, ResultsHead};
+use super::file::{
+    FileTail, OpenError, ReadableDisk, SurveyedFile, read_block, resume, survey, walk,
+};
+use super::repair::{RepairedFile, repair};
 use super::writer::{WriteError, append_results};
-use crate::chunk::{Chunk, ChunkSummary, Place};
+use crate::chunk::{Chunk, ChunkAddress, ChunkSummary};
 use crate::history::UNPAIRED;
 use crate::{History, Op};
+use seatrial_blocks::block::read_at;
+use seatrial_blocks::codec::expand_taking;
 use seatrial_blocks::file::ReadFile;
 use seatrial_blocks::root::PAGE_LENGTH;
 use seatrial_machine::{Disk, Storage};
@@ -29,8 +33,8 @@ pub struct TestFile {
     /// Device and number of the file.
     identity: Option<(u64, u64)>,
     path: PathBuf,
-    disk: Box<dyn Source>,
-    found: Found,
+    disk: Box<dyn ReadableDisk>,
+    found: SurveyedFile,
 }
 
 /// Device and number of a file.
@@ -51,15 +55,15 @@ const HISTORY_ELEMENTS_MAX: u64 = 1 << 30;
 /// Memory for reading chunk after chunk: kept from one to the next, about 2 MB.
 #[derive(Debug, Default)]
 pub struct ChunkBuffer {
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: ReadScratch,
     /// The chunk that was read last.
     pub chunk: Chunk,
-    nodes: Nodes,
+    nodes: NodeCache,
 }
 
 /// Memory that is used only while a chunk is read.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
+pub(crate) struct ReadScratch {
     stored: Vec<u8>,
     payload: Vec<u8>,
 }
@@ -76,12 +80,12 @@ impl ChunkBuffer {
     }
 }
 
-impl Blocks<'_> {
+impl FileBlocks<'_> {
     /// Reads the chunk that `entry` describes, which has this number and this first position.
     pub(super) fn chunk(
         &self,
         (number, position): (u64, u64),
-        entry: &Entry,
+        entry: &DirectoryEntry,
         buffer: &mut ChunkBuffer,
     ) -> Result<(), OpenError> {
         let wrong = |reason: String| OpenError::Chunk {
@@ -92,8 +96,8 @@ impl Blocks<'_> {
             last: entry.indices.1,
             reason,
         };
-        let Scratch { stored, payload } = &mut buffer.scratch;
-        let header = read_stored(self.disk, entry.offset, stored).map_err(wrong)?;
+        let ReadScratch { stored, payload } = &mut buffer.scratch;
+        let header = read_at(self.disk, entry.offset, stored).map_err(wrong)?;
         if !matches!(header.kind, CHUNK | JOURNAL) {
             return Err(wrong("there is no chunk".into()));
         }
@@ -126,9 +130,9 @@ impl Before {
     /// Steps over the entries that are before what is looked for, to the first that is not.
     fn pass(
         &mut self,
-        entries: &[Entry],
-        is_before: impl Fn(&Before, &Entry) -> bool,
-    ) -> Option<Entry> {
+        entries: &[DirectoryEntry],
+        is_before: impl Fn(&Before, &DirectoryEntry) -> bool,
+    ) -> Option<DirectoryEntry> {
         for entry in entries {
             if !is_before(self, entry) {
                 return Some(*entry);
@@ -144,16 +148,16 @@ impl Before {
 /// The nodes of the directory that were read last, one a level. Belongs to whoever goes through a file, so that threads
 /// share nothing.
 #[derive(Debug, Default)]
-pub(super) struct Nodes(Vec<Node>);
+pub(super) struct NodeCache(Vec<CachedNode>);
 
 #[derive(Debug, Default)]
-struct Node {
+struct CachedNode {
     /// Which file, and where in it.
     place: (u64, u64),
-    entries: Vec<Entry>,
+    entries: Vec<DirectoryEntry>,
 }
 
-/// Numbers the files that are opened, for [`Nodes`].
+/// Numbers the files that are opened, for [`NodeCache`].
 static FILES: AtomicU64 = AtomicU64::new(1);
 
 /// So often a file is opened again that changed meanwhile.
@@ -254,7 +258,7 @@ impl Gathered {
 
 impl Before {
     /// What `entry`, which is of one chunk, says; steps over it.
-    fn summary(&mut self, entry: &Entry) -> ChunkSummary {
+    fn summary(&mut self, entry: &DirectoryEntry) -> ChunkSummary {
         let summary = ChunkSummary {
             number: self.chunks,
             first_position: self.operations,
@@ -295,7 +299,7 @@ impl TestFile {
     }
 
     /// Opens what is on `disk`; `path` is its name in errors.
-    pub(super) fn on(disk: Box<dyn Source>, path: &Path) -> Result<TestFile, OpenError> {
+    pub(super) fn on(disk: Box<dyn ReadableDisk>, path: &Path) -> Result<TestFile, OpenError> {
         let found = survey(&*disk, path)?;
         Ok(TestFile {
             number: FILES.fetch_add(1, Ordering::Relaxed),
@@ -337,7 +341,7 @@ impl TestFile {
 
     /// Removes a torn end from the file at `path`, which no process may be writing, after it has copied the removed bytes into a
     /// file beside it. `None` if the file has no torn end. The only call that ever shortens a test file.
-    pub fn repair(path: &Path) -> Result<Option<Repaired>, WriteError> {
+    pub fn repair(path: &Path) -> Result<Option<RepairedFile>, WriteError> {
         repair(path)
     }
 
@@ -357,7 +361,7 @@ impl TestFile {
     }
 
     /// How the file ends, if not with a root.
-    pub const fn tail(&self) -> Option<Tail> {
+    pub const fn tail(&self) -> Option<FileTail> {
         self.found.tail
     }
 
@@ -419,14 +423,14 @@ impl TestFile {
     }
 
     /// The heads of all results, the newest first.
-    pub(super) fn heads(&self) -> impl Iterator<Item = Result<(u64, Head), OpenError>> {
+    pub(super) fn heads(&self) -> impl Iterator<Item = Result<(u64, ResultsHead), OpenError>> {
         let blocks = self.blocks();
         let newest = self.found.contents.results;
         blocks.heads(newest)
     }
 
-    pub(super) fn blocks(&self) -> Blocks<'_> {
-        Blocks {
+    pub(super) fn blocks(&self) -> FileBlocks<'_> {
+        FileBlocks {
             disk: &*self.disk,
             path: &self.path,
         }
@@ -444,9 +448,9 @@ impl TestFile {
     /// before them.
     fn find(
         &self,
-        nodes: &mut Nodes,
-        is_before: impl Fn(&Before, &Entry) -> bool,
-    ) -> Result<Option<(Before, Entry)>, OpenError> {
+        nodes: &mut NodeCache,
+        is_before: impl Fn(&Before, &DirectoryEntry) -> bool,
+    ) -> Result<Option<(Before, DirectoryEntry)>, OpenError> {
         let mut before = Before::default();
         for (level, entries) in self.found.contents.levels.iter().enumerate().rev() {
             let Some(mut entry) = before.pass(entries, &is_before) else {
@@ -472,13 +476,13 @@ impl TestFile {
     fn node<'a>(
         &self,
         before: &Before,
-        entry: &Entry,
+        entry: &DirectoryEntry,
         level: u32,
-        nodes: &'a mut Nodes,
-    ) -> Result<&'a [Entry], OpenError> {
+        nodes: &'a mut NodeCache,
+    ) -> Result<&'a [DirectoryEntry], OpenError> {
         let (level, place) = (level as usize, (self.number, entry.offset));
         if nodes.0.len() <= level {
-            nodes.0.resize_with(level + 1, Node::default);
+            nodes.0.resize_with(level + 1, CachedNode::default);
         }
         let node = &mut nodes.0[level];
         if node.place != place {
@@ -492,9 +496,9 @@ impl TestFile {
     fn read_node(
         &self,
         before: &Before,
-        entry: &Entry,
+        entry: &DirectoryEntry,
         level: u32,
-    ) -> Result<Vec<Entry>, OpenError> {
+    ) -> Result<Vec<DirectoryEntry>, OpenError> {
         let read = read_block(&*self.disk, &self.path, entry.offset, DIRECTORY);
         let damage = match read {
             Ok((_, payload)) => match read_directory(&payload, level) {
@@ -506,8 +510,8 @@ impl TestFile {
         let from = before.end.max(PAGE_LENGTH as u64);
         let stretch = (from, entry.offset);
         let walked = walk(&*self.disk, &self.path, stretch, before.operations)?;
-        let is_whole =
-            !walked.is_empty() && Entry::over(&walked, entry.offset, entry.length) == *entry;
+        let is_whole = !walked.is_empty()
+            && DirectoryEntry::over(&walked, entry.offset, entry.length) == *entry;
         if is_whole { Ok(walked) } else { Err(damage) }
     }
 
@@ -524,8 +528,9 @@ impl TestFile {
         number: u64,
         buffer: &'a mut ChunkBuffer,
     ) -> Result<Option<&'a Chunk>, OpenError> {
-        let is_before =
-            |before: &Before, entry: &Entry| before.chunks + u64::from(entry.chunks) <= number;
+        let is_before = |before: &Before, entry: &DirectoryEntry| {
+            before.chunks + u64::from(entry.chunks) <= number
+        };
         let found = self.find(&mut buffer.nodes, is_before)?;
         let Some((before, entry)) = found else {
             return Ok(None);
@@ -548,19 +553,19 @@ impl TestFile {
 
     /// What the directory says of the chunk with this number, from 0; `None` behind the last one. No chunk is read.
     pub fn chunk_summary(&self, number: u64) -> Result<Option<ChunkSummary>, OpenError> {
-        let stretch = self.chunk_summaries(Place::Chunk(number))?;
+        let stretch = self.chunk_summaries(ChunkAddress::Chunk(number))?;
         Ok(stretch.into_iter().find(|summary| summary.number == number))
     }
 
     /// What the directory says of the chunk at `place` and of its neighbours in the same directory block, up to 256 or as
     /// many as are in none; empty if there is no such chunk. No chunk is read.
-    pub fn chunk_summaries(&self, place: Place) -> Result<Vec<ChunkSummary>, OpenError> {
-        let is_before = |before: &Before, entry: &Entry| match place {
-            Place::Chunk(number) => before.chunks + u64::from(entry.chunks) <= number,
-            Place::Position(at) => before.operations.saturating_add(entry.operations) <= at,
-            Place::Index(index) => entry.indices.1 < index,
+    pub fn chunk_summaries(&self, place: ChunkAddress) -> Result<Vec<ChunkSummary>, OpenError> {
+        let is_before = |before: &Before, entry: &DirectoryEntry| match place {
+            ChunkAddress::Chunk(number) => before.chunks + u64::from(entry.chunks) <= number,
+            ChunkAddress::Position(at) => before.operations.saturating_add(entry.operations) <= at,
+            ChunkAddress::Index(index) => entry.indices.1 < index,
         };
-        let (mut before, mut nodes) = (Before::default(), Nodes::default());
+        let (mut before, mut nodes) = (Before::default(), NodeCache::default());
         for (level, entries) in self.found.contents.levels.iter().enumerate().rev() {
             let mut start = before;
             let Some(mut entry) = before.pass(entries, is_before) else {
@@ -592,7 +597,7 @@ impl TestFile {
     fn decode(
         &self,
         before: &Before,
-        entry: &Entry,
+        entry: &DirectoryEntry,
         buffer: &mut ChunkBuffer,
     ) -> Result<(), OpenError> {
         let place = (before.chunks, before.operations);

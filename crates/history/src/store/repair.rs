@@ -1,9 +1,9 @@
 //! Repairs a test file that ends in an incomplete block.
 
 use super::append::Appender;
-use super::block::ATTRIBUTES;
-use super::document::Blocks;
-use super::file::{Found, OpenError, Tail, survey};
+use super::block_kinds::ATTRIBUTES;
+use super::document::FileBlocks;
+use super::file::{FileTail, OpenError, SurveyedFile, survey};
 use super::writer::WriteError;
 use seatrial_blocks::file::Files;
 use seatrial_blocks::{FileError, LogFile, Torn};
@@ -22,7 +22,7 @@ const NAMES_MAX: u32 = 1_000;
 
 /// What a repair removed from a test file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Repaired {
+pub struct RepairedFile {
     /// Where the file ends now, how many bytes were behind that, and what was wrong with them.
     pub torn: Torn,
     /// The file that holds the removed bytes.
@@ -37,10 +37,10 @@ pub struct Repaired {
 pub(super) fn repair_on(
     storage: &dyn Storage,
     path: &Path,
-) -> Result<Option<Repaired>, WriteError> {
+) -> Result<Option<RepairedFile>, WriteError> {
     let log = LogFile::open_on(storage, path)?;
     let found = survey(&log, path)?;
-    let Some(Tail::Torn(torn)) = found.tail else {
+    let Some(FileTail::Torn(torn)) = found.tail else {
         return Ok(None);
     };
     assert_eq!(
@@ -65,16 +65,16 @@ pub(super) fn repair_on(
         }
         file.set_attributes(&attributes)?;
     }
-    Ok(Some(Repaired { torn, kept }))
+    Ok(Some(RepairedFile { torn, kept }))
 }
 
 /// The attributes of a file; nothing when it has none, or they are no object.
-fn attributes(log: &LogFile, path: &Path, found: &Found) -> Result<Option<Json>, OpenError> {
+fn attributes(log: &LogFile, path: &Path, found: &SurveyedFile) -> Result<Option<Json>, OpenError> {
     let document = found.contents.attributes;
     if document.offset == 0 {
         return Ok(None);
     }
-    let blocks = Blocks { disk: log, path };
+    let blocks = FileBlocks { disk: log, path };
     let attributes = blocks.json(document, ATTRIBUTES)?;
     Ok(Some(attributes).filter(Json::is_object))
 }
@@ -127,6 +127,6 @@ fn create_beside(
 }
 
 /// [`repair_on`] for a real file.
-pub(super) fn repair(path: &Path) -> Result<Option<Repaired>, WriteError> {
+pub(super) fn repair(path: &Path) -> Result<Option<RepairedFile>, WriteError> {
     repair_on(&Files, path)
 }

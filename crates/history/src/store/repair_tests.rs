@@ -1,9 +1,9 @@
 //! One damaged byte in every block of small files, and every call that opens a file for writing: none but a repair ever
 //! shortens it, and a repair keeps what it removes.
 
-use super::block::Codec;
+use super::Codec;
 use super::tests::{Scratch, ops, put, small, written};
-use super::{HistoryWriter, REPAIRED, Tail, TestFile, WriteError, repack};
+use super::{FileTail, HistoryWriter, REPAIRED, TestFile, WriteError, repack};
 use seatrial_blocks::Walker;
 use seatrial_blocks::block::HEADER_LENGTH;
 use seatrial_blocks::root::PAGE_LENGTH;
@@ -68,7 +68,7 @@ fn no_call_but_a_repair_shortens_a_damaged_file() {
         for (what, damaged) in damaged(&bytes) {
             put(&scratch.0, &damaged);
             let is_torn = TestFile::open(&scratch.0)
-                .is_ok_and(|file| matches!(file.tail(), Some(Tail::Torn(_))));
+                .is_ok_and(|file| matches!(file.tail(), Some(FileTail::Torn(_))));
             torn += u32::from(is_torn);
             let tries: [Attempt; 2] = [
                 |path| TestFile::append_results(path, &json!({"valid": true})),

@@ -1,19 +1,21 @@
 //! Salvages the whole chunks of a damaged test file.
 
-use super::block::{
-    ATTRIBUTES, CHUNK, CONTINUES, DIRECTORY, JOURNAL, RESULTS, RESULTS_PART, expand, long,
+use super::block_kinds::{
+    ATTRIBUTES, CHUNK, CONTINUES, DIRECTORY, JOURNAL, RESULTS, RESULTS_PART, long,
 };
-use super::directory::{Contents, Entry, read_any_block};
-use super::document::{Analysis, Blocks, HEAD_LENGTH};
-use super::file::{OpenError, Source, read_stored};
+use super::directory::{DirectoryEntry, RootContents, read_any_block};
+use super::document::{Analysis, FileBlocks, HEAD_LENGTH};
+use super::file::{OpenError, ReadableDisk};
 use super::pack::write_beside;
 use super::reader::{ChunkBuffer, Gathered, TestFile};
-use super::scan::{Damaged, Place, Scan};
 use super::writer::WriteError;
 use super::{Codec, PURPOSE};
 use crate::chunk::Chunk;
 use crate::fold::Chunks;
 use crate::{History, Op};
+use seatrial_blocks::block::read_at;
+use seatrial_blocks::codec::expand;
+use seatrial_blocks::damage_scan::{DamageScan, Damaged, WholeBlock};
 use seatrial_blocks::file::{Files, ReadFile};
 use seatrial_blocks::{BlockKind, root};
 use seatrial_machine::Disk;
@@ -69,7 +71,7 @@ impl fmt::Display for Missing {
 #[derive(Clone, Copy, Debug)]
 struct Saved {
     position: u64,
-    entry: Entry,
+    entry: DirectoryEntry,
 }
 
 impl Saved {
@@ -95,7 +97,7 @@ struct SavedResults {
 #[derive(Debug)]
 pub struct Salvaged {
     path: PathBuf,
-    disk: Box<dyn Source>,
+    disk: Box<dyn ReadableDisk>,
     chunks: Vec<Saved>,
     complete: bool,
     attributes: Option<Json>,
@@ -121,11 +123,11 @@ struct Gleaned {
     chunks: Vec<Saved>,
     journal: Vec<Saved>,
     /// Of the newest root.
-    contents: Option<Contents>,
+    contents: Option<RootContents>,
     /// Its sequence number.
     root_sequence: Option<u64>,
     /// Entries of directory blocks, by the offset of the block that they are in.
-    nodes: BTreeMap<u64, Vec<Entry>>,
+    nodes: BTreeMap<u64, Vec<DirectoryEntry>>,
     /// Whole chunks of text, by sequence number: kind, flags, offset.
     parts: BTreeMap<u64, (BlockKind, u16, u64)>,
     /// Sequence number and payload of results heads.
@@ -134,7 +136,7 @@ struct Gleaned {
 }
 
 impl Gleaned {
-    fn take(&mut self, place: &Place, payload: &[u8]) -> Result<(), String> {
+    fn take(&mut self, place: &WholeBlock, payload: &[u8]) -> Result<(), String> {
         let header = &place.header;
         match header.kind {
             CHUNK | JOURNAL => {
@@ -143,7 +145,7 @@ impl Gleaned {
                 let length = header.block_length() as u32;
                 let saved = Saved {
                     position: chunk.first_position(),
-                    entry: Entry::of_chunk(chunk.header(), last, place.offset, length),
+                    entry: DirectoryEntry::of_chunk(chunk.header(), last, place.offset, length),
                 };
                 if header.kind == CHUNK {
                     self.chunks.push(saved);
@@ -152,7 +154,7 @@ impl Gleaned {
                 }
             }
             BlockKind::ROOT => {
-                self.contents = Some(Contents::read(payload)?);
+                self.contents = Some(RootContents::read(payload)?);
                 self.root_sequence = Some(header.sequence);
             }
             DIRECTORY => {
@@ -172,23 +174,23 @@ impl Gleaned {
 }
 
 /// Chunks that the directory knows of, one or all below a node that is not whole.
-struct Known {
+struct KnownChunks {
     chunks: (u64, u64),
     position: u64,
-    entry: Entry,
+    entry: DirectoryEntry,
 }
 
 impl Gleaned {
     /// Takes what every whole block says.
     fn new(disk: &dyn Disk, skips_page: bool) -> Gleaned {
-        let scan = Scan::new(disk, skips_page);
+        let scan = DamageScan::new(disk, skips_page);
         let mut gleaned = Gleaned {
             damaged: scan.damaged,
             ..Gleaned::default()
         };
         let mut stored = Vec::new();
         for place in &scan.blocks {
-            let taken = read_stored(disk, place.offset, &mut stored)
+            let taken = read_at(disk, place.offset, &mut stored)
                 .and_then(|header| expand(&header, &stored))
                 .and_then(|payload| gleaned.take(place, &payload));
             if let Err(reason) = taken {
@@ -220,13 +222,13 @@ impl Gleaned {
     }
 
     /// What the directory knows, in order.
-    fn known(&mut self) -> Vec<Known> {
+    fn known(&mut self) -> Vec<KnownChunks> {
         let levels = self.contents.iter().flat_map(|contents| &contents.levels);
-        let entries: Vec<Vec<Entry>> = levels.cloned().collect();
+        let entries: Vec<Vec<DirectoryEntry>> = levels.cloned().collect();
         let mut known = Vec::new();
         let (mut chunk, mut position) = (0_u64, 0_u64);
         // A stack of entries, the next one last.
-        let mut open: Vec<Entry> = entries
+        let mut open: Vec<DirectoryEntry> = entries
             .into_iter()
             .flat_map(|level| level.into_iter().rev())
             .collect();
@@ -238,7 +240,7 @@ impl Gleaned {
                 continue;
             }
             let last = chunk.saturating_add(u64::from(entry.chunks).saturating_sub(1));
-            known.push(Known {
+            known.push(KnownChunks {
                 chunks: (chunk, last),
                 position,
                 entry,
@@ -330,17 +332,17 @@ impl Gleaned {
 /// The text of one part of a document.
 fn part(disk: &dyn Disk, offset: u64) -> Result<Vec<u8>, String> {
     let mut stored = Vec::new();
-    let header = read_stored(disk, offset, &mut stored)?;
+    let header = read_at(disk, offset, &mut stored)?;
     expand(&header, &stored)
 }
 
 /// What is known of the operations at these positions, whose indices are within `bounds`.
-fn gap(known: &[Known], positions: Range<u64>, bounds: (u64, Option<u64>)) -> Missing {
-    let end_of = |known: &Known| known.position.saturating_add(known.entry.operations);
+fn gap(known: &[KnownChunks], positions: Range<u64>, bounds: (u64, Option<u64>)) -> Missing {
+    let end_of = |known: &KnownChunks| known.position.saturating_add(known.entry.operations);
     let inside = known.iter();
     let inside = inside.skip_while(|known| end_of(known) <= positions.start);
     let inside = inside.take_while(|known| known.position < positions.end);
-    let inside: Vec<&Known> = inside.collect();
+    let inside: Vec<&KnownChunks> = inside.collect();
     let mut missing = Missing {
         position: positions.start,
         operations: Some(positions.end - positions.start),
@@ -361,7 +363,7 @@ fn gap(known: &[Known], positions: Range<u64>, bounds: (u64, Option<u64>)) -> Mi
 
 impl Salvaged {
     /// Salvages what is on `disk`.
-    pub(super) fn on(disk: Box<dyn Source>, path: &Path) -> Result<Salvaged, OpenError> {
+    pub(super) fn on(disk: Box<dyn ReadableDisk>, path: &Path) -> Result<Salvaged, OpenError> {
         let wrong = |cause| OpenError::Root {
             path: path.to_owned(),
             cause,
@@ -474,8 +476,8 @@ impl Salvaged {
         self.blocks().parse(offset, &text)
     }
 
-    fn blocks(&self) -> Blocks<'_> {
-        Blocks {
+    fn blocks(&self) -> FileBlocks<'_> {
+        FileBlocks {
             disk: &*self.disk,
             path: &self.path,
         }

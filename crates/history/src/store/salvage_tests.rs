@@ -1,6 +1,7 @@
 //! What is left of damaged files: all that is whole, nothing that is wrong, and an account of the rest.
 
-use super::block::{ATTRIBUTES, CHUNK, Codec, JOURNAL, RESULTS};
+use super::Codec;
+use super::block_kinds::{ATTRIBUTES, CHUNK, JOURNAL, RESULTS};
 use super::tests::{Scratch, ops, put, small, written};
 use super::{HistoryWriter, SALVAGED, Salvaged, TestFile, salvage_to};
 use crate::{History, Op};

@@ -1,9 +1,10 @@
 //! Test files against the operations that went in: whole, cut at every byte, with flipped bits, while written, and
 //! with results.
 
-use super::block::{CHUNK, Codec, DIRECTORY, JOURNAL};
+use super::Codec;
+use super::block_kinds::{CHUNK, DIRECTORY, JOURNAL};
 use super::{
-    ChunkBuffer, HistoryWriter, OpenError, Tail, TestFile, WriteError, WriterOptions, repack,
+    ChunkBuffer, FileTail, HistoryWriter, OpenError, TestFile, WriteError, WriterOptions, repack,
 };
 use crate::fold::{Fold, FoldError, Folder, fold_linear};
 use crate::{Chunk, History, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
@@ -505,7 +506,7 @@ fn a_killed_run_can_be_read_and_judged_and_keeps_its_results() {
     let file = TestFile::open(&scratch.0).unwrap();
     assert_eq!(
         (file.history().unwrap().ops(), file.tail()),
-        (&ops[..], Some(Tail::Open))
+        (&ops[..], Some(FileTail::Open))
     );
     // Nobody appends results meanwhile.
     let locked = TestFile::append_results(&scratch.0, &json!({"valid": true}));

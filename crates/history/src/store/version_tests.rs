@@ -1,7 +1,7 @@
 //! Files that were written by version 1 of the format, and stay readable whatever is written later. They are never
 //! written anew: a change of the format gets files of its own.
 
-use super::{Tail, TestFile};
+use super::{FileTail, TestFile};
 use crate::{Key, Mop, Observed, Op, OpType, Process, Value};
 use serde_json::json;
 use std::fmt::Write;
@@ -141,7 +141,7 @@ fn files_of_version_1_are_read() {
         let salvaged = super::Salvaged::on(Box::new(bytes), Path::new("version-1.sea")).unwrap();
         assert_eq!(salvaged.history().unwrap().ops(), ops);
     }
-    assert_eq!(open(OPEN).tail(), Some(Tail::Open));
+    assert_eq!(open(OPEN).tail(), Some(FileTail::Open));
     for bytes in [SEALED, PACKED] {
         let results = open(bytes).results_of(1).unwrap().unwrap();
         assert_eq!(results, json!({"valid": true}));

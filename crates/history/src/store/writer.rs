@@ -1,9 +1,10 @@
 //! Writes a test file.
 
+use super::Codec;
 use super::append::Appender;
-use super::block::{CHUNK, Codec, JOURNAL};
-use super::directory::Entry;
-use super::file::{Found, OpenError, Tail, survey};
+use super::block_kinds::{CHUNK, JOURNAL};
+use super::directory::DirectoryEntry;
+use super::file::{FileTail, OpenError, SurveyedFile, survey};
 use crate::Op;
 use crate::chunk::{CHUNK_BYTES_MAX, ChunkHeader, Encoder, Unstorable};
 use crate::pair::OpenInvocations;
@@ -242,8 +243,9 @@ impl HistoryWriter {
             .file
             .block(CHUNK, 0, &self.payload, self.options.codec)?;
         self.file.contents.operations = self.position;
-        self.file
-            .add(Entry::of_chunk(&header, last_index, written.0, written.1))?;
+        self.file.add(DirectoryEntry::of_chunk(
+            &header, last_index, written.0, written.1,
+        ))?;
         Ok(())
     }
 }
@@ -267,13 +269,13 @@ impl Drop for HistoryWriter {
 }
 
 /// Refuses a file whose end is no whole block: appending would cut it.
-pub(super) fn refuse_torn(found: &Found, path: &Path) -> Result<(), WriteError> {
+pub(super) fn refuse_torn(found: &SurveyedFile, path: &Path) -> Result<(), WriteError> {
     match found.tail {
-        Some(Tail::Torn(torn)) => Err(WriteError::Torn {
+        Some(FileTail::Torn(torn)) => Err(WriteError::Torn {
             path: path.to_owned(),
             torn,
         }),
-        Some(Tail::Open) | None => Ok(()),
+        Some(FileTail::Open) | None => Ok(()),
     }
 }
 

@@ -3,23 +3,23 @@
 use crate::{Key, Mop, Observed, Value};
 use std::cmp::Ordering;
 
-/// A value taken apart by one level, whatever variant holds it: a compare-and-set, a transaction and the value of a key
-/// are sequences here.
-enum Form<'a> {
+/// A value split by one level, independent of its variant: a compare-and-set, a transaction and a keyed value are sequences
+/// here.
+enum ValueForm<'a> {
     Nil,
     Bool(bool),
     Int(i64),
     Float(f64),
     Text(&'a str),
     Word(&'a str),
-    Sequence(Sequence<'a>),
+    Sequence(SequenceForm<'a>),
     Set(&'a [Value]),
     Map(&'a [(Value, Value)]),
 }
 
-/// What prints between brackets.
+/// A value that prints between brackets.
 #[derive(Clone, Copy)]
-enum Sequence<'a> {
+enum SequenceForm<'a> {
     Values(&'a [Value]),
     Integers(&'a [i64]),
     Pair(i64, i64),
@@ -28,131 +28,130 @@ enum Sequence<'a> {
     Mop(&'a Mop),
 }
 
-impl<'a> From<&'a Value> for Form<'a> {
-    fn from(value: &'a Value) -> Form<'a> {
+impl<'a> From<&'a Value> for ValueForm<'a> {
+    fn from(value: &'a Value) -> ValueForm<'a> {
         match value {
-            Value::Nil => Form::Nil,
-            Value::Bool(truth) => Form::Bool(*truth),
-            Value::Int(number) => Form::Int(*number),
-            Value::Float(number) => Form::Float(*number),
-            Value::Text(text) => Form::Text(text),
-            Value::Word(word) => Form::Word(word.as_str()),
-            Value::List(items) => Form::Sequence(Sequence::Values(items)),
-            Value::Set(items) => Form::Set(items),
-            Value::Map(pairs) => Form::Map(pairs),
-            Value::Cas(from, to) => Form::Sequence(Sequence::Pair(*from, *to)),
-            Value::Txn(mops) => Form::Sequence(Sequence::Mops(mops)),
-            Value::Keyed(key, value) => Form::Sequence(Sequence::Keyed(key, value)),
+            Value::Nil => ValueForm::Nil,
+            Value::Bool(truth) => ValueForm::Bool(*truth),
+            Value::Int(number) => ValueForm::Int(*number),
+            Value::Float(number) => ValueForm::Float(*number),
+            Value::Text(text) => ValueForm::Text(text),
+            Value::Word(word) => ValueForm::Word(word.as_str()),
+            Value::List(items) => ValueForm::Sequence(SequenceForm::Values(items)),
+            Value::Set(items) => ValueForm::Set(items),
+            Value::Map(pairs) => ValueForm::Map(pairs),
+            Value::Cas(from, to) => ValueForm::Sequence(SequenceForm::Pair(*from, *to)),
+            Value::Txn(mops) => ValueForm::Sequence(SequenceForm::Mops(mops)),
+            Value::Keyed(key, value) => ValueForm::Sequence(SequenceForm::Keyed(key, value)),
         }
     }
 }
 
-impl<'a> From<&'a Key> for Form<'a> {
-    fn from(key: &'a Key) -> Form<'a> {
+impl<'a> From<&'a Key> for ValueForm<'a> {
+    fn from(key: &'a Key) -> ValueForm<'a> {
         match key {
-            Key::Int(number) => Form::Int(*number),
-            Key::Word(word) => Form::Word(word.as_str()),
-            Key::Text(text) => Form::Text(text),
+            Key::Int(number) => ValueForm::Int(*number),
+            Key::Word(word) => ValueForm::Word(word.as_str()),
+            Key::Text(text) => ValueForm::Text(text),
         }
     }
 }
 
-impl<'a> Sequence<'a> {
+impl<'a> SequenceForm<'a> {
     fn len(self) -> usize {
         match self {
-            Sequence::Values(values) => values.len(),
-            Sequence::Integers(integers) => integers.len(),
-            Sequence::Pair(..) | Sequence::Keyed(..) => 2,
-            Sequence::Mops(mops) => mops.len(),
-            Sequence::Mop(_) => 3,
+            SequenceForm::Values(values) => values.len(),
+            SequenceForm::Integers(integers) => integers.len(),
+            SequenceForm::Pair(..) | SequenceForm::Keyed(..) => 2,
+            SequenceForm::Mops(mops) => mops.len(),
+            SequenceForm::Mop(_) => 3,
         }
     }
 
-    fn get(self, place: usize) -> Form<'a> {
+    fn get(self, place: usize) -> ValueForm<'a> {
         match self {
-            Sequence::Values(values) => Form::from(&values[place]),
-            Sequence::Integers(integers) => Form::Int(integers[place]),
-            Sequence::Pair(first, second) => Form::Int([first, second][place]),
-            Sequence::Keyed(key, _) if place == 0 => Form::from(key),
-            Sequence::Keyed(_, value) => Form::from(value),
-            Sequence::Mops(mops) => Form::Sequence(Sequence::Mop(&mops[place])),
-            Sequence::Mop(mop) => match place {
-                0 => Form::Word(match mop {
+            SequenceForm::Values(values) => ValueForm::from(&values[place]),
+            SequenceForm::Integers(integers) => ValueForm::Int(integers[place]),
+            SequenceForm::Pair(first, second) => ValueForm::Int([first, second][place]),
+            SequenceForm::Keyed(key, _) if place == 0 => ValueForm::from(key),
+            SequenceForm::Keyed(_, value) => ValueForm::from(value),
+            SequenceForm::Mops(mops) => ValueForm::Sequence(SequenceForm::Mop(&mops[place])),
+            SequenceForm::Mop(mop) => match place {
+                0 => ValueForm::Word(match mop {
                     Mop::Append { .. } => "append",
                     Mop::Write { .. } => "w",
                     Mop::Read { .. } => "r",
                 }),
-                1 => Form::from(mop.key()),
+                1 => ValueForm::from(mop.key()),
                 _ => argument(mop),
             },
         }
     }
 
-    fn forms(self) -> impl Iterator<Item = Form<'a>> {
+    fn forms(self) -> impl Iterator<Item = ValueForm<'a>> {
         (0..self.len()).map(move |place| self.get(place))
     }
 }
 
-/// The last of the three.
-fn argument(mop: &Mop) -> Form<'_> {
+/// The last of a micro-operation's three elements.
+fn argument(mop: &Mop) -> ValueForm<'_> {
     match mop {
-        Mop::Append { element, .. } => Form::Int(*element),
-        Mop::Write { value, .. } => Form::Int(*value),
+        Mop::Append { element, .. } => ValueForm::Int(*element),
+        Mop::Write { value, .. } => ValueForm::Int(*value),
         Mop::Read { observed, .. } => match observed {
-            Observed::Nil => Form::Nil,
-            Observed::Register(value) => Form::Int(*value),
-            Observed::List(elements) => Form::Sequence(Sequence::Integers(elements)),
+            Observed::Nil => ValueForm::Nil,
+            Observed::Register(value) => ValueForm::Int(*value),
+            Observed::List(elements) => ValueForm::Sequence(SequenceForm::Integers(elements)),
         },
     }
 }
 
-/// What one look at two values tells.
+/// Result of comparing two values in the order of their elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Looks {
+enum Comparison {
     Equal,
     Different,
-    /// There are sets or maps whose order differs.
+    /// Undecided: sets or maps differ in order or length, so they may still be equal.
     Unclear,
 }
 
-impl Looks {
-    fn of(equal: bool) -> Looks {
+impl Comparison {
+    fn of(equal: bool) -> Comparison {
         if equal {
-            Looks::Equal
+            Comparison::Equal
         } else {
-            Looks::Different
+            Comparison::Different
         }
     }
 }
 
-/// Compares what stands at the same place; sets and maps may be equal all the same.
-fn look(one: &Form<'_>, other: &Form<'_>) -> Looks {
+/// Compares two values element by element, without sorting: decides all but values with sets or maps in different orders.
+fn compare(one: &ValueForm<'_>, other: &ValueForm<'_>) -> Comparison {
     match (one, other) {
-        (Form::Nil, Form::Nil) => Looks::Equal,
-        (Form::Bool(one), Form::Bool(other)) => Looks::of(one == other),
-        (Form::Int(one), Form::Int(other)) => Looks::of(one == other),
-        (Form::Float(one), Form::Float(other)) => {
-            Looks::of(one.partial_cmp(other) == Some(Ordering::Equal))
+        (ValueForm::Nil, ValueForm::Nil) => Comparison::Equal,
+        (ValueForm::Bool(one), ValueForm::Bool(other)) => Comparison::of(one == other),
+        (ValueForm::Int(one), ValueForm::Int(other)) => Comparison::of(one == other),
+        (ValueForm::Float(one), ValueForm::Float(other)) => {
+            Comparison::of(one.partial_cmp(other) == Some(Ordering::Equal))
         }
-        (Form::Text(one), Form::Text(other)) | (Form::Word(one), Form::Word(other)) => {
-            Looks::of(one == other)
-        }
-        (Form::Sequence(one), Form::Sequence(other)) => {
+        (ValueForm::Text(one), ValueForm::Text(other))
+        | (ValueForm::Word(one), ValueForm::Word(other)) => Comparison::of(one == other),
+        (ValueForm::Sequence(one), ValueForm::Sequence(other)) => {
             if one.len() != other.len() {
-                return Looks::Different;
+                return Comparison::Different;
             }
             all(one.forms().zip(other.forms()))
         }
-        (Form::Set(one), Form::Set(other)) => {
+        (ValueForm::Set(one), ValueForm::Set(other)) => {
             if one.len() != other.len() {
-                return Looks::Unclear;
+                return Comparison::Unclear;
             }
             let items = one.iter().zip(*other);
             unordered(all(items.map(|(one, other)| (one.into(), other.into()))))
         }
-        (Form::Map(one), Form::Map(other)) => {
+        (ValueForm::Map(one), ValueForm::Map(other)) => {
             if one.len() != other.len() {
-                return Looks::Unclear;
+                return Comparison::Unclear;
             }
             let pairs = one.iter().zip(*other);
             unordered(all(pairs.flat_map(|(one, other)| {
@@ -162,37 +161,37 @@ fn look(one: &Form<'_>, other: &Form<'_>) -> Looks {
                 ]
             })))
         }
-        _ => Looks::Different,
+        _ => Comparison::Different,
     }
 }
 
-fn all<'a>(pairs: impl Iterator<Item = (Form<'a>, Form<'a>)>) -> Looks {
-    let mut looks = Looks::Equal;
+fn all<'a>(pairs: impl Iterator<Item = (ValueForm<'a>, ValueForm<'a>)>) -> Comparison {
+    let mut result = Comparison::Equal;
     for (one, other) in pairs {
-        match look(&one, &other) {
-            Looks::Equal => {}
-            Looks::Different => return Looks::Different,
-            Looks::Unclear => looks = Looks::Unclear,
+        match compare(&one, &other) {
+            Comparison::Equal => {}
+            Comparison::Different => return Comparison::Different,
+            Comparison::Unclear => result = Comparison::Unclear,
         }
     }
-    looks
+    result
 }
 
-/// What differs at one place of a set may be at another.
-fn unordered(looks: Looks) -> Looks {
-    match looks {
-        Looks::Equal => Looks::Equal,
-        Looks::Different | Looks::Unclear => Looks::Unclear,
+/// An element that differs at one place of a set may be equal to one at another place.
+fn unordered(comparison: Comparison) -> Comparison {
+    match comparison {
+        Comparison::Equal => Comparison::Equal,
+        Comparison::Different | Comparison::Unclear => Comparison::Unclear,
     }
 }
 
-/// A value in an order of its own: sets and maps are sorted and without duplicates.
+/// A value in canonical order: sets and maps are sorted and without duplicates.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Sorted<'a> {
     Nil,
     Bool(bool),
     Int(i64),
-    Float(Number),
+    Float(TotalFloat),
     Text(&'a str),
     Word(&'a str),
     Sequence(Vec<Sorted<'a>>),
@@ -200,52 +199,52 @@ enum Sorted<'a> {
     Map(Vec<(Sorted<'a>, Sorted<'a>)>),
 }
 
-/// A number that equals itself; there is one zero.
-struct Number(f64);
+/// A floating-point number that is not NaN, totally ordered; both zeros are equal.
+struct TotalFloat(f64);
 
-impl Ord for Number {
-    fn cmp(&self, other: &Number) -> Ordering {
+impl Ord for TotalFloat {
+    fn cmp(&self, other: &TotalFloat) -> Ordering {
         (self.0 + 0.0).total_cmp(&(other.0 + 0.0))
     }
 }
 
-impl PartialOrd for Number {
-    fn partial_cmp(&self, other: &Number) -> Option<Ordering> {
+impl PartialOrd for TotalFloat {
+    fn partial_cmp(&self, other: &TotalFloat) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Number {
-    fn eq(&self, other: &Number) -> bool {
+impl PartialEq for TotalFloat {
+    fn eq(&self, other: &TotalFloat) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Number {}
+impl Eq for TotalFloat {}
 
 impl<'a> Sorted<'a> {
-    /// `None` if there is anything in it that does not equal itself.
-    fn new(form: &Form<'a>) -> Option<Sorted<'a>> {
+    /// `None` if the value contains NaN, which does not equal itself.
+    fn new(form: &ValueForm<'a>) -> Option<Sorted<'a>> {
         Some(match form {
-            Form::Nil => Sorted::Nil,
-            Form::Bool(truth) => Sorted::Bool(*truth),
-            Form::Int(number) => Sorted::Int(*number),
-            Form::Float(number) if number.is_nan() => return None,
-            Form::Float(number) => Sorted::Float(Number(*number)),
-            Form::Text(text) => Sorted::Text(text),
-            Form::Word(word) => Sorted::Word(word),
-            Form::Sequence(sequence) => {
+            ValueForm::Nil => Sorted::Nil,
+            ValueForm::Bool(truth) => Sorted::Bool(*truth),
+            ValueForm::Int(number) => Sorted::Int(*number),
+            ValueForm::Float(number) if number.is_nan() => return None,
+            ValueForm::Float(number) => Sorted::Float(TotalFloat(*number)),
+            ValueForm::Text(text) => Sorted::Text(text),
+            ValueForm::Word(word) => Sorted::Word(word),
+            ValueForm::Sequence(sequence) => {
                 let forms = sequence.forms().map(|form| Sorted::new(&form));
                 Sorted::Sequence(forms.collect::<Option<_>>()?)
             }
-            Form::Set(items) => {
+            ValueForm::Set(items) => {
                 let items = items.iter().map(|item| Sorted::new(&item.into()));
                 let mut items: Vec<Sorted<'a>> = items.collect::<Option<_>>()?;
                 items.sort_unstable();
                 items.dedup();
                 Sorted::Set(items)
             }
-            Form::Map(pairs) => {
+            ValueForm::Map(pairs) => {
                 let pairs = pairs.iter().map(|(key, value)| {
                     Some((Sorted::new(&key.into())?, Sorted::new(&value.into())?))
                 });
@@ -258,9 +257,9 @@ impl<'a> Sorted<'a> {
     }
 }
 
-/// Equal are values that Clojure's `=` calls so, and that Jepsen prints alike but for the order in sets and maps:
-/// a compare-and-set equals the list of both values, a value of a key the list of key and value, a transaction the list
-/// of lists. An integer equals no floating-point number, a keyword no text, and not-a-number not even itself.
+/// Equality of Clojure's `=`: values are equal if they print alike except for the order in sets and maps. A compare-and-set
+/// equals the list of both values, a keyed value the list of key and value, a transaction the list of lists. An integer
+/// never equals a floating-point number, nor a keyword a text, nor NaN itself.
 impl PartialEq for Value {
     fn eq(&self, other: &Value) -> bool {
         match (self, other) {
@@ -271,11 +270,12 @@ impl PartialEq for Value {
             }
             (Value::Txn(one), Value::Txn(other)) => one == other,
             _ => {
-                let (one, other) = (Form::from(self), Form::from(other));
-                match look(&one, &other) {
-                    Looks::Equal => true,
-                    Looks::Different => false,
-                    Looks::Unclear => match (Sorted::new(&one), Sorted::new(&other)) {
+                let (one, other) = (ValueForm::from(self), ValueForm::from(other));
+                // The cheap comparison decides almost always; only then sort.
+                match compare(&one, &other) {
+                    Comparison::Equal => true,
+                    Comparison::Different => false,
+                    Comparison::Unclear => match (Sorted::new(&one), Sorted::new(&other)) {
                         (Some(one), Some(other)) => one == other,
                         _ => false,
                     },

@@ -1,5 +1,6 @@
-//! Typed values of common workloads, converted from and to plain values. Test files store each of these in a compact form;
-//! equality and printing are those of the plain values.
+//! Typed values of common workloads, converted from and to plain values.
+//!
+//! Test files store each of these in a compact form; equality and printing are those of the plain values.
 
 use super::{Key, Value};
 use crate::Symbol;
@@ -7,32 +8,32 @@ use crate::Symbol;
 /// A transfer between bank accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// The account that it comes from.
+    /// The debited account.
     pub from: i64,
-    /// The account that it goes to.
+    /// The credited account.
     pub to: i64,
-    /// How much.
+    /// The amount.
     pub amount: i64,
 }
 
-/// A log and what came from it: offsets and values.
+/// A log and the messages polled from it: offsets and values.
 pub type Polled = (Key, Vec<(i64, i64)>);
 
-/// A micro-operation on logs with offsets, as Jepsen's workload for Kafka has them.
+/// A micro-operation on logs with offsets, as in Jepsen's Kafka workload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LogMop {
-    /// `[:send key value]`, and when it is known where the value went, `[:send key [offset value]]`.
+    /// `[:send key value]`; once the offset is known, `[:send key [offset value]]`.
     Send {
         /// The log.
         key: Key,
-        /// Where it went.
+        /// Offset of the message, if known.
         offset: Option<i64>,
-        /// What is sent.
+        /// The message.
         value: i64,
     },
-    /// `[:poll]`, and when it is known what came, `[:poll {key [[offset value] …] …}]`.
+    /// `[:poll]`; once the messages are known, `[:poll {key [[offset value] …] …}]`.
     Poll {
-        /// Per log offsets and values, in the order in which they came.
+        /// Per log offsets and values, in the order of delivery.
         messages: Option<Vec<Polled>>,
     },
 }
@@ -55,7 +56,7 @@ impl From<&Key> for Value {
     }
 }
 
-/// The items of a list; a pair of integers may stand in a compare-and-set.
+/// The items of a list; a list of two integers may be stored as a compare-and-set.
 fn items(value: &Value) -> Option<Vec<Value>> {
     match value {
         Value::List(items) => Some(items.to_vec()),
@@ -72,7 +73,7 @@ fn pair(value: &Value) -> Option<(i64, i64)> {
 }
 
 impl Value {
-    /// This value as a key, if it may be one.
+    /// This value as a key; `None` if it is neither an integer, a keyword nor a text.
     pub fn as_key(&self) -> Option<Key> {
         match self {
             Value::Int(number) => Some(Key::Int(*number)),
@@ -87,7 +88,7 @@ impl Value {
         Value::List(numbers.iter().map(|&number| Value::Int(number)).collect())
     }
 
-    /// A set of integers, as reads of a set have them.
+    /// A set of integers, the result of reading a set.
     pub fn integer_set(numbers: &[i64]) -> Value {
         Value::Set(numbers.iter().map(|&number| Value::Int(number)).collect())
     }
@@ -111,7 +112,7 @@ impl Value {
         )
     }
 
-    /// The transfer, whatever the order of its three fields.
+    /// The value as a transfer, with its three fields in any order.
     pub fn as_transfer(&self) -> Option<Transfer> {
         let Value::Map(pairs) = self else {
             return None;

@@ -41,7 +41,7 @@ pub(super) struct Known {
     pub(super) integers: Vec<i64>,
     /// By position in the text: how many integers there are before, when one ends there, else 0.
     counts: Vec<u16>,
-    /// What it has in common with the list of the same key in a chunk: see `chunk::Part::List`.
+    /// What it has in common with the list of the same key in a chunk: see `chunk::TransactionPart::List`.
     pub(super) bond: Cell<u64>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::known::KnownLists;
 use seatrial_history::FixedMap;
-use seatrial_history::chunk::{self, OPERATION_BYTES_MAX, Part, PartKey, mop_tag};
+use seatrial_history::chunk::{self, OPERATION_BYTES_MAX, PartKey, TransactionPart, mop_tag};
 use seatrial_history::{Extra, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
 
 /// How a text is written.
@@ -135,8 +135,8 @@ impl Row {
     }
 
     /// Its head for a chunk, when it has this index.
-    pub(super) fn head(&self, index: u64, f: Symbol) -> chunk::Head {
-        chunk::Head {
+    pub(super) fn head(&self, index: u64, f: Symbol) -> chunk::TransactionHead {
+        chunk::TransactionHead {
             index,
             time: self.time,
             kind: self.kind,
@@ -146,19 +146,19 @@ impl Row {
     }
 
     /// Its micro-operations for a chunk.
-    pub(super) fn parts(&self) -> impl ExactSizeIterator<Item = Part<'_>> {
+    pub(super) fn parts(&self) -> impl ExactSizeIterator<Item = TransactionPart<'_>> {
         self.mops.iter().map(|mop| match mop.list {
-            List::None => Part::Plain {
+            List::None => TransactionPart::Plain {
                 tag: mop.tag,
                 key: self.key(mop),
                 argument: mop.argument,
             },
-            List::Known(number) => Part::List {
+            List::Known(number) => TransactionPart::List {
                 key: self.key(mop),
                 elements: self.elements(mop),
                 bond: Some(&self.known_of(mop.key).get(number).bond),
             },
-            List::Own(_) => Part::List {
+            List::Own(_) => TransactionPart::List {
                 key: self.key(mop),
                 elements: self.elements(mop),
                 bond: None,

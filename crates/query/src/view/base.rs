@@ -4,7 +4,7 @@ use super::cache::Kept;
 use super::completions::Completions;
 use super::operation::Part;
 use super::{ChunkCache, Source, ViewError};
-use seatrial_history::chunk::{ChunkSummary, Place};
+use seatrial_history::chunk::{ChunkAddress, ChunkSummary};
 use seatrial_history::{Chunk, ChunkBuffer, Chunks, History};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -97,7 +97,7 @@ impl Base {
     }
 
     /// The chunk at `place`.
-    pub(super) fn spot(&self, place: Place) -> Result<Option<Spot>, ViewError> {
+    pub(super) fn spot(&self, place: ChunkAddress) -> Result<Option<Spot>, ViewError> {
         match &self.kind {
             Kind::Rows(history) => Ok(self.rows(history, place)),
             Kind::Chunks(source) => Ok(self.summary(source.as_ref(), place)?.map(|summary| Spot {
@@ -109,11 +109,11 @@ impl Base {
         }
     }
 
-    fn rows(&self, history: &History, place: Place) -> Option<Spot> {
+    fn rows(&self, history: &History, place: ChunkAddress) -> Option<Spot> {
         let number = match place {
-            Place::Chunk(number) => number,
-            Place::Position(position) => position / ROWS_LENGTH,
-            Place::Index(index) => history.position_from(index) as u64 / ROWS_LENGTH,
+            ChunkAddress::Chunk(number) => number,
+            ChunkAddress::Position(position) => position / ROWS_LENGTH,
+            ChunkAddress::Index(index) => history.position_from(index) as u64 / ROWS_LENGTH,
         };
         let first_position = number.checked_mul(ROWS_LENGTH)?;
         let left = self.length.checked_sub(first_position)?;
@@ -128,12 +128,12 @@ impl Base {
     fn summary(
         &self,
         source: &dyn Source,
-        place: Place,
+        place: ChunkAddress,
     ) -> Result<Option<ChunkSummary>, ViewError> {
         let is_before = |summary: &ChunkSummary| match place {
-            Place::Chunk(number) => summary.number < number,
-            Place::Position(position) => summary.end_position() <= position,
-            Place::Index(index) => summary.last_index < index,
+            ChunkAddress::Chunk(number) => summary.number < number,
+            ChunkAddress::Position(position) => summary.end_position() <= position,
+            ChunkAddress::Index(index) => summary.last_index < index,
         };
         let directory = self
             .directory
@@ -148,9 +148,9 @@ impl Base {
                 last == Some(stretch[0].number)
             };
             let is_certain = match place {
-                Place::Chunk(number) => stretch[at].number == number,
-                Place::Position(position) => stretch[at].first_position <= position,
-                Place::Index(index) => {
+                ChunkAddress::Chunk(number) => stretch[at].number == number,
+                ChunkAddress::Position(position) => stretch[at].first_position <= position,
+                ChunkAddress::Index(index) => {
                     at > 0
                         || stretch[at].first_index <= index
                         || stretch[0].number == 0
@@ -247,10 +247,10 @@ impl Base {
             let Some(position) = history.position(index) else {
                 return Ok(None);
             };
-            let spot = self.rows(history, Place::Position(position as u64));
+            let spot = self.rows(history, ChunkAddress::Position(position as u64));
             return Ok(spot.map(|spot| (spot, position % ROWS_LENGTH as usize)));
         }
-        let Some(spot) = self.spot(Place::Index(index))? else {
+        let Some(spot) = self.spot(ChunkAddress::Index(index))? else {
             return Ok(None);
         };
         if let Some(summary) = spot.summary {

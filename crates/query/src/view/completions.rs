@@ -4,7 +4,7 @@ use super::ViewError;
 use super::base::{Base, Spot};
 use super::fold::fold_chunks;
 use super::operation::Part;
-use seatrial_history::chunk::Place;
+use seatrial_history::chunk::ChunkAddress;
 use seatrial_history::{Chunk, Fold, Order};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -79,7 +79,7 @@ impl Base {
             return Ok(index.find(position));
         }
         for number in spot.number + 1..=spot.number + LOOK_AHEAD_CHUNKS {
-            let Some(next) = self.spot(Place::Chunk(number))? else {
+            let Some(next) = self.spot(ChunkAddress::Chunk(number))? else {
                 return Ok(None);
             };
             if let Part::Columns(chunk) = self.part(&next)?

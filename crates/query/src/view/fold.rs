@@ -7,7 +7,7 @@ use super::matches::within;
 use super::operation::Stand;
 use super::{View, ViewError};
 use crate::{Each, Items, Ops, Query, Question};
-use seatrial_history::chunk::{CHUNK_BYTES_MAX, Encoder, Place, measure};
+use seatrial_history::chunk::{CHUNK_BYTES_MAX, ChunkAddress, Encoder, measure};
 use seatrial_history::fold_concurrent;
 use seatrial_history::{
     Chunk, ChunkBuffer, Chunks, Fold, FoldError, Folder, HistoryError, Op, OpView, Order,
@@ -385,12 +385,12 @@ impl View {
         if self.span.is_empty() {
             return Ok(Some(numbers));
         }
-        let mut place = Place::Position(self.span.start);
+        let mut place = ChunkAddress::Position(self.span.start);
         while let Some(spot) = self.base.spot(place)? {
             if spot.first_position >= self.span.end {
                 break;
             }
-            place = Place::Chunk(spot.number + 1);
+            place = ChunkAddress::Chunk(spot.number + 1);
             let passing = spot.summary.and_then(|summary| self.layers.count(&summary));
             if passing != Some(0) {
                 numbers.push(spot.number);

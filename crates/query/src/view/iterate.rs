@@ -5,7 +5,7 @@ use super::mask::Mask;
 use super::matches::within;
 use super::operation::Part;
 use super::{View, ViewError, ViewOp};
-use seatrial_history::chunk::Place;
+use seatrial_history::chunk::ChunkAddress;
 
 /// The operations of a view in order. What is in the cache is used, what is not is decoded for this iterator alone, so
 /// that going through all of a history does not push out what others come back to. After an error it ends.
@@ -13,7 +13,7 @@ use seatrial_history::chunk::Place;
 pub struct ViewIter {
     view: View,
     /// The chunk that comes next; `None` at the end.
-    next: Option<Place>,
+    next: Option<ChunkAddress>,
     now: Option<Now>,
 }
 
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Now {
 impl ViewIter {
     pub(super) fn new(view: View) -> ViewIter {
         ViewIter {
-            next: (!view.span.is_empty()).then_some(Place::Position(view.span.start)),
+            next: (!view.span.is_empty()).then_some(ChunkAddress::Position(view.span.start)),
             view,
             now: None,
         }
@@ -50,7 +50,7 @@ impl ViewIter {
             let Some(spot) = spot.filter(|spot| spot.first_position < self.view.span.end) else {
                 return Ok(false);
             };
-            self.next = Some(Place::Chunk(spot.number + 1));
+            self.next = Some(ChunkAddress::Chunk(spot.number + 1));
             let count = spot
                 .summary
                 .and_then(|summary| self.view.layers.count(&summary));

@@ -7,7 +7,7 @@ use super::fold::fold_chunks;
 use super::layers::Layers;
 use super::mask::Mask;
 use super::operation::{Part, Stand};
-use seatrial_history::chunk::Place;
+use seatrial_history::chunk::ChunkAddress;
 use seatrial_history::{Chunk, Fold, Order};
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -73,7 +73,7 @@ impl Matches {
         if let Some(&number) = self.first_chunk.get() {
             return Ok(number);
         }
-        let spot = self.base.spot(Place::Position(self.span.start))?;
+        let spot = self.base.spot(ChunkAddress::Position(self.span.start))?;
         let number = spot.map_or(self.base.chunk_count(), |spot| spot.number);
         Ok(*self.first_chunk.get_or_init(|| number))
     }
@@ -130,7 +130,7 @@ impl Matches {
                 let sum = sums.last().copied().unwrap_or(0);
                 (self.first_chunk()? + sums.len() as u64, sum)
             };
-            let spot = self.base.spot(Place::Chunk(number))?;
+            let spot = self.base.spot(ChunkAddress::Chunk(number))?;
             let Some(spot) = spot.filter(|spot| spot.first_position < self.span.end) else {
                 return Ok(());
             };
@@ -154,7 +154,7 @@ impl Matches {
         // What the directory says of the chunks that are left, and those it does not know of.
         let (mut counts, mut numbers) = (Vec::new(), Vec::new());
         let mut number = self.first_chunk()? + known;
-        while let Some(spot) = self.base.spot(Place::Chunk(number))? {
+        while let Some(spot) = self.base.spot(ChunkAddress::Chunk(number))? {
             if spot.first_position >= self.span.end {
                 break;
             }
@@ -181,7 +181,7 @@ impl Matches {
 
     fn count_rows(&self, numbers: &[u64]) -> Result<Vec<u64>, ViewError> {
         let counts = numbers.iter().map(|&number| {
-            let spot = self.base.spot(Place::Chunk(number))?;
+            let spot = self.base.spot(ChunkAddress::Chunk(number))?;
             let count = spot.map(|spot| self.count(&spot)).transpose()?;
             Ok(count.unwrap_or(0))
         });
@@ -200,7 +200,7 @@ impl Matches {
             (at, if at == 0 { 0 } else { sums[at - 1] })
         };
         let number = self.first_chunk()? + number as u64;
-        let Some(spot) = self.base.spot(Place::Chunk(number))? else {
+        let Some(spot) = self.base.spot(ChunkAddress::Chunk(number))? else {
             return Err(ViewError::Gone(number));
         };
         let place = self.mask(&spot)?.select((rank - before) as usize);

@@ -1,6 +1,6 @@
 //! Sources of the operations of a view.
 
-use seatrial_history::chunk::{ChunkSummary, Place};
+use seatrial_history::chunk::{ChunkAddress, ChunkSummary};
 use seatrial_history::{Chunk, ChunkBuffer, HistoryError, OpenError, TestFile};
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub trait Source: Send + Sync {
     /// What is known of the chunk at `place` and of as many of its neighbours as come along for nothing, in order; empty
     /// if there is no such chunk. Best are stretches that are the same or do not overlap: of others that do the first is
     /// kept.
-    fn summaries(&self, place: Place) -> Result<Vec<ChunkSummary>, ViewError>;
+    fn summaries(&self, place: ChunkAddress) -> Result<Vec<ChunkSummary>, ViewError>;
 
     /// The chunk with this number, read into memory that is used again; `None` behind the last one.
     fn read<'a>(
@@ -72,7 +72,7 @@ impl Source for TestFile {
         TestFile::chunk_count(self)
     }
 
-    fn summaries(&self, place: Place) -> Result<Vec<ChunkSummary>, ViewError> {
+    fn summaries(&self, place: ChunkAddress) -> Result<Vec<ChunkSummary>, ViewError> {
         Ok(self.chunk_summaries(place)?)
     }
 

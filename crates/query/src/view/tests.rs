@@ -63,7 +63,7 @@ impl Source for Counting {
         self.file.chunk_count()
     }
 
-    fn summaries(&self, place: Place) -> Result<Vec<ChunkSummary>, ViewError> {
+    fn summaries(&self, place: ChunkAddress) -> Result<Vec<ChunkSummary>, ViewError> {
         Source::summaries(&self.file, place)
     }
 
@@ -585,11 +585,11 @@ impl Source for Vast {
         VAST_CHUNKS
     }
 
-    fn summaries(&self, place: Place) -> Result<Vec<ChunkSummary>, ViewError> {
+    fn summaries(&self, place: ChunkAddress) -> Result<Vec<ChunkSummary>, ViewError> {
         let number = match place {
-            Place::Chunk(number) => number,
-            Place::Position(position) => position / VAST_CHUNK,
-            Place::Index(index) => index.saturating_sub((1 << 33) - 2) / 3 / VAST_CHUNK,
+            ChunkAddress::Chunk(number) => number,
+            ChunkAddress::Position(position) => position / VAST_CHUNK,
+            ChunkAddress::Index(index) => index.saturating_sub((1 << 33) - 2) / 3 / VAST_CHUNK,
         };
         let chunk = self.read(number, &mut ChunkBuffer::default())?.cloned();
         Ok(chunk
@@ -633,12 +633,12 @@ impl Source for Overlapping {
         self.file.chunk_count()
     }
 
-    fn summaries(&self, place: Place) -> Result<Vec<ChunkSummary>, ViewError> {
-        let all = self.file.chunk_summaries(Place::Chunk(0))?;
+    fn summaries(&self, place: ChunkAddress) -> Result<Vec<ChunkSummary>, ViewError> {
+        let all = self.file.chunk_summaries(ChunkAddress::Chunk(0))?;
         let at = all.iter().position(|summary| match place {
-            Place::Chunk(number) => summary.number == number,
-            Place::Position(position) => summary.end_position() > position,
-            Place::Index(index) => summary.last_index >= index,
+            ChunkAddress::Chunk(number) => summary.number == number,
+            ChunkAddress::Position(position) => summary.end_position() > position,
+            ChunkAddress::Index(index) => summary.last_index >= index,
         });
         let Some(at) = at else {
             return Ok(Vec::new());

@@ -27,11 +27,11 @@ struct Numbers {
     readers_max: AtomicUsize,
     /// Microseconds that a read takes at most.
     pause_us: u64,
-    /// From this chunk on a read waits until the gate is opened.
+    /// Reads of this and later chunks block until the gate is opened.
     gate_at: u64,
     /// Is a reader there, is it open?
     gate: Mutex<(bool, bool)>,
-    moved: Condvar,
+    gate_changed: Condvar,
 }
 
 impl Numbers {
@@ -46,7 +46,7 @@ impl Numbers {
             pause_us: 0,
             gate_at: u64::MAX,
             gate: Mutex::new((false, false)),
-            moved: Condvar::new(),
+            gate_changed: Condvar::new(),
         }
     }
 
@@ -57,25 +57,25 @@ impl Numbers {
         }
     }
 
-    /// Does something while a reader is at the gate, then opens it.
+    /// Runs `act` while a reader is at the gate, then opens it.
     fn at_gate<T>(&self, act: impl FnOnce() -> T) -> T {
         let mut gate = self.gate.lock().unwrap();
         while !gate.0 {
-            gate = self.moved.wait(gate).unwrap();
+            gate = self.gate_changed.wait(gate).unwrap();
         }
         drop(gate);
         let result = act();
         self.gate.lock().unwrap().1 = true;
-        self.moved.notify_all();
+        self.gate_changed.notify_all();
         result
     }
 
     fn pass(&self) {
         let mut gate = self.gate.lock().unwrap();
         gate.0 = true;
-        self.moved.notify_all();
+        self.gate_changed.notify_all();
         while !gate.1 {
-            gate = self.moved.wait(gate).unwrap();
+            gate = self.gate_changed.wait(gate).unwrap();
         }
     }
 
@@ -117,7 +117,7 @@ impl Chunks for Numbers {
     }
 }
 
-/// Lists the chunks that it sees, and asserts what every fold is promised.
+/// Lists the chunks that it reduces, and asserts the guarantees of [`Fold`].
 #[derive(Clone, Debug, Default)]
 struct Visits {
     order: Order,
@@ -127,9 +127,9 @@ struct Visits {
     panics_combining: Option<u64>,
     panics_finishing: bool,
     pause_us: u64,
-    /// Combines that happen now: one at a time unless it is associative.
+    /// Running combines: one at a time unless the fold is associative.
     combining: Arc<AtomicUsize>,
-    /// Was it asked for as soon as possible? In the order in which they finish.
+    /// Priority of each finished fold, in the order in which they finish.
     finished: Arc<Mutex<Vec<bool>>>,
 }
 
@@ -196,7 +196,7 @@ fn visits(order: Order) -> Visits {
     }
 }
 
-/// What the fold gives by the rules, worked out without running it.
+/// Computes the fold's outcome from the rules, without running it.
 fn expected(fold: &Visits, chunks: &Numbers) -> Result<Vec<u64>, String> {
     let mut seen = Vec::new();
     for number in 0..chunks.count {
@@ -246,7 +246,7 @@ fn random_fold(rng: &mut Rng, count: u64) -> Visits {
     }
 }
 
-/// One round: folds of all kinds, submitted at random moments; some are given up.
+/// One round: folds of all kinds, submitted at random moments; some are cancelled.
 fn round(seed: u64) -> (u64, u64) {
     let mut rng = Rng::from_seed(seed);
     let count = 100 + rng.below(60);
@@ -347,13 +347,13 @@ fn a_late_fold_joins_and_gets_what_it_missed_afterwards() {
             "{order:?}: {decoded}"
         );
     };
-    // In order, the late one starts in front; the first goes on meanwhile, a little.
+    // Ordered folds: the late one starts at chunk 0, and the first one advances a little meanwhile.
     late(Order::Linear, 360);
     late(Order::Concurrent, 360);
     late(Order::Associative, 301);
 }
 
-/// The first chunk is slow for it; counts.
+/// Counts chunks; its first chunk is slow.
 struct SlowStart(AtomicU64);
 impl Fold for SlowStart {
     type Accumulator = u64;
@@ -380,7 +380,7 @@ impl Fold for SlowStart {
 }
 
 #[test]
-fn what_a_fold_buffers_is_bounded_by_the_window() {
+fn waiting_parts_are_bounded_by_the_window() {
     let chunks = Arc::new(Numbers::new(1_000));
     let folder = Folder::new(chunks, 4);
     let slow = folder.submit(SlowStart(AtomicU64::new(0)));
@@ -404,7 +404,7 @@ fn an_associative_fold_that_comes_late_keeps_one_part_per_gap() {
 }
 
 #[test]
-fn the_first_damaged_chunk_is_told_unless_the_fold_ends_before() {
+fn the_first_damaged_chunk_is_reported_unless_the_fold_ends_before() {
     for (threads, order) in [1, 2, 4].into_iter().flat_map(|n| ORDERS.map(|o| (n, o))) {
         let mut chunks = Numbers::slow(100);
         chunks.damaged = vec![40, 41, 42, 99];
@@ -490,7 +490,7 @@ fn a_panic_fails_its_own_fold_alone_and_its_message_is_kept() {
     }
 }
 
-/// Panics at once, with what is no text; or when an accumulator is dropped.
+/// Panics at once, with a payload that is no text; or when an accumulator is dropped.
 struct Rude {
     starts: bool,
 }
@@ -563,7 +563,7 @@ fn more_folds_than_can_live_queue() {
     let foldings: Vec<_> = (0..count)
         .map(|place| folder.submit(visits(ORDERS[place % 3])))
         .collect();
-    // One that queues is given up.
+    // A queued one is cancelled.
     foldings[count - 1].cancel();
     for (place, folding) in foldings.into_iter().enumerate() {
         match folding.wait() {
@@ -577,7 +577,7 @@ fn more_folds_than_can_live_queue() {
 }
 
 #[test]
-fn whoever_is_waited_for_comes_first() {
+fn folds_with_priority_come_first() {
     for order in [Order::Linear, Order::Concurrent] {
         let chunks = Arc::new(Numbers::gated(300, 100));
         let folder = Folder::new(chunks.clone(), 1);
@@ -590,9 +590,9 @@ fn whoever_is_waited_for_comes_first() {
             })
         };
         let first = submit(true);
-        // These are behind, so the first one would wait for them.
-        let behind = || submit(false);
-        let others: Vec<_> = chunks.at_gate(|| (0..5).map(|_| behind()).collect());
+        // These start at chunk 0, and without priority the first one would wait for them to catch up.
+        let late = || submit(false);
+        let others: Vec<_> = chunks.at_gate(|| (0..5).map(|_| late()).collect());
         assert_eq!(first.wait().unwrap().len(), 300);
         for other in others {
             assert_eq!(other.wait().unwrap().len(), 300);
@@ -602,7 +602,7 @@ fn whoever_is_waited_for_comes_first() {
     }
 }
 
-/// Asks the folder from inside of a fold.
+/// Runs further folds from inside `reduce`.
 struct Nested {
     folder: Folder<Numbers>,
     depth: usize,
@@ -641,7 +641,7 @@ impl Fold for Nested {
 }
 
 #[test]
-fn a_fold_may_ask_the_folder_itself() {
+fn a_fold_may_call_the_folder() {
     for threads in [1, 2, 3] {
         let folder = Folder::new(Arc::new(Numbers::new(20)), threads);
         let nested = |depth| Nested {
@@ -659,7 +659,7 @@ fn a_fold_may_ask_the_folder_itself() {
 }
 
 #[test]
-fn threads_that_just_ask_share_passes() {
+fn folds_of_independent_threads_share_passes() {
     let chunks = Arc::new(Numbers::slow(100));
     let folder = Folder::new(chunks.clone(), 2);
     let barrier = Arc::new(Barrier::new(16));
@@ -680,9 +680,9 @@ fn threads_that_just_ask_share_passes() {
     assert!(decoded <= 800, "{decoded} of 1600");
 }
 
-/// Tells its answer itself.
-struct Tells(mpsc::Sender<u64>, Visits);
-impl Fold for Tells {
+/// Sends its answer over a channel.
+struct SendsAnswer(mpsc::Sender<u64>, Visits);
+impl Fold for SendsAnswer {
     type Accumulator = Vec<u64>;
     type Output = ();
     fn start(&self) -> Vec<u64> {
@@ -700,20 +700,20 @@ impl Fold for Tells {
 }
 
 #[test]
-fn what_was_submitted_is_answered_though_the_folder_is_gone() {
+fn submitted_folds_end_after_the_folder_was_dropped() {
     let folder = Folder::new(Arc::new(Numbers::slow(50)), 2);
     let folding = folder.submit(visits(Order::Associative));
     drop(folder);
     assert_eq!(folding.wait().unwrap().len(), 50);
     let (sender, receiver) = mpsc::channel();
     let folder = Folder::new(Arc::new(Numbers::slow(50)), 2);
-    drop(folder.submit(Tells(sender, visits(Order::Concurrent))));
+    drop(folder.submit(SendsAnswer(sender, visits(Order::Concurrent))));
     drop(folder);
     assert_eq!(receiver.recv(), Ok(50));
 }
 
 #[test]
-fn the_twin_agrees() {
+fn folders_agree_with_a_linear_fold() {
     for order in ORDERS {
         let chunks = Arc::new(Numbers::new(30));
         let fold = Visits {
@@ -754,7 +754,7 @@ fn tasks_depend_on_folds() {
 }
 
 #[test]
-fn a_fold_whose_task_is_cancelled_is_given_up() {
+fn cancelling_a_task_cancels_its_fold() {
     let executor = Executor::new(1);
     let chunks = Arc::new(Numbers::gated(1_000, 10));
     let folder = Folder::on(chunks.clone(), &executor);
@@ -762,7 +762,7 @@ fn a_fold_whose_task_is_cancelled_is_given_up() {
     let after = executor.submit("after", &task, |seen| seen.len());
     chunks.at_gate(|| executor.cancel(&task));
     assert!(task.join().is_err() && after.join().is_err());
-    // What comes next waits for no other fold.
+    // The next fold does not wait for the cancelled one.
     assert_eq!(folder.fold(visits(Order::Linear)).unwrap().len(), 1_000);
     let statistics = folder.statistics();
     assert_eq!((statistics.folds_answered, statistics.folds_failed), (1, 1));

@@ -7,22 +7,22 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const CHUNKS: u64 = 3;
 const WINDOW: u64 = 2;
 const RESIDENT_MAX: usize = 2;
-/// So small that chunks far from a linear fold are picked.
+/// Small enough that chunks far from a linear fold are picked.
 const NEAR: u64 = 1;
 
-/// What a fold does.
+/// Behaviour of a fold in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Plan {
+struct FoldPlan {
     order: Order,
     asap: bool,
     breaks_at: Option<u64>,
     panics_at: Option<u64>,
-    /// May be given up at any moment.
+    /// May be cancelled at any moment.
     cancels: bool,
 }
 
-const fn plan(order: Order) -> Plan {
-    Plan {
+const fn plan(order: Order) -> FoldPlan {
+    FoldPlan {
         order,
         asap: false,
         breaks_at: None,
@@ -33,60 +33,65 @@ const fn plan(order: Order) -> Plan {
 
 const ORDERS: [Order; 3] = [Order::Linear, Order::Concurrent, Order::Associative];
 
-/// The chunks that came into a part, in order.
+/// The chunks of a part, in order.
 type Part = Vec<u64>;
 type Small = Matrix<usize, Part, u64>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Worker {
+enum WorkerState {
     Idle,
-    Decodes(Claim<usize, Part>),
-    /// What is left to give the chunk to.
-    Reduces(u64, VecDeque<Share<usize, Part>>),
-    /// Looks for neighbours of what begins here.
-    Looks(u64, VecDeque<Share<usize, Part>>, FoldId, usize, u64),
+    Decodes(ChunkClaim<usize, Part>),
+    /// A chunk and the folds that still have to reduce it.
+    Reduces(u64, VecDeque<FoldShare<usize, Part>>),
+    /// Looks for pieces adjacent to the one that begins here.
+    Looks(u64, VecDeque<FoldShare<usize, Part>>, FoldId, usize, u64),
     Combines(
         u64,
-        VecDeque<Share<usize, Part>>,
+        VecDeque<FoldShare<usize, Part>>,
         FoldId,
         usize,
         Merge<Part>,
     ),
 }
 
-/// What can be wrong.
-type Wrong = String;
+/// Description of a violated rule.
+type Violation = String;
 
 #[derive(Clone, Debug, Hash)]
 struct World {
-    plans: [Plan; 2],
+    plans: [FoldPlan; 2],
     damaged: Option<u64>,
     matrix: Small,
-    workers: [Worker; 2],
+    workers: [WorkerState; 2],
     ids: [Option<FoldId>; 2],
     given_up: [bool; 2],
     /// Chunks that the fold has seen.
     seen: [BTreeSet<u64>; 2],
-    answers: [Option<Outcome<Part, u64>>; 2],
+    answers: [Option<FoldOutcome<Part, u64>>; 2],
     resident: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Action {
+enum WorldAction {
     Submit(usize),
     Cancel(usize),
     Work(usize),
 }
 
 impl World {
-    fn new(plans: [Plan; 2], damaged: Option<u64>, live_max: usize, bug: Option<Bug>) -> World {
+    fn new(
+        plans: [FoldPlan; 2],
+        damaged: Option<u64>,
+        live_max: usize,
+        bug: Option<MatrixBug>,
+    ) -> World {
         let mut matrix = Small::with_bounds(live_max, WINDOW, NEAR);
         matrix.bug = bug;
         World {
             plans,
             damaged,
             matrix,
-            workers: [Worker::Idle, Worker::Idle],
+            workers: [WorkerState::Idle, WorkerState::Idle],
             ids: [None; 2],
             given_up: [false; 2],
             seen: [BTreeSet::new(), BTreeSet::new()],
@@ -95,31 +100,31 @@ impl World {
         }
     }
 
-    fn actions(&self) -> Vec<Action> {
+    fn actions(&self) -> Vec<WorldAction> {
         let mut actions = Vec::new();
         for fold in 0..2 {
             if self.ids[fold].is_none() {
-                actions.push(Action::Submit(fold));
+                actions.push(WorldAction::Submit(fold));
             } else if self.plans[fold].cancels && !self.given_up[fold] {
-                actions.push(Action::Cancel(fold));
+                actions.push(WorldAction::Cancel(fold));
             }
         }
         for (place, worker) in self.workers.iter().enumerate() {
             let resident = self.resident.iter().rev().copied();
-            if *worker != Worker::Idle || self.matrix.has_work(&resident) {
-                actions.push(Action::Work(place));
+            if *worker != WorkerState::Idle || self.matrix.has_work(&resident) {
+                actions.push(WorldAction::Work(place));
             }
         }
         actions
     }
 
-    fn act(&mut self, action: Action) -> Result<(), Wrong> {
+    fn act(&mut self, action: WorldAction) -> Result<(), Violation> {
         match action {
-            Action::Submit(fold) => {
+            WorldAction::Submit(fold) => {
                 let id = self.matrix.reserve();
                 self.ids[fold] = Some(id);
-                let Plan { order, asap, .. } = self.plans[fold];
-                let request = Request {
+                let FoldPlan { order, asap, .. } = self.plans[fold];
+                let request = FoldRequest {
                     order,
                     asap,
                     chunk_count: CHUNKS,
@@ -127,12 +132,12 @@ impl World {
                 let submitted = self.matrix.submit(id, fold, request, false);
                 submitted.map_err(|_| "refused")?;
             }
-            Action::Cancel(fold) => {
+            WorldAction::Cancel(fold) => {
                 self.given_up[fold] = true;
                 self.matrix.cancel(self.ids[fold].unwrap());
             }
-            Action::Work(place) => {
-                let worker = mem::replace(&mut self.workers[place], Worker::Idle);
+            WorldAction::Work(place) => {
+                let worker = mem::replace(&mut self.workers[place], WorkerState::Idle);
                 self.workers[place] = self.work(worker)?;
             }
         }
@@ -147,47 +152,47 @@ impl World {
         Ok(())
     }
 
-    fn work(&mut self, worker: Worker) -> Result<Worker, Wrong> {
+    fn work(&mut self, worker: WorkerState) -> Result<WorkerState, Violation> {
         match worker {
-            Worker::Idle => {
+            WorkerState::Idle => {
                 let resident = self.resident.iter().rev().copied();
                 let claim = self.matrix.claim(&resident).ok_or("no work")?;
                 if !claim.decodes {
-                    return Ok(Worker::Reduces(claim.chunk, claim.shares.into()));
+                    return Ok(WorkerState::Reduces(claim.chunk, claim.shares.into()));
                 }
-                let is_other = |worker: &Worker| match worker {
-                    Worker::Decodes(other) => other.chunk == claim.chunk,
+                let is_other = |worker: &WorkerState| match worker {
+                    WorkerState::Decodes(other) => other.chunk == claim.chunk,
                     _ => false,
                 };
                 if self.workers.iter().any(is_other) {
                     return Err("two workers decode a chunk at the same time".into());
                 }
-                Ok(Worker::Decodes(claim))
+                Ok(WorkerState::Decodes(claim))
             }
-            Worker::Decodes(claim) => {
+            WorkerState::Decodes(claim) => {
                 let chunk = claim.chunk;
                 self.matrix.decoded(chunk);
                 if self.damaged == Some(chunk) {
                     for share in claim.shares {
                         self.matrix.fail(share.id, chunk, chunk);
                     }
-                    return Ok(Worker::Idle);
+                    return Ok(WorkerState::Idle);
                 }
                 let has_room = self.resident.len() < RESIDENT_MAX;
                 if has_room && self.matrix.is_wanted(chunk, RESIDENT_MAX as u64) {
                     self.resident.push(chunk);
                 }
-                Ok(Worker::Reduces(chunk, claim.shares.into()))
+                Ok(WorkerState::Reduces(chunk, claim.shares.into()))
             }
-            Worker::Reduces(chunk, mut shares) => {
+            WorkerState::Reduces(chunk, mut shares) => {
                 let Some(share) = shares.pop_front() else {
                     let matrix = &self.matrix;
                     let is_wanted = |chunk: &u64| matrix.is_wanted(*chunk, RESIDENT_MAX as u64);
                     self.resident.retain(is_wanted);
-                    return Ok(Worker::Idle);
+                    return Ok(WorkerState::Idle);
                 };
                 self.reduce(chunk, &share)?;
-                Ok(Worker::Looks(
+                Ok(WorkerState::Looks(
                     chunk,
                     shares,
                     share.id,
@@ -195,13 +200,13 @@ impl World {
                     share.start,
                 ))
             }
-            Worker::Looks(chunk, shares, id, fold, start) => {
+            WorkerState::Looks(chunk, shares, id, fold, start) => {
                 Ok(match self.matrix.merge(id, start) {
-                    Some(merge) => Worker::Combines(chunk, shares, id, fold, merge),
-                    None => Worker::Reduces(chunk, shares),
+                    Some(merge) => WorkerState::Combines(chunk, shares, id, fold, merge),
+                    None => WorkerState::Reduces(chunk, shares),
                 })
             }
-            Worker::Combines(chunk, shares, id, fold, mut merge) => {
+            WorkerState::Combines(chunk, shares, id, fold, mut merge) => {
                 let next = merge.earlier.last().map(|last| last + 1);
                 if next != merge.later.first().copied() {
                     return Err(format!(
@@ -212,12 +217,12 @@ impl World {
                 merge.earlier.append(&mut merge.later);
                 let range = (merge.start, merge.end);
                 self.matrix.put(id, range, merge.earlier, false);
-                Ok(Worker::Looks(chunk, shares, id, fold, range.0))
+                Ok(WorkerState::Looks(chunk, shares, id, fold, range.0))
             }
         }
     }
 
-    fn reduce(&mut self, chunk: u64, share: &Share<usize, Part>) -> Result<(), Wrong> {
+    fn reduce(&mut self, chunk: u64, share: &FoldShare<usize, Part>) -> Result<(), Violation> {
         let plan = self.plans[share.job];
         if !self.seen[share.job].insert(chunk) {
             return Err(format!("fold {} sees chunk {chunk} twice", share.job));
@@ -237,28 +242,28 @@ impl World {
         Ok(())
     }
 
-    /// Nothing can happen any more: everybody must have got what the rules say.
-    fn finished(&self) -> Result<(), Wrong> {
+    /// Checks a final state: every fold has the outcome that the rules require.
+    fn finished(&self) -> Result<(), Violation> {
         for (fold, plan) in self.plans.iter().enumerate() {
             let Some(answer) = &self.answers[fold] else {
                 return Err(format!("fold {fold} has no answer"));
             };
-            if *answer == Outcome::Cancelled && self.given_up[fold] {
+            if *answer == FoldOutcome::Cancelled && self.given_up[fold] {
                 continue;
             }
             let broken =
                 |chunk: &u64| self.damaged == Some(*chunk) || plan.panics_at == Some(*chunk);
             let end = plan.breaks_at.map_or(CHUNKS, |chunk| chunk + 1);
             let expected = match (0..end).find(broken) {
-                Some(chunk) => Outcome::Failed(chunk),
-                None => Outcome::Done(Some((0..end).collect())),
+                Some(chunk) => FoldOutcome::Failed(chunk),
+                None => FoldOutcome::Done(Some((0..end).collect())),
             };
             if *answer != expected {
                 return Err(format!("fold {fold}: {answer:?} instead of {expected:?}"));
             }
         }
         if !self.matrix.rows.is_empty() || !self.matrix.decoding.is_empty() {
-            return Err("something is left".into());
+            return Err("a row or a decode is left".into());
         }
         Ok(())
     }
@@ -270,8 +275,8 @@ impl World {
     }
 }
 
-/// Goes through all interleavings; the number of states, or what went wrong first and how.
-fn explore(world: World) -> Result<usize, (Wrong, Vec<Action>)> {
+/// Explores all interleavings; the number of states, or the first violation and the actions that lead to it.
+fn explore(world: World) -> Result<usize, (Violation, Vec<WorldAction>)> {
     let mut known = BTreeSet::new();
     known.insert(world.fingerprint());
     let mut path = Vec::new();
@@ -282,7 +287,7 @@ fn explore(world: World) -> Result<usize, (Wrong, Vec<Action>)> {
         let actions = world.actions();
         if actions
             .iter()
-            .all(|action| matches!(action, Action::Cancel(_)))
+            .all(|action| matches!(action, WorldAction::Cancel(_)))
         {
             world.finished().map_err(|wrong| (wrong, path.clone()))?;
         }
@@ -298,34 +303,34 @@ fn explore(world: World) -> Result<usize, (Wrong, Vec<Action>)> {
     Ok(known.len())
 }
 
-/// All pairs of what folds may do, as far as they are interesting.
-fn worlds(bug: Option<Bug>) -> Vec<World> {
+/// Worlds with two folds each: all pairs of orders, with the behaviours that can interfere.
+fn worlds(bug: Option<MatrixBug>) -> Vec<World> {
     let mut worlds = Vec::new();
     for (row, first) in ORDERS.into_iter().enumerate() {
         for (column, second) in ORDERS.into_iter().enumerate() {
             let (first, second) = (plan(first), plan(second));
-            let breaks = Plan {
+            let breaks = FoldPlan {
                 breaks_at: Some(1),
                 ..first
             };
-            let panics = Plan {
+            let panics = FoldPlan {
                 panics_at: Some(1),
                 ..first
             };
-            let both = Plan {
+            let both = FoldPlan {
                 breaks_at: Some(0),
                 panics_at: Some(2),
                 asap: true,
                 ..first
             };
-            let cancels = Plan {
+            let cancels = FoldPlan {
                 cancels: true,
                 ..first
             };
             let world = |first, damaged, live| World::new([first, second], damaged, live, bug);
             worlds.push(world(both, Some(1), 2));
             worlds.push(world(first, Some(1), 1));
-            // These are larger: each with some of the pairs, so that all take seconds together.
+            // These have more states: each with a third of the pairs, so that all together take seconds.
             match (row + column) % 3 {
                 0 => worlds.push(world(breaks, Some(2), 2)),
                 1 => worlds.push(world(panics, Some(2), 2)),
@@ -340,7 +345,7 @@ fn worlds(bug: Option<Bug>) -> Vec<World> {
 }
 
 #[test]
-fn every_interleaving_keeps_the_promises() {
+fn every_interleaving_keeps_the_rules() {
     let mut states = 0;
     for world in worlds(None) {
         let plans = (world.plans, world.damaged);
@@ -355,12 +360,12 @@ fn every_interleaving_keeps_the_promises() {
 #[test]
 fn planted_bugs_are_found() {
     for (bug, expected) in [
-        (Bug::ClaimNotCleared, ""),
-        (Bug::CombinesOverGaps, "combines"),
-        (Bug::PlaceReused, ""),
-        (Bug::BreakForgotten, "instead of"),
-        (Bug::LastFailureWins, "Failed"),
-        (Bug::DecodesTwice, "at the same time"),
+        (MatrixBug::ClaimNotCleared, ""),
+        (MatrixBug::CombinesOverGaps, "combines"),
+        (MatrixBug::PlaceReused, ""),
+        (MatrixBug::BreakForgotten, "instead of"),
+        (MatrixBug::LastFailureWins, "Failed"),
+        (MatrixBug::DecodesTwice, "at the same time"),
     ] {
         let found = worlds(Some(bug))
             .into_iter()
@@ -375,7 +380,7 @@ fn planted_bugs_are_found() {
 #[test]
 fn asap_folds_pass_the_queue() {
     let mut matrix = Small::with_bounds(1, WINDOW, NEAR);
-    let request = |asap| Request {
+    let request = |asap| FoldRequest {
         order: Order::Linear,
         asap,
         chunk_count: 1,
@@ -398,7 +403,7 @@ fn asap_folds_pass_the_queue() {
 #[test]
 fn the_queue_is_bounded() {
     let mut matrix = Small::with_bounds(1, WINDOW, NEAR);
-    let request = Request {
+    let request = FoldRequest {
         order: Order::Linear,
         asap: false,
         chunk_count: 1,
@@ -417,7 +422,7 @@ fn the_queue_is_bounded() {
 #[test]
 fn the_oldest_fold_ends_though_newer_ones_keep_coming() {
     let mut matrix = Small::with_bounds(64, WINDOW, NEAR);
-    let request = Request {
+    let request = FoldRequest {
         order: Order::Linear,
         asap: false,
         chunk_count: 20,
@@ -426,7 +431,7 @@ fn the_oldest_fold_ends_though_newer_ones_keep_coming() {
     let oldest = matrix.reserve();
     matrix.submit(oldest, 0, request, false).unwrap();
     while matrix.rows.contains_key(&oldest) {
-        // One more with every claim: without a turn for the oldest, those in front are always served first.
+        // One more fold with every claim: without a turn for the oldest, the newer ones were always served first.
         let id = matrix.reserve();
         matrix.submit(id, 1, request, true).unwrap();
         let claim = matrix.claim(&std::iter::empty()).unwrap();
@@ -449,7 +454,7 @@ fn the_oldest_fold_ends_though_newer_ones_keep_coming() {
 fn others_begin_at_the_end_that_a_linear_fold_reaches_last() {
     let mut matrix = Small::with_bounds(9, 4, 2);
     let mut submit = |order, chunk_count| {
-        let request = Request {
+        let request = FoldRequest {
             order,
             asap: false,
             chunk_count,
@@ -460,7 +465,7 @@ fn others_begin_at_the_end_that_a_linear_fold_reaches_last() {
     submit(Order::Linear, 9);
     submit(Order::Concurrent, 9);
     submit(Order::Associative, 8);
-    // Nobody gives anything back: the linear fold stays with its first chunk, the window where it is.
+    // No part is put back: the linear fold stays at its first chunk, and the window does not move.
     let claimed = std::iter::from_fn(|| matrix.claim(&std::iter::empty()));
     let claimed: Vec<_> = claimed
         .map(|claim| (claim.chunk, claim.shares.len()))
@@ -470,7 +475,7 @@ fn others_begin_at_the_end_that_a_linear_fold_reaches_last() {
     assert_eq!(claimed, [in_window, behind].concat());
 }
 
-/// What a chunk takes, in microseconds.
+/// Duration of each action on a chunk, in microseconds.
 #[derive(Clone, Copy)]
 struct Costs {
     decoding: u64,
@@ -478,13 +483,13 @@ struct Costs {
     other: u64,
 }
 
-/// Workers in simulated time, the one that is done first goes on.
+/// Workers in simulated time; the one that is done first takes the next step.
 struct Pass {
     matrix: Small,
     costs: Costs,
     orders: Vec<Order>,
-    /// When each worker is done with what it does.
-    workers: Vec<(u64, Worker)>,
+    /// When each worker is done, and its state.
+    workers: Vec<(u64, WorkerState)>,
     resident: Vec<u64>,
     resident_max: usize,
     decodes: u64,
@@ -498,7 +503,7 @@ impl Pass {
             matrix: Matrix::new((resident_max - threads) as u64),
             costs,
             orders: Vec::new(),
-            workers: vec![(0, Worker::Idle); threads],
+            workers: vec![(0, WorkerState::Idle); threads],
             resident: Vec::new(),
             resident_max,
             decodes: 0,
@@ -507,7 +512,7 @@ impl Pass {
     }
 
     fn submit(&mut self, order: Order) {
-        let request = Request {
+        let request = FoldRequest {
             order,
             asap: false,
             chunk_count: PASS_CHUNKS,
@@ -518,72 +523,72 @@ impl Pass {
         self.orders.push(order);
     }
 
-    /// One step of one worker; `false` when there is nothing to do for any.
+    /// One step of one worker; `false` when no worker has anything to do.
     fn step(&mut self) -> bool {
         let has_work = self.matrix.has_work(&self.resident.iter().rev().copied());
         let workers = self.workers.iter().enumerate();
-        let busy = workers.filter(|(_, (_, worker))| has_work || *worker != Worker::Idle);
+        let busy = workers.filter(|(_, (_, worker))| has_work || *worker != WorkerState::Idle);
         let Some((place, (time, _))) = busy.min_by_key(|(_, (time, _))| *time) else {
             return false;
         };
-        // An idle one may have waited for what another did.
+        // An idle worker may have waited for another one.
         self.now = self.now.max(*time);
-        let worker = mem::replace(&mut self.workers[place].1, Worker::Idle);
+        let worker = mem::replace(&mut self.workers[place].1, WorkerState::Idle);
         let (duration, worker) = self.work(worker);
         self.workers[place] = (self.now + duration, worker);
         true
     }
 
-    fn work(&mut self, worker: Worker) -> (u64, Worker) {
+    fn work(&mut self, worker: WorkerState) -> (u64, WorkerState) {
         let more = self.resident_max as u64;
         match worker {
-            Worker::Idle => {
+            WorkerState::Idle => {
                 let resident = self.resident.iter().rev().copied();
                 let claim = self.matrix.claim(&resident).unwrap();
                 if claim.decodes {
-                    return (self.costs.decoding, Worker::Decodes(claim));
+                    return (self.costs.decoding, WorkerState::Decodes(claim));
                 }
-                (0, Worker::Reduces(claim.chunk, claim.shares.into()))
+                (0, WorkerState::Reduces(claim.chunk, claim.shares.into()))
             }
-            Worker::Decodes(claim) => {
+            WorkerState::Decodes(claim) => {
                 self.decodes += 1;
                 self.matrix.decoded(claim.chunk);
                 let has_room = self.resident.len() < self.resident_max;
                 if has_room && self.matrix.is_wanted(claim.chunk, more) {
                     self.resident.push(claim.chunk);
                 }
-                (0, Worker::Reduces(claim.chunk, claim.shares.into()))
+                (0, WorkerState::Reduces(claim.chunk, claim.shares.into()))
             }
-            Worker::Reduces(chunk, mut shares) => {
-                let Some(Share { id, job, start, .. }) = shares.pop_front() else {
+            WorkerState::Reduces(chunk, mut shares) => {
+                let Some(FoldShare { id, job, start, .. }) = shares.pop_front() else {
                     let matrix = &self.matrix;
                     self.resident.retain(|&chunk| matrix.is_wanted(chunk, more));
-                    return (0, Worker::Idle);
+                    return (0, WorkerState::Idle);
                 };
                 let duration = match self.orders[job] {
                     Order::Linear => self.costs.linear,
                     Order::Concurrent | Order::Associative => self.costs.other,
                 };
-                (duration, Worker::Looks(chunk, shares, id, job, start))
+                (duration, WorkerState::Looks(chunk, shares, id, job, start))
             }
-            Worker::Looks(chunk, shares, id, _, start) => {
+            WorkerState::Looks(chunk, shares, id, _, start) => {
                 let mut range = (start, chunk + 1);
                 self.matrix.put(id, range, Vec::new(), false);
                 while let Some(merge) = self.matrix.merge(id, range.0) {
                     range = (merge.start, merge.end);
                     self.matrix.put(id, range, Vec::new(), false);
                 }
-                (0, Worker::Reduces(chunk, shares))
+                (0, WorkerState::Reduces(chunk, shares))
             }
-            Worker::Combines(..) => unreachable!("parts are combined at once"),
+            WorkerState::Combines(..) => unreachable!("parts are combined at once"),
         }
     }
 }
 
-/// As many as three million operations have.
+/// Chunks of three million operations.
 const PASS_CHUNKS: u64 = 184;
 
-/// Decodes per chunk, each fold one eleventh of a lap after the one before, or all together.
+/// Decodes per chunk, with folds submitted one eleventh of a pass after one another, or all together.
 fn decodes(threads: usize, costs: Costs, orders: &str, is_staggered: bool) -> f64 {
     let mut pass = Pass::new(threads, costs);
     for (place, letter) in (1..).zip(orders.chars()) {
@@ -624,7 +629,7 @@ fn few_chunks_are_decoded_more_than_twice() {
             assert!(staggered < 2.05, "{orders}, {threads} threads: {staggered}");
         }
     }
-    // Whatever is done, one that is slower than all others together goes on alone.
+    // A linear fold slower than all others together inevitably ends alone.
     let costs = Costs {
         linear: 3_000,
         ..costs

@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Why a fold has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError<E: std::error::Error + 'static> {
-    /// A chunk that it needs cannot be had.
+    /// A chunk that it needs cannot be read.
     #[error("fold {fold}: chunk {chunk} cannot be read")]
     Chunk {
         /// The fold's name.
         fold: String,
-        /// Which chunk, from 0: the first of those that it needs.
+        /// The first unreadable chunk that it needs, from 0.
         chunk: u64,
-        /// Why. Other folds may be told the same.
+        /// Why; shared with the other folds that need the chunk.
         source: Arc<E>,
     },
     /// It panicked, or reading a chunk for it did.
@@ -28,21 +28,21 @@ pub enum FoldError<E: std::error::Error + 'static> {
     Panicked {
         /// The fold's name.
         fold: String,
-        /// What it said.
+        /// The panic's message.
         message: String,
     },
-    /// Somebody gave it up.
+    /// Its handle or task was cancelled.
     #[error("fold {fold} was cancelled")]
     Cancelled {
         /// The fold's name.
         fold: String,
     },
-    /// Too many folds wait for their turn.
+    /// The folder's queue is full.
     #[error("fold {fold} was refused: {queued} folds are waiting already")]
     Refused {
         /// The fold's name.
         fold: String,
-        /// How many wait.
+        /// Folds in the queue.
         queued: usize,
     },
 }
@@ -72,7 +72,7 @@ impl<E: std::error::Error + 'static> Clone for FoldError<E> {
     }
 }
 
-/// Why a fold cannot have a chunk, without saying which fold.
+/// A [`FoldError`] without the fold's name: the same cause fails several folds.
 pub(super) enum Cause<E> {
     Damage { chunk: u64, error: Arc<E> },
     Panic(String),
@@ -93,7 +93,7 @@ impl<E> Clone for Cause<E> {
 }
 
 impl<E: std::error::Error + 'static> Cause<E> {
-    /// What the fold is told.
+    /// The error of the fold with this name.
     pub(super) fn of(self, fold: String) -> FoldError<E> {
         match self {
             Cause::Damage { chunk, error } => FoldError::Chunk {
@@ -110,72 +110,74 @@ impl<E: std::error::Error + 'static> Cause<E> {
     }
 }
 
-/// An accumulator whose type is forgotten.
-pub(super) type Part = Box<dyn Any + Send>;
+/// An accumulator of any type.
+pub(super) type ErasedPart = Box<dyn Any + Send>;
 
-/// A fold whose types are forgotten. Every method runs its code, so it may panic.
-pub(super) trait Job<E: std::error::Error + 'static>: Send + Sync {
-    fn start(&self) -> Part;
-    fn reduce(&self, part: &mut Part, chunk: &Chunk) -> ControlFlow<()>;
-    fn combine(&self, part: &mut Part, later: Part) -> ControlFlow<()>;
-    /// Finishes and delivers.
-    fn answer(&self, part: Option<Part>);
-    /// Delivers that there is no answer, if nothing was delivered yet.
+/// A fold of any type, with the receiver of its answer. Every method runs the fold's code, so it may panic.
+pub(super) trait ErasedFold<E: std::error::Error + 'static>: Send + Sync {
+    fn start(&self) -> ErasedPart;
+    fn reduce(&self, part: &mut ErasedPart, chunk: &Chunk) -> ControlFlow<()>;
+    fn combine(&self, part: &mut ErasedPart, later: ErasedPart) -> ControlFlow<()>;
+    /// Finishes the fold and delivers its answer.
+    fn answer(&self, part: Option<ErasedPart>);
+    /// Delivers an error (`None`: cancelled), unless something was delivered before.
     fn fail(&self, cause: Option<Cause<E>>);
-    /// Does somebody still want the answer?
+    /// Is the answer still awaited? False once it was delivered or cancelled.
     fn is_wanted(&self) -> bool;
 }
 
-/// Runs a fold's code; its message when it panics. What it may leave half done is its own and is thrown away.
+/// Runs a fold's code; returns the message if it panics. Only the fold's own data can be left inconsistent, and that is
+/// dropped.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
         let message = panic_text(&*payload).to_owned();
-        // A payload whose drop panics would pass the guard.
+        // The payload's drop could panic outside of the guard, so it is leaked.
         std::mem::forget(payload);
         message
     })
 }
 
-/// Where a fold's answer goes. Only the first one counts.
-pub(super) trait Sink<T, E: std::error::Error + 'static>: Send + Sync {
-    fn tell(&self, answer: Result<T, FoldError<E>>);
-    /// Was nothing told, and does somebody still want it?
+/// Receiver of a fold's answer. The first delivery counts, later ones are ignored.
+pub(super) trait AnswerSink<T, E: std::error::Error + 'static>: Send + Sync {
+    fn deliver(&self, answer: Result<T, FoldError<E>>);
+    /// Was nothing delivered, and is the answer still awaited?
     fn is_open(&self) -> bool;
 }
 
-/// An answer that one caller takes.
-pub(super) struct Answer<T, E: std::error::Error + 'static> {
+/// An answer that one caller takes by value.
+pub(super) struct FoldAnswer<T, E: std::error::Error + 'static> {
     slot: Mutex<Option<Result<T, FoldError<E>>>>,
-    told: Mutex<Option<Promise<()>>>,
+    /// Kept on delivery, after the slot is filled.
+    delivered: Mutex<Option<Promise<()>>>,
     task: Task<()>,
 }
 
-impl<T, E: std::error::Error + 'static> Answer<T, E> {
-    pub(super) fn new((told, task): (Promise<()>, Task<()>)) -> Self {
-        Answer {
+impl<T, E: std::error::Error + 'static> FoldAnswer<T, E> {
+    pub(super) fn new((delivered, task): (Promise<()>, Task<()>)) -> Self {
+        FoldAnswer {
             slot: Mutex::new(None),
-            told: Mutex::new(Some(told)),
+            delivered: Mutex::new(Some(delivered)),
             task,
         }
     }
 
-    /// Done once the answer is there.
+    /// The task that is done once the answer was delivered.
     pub(super) fn task(&self) -> &Task<()> {
         &self.task
     }
 
-    /// The answer, to the first who asks.
+    /// Takes the answer; `None` if it was taken before.
     pub(super) fn take(&self) -> Option<Result<T, FoldError<E>>> {
         lock(&self.slot).take()
     }
 }
 
-impl<T: Send, E: std::error::Error + Send + Sync + 'static> Sink<T, E> for Answer<T, E> {
-    fn tell(&self, answer: Result<T, FoldError<E>>) {
-        let told = lock(&self.told).take();
-        if let Some(told) = told {
+impl<T: Send, E: std::error::Error + Send + Sync + 'static> AnswerSink<T, E> for FoldAnswer<T, E> {
+    fn deliver(&self, answer: Result<T, FoldError<E>>) {
+        let delivered = lock(&self.delivered).take();
+        if let Some(delivered) = delivered {
             *lock(&self.slot) = Some(answer);
-            told.keep(());
+            delivered.keep(());
         }
     }
 
@@ -184,27 +186,27 @@ impl<T: Send, E: std::error::Error + Send + Sync + 'static> Sink<T, E> for Answe
     }
 }
 
-/// An answer that tasks may depend on.
-pub(super) struct Promised<T: Send + Sync + 'static> {
+/// An answer on which tasks may depend.
+pub(super) struct TaskAnswer<T: Send + Sync + 'static> {
     promise: Mutex<Option<Promise<T>>>,
     task: Task<T>,
 }
 
-impl<T: Send + Sync + 'static> Promised<T> {
+impl<T: Send + Sync + 'static> TaskAnswer<T> {
     pub(super) fn new((promise, task): (Promise<T>, Task<T>)) -> Self {
-        Promised {
+        TaskAnswer {
             promise: Mutex::new(Some(promise)),
             task,
         }
     }
 }
 
-impl<T, E> Sink<T, E> for Promised<T>
+impl<T, E> AnswerSink<T, E> for TaskAnswer<T>
 where
     T: Send + Sync + 'static,
     E: std::error::Error + Send + Sync + 'static,
 {
-    fn tell(&self, answer: Result<T, FoldError<E>>) {
+    fn deliver(&self, answer: Result<T, FoldError<E>>) {
         let promise = lock(&self.promise).take();
         match (promise, answer) {
             (Some(promise), Ok(value)) => promise.keep(value),
@@ -222,38 +224,38 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A fold and where its answer goes.
-pub(super) struct FoldJob<F: Fold, E: std::error::Error + 'static> {
+/// A fold of one type and the receiver of its answer.
+pub(super) struct TypedFold<F: Fold, E: std::error::Error + 'static> {
     pub(super) fold: F,
     pub(super) name: String,
-    pub(super) sink: Arc<dyn Sink<F::Output, E>>,
+    pub(super) sink: Arc<dyn AnswerSink<F::Output, E>>,
 }
 
-impl<F, E> Job<E> for FoldJob<F, E>
+impl<F, E> ErasedFold<E> for TypedFold<F, E>
 where
     F: Fold + 'static,
     E: std::error::Error + Send + Sync + 'static,
 {
-    fn start(&self) -> Part {
+    fn start(&self) -> ErasedPart {
         Box::new(self.fold.start())
     }
 
-    fn reduce(&self, part: &mut Part, chunk: &Chunk) -> ControlFlow<()> {
+    fn reduce(&self, part: &mut ErasedPart, chunk: &Chunk) -> ControlFlow<()> {
         self.fold.reduce(own::<F>(part), chunk)
     }
 
-    fn combine(&self, part: &mut Part, later: Part) -> ControlFlow<()> {
+    fn combine(&self, part: &mut ErasedPart, later: ErasedPart) -> ControlFlow<()> {
         let later = later.downcast::<F::Accumulator>();
         self.fold
-            .combine(own::<F>(part), *later.expect("of its own fold"))
+            .combine(own::<F>(part), *later.expect("an accumulator of this fold"))
     }
 
-    fn answer(&self, part: Option<Part>) {
+    fn answer(&self, part: Option<ErasedPart>) {
         let accumulator = match part {
-            Some(part) => *part.downcast().expect("of its own fold"),
+            Some(part) => *part.downcast().expect("an accumulator of this fold"),
             None => self.fold.start(),
         };
-        self.sink.tell(Ok(self.fold.finish(accumulator)));
+        self.sink.deliver(Ok(self.fold.finish(accumulator)));
     }
 
     fn fail(&self, cause: Option<Cause<E>>) {
@@ -262,7 +264,7 @@ where
             Some(cause) => cause.of(fold),
             None => FoldError::Cancelled { fold },
         };
-        self.sink.tell(Err(error));
+        self.sink.deliver(Err(error));
     }
 
     fn is_wanted(&self) -> bool {
@@ -270,6 +272,7 @@ where
     }
 }
 
-fn own<F: Fold + 'static>(part: &mut Part) -> &mut F::Accumulator {
-    part.downcast_mut().expect("of its own fold")
+/// The accumulator as the type of its fold: parts of a fold are only ever passed to that fold, found by its id.
+fn own<F: Fold + 'static>(part: &mut ErasedPart) -> &mut F::Accumulator {
+    part.downcast_mut().expect("an accumulator of this fold")
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 /// How a list is told in terms of the shared ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum SharedList {
     /// So many elements of the key's list.
     Prefix(u32),
     /// This reference to a branch.
@@ -20,7 +20,7 @@ const NO_BRANCH: u32 = u32::MAX;
 /// Its downside: a key remembers only its last branch, so two histories of a key that alternate (a split brain) are
 /// stored again and again.
 #[derive(Default)]
-pub(crate) struct Lists {
+pub(crate) struct SharedLists {
     keys: Vec<Vec<i64>>,
     key_count: usize,
     /// Per key the branch that it went to last.
@@ -37,7 +37,7 @@ pub(crate) struct Lists {
     generation: u64,
 }
 
-impl Lists {
+impl SharedLists {
     pub(crate) fn clear(&mut self) {
         for list in &mut self.keys[..self.key_count] {
             list.clear();
@@ -74,7 +74,7 @@ impl Lists {
     }
 
     /// Remembers that these elements were seen at `key`.
-    pub(crate) fn see(&mut self, key: u32, elements: &[i64]) -> Seen {
+    pub(crate) fn see(&mut self, key: u32, elements: &[i64]) -> SharedList {
         let before = self.elements;
         let seen = self.compare(key, elements);
         if self.elements > before {
@@ -86,12 +86,12 @@ impl Lists {
     /// The same for the first elements of a list that is known elsewhere, which goes on from one time to the next and never
     /// changes; `bond` is 0 at first. Nothing is compared while one list is known to be the beginning of the other.
     #[inline]
-    pub(crate) fn see_bound(&mut self, key: u32, elements: &[i64], bond: &Cell<u64>) -> Seen {
+    pub(crate) fn see_bound(&mut self, key: u32, elements: &[i64], bond: &Cell<u64>) -> SharedList {
         // Never 0, which binds nothing.
         let generation = self.generation + 1;
         if bond.get() != generation {
             let seen = self.compare(key, elements);
-            if seen == Seen::Prefix(self.keys[key as usize].len() as u32) {
+            if seen == SharedList::Prefix(self.keys[key as usize].len() as u32) {
                 bond.set(generation);
             }
             return seen;
@@ -101,13 +101,13 @@ impl Lists {
             self.elements += more.len();
             list.extend_from_slice(more);
         }
-        Seen::Prefix(elements.len() as u32)
+        SharedList::Prefix(elements.len() as u32)
     }
 
-    fn compare(&mut self, key: u32, elements: &[i64]) -> Seen {
+    fn compare(&mut self, key: u32, elements: &[i64]) -> SharedList {
         if let Some(added) = fit(&mut self.keys[key as usize], elements) {
             self.elements += added;
-            return Seen::Prefix(elements.len() as u32);
+            return SharedList::Prefix(elements.len() as u32);
         }
         let last = self.last_branch[key as usize];
         let branch = if last == NO_BRANCH {
@@ -123,7 +123,7 @@ impl Lists {
         };
         self.branches_of_references.push(branch);
         self.lengths_of_references.push(elements.len() as u32);
-        Seen::Branch(self.branches_of_references.len() as u32 - 1)
+        SharedList::Branch(self.branches_of_references.len() as u32 - 1)
     }
 
     fn add_branch(&mut self, key: u32, elements: &[i64]) -> u32 {
@@ -165,19 +165,23 @@ mod tests {
 
     #[test]
     fn prefixes_share_and_other_lists_branch() {
-        let mut lists = Lists::default();
+        let mut lists = SharedLists::default();
         for round in 0..2 {
             lists.add_key();
             lists.add_key();
-            assert_eq!(lists.see(1, &[1, 2]), Seen::Prefix(2), "round {round}");
-            assert_eq!(lists.see(1, &[1, 2, 3]), Seen::Prefix(3));
-            assert_eq!(lists.see(1, &[]), Seen::Prefix(0));
-            assert_eq!(lists.see(0, &[1, 9]), Seen::Prefix(2));
+            assert_eq!(
+                lists.see(1, &[1, 2]),
+                SharedList::Prefix(2),
+                "round {round}"
+            );
+            assert_eq!(lists.see(1, &[1, 2, 3]), SharedList::Prefix(3));
+            assert_eq!(lists.see(1, &[]), SharedList::Prefix(0));
+            assert_eq!(lists.see(0, &[1, 9]), SharedList::Prefix(2));
             // An element was lost: this and what follows it live in a branch.
-            assert_eq!(lists.see(1, &[1, 3]), Seen::Branch(0));
-            assert_eq!(lists.see(1, &[1, 3, 4]), Seen::Branch(1));
-            assert_eq!(lists.see(1, &[1, 2, 3, 5]), Seen::Prefix(4));
-            assert_eq!(lists.see(1, &[7]), Seen::Branch(2));
+            assert_eq!(lists.see(1, &[1, 3]), SharedList::Branch(0));
+            assert_eq!(lists.see(1, &[1, 3, 4]), SharedList::Branch(1));
+            assert_eq!(lists.see(1, &[1, 2, 3, 5]), SharedList::Prefix(4));
+            assert_eq!(lists.see(1, &[7]), SharedList::Branch(2));
             let all: Vec<&[i64]> = lists.all().collect();
             assert_eq!(all, [&[1, 9][..], &[1, 2, 3, 5], &[1, 3, 4], &[7]]);
             assert_eq!(lists.branches_of_references, [0, 0, 1]);
@@ -193,7 +197,7 @@ mod tests {
         let (mut compared, mut all) = (0, 0);
         for seed in 0..500 {
             let mut rng = Rng::from_seed(seed);
-            let (mut lists, mut twin) = (Lists::default(), Lists::default());
+            let (mut lists, mut twin) = (SharedLists::default(), SharedLists::default());
             let mut known = [const { Vec::new() }; 3];
             let bonds = [const { Cell::new(0) }; 3];
             for _ in 0..80 {

@@ -1,22 +1,22 @@
-//! The set of chunks that a fold was given.
+//! A set of chunk numbers that finds the next missing one quickly.
 
 /// Bits of a word.
 const BITS: u64 = u64::BITS as u64;
 
-/// A set of chunk numbers that is asked for the next one that is missing. A second bitmap tells which words of the first
-/// are full, so that a question looks at one word for every 4,096 chunks that are in the set.
+/// A set of chunk numbers with a fast search for the next missing one. A second bitmap marks the full words of the first,
+/// so that the search reads one word per 4,096 chunks of the set.
 ///
-/// It grows with what is put in, not with what a directory claims. Its downside: a first chunk with a high number
-/// allocates a bit for each one before.
+/// Memory grows with the chunks that are inserted, not with the count that a directory claims. A first chunk with a high
+/// number allocates a bit for each one before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Taken {
+pub(super) struct ChunkSet {
     words: Vec<u64>,
     /// One bit per word: is it full?
     full: Vec<u64>,
 }
 
-impl Taken {
-    /// Puts `chunk` in.
+impl ChunkSet {
+    /// Adds `chunk`.
     pub(super) fn insert(&mut self, chunk: u64) {
         let (word, bit) = split(chunk);
         if self.words.len() <= word {
@@ -32,13 +32,13 @@ impl Taken {
         }
     }
 
-    /// Is `chunk` in it?
+    /// Is `chunk` in the set?
     pub(super) fn contains(&self, chunk: u64) -> bool {
         let (word, bit) = split(chunk);
         self.words.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// The first chunk from `from` on that is not in it.
+    /// The first chunk not in the set, at or after `from`.
     pub(super) fn first_missing(&self, from: u64) -> u64 {
         let (word, _) = split(from);
         let in_word = next_zero(self.words.get(word).copied(), from % BITS);
@@ -57,14 +57,14 @@ impl Taken {
         }
     }
 
-    /// The last chunk before `to` that is not in it. Looks at a word for every 64 chunks that are in the set.
+    /// The last chunk before `to` that is not in the set. Reads a word per 64 chunks of the set.
     pub(super) fn last_missing(&self, to: u64) -> Option<u64> {
         let (mut word, bit) = split(to.checked_sub(1)?);
         let mut above = !(bit | (bit - 1));
         loop {
-            let taken = self.words.get(word).copied().unwrap_or(0) | above;
-            if taken != u64::MAX {
-                return Some(word as u64 * BITS + u64::from((!taken).ilog2()));
+            let present = self.words.get(word).copied().unwrap_or(0) | above;
+            if present != u64::MAX {
+                return Some(word as u64 * BITS + u64::from((!present).ilog2()));
             }
             (word, above) = (word.checked_sub(1)?, 0);
         }
@@ -76,7 +76,7 @@ const fn split(number: u64) -> (usize, u64) {
     ((number / BITS) as usize, 1 << (number % BITS))
 }
 
-/// The first bit from `from` on that is 0; the number of bits when there is none.
+/// The first zero bit at or after `from`; [`BITS`] when there is none.
 fn next_zero(word: Option<u64>, from: u64) -> u64 {
     let below = (1u64 << from) - 1;
     u64::from((word.unwrap_or(0) | below).trailing_ones())
@@ -92,7 +92,7 @@ mod tests {
     fn it_equals_a_set_of_numbers() {
         for seed in 0..40 {
             let mut rng = Rng::from_seed(seed);
-            let (mut taken, mut twin) = (Taken::default(), BTreeSet::new());
+            let (mut taken, mut twin) = (ChunkSet::default(), BTreeSet::new());
             let bound = [70, 5_000, 20_000][rng.index(3)];
             for round in 0..200 {
                 let start = rng.below(bound);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn full_groups_are_stepped_over() {
-        let mut taken = Taken::default();
+        let mut taken = ChunkSet::default();
         (0..9_000).for_each(|chunk| taken.insert(chunk));
         for from in [0, 1, 63, 64, 4_095, 4_096, 8_191, 8_192, 8_999] {
             assert_eq!(taken.first_missing(from), 9_000);

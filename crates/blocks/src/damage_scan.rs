@@ -1,48 +1,56 @@
-//! Finds all whole blocks of a file that may be damaged anywhere.
+//! Finds all whole blocks of a file that may be damaged anywhere: in its blocks, between them, or by missing bytes.
 
-use super::file::read_stored;
-use seatrial_blocks::block::MAGIC;
-use seatrial_blocks::root::PAGE_LENGTH;
-use seatrial_blocks::{BlockHeader, HEADER_LENGTH};
+use crate::block::{MAGIC, read_at};
+use crate::root::PAGE_LENGTH;
+use crate::{BlockHeader, HEADER_LENGTH};
 use seatrial_machine::Disk;
 use std::ops::Range;
 
 /// Bytes searched at a time.
 const SEARCH_LENGTH: u64 = 256 << 10;
-/// Where the medium does not give bytes, so many at a time are given up.
+/// Unreadable bytes are skipped in steps of this many.
 const SECTOR_LENGTH: u64 = 4_096;
-/// A file is read at most so many times over, whatever lengths its headers claim.
+/// A scan reads at most this many times the length of the file, whatever lengths damaged headers claim.
 const PASSES_MAX: u64 = 4;
 
-/// A whole block.
+/// A block whose header, payload and padding are valid.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) offset: u64,
-    pub(super) header: BlockHeader,
+pub struct WholeBlock {
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// Its header.
+    pub header: BlockHeader,
 }
 
-impl Place {
-    pub(super) fn end(&self) -> u64 {
+impl WholeBlock {
+    /// The offset of the first byte after it.
+    pub fn end(&self) -> u64 {
         self.offset + self.header.block_length()
     }
 }
 
-/// Bytes of a file that are no whole block.
+/// Consecutive bytes of a file that belong to no whole block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// Where in the file.
+    /// Their range in the file.
     pub bytes: Range<u64>,
     /// What is wrong at its beginning.
     pub reason: String,
 }
 
-/// Looks for blocks: one behind the other as long as they are whole, else at every byte (bytes in the middle may be
-/// missing, so that what follows is not where it was). What claims to be older than a block before it is not believed.
-pub(super) struct Scan<'a> {
+/// A scan of a whole file for blocks. While blocks are whole it steps from one to the next; after damage it looks for a
+/// header at every byte, since missing bytes move all that follows. A block is accepted only if its sequence number is above
+/// that of the block before: an older copy inside of damage is no block of the log.
+///
+/// Cost: linear in the file. A damaged block that claims to be long is read again for each header in it; a budget bounds
+/// these reads to three more passes.
+pub struct DamageScan<'a> {
     disk: &'a dyn Disk,
-    pub(super) blocks: Vec<Place>,
-    pub(super) damaged: Vec<Damaged>,
-    /// The sequence number of the last whole block.
+    /// The whole blocks, in order of offset and sequence number.
+    pub blocks: Vec<WholeBlock>,
+    /// All other bytes, in order.
+    pub damaged: Vec<Damaged>,
+    /// Sequence number of the last whole block.
     sequence: Option<u64>,
     /// Bytes that may still be read of payloads that turn out to be damaged.
     budget: u64,
@@ -52,10 +60,10 @@ pub(super) struct Scan<'a> {
     window_start: u64,
 }
 
-impl<'a> Scan<'a> {
-    /// Scans all of `disk`; `skips_page` when its first page is whole.
-    pub(super) fn new(disk: &'a dyn Disk, skips_page: bool) -> Scan<'a> {
-        let mut scan = Scan {
+impl<'a> DamageScan<'a> {
+    /// Scans all of `disk`; `skips_page` if its first page is valid and holds no blocks.
+    pub fn new(disk: &'a dyn Disk, skips_page: bool) -> DamageScan<'a> {
+        let mut scan = DamageScan {
             disk,
             blocks: Vec::new(),
             damaged: Vec::new(),
@@ -68,30 +76,35 @@ impl<'a> Scan<'a> {
         let mut at = if skips_page { PAGE_LENGTH as u64 } else { 0 };
         while at < disk.len() {
             at = match scan.block(at) {
-                Ok(place) => {
-                    scan.keep(place);
-                    place.end()
+                Ok(block) => {
+                    scan.keep(block);
+                    block.end()
                 }
                 Err((reason, header)) => scan.skip(at, reason, header),
             };
         }
+        debug_assert!(
+            scan.blocks
+                .is_sorted_by(|one, next| one.end() <= next.offset),
+            "whole blocks do not overlap"
+        );
         scan
     }
 
-    fn keep(&mut self, place: Place) {
-        self.sequence = Some(place.header.sequence);
-        self.blocks.push(place);
+    fn keep(&mut self, block: WholeBlock) {
+        self.sequence = Some(block.header.sequence);
+        self.blocks.push(block);
     }
 
-    /// The whole block at `at`, or what is wrong there, with the header if at least that is whole.
-    fn block(&mut self, at: u64) -> Result<Place, (String, Option<BlockHeader>)> {
+    /// Reads the block at `at`; the error has the header if that is valid.
+    fn block(&mut self, at: u64) -> Result<WholeBlock, (String, Option<BlockHeader>)> {
         let header = self.header(at).map_err(|reason| (reason, None))?;
         if self.sequence.is_some_and(|last| header.sequence <= last) {
             let reason = format!("block number {} is here again", header.sequence);
             return Err((reason, None));
         }
-        match read_stored(self.disk, at, &mut self.stored) {
-            Ok(header) => Ok(Place { offset: at, header }),
+        match read_at(self.disk, at, &mut self.stored) {
+            Ok(header) => Ok(WholeBlock { offset: at, header }),
             Err(reason) => Err((reason, Some(header))),
         }
     }
@@ -103,11 +116,12 @@ impl<'a> Scan<'a> {
         BlockHeader::decode(&bytes).map_err(|defect| defect.to_string())
     }
 
-    /// Steps over damage at `at`, to the next whole block or the end of the file.
+    /// Skips the damage at `at`: returns the offset of the next whole block, or the end of the file.
     fn skip(&mut self, at: u64, reason: String, header: Option<BlockHeader>) -> u64 {
         let mut next = at + 1;
         if let Some(header) = header {
             let end = at + header.block_length();
+            // A whole block right after it confirms the claimed length: only its payload is damaged.
             let is_followed = self.block(end).is_ok();
             let cost = header.block_length().min(self.disk.len());
             if is_followed || self.budget < cost {
@@ -137,7 +151,7 @@ impl<'a> Scan<'a> {
         end
     }
 
-    /// The next place from `from` on that starts like a block.
+    /// The first offset at or after `from` whose bytes start like a block.
     fn find_magic(&mut self, from: u64) -> Option<u64> {
         let mut from = from;
         while self.disk.len().saturating_sub(from) >= HEADER_LENGTH as u64 {
@@ -151,7 +165,7 @@ impl<'a> Scan<'a> {
             if let Some(found) = found {
                 return Some(from + found as u64);
             }
-            // What cannot be read is stepped over.
+            // Skip an unreadable sector; else keep the bytes in which a header may begin.
             from = match held.len() {
                 0 => (from + 1).next_multiple_of(SECTOR_LENGTH),
                 length => from + (length - MAGIC.len() + 1) as u64,
@@ -160,7 +174,7 @@ impl<'a> Scan<'a> {
         None
     }
 
-    /// Reads what is at `from`; nothing if the medium does not give it.
+    /// Fills the window from `from`: many bytes, else the rest of one sector; empty if that is unreadable.
     fn move_window(&mut self, from: u64) {
         self.window_start = from;
         let there = self.disk.len() - from;

@@ -1,7 +1,8 @@
-//! Integers of variable length: LEB128, 7 bits a byte, lowest first. An encoding and nothing more, for columns that readers of
-//! histories pack: one for checkers and verifier alike, since it decides nothing.
+//! Integers of variable length: LEB128, 7 bits per byte, lowest first.
+//!
+//! Checkers and the verifier share this encoding of packed columns: it decides no verdict.
 
-/// Appends a number: one byte below 128, at most ten.
+/// Appends a number: one byte if it is below 128, at most ten.
 #[inline]
 pub fn put(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -11,12 +12,12 @@ pub fn put(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-/// The number that begins at `at`, which moves past it. Panics when `bytes` ends within a number.
+/// Reads the number at `at` and advances `at` past it. Panics when `bytes` ends inside a number.
 #[inline]
 pub fn take(bytes: &[u8], at: &mut usize) -> u64 {
     let byte = bytes[*at];
     *at += 1;
-    // Most numbers are small.
+    // Most numbers are small: one byte needs no loop.
     let mut value = u64::from(byte & 0x7f);
     if byte < 0x80 {
         return value;
@@ -33,7 +34,7 @@ pub fn take(bytes: &[u8], at: &mut usize) -> u64 {
     }
 }
 
-/// A signed number as one that is small when it is near zero: 0, -1, 1, -2 become 0, 1, 2, 3.
+/// Maps signed numbers near zero to small unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3.
 #[inline]
 pub fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63).cast_unsigned()

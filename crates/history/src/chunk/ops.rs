@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// The operations of a chunk in order. Remembers what it built last of each kind, so that equal texts, fields and
 /// lists that follow one another share their memory.
-pub struct Ops<'a> {
+pub struct ChunkOps<'a> {
     chunk: &'a Chunk,
     next: usize,
     /// Per entry of extra fields its value.
@@ -17,10 +17,10 @@ pub struct Ops<'a> {
     lists: Vec<Option<Arc<[i64]>>>,
 }
 
-impl<'a> Ops<'a> {
-    pub(crate) fn new(chunk: &'a Chunk) -> Ops<'a> {
+impl<'a> ChunkOps<'a> {
+    pub(crate) fn new(chunk: &'a Chunk) -> ChunkOps<'a> {
         let entries = chunk.entry_starts.len().saturating_sub(1);
-        Ops {
+        ChunkOps {
             chunk,
             next: 0,
             entries: vec![None; entries],
@@ -30,8 +30,8 @@ impl<'a> Ops<'a> {
     }
 
     /// Remembers nothing: for those who want one operation.
-    pub(crate) fn forgetful(chunk: &'a Chunk) -> Ops<'a> {
-        Ops {
+    pub(crate) fn forgetful(chunk: &'a Chunk) -> ChunkOps<'a> {
+        ChunkOps {
             chunk,
             next: 0,
             entries: Vec::new(),
@@ -133,7 +133,7 @@ impl<'a> Ops<'a> {
     }
 }
 
-impl Iterator for Ops<'_> {
+impl Iterator for ChunkOps<'_> {
     type Item = Op;
 
     fn next(&mut self) -> Option<Op> {
@@ -151,4 +151,4 @@ impl Iterator for Ops<'_> {
     }
 }
 
-impl ExactSizeIterator for Ops<'_> {}
+impl ExactSizeIterator for ChunkOps<'_> {}
