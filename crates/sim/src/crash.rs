@@ -1,20 +1,21 @@
-//! Crash states: what may be on the disk after a loss of power at any point of what a program did, and whether its recovery
-//! copes with all of them. The idea is that of ALICE and BOB (Pillai et al., "All File Systems Are Not Created Equal", OSDI
+//! Crash states: every content that a disk may have after a power failure at any point of a program's run, each given to the
+//! program's own recovery. The method is that of ALICE and BOB (Pillai et al., "All File Systems Are Not Created Equal", OSDI
 //! 2014): record the program's disk operations, rebuild every state that an abstract disk may be in after a crash, run the
-//! program's own recovery on each and check what it promised. The abstract disk here is as bad as [`Storage`] allows:
+//! program's recovery on each, and check it against what the program had acknowledged. The abstract disk is as weak as
+//! [`Storage`] permits:
 //!
-//! - Bytes and lengths that were not synced may be lost, each write for itself and in any order, or be torn at sectors (512
-//!   bytes) or pages (4,096 bytes), with old bytes, zeros or noise where the new ones are missing.
-//! - The length of a file arrives or not, whatever its bytes do.
-//! - Names (created, renamed, removed) may be lost, each for itself, until their folder was synced; a renamed file may have
-//!   the name and not the bytes. Syncing a file says nothing about its name.
+//! - Bytes and lengths that were not synced may be lost, each write on its own and in any order, or torn at sectors (512 bytes)
+//!   or pages (4,096 bytes), with old bytes, zeros or noise in place of the missing ones.
+//! - The length of a file may arrive without its bytes, and the bytes without the length.
+//! - Names (created, renamed, removed) may be lost, each on its own, until their folder was synced; a renamed file may have its
+//!   name and not its bytes. Syncing a file does not sync its name.
 //!
-//! A program runs on [`Recorder::storage`] and marks what it told its users with [`Recorder::promise`]; [`Explorer`] does the
-//! rest. This one saves a number and forgets a sync:
+//! A program runs on [`DiskRecorder::storage`] and marks what it acknowledges to its users with [`DiskRecorder::acknowledge`];
+//! [`Explorer`] does the rest. This one saves a number and omits a sync:
 //!
 //! ```
 //! use seatrial_machine::Storage;
-//! use seatrial_sim::crash::{Explorer, Recorder};
+//! use seatrial_sim::crash::{DiskRecorder, Explorer};
 //! use std::{io, path::Path};
 //!
 //! fn save(storage: &dyn Storage, number: u64, is_synced: bool) -> io::Result<()> {
@@ -34,14 +35,14 @@
 //! }
 //!
 //! for is_synced in [true, false] {
-//!     let recorder = Recorder::new();
+//!     let recorder = DiskRecorder::new();
 //!     save(&*recorder.storage(), 7, is_synced)?;
-//!     recorder.promise(7); // from here on, 7 is durable
+//!     recorder.acknowledge(7); // from here on, 7 is durable
 //!
 //!     let trace = recorder.trace();
 //!     let report = Explorer::new(&trace).explore(|crash| match load(&crash.storage()) {
 //!         Ok(7) => Ok(()),
-//!         Err(error) if error.kind() == io::ErrorKind::NotFound && crash.promises().is_empty() => Ok(()),
+//!         Err(error) if error.kind() == io::ErrorKind::NotFound && crash.acknowledged().is_empty() => Ok(()),
 //!         found => Err(format!("found {found:?}")),
 //!     });
 //!     println!("{report}");
@@ -59,7 +60,7 @@
 //! # Ok::<(), io::Error>(())
 //! ```
 //!
-//! A recovery that is itself interrupted: [`Crash::recorder`] records the recovery of one crash state, and its trace is
+//! A recovery that is itself interrupted: [`CrashState::recorder`] records the recovery of one crash state, and its trace is
 //! explored in turn.
 //!
 //! [`Storage`]: seatrial_machine::Storage
@@ -71,11 +72,11 @@ mod failure;
 mod recorder;
 mod replay;
 
-pub use choice::{Arrival, Choice, Fate, Rest, Tear, TearUnit};
+pub use choice::{Choice, Fate, Rest, Tear, TearUnit, TornUnits};
 pub(crate) use enumerate::tears;
-pub use explorer::{Crash, CrashReport, Explorer, Limits};
+pub use explorer::{CrashReport, CrashState, Explorer, ExplorerLimits};
 pub use failure::{CrashFailure, Vulnerability};
-pub use recorder::{Operation, Recorder, Trace};
+pub use recorder::{DiskOperation, DiskRecorder, DiskTrace};
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
-//! Many seeds, and one seed twice.
+//! Runs many seeds, or one seed twice.
 
 use std::fmt::Debug;
 use std::thread;
 
-/// What came of trying seeds.
+/// Result of an exploration of seeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exploration<F> {
     /// Seeds tried, the failing one included.
@@ -12,7 +12,7 @@ pub struct Exploration<F> {
     pub failure: Option<(u64, F)>,
 }
 
-/// Names the seed when its run panics: a machine that contradicts itself does.
+/// Prints the seed when its run panics, for example at a failed invariant.
 struct Named(u64);
 
 impl Drop for Named {
@@ -23,7 +23,7 @@ impl Drop for Named {
     }
 }
 
-/// Runs seeds in order until one fails. A panic within a run goes on, after the seed was named on standard error.
+/// Runs seeds in order until one fails. A panic of a run is propagated, after its seed was printed to standard error.
 pub fn explore<F>(
     seeds: impl IntoIterator<Item = u64>,
     mut run: impl FnMut(u64) -> Result<(), F>,
@@ -45,7 +45,7 @@ pub fn explore<F>(
     }
 }
 
-/// Runs a seed twice and answers the run. Panics unless both are equal, and shows the first line that differs.
+/// Runs a seed twice and returns the result. Panics with the first differing line if the two runs differ.
 pub fn same_twice<T: PartialEq + Debug>(seed: u64, mut run: impl FnMut(u64) -> T) -> T {
     let (first, second) = (run(seed), run(seed));
     if first != second {
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "seed 1 differs from itself in line 0:\n  1\n  2")]
-    fn a_run_that_depends_on_more_than_its_seed_is_told() {
+    fn a_run_that_depends_on_more_than_its_seed_panics() {
         let mut runs = 0;
         same_twice(1, |_| {
             runs += 1;

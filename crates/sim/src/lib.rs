@@ -1,16 +1,31 @@
-//! Runs any set of machines in one thread from one seed: a network that delays, loses, repeats and reorders, disks that
-//! forget what was not synced and tear what they were writing, clocks that drift and jump, processes that die, stop and come
-//! back. Nothing here has a clock, a socket or a file of the real world.
+//! Runs any set of machines in one thread from one seed: a network that delays, loses, duplicates and reorders messages, disks
+//! that lose unsynced writes and tear the others, clocks that drift and jump, processes that crash, pause and restart.
 //!
-//! What a [`World`] does to a machine beside delivering what it asked for:
+//! A [`World`] is a discrete-event simulation. The same code runs for real over the crate `host`: a machine cannot distinguish
+//! the two drivers.
 //!
-//! | what | faults |
+//! ```text
+//!                ┌────────────────── World (one thread, one seed) ───────────────────┐
+//!   add ───────► │                                                                   │
+//!   request ───► │  EventQueue ──earliest──► node: Machine::turn(local time, input)  │ ──► drain_replies
+//!   apply ─────► │      ▲                                  │ outputs                 │
+//!   (faults)     │      │    Send    ► Network: fate, delay, duplicates              │
+//!                │      └──  Append  ► NodeWork: log, group commit ─┐                │
+//!                │           File    ► NodeWork: task on a file  ───┤► MemoryStorage │
+//!                │           Compute ► NodeWork: one of 4 workers  ─┘                │
+//!                └───────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Every event carries the *incarnation* of the node that it belongs to, so the results of work that a dead process had under
+//! way never reach its successor. The faults of a world, besides the delivery of what its machines asked for:
+//!
+//! | of | faults |
 //! | --- | --- |
-//! | messages | lost, late, repeated, overtaken, cut off, throttled, by pairs of nodes |
+//! | messages | lost, late, duplicated, reordered, cut off, throttled, by pairs of nodes |
 //! | logs and files | unsynced bytes, lengths and names lost or torn at a crash, in order or in any combination |
 //! | disks | slow, full, failing; rotten bits |
 //! | jobs, tasks on files | finish in any order, are lost at a crash, or end in the middle of it |
-//! | processes | killed, paused, without power, started again |
+//! | processes | killed, paused, without power, restarted |
 //! | clocks | wrong, drifting, jumping |
 //!
 //! For code over a [`Storage`](seatrial_machine::Storage): [`MemoryStorage`], every crash state of a run ([`crash`]), one
@@ -20,7 +35,7 @@
 //! use seatrial_machine::{Input, Machine, NodeId, Output, Ticket, Time};
 //! use seatrial_sim::{Booted, World, WorldOptions};
 //!
-//! /// Says how many bytes each message has.
+//! /// Replies with the length of each message.
 //! struct Echo;
 //! impl Machine for Echo {
 //!     type Request = NodeId;
@@ -46,6 +61,20 @@
 //! while world.step() {}
 //! assert_eq!(world.drain_replies().collect::<Vec<_>>(), [(b, Ticket(0), 3)]);
 //! ```
+//!
+//! # Reading order
+//!
+//! `world.rs` (the loop), `queue.rs` and `network.rs`, `work.rs` (a node's disk work), `storage.rs` with `storage/media.rs` (the
+//! part of a disk that survives a crash), `crash.rs` with `crash/explorer.rs` (all crash states of a run), `single_fault.rs`.
+//!
+//! # What is absent
+//!
+//! - No clock, socket, file, thread or random number of the operating system: two runs of a seed are equal, event by event
+//!   ([`same_twice`]).
+//! - No iteration over a map of random order.
+//! - No knowledge of the machines that run here: their invariants are their own (`Machine::check_invariants`).
+//! - No silent loss: a message that reaches no machine is counted in [`LostMessages`].
+//! - No second disk model: worlds, crash states and single faults share [`MemoryStorage`].
 
 pub mod crash;
 mod explore;
@@ -65,7 +94,7 @@ pub use seatrial_machine::Booted;
 pub use storage::{FileTree, MemoryStorage};
 pub use world::{Boot, Closed, World};
 
-/// The guide's code runs as it stands.
+/// Runs the code of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/crash-states.md")]
 mod guide {}

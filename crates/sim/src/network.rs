@@ -1,15 +1,16 @@
-//! A network that delays, loses, repeats and reorders.
+//! The simulated network: delays, loses, duplicates and reorders messages.
 
 use crate::options::NetworkOptions;
-use crate::queue::{Event, Queue};
+use crate::queue::{EventQueue, WorldEvent};
 use seatrial_machine::{Disturbance, Link, LinkCondition, NodeId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How long a message of a node to itself takes. It is never lost or repeated.
+/// Delay of a message of a node to itself. It is never lost or duplicated.
 const LOOPBACK_DELAY: Duration = Duration::from_micros(10);
 
-/// Carries messages: each is lost, delayed and perhaps repeated by its own draw, so any two may overtake each other.
+/// Carries messages. Fate and delay of each message are drawn on their own when it is sent, so any two may overtake each other;
+/// cuts and resets are checked again when it arrives.
 #[derive(Debug)]
 pub(crate) struct Network {
     options: NetworkOptions,
@@ -18,14 +19,14 @@ pub(crate) struct Network {
     servers: Vec<Option<u32>>,
     clients: Vec<Option<u32>>,
     cut: BTreeSet<Link>,
-    /// Pairs between which messages passed since their connection last ended, lesser endpoint first; kept only when
-    /// somebody wants to be told about ends.
+    /// Pairs that exchanged messages since their connection last ended, lesser endpoint first. `None` unless notices of ended
+    /// connections are enabled.
     connected: Option<BTreeSet<(NodeId, NodeId)>>,
     disturbed: BTreeMap<Link, Disturbed>,
-    /// What was sent over these links until then never arrives.
+    /// Messages sent over these links until then never arrive.
     reset: BTreeMap<Link, Time>,
-    /// Sent over cut links, and kept by the sender.
-    waiting: Vec<Waiting>,
+    /// Messages sent over cut links and kept by the sender, oldest first.
+    waiting: Vec<QueuedMessage>,
     pub(crate) lost: LostMessages,
 }
 
@@ -36,25 +37,25 @@ pub struct LostMessages {
     pub unknown_node: u64,
     /// For a node that was down when they arrived.
     pub down: u64,
-    /// Over a link that was cut, or reset while they were under way.
+    /// Over a link that was cut, or reset while they were in flight.
     pub cut: u64,
-    /// Drawn: by the world's options or a disturbance of the link.
+    /// By a drawn loss: of the world's options or of a disturbance of the link.
     pub lost: u64,
-    /// For a node that was paused and held as many as it can.
+    /// For a paused node that held its maximum.
     pub held_max: u64,
-    /// Waited too long for a cut link to heal, or with too many others.
+    /// Waited too long for a cut link to heal, or exceeded the maximum of waiting messages.
     pub queue_max: u64,
 }
 
-/// A message that waits for a link to be whole again.
+/// A message that waits for a cut link to heal.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedMessage {
     sent: Time,
     link: Link,
     bytes: Vec<u8>,
 }
 
-/// Messages that wait for cut links; the newest is dropped.
+/// Maximum of messages that wait for cut links; further ones are dropped.
 const WAITING_MAX: usize = 4_096;
 /// A message that waited for longer is dropped, as `host` drops it.
 const WAITING_TIME_MAX: Duration = Duration::from_secs(5);
@@ -63,9 +64,9 @@ const WAITING_TIME_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 struct Disturbed {
     condition: LinkCondition,
-    /// When it was disturbed last; the phases of a flapping link are counted from here.
+    /// Time of the last disturbance; the phases of a flapping link are counted from here.
     since: Time,
-    /// The narrow link is busy until then with messages that were sent before.
+    /// A throttled link transmits earlier messages until then.
     busy_until: Time,
 }
 
@@ -85,7 +86,7 @@ impl Network {
         }
     }
 
-    /// The endpoint `id` is the node at `index`.
+    /// Registers the endpoint `id` as the node at `index`.
     pub(crate) fn add(&mut self, id: NodeId, index: usize) {
         let directory = if id.is_client() {
             &mut self.clients
@@ -99,7 +100,7 @@ impl Network {
         directory[number] = Some(index as u32);
     }
 
-    /// Where the endpoint `id` is.
+    /// The index of the endpoint `id`.
     pub(crate) fn find(&self, id: NodeId) -> Option<usize> {
         let directory = if id.is_client() {
             &self.clients
@@ -110,7 +111,7 @@ impl Network {
         index.map(|index| index as usize)
     }
 
-    /// Remembers from now on who is connected with whom.
+    /// Keeps track of connected pairs from now on.
     pub(crate) fn remember_connections(&mut self) {
         self.connected.get_or_insert_default();
     }
@@ -125,21 +126,21 @@ impl Network {
         &mut self.options
     }
 
-    /// Sends one message; what becomes of it is drawn now, whether a cut stops it is seen when it arrives.
+    /// Sends one message. Its loss, duplication and delay are drawn now; a cut or reset is checked at its arrival.
     pub(crate) fn send<R>(
         &mut self,
         now: Time,
         from: NodeId,
         to: NodeId,
         bytes: Vec<u8>,
-        queue: &mut Queue<R>,
+        queue: &mut EventQueue<R>,
     ) {
         let Some(index) = self.find(to) else {
             self.lost.unknown_node += 1;
             return;
         };
         if from == to {
-            let event = Event::Deliver {
+            let event = WorldEvent::Deliver {
                 from,
                 sent: now,
                 bytes,
@@ -169,7 +170,7 @@ impl Network {
             queue.push(
                 due,
                 index,
-                Event::Deliver {
+                WorldEvent::Deliver {
                     from,
                     sent: now,
                     bytes,
@@ -180,7 +181,7 @@ impl Network {
         queue.push(
             due,
             index,
-            Event::Deliver {
+            WorldEvent::Deliver {
                 from,
                 sent: now,
                 bytes,
@@ -188,7 +189,7 @@ impl Network {
         );
     }
 
-    /// How much longer a message of this length takes because its link is disturbed; nothing when it is lost.
+    /// Additional delay of a message of this length because its link is disturbed; `None` when it is lost.
     fn disturbance(&mut self, now: Time, link: Link, length: usize) -> Option<Duration> {
         if self.disturbed.is_empty() {
             return Some(Duration::ZERO);
@@ -197,8 +198,8 @@ impl Network {
             return Some(Duration::ZERO);
         };
         let rng = &mut self.rng;
-        let mut strikes = |percent: u8| percent > 0 && rng.below(100) < u64::from(percent);
-        if strikes(disturbed.condition.lose) {
+        let mut happens = |percent: u8| percent > 0 && rng.below(100) < u64::from(percent);
+        if happens(disturbed.condition.lose) {
             return None;
         }
         if !disturbed
@@ -210,7 +211,7 @@ impl Network {
         }
         let mut extra = Duration::ZERO;
         if let Some((percent, delay)) = disturbed.condition.reorder
-            && strikes(percent)
+            && happens(percent)
         {
             extra += delay;
         }
@@ -223,7 +224,7 @@ impl Network {
         Some(extra)
     }
 
-    /// How long the next message over this link takes.
+    /// Delay of the next message over this link.
     fn delay(&mut self, from: NodeId, to: NodeId) -> Duration {
         let options = &self.options;
         let mut delay = options.delay_min + self.rng.duration_below(options.delay_spread);
@@ -239,13 +240,13 @@ impl Network {
         delay
     }
 
-    /// How long the end of a connection takes to be noticed at `to`; never, when the notice is lost.
+    /// Delay until `to` notices the end of its connection; `None` when the notice is lost.
     pub(crate) fn notice(&mut self, from: NodeId, to: NodeId) -> Option<Duration> {
         let is_cut = self.cut.contains(&Link { from, to });
         (!is_cut && !self.rng.chance(self.options.loss)).then(|| self.delay(from, to))
     }
 
-    /// Is this message, arriving now, stopped by a cut or a reset since it was sent?
+    /// Does a cut, or a reset since it was sent, stop this message that arrives now?
     pub(crate) fn blocks(&self, from: NodeId, to: NodeId, sent: Time) -> bool {
         let link = Link { from, to };
         if from == to {
@@ -267,27 +268,27 @@ impl Network {
         }
     }
 
-    /// Ends the connection between two endpoints: what is under way in either direction is lost.
+    /// Ends the connection between two endpoints: messages in flight in either direction are lost.
     pub(crate) fn reset(&mut self, link: Link, now: Time) {
         let both = Link::both(link.from, link.to);
         self.reset.extend(both.map(|link| (link, now)));
     }
 
-    /// A message goes nowhere; its sender may keep it until the link is whole again, as `host` does.
+    /// Handles a message over a cut link: lost, or kept by its sender until the link heals, as `host` does.
     fn keep(&mut self, sent: Time, link: Link, bytes: Vec<u8>) {
         if self.options.queueing == 0.0 || !self.rng.chance(self.options.queueing) {
             self.lost.cut += 1;
         } else if self.waiting.len() >= WAITING_MAX {
             self.lost.queue_max += 1;
         } else {
-            self.waiting.push(Waiting { sent, link, bytes });
+            self.waiting.push(QueuedMessage { sent, link, bytes });
         }
     }
 
-    /// Makes every link whole, and sends what waited for that; were any cut?
-    pub(crate) fn heal<R>(&mut self, now: Time, queue: &mut Queue<R>) -> bool {
+    /// Heals every link and sends the messages that waited for that; true if any link was cut.
+    pub(crate) fn heal<R>(&mut self, now: Time, queue: &mut EventQueue<R>) -> bool {
         let were_cut = !std::mem::take(&mut self.cut).is_empty();
-        for Waiting { sent, link, bytes } in std::mem::take(&mut self.waiting) {
+        for QueuedMessage { sent, link, bytes } in std::mem::take(&mut self.waiting) {
             if now.since(sent) > WAITING_TIME_MAX {
                 self.lost.queue_max += 1;
             } else {
@@ -297,7 +298,7 @@ impl Network {
         were_cut
     }
 
-    /// Disturbs no link any more; were any disturbed?
+    /// Ends all disturbances; true if any link was disturbed.
     pub(crate) fn calm(&mut self) -> bool {
         !std::mem::take(&mut self.disturbed).is_empty()
     }

@@ -1,15 +1,15 @@
-//! How rough a world is.
+//! Options of a world: the steady misbehaviour of its network, disks and clocks.
 
 use seatrial_machine::{FaultKind, Rng};
 use std::fmt;
 use std::time::Duration;
 
-/// How rough a world is: what its network, disks and clocks do all the time, beside the faults that are applied to it.
+/// Steady misbehaviour of a world's network, disks and clocks, in addition to the faults that are applied to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorldOptions {
-    /// What becomes of messages.
+    /// Delay, loss and duplication of messages.
     pub network: NetworkOptions,
-    /// What becomes of bytes.
+    /// Delay of syncs, and losses at crashes.
     pub disk: DiskOptions,
     /// Largest drift of a node's clock in parts per million, either way.
     pub drift_ppm_max: u32,
@@ -17,12 +17,12 @@ pub struct WorldOptions {
     pub job_delay_max: Duration,
 }
 
-/// What becomes of messages.
+/// Delay, loss and duplication of messages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkOptions {
-    /// Shortest time on the way.
+    /// Shortest delay.
     pub delay_min: Duration,
-    /// Added to it, uniform: what lets messages overtake each other.
+    /// Uniform addition to it, which lets messages overtake each other.
     pub delay_spread: Duration,
     /// Probability that a message is lost.
     pub loss: f64,
@@ -30,13 +30,13 @@ pub struct NetworkOptions {
     pub duplication: f64,
     /// Probability that a message takes much longer.
     pub straggler: f64,
-    /// How much longer, on average (exponential).
+    /// Its mean additional delay (exponential).
     pub straggler_delay: Duration,
     /// Probability that a message over a cut link waits for it to be whole again, up to 5 s, instead of being lost.
     pub queueing: f64,
 }
 
-/// What becomes of bytes.
+/// Delay of syncs, and losses at crashes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskOptions {
     /// Shortest sync.
@@ -45,15 +45,15 @@ pub struct DiskOptions {
     pub sync_spread: Duration,
     /// Probability that a sync takes fifty times as long.
     pub sync_stall: f64,
-    /// Probability that a sync is answered for the last append it covers alone, which speaks for all before it.
+    /// Probability that a sync is reported for the last append that it covers only, which implies all earlier ones.
     pub answer_last: f64,
-    /// Probability that a crash keeps all that was written, as where a process was killed and its system was not.
+    /// Probability that a crash keeps all written bytes, as when a process is killed and its system is not.
     pub kill_keeps_all: f64,
-    /// Probability that a crash loses all that was not synced; otherwise a random part survives.
+    /// Probability that a crash loses all unsynced bytes; otherwise a random part survives.
     pub crash_loses_all: f64,
-    /// Probability that a part of the first write that a crash took survives.
+    /// Probability that a part of the first write that a crash lost survives.
     pub torn_write: f64,
-    /// Probability that a crash keeps any of what was not synced instead of the first of it.
+    /// Probability that a crash keeps a random subset of the unsynced writes instead of a prefix.
     pub reordering: f64,
     /// Probability that what a node has under way at a crash (a job, a task on a file, a batch of appends) has begun, and
     /// ends in the middle.
@@ -61,7 +61,7 @@ pub struct DiskOptions {
 }
 
 impl Default for WorldOptions {
-    /// A quiet world: a local network, a good disk, right clocks, and crashes that lose what was not synced.
+    /// A quiet world: a local network, a good disk, right clocks, and crashes that lose unsynced bytes.
     fn default() -> WorldOptions {
         WorldOptions {
             network: NetworkOptions {
@@ -149,13 +149,13 @@ impl DiskOptions {
     }
 }
 
-/// `microseconds` times a random power of ten below `decades`, and something between.
+/// `microseconds` times 10^x, with x uniform below `decades - 1`: log-uniform.
 fn magnitude(rng: &mut Rng, microseconds: u64, decades: i32) -> Duration {
     let factor = 10_f64.powf(rng.unit() * f64::from(decades - 1));
     Duration::from_nanos((microseconds as f64 * 1e3 * factor) as u64)
 }
 
-/// Nothing half of the time, else a probability up to `max`, small ones as likely as large ones.
+/// 0 half of the time, else a log-uniform probability between `max / 100` and `max`.
 fn sometimes(rng: &mut Rng, max: f64) -> f64 {
     if rng.chance(0.5) {
         0.0
@@ -164,7 +164,7 @@ fn sometimes(rng: &mut Rng, max: f64) -> f64 {
     }
 }
 
-/// One line that names what is unusual.
+/// One line: delays, and every misbehaviour that is on.
 impl fmt::Display for WorldOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let WorldOptions {

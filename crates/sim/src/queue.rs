@@ -1,110 +1,110 @@
-//! What will happen, in order.
+//! Future events of a world, in order of time.
 
 use seatrial_machine::{Computed, LogName, NodeId, Ticket, Time};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Something that happens to one node.
-pub(crate) enum Event<R> {
+/// An event of one node. Each but a message belongs to one incarnation, that is, one start of the node.
+pub(crate) enum WorldEvent<R> {
     /// A message arrives.
     Deliver {
-        /// Who sent it.
+        /// Its sender.
         from: NodeId,
-        /// When.
+        /// World time at which it was sent.
         sent: Time,
-        /// The message.
+        /// Its bytes.
         bytes: Vec<u8>,
     },
-    /// The machine is owed a wake-up.
+    /// A wake-up that the machine asked for is due.
     Wake {
-        /// Of which start.
+        /// The start that it belongs to.
         incarnation: u32,
-        /// Which wake-up of this node.
+        /// Number of the wake-up; only the newest of a node is valid.
         number: u32,
     },
-    /// The disk has synced.
+    /// A sync of a log ends.
     Synced {
-        /// For which start.
+        /// The start that it belongs to.
         incarnation: u32,
-        /// Which log.
+        /// The log.
         log: LogName,
     },
-    /// A task on a file is done.
+    /// A file task ends.
     File {
-        /// For which start.
+        /// The start that it belongs to.
         incarnation: u32,
-        /// Which task.
+        /// The task.
         ticket: Ticket,
     },
     /// A job runs.
     Job {
-        /// For which start.
+        /// The start that it belongs to.
         incarnation: u32,
-        /// Which job of that start.
+        /// The job, counted from its start.
         number: u64,
     },
-    /// A job that synced a slow disk is done.
+    /// A job that synced a slow disk ends.
     Computed {
-        /// For which start.
+        /// The start that it belongs to.
         incarnation: u32,
-        /// Which job.
+        /// The job.
         ticket: Ticket,
-        /// What came out.
+        /// Its result.
         result: Computed,
     },
-    /// The connection to another endpoint is found to be gone.
+    /// A node notices that its connection to another endpoint ended.
     Closed {
-        /// Of which start.
+        /// The start that it belongs to.
         incarnation: u32,
-        /// Who was at the other end.
+        /// The other endpoint.
         peer: NodeId,
     },
-    /// A local caller asks.
+    /// A local request arrives.
     Request {
-        /// Of which start.
+        /// The start that it belongs to.
         incarnation: u32,
-        /// Which request.
+        /// The request's ticket.
         ticket: Ticket,
-        /// What.
+        /// The request.
         request: R,
     },
 }
 
-impl<R> Event<R> {
-    /// The start that this event belongs to; messages belong to none.
+impl<R> WorldEvent<R> {
+    /// The incarnation of the node that this event is for; `None` for messages, which reach any incarnation.
     pub(crate) const fn incarnation(&self) -> Option<u32> {
         match self {
-            Event::Deliver { .. } => None,
-            Event::Wake { incarnation, .. }
-            | Event::Synced { incarnation, .. }
-            | Event::File { incarnation, .. }
-            | Event::Job { incarnation, .. }
-            | Event::Computed { incarnation, .. }
-            | Event::Closed { incarnation, .. }
-            | Event::Request { incarnation, .. } => Some(*incarnation),
+            WorldEvent::Deliver { .. } => None,
+            WorldEvent::Wake { incarnation, .. }
+            | WorldEvent::Synced { incarnation, .. }
+            | WorldEvent::File { incarnation, .. }
+            | WorldEvent::Job { incarnation, .. }
+            | WorldEvent::Computed { incarnation, .. }
+            | WorldEvent::Closed { incarnation, .. }
+            | WorldEvent::Request { incarnation, .. } => Some(*incarnation),
         }
     }
 
     /// The name in a trace.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
-            Event::Deliver { .. } => "deliver",
-            Event::Wake { .. } => "wake",
-            Event::Synced { .. } => "synced",
-            Event::File { .. } => "file",
-            Event::Job { .. } => "job",
-            Event::Computed { .. } => "computed",
-            Event::Closed { .. } => "loses",
-            Event::Request { .. } => "request",
+            WorldEvent::Deliver { .. } => "deliver",
+            WorldEvent::Wake { .. } => "wake",
+            WorldEvent::Synced { .. } => "synced",
+            WorldEvent::File { .. } => "file",
+            WorldEvent::Job { .. } => "job",
+            WorldEvent::Computed { .. } => "computed",
+            WorldEvent::Closed { .. } => "loses",
+            WorldEvent::Request { .. } => "request",
         }
     }
 }
 
-/// When an event is due and where it is kept: small, so that the heap moves little.
+/// Time and slot of an event. Small, so that sifting the heap moves 24 bytes and not a whole event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Due {
     time: Time,
-    /// Events of one instant happen in the order in which they were queued.
+    /// Order of insertion. It breaks ties of time, so that equal seeds give equal orders.
     sequence: u64,
     slot: u32,
 }
@@ -121,17 +121,17 @@ impl PartialOrd for Due {
     }
 }
 
-/// Events by time: a heap of small entries over a slab of events.
-pub(crate) struct Queue<R> {
+/// Events by time: a binary heap of [`Due`] entries over a slab of events. Push and pop cost O(log n).
+pub(crate) struct EventQueue<R> {
     heap: BinaryHeap<Reverse<Due>>,
-    slab: Vec<Option<(usize, Event<R>)>>,
+    slab: Vec<Option<(usize, WorldEvent<R>)>>,
     vacant: Vec<u32>,
     sequence: u64,
 }
 
-impl<R> Queue<R> {
-    pub(crate) fn new() -> Queue<R> {
-        Queue {
+impl<R> EventQueue<R> {
+    pub(crate) fn new() -> EventQueue<R> {
+        EventQueue {
             heap: BinaryHeap::new(),
             slab: Vec::new(),
             vacant: Vec::new(),
@@ -140,11 +140,12 @@ impl<R> Queue<R> {
     }
 
     /// Queues an event for the node at `index`.
-    pub(crate) fn push(&mut self, time: Time, index: usize, event: Event<R>) {
+    pub(crate) fn push(&mut self, time: Time, index: usize, event: WorldEvent<R>) {
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.slab.push(None);
             (self.slab.len() - 1) as u32
         });
+        debug_assert!(self.slab[slot as usize].is_none(), "a vacant slot is empty");
         self.slab[slot as usize] = Some((index, event));
         self.sequence += 1;
         self.heap.push(Reverse(Due {
@@ -155,10 +156,15 @@ impl<R> Queue<R> {
     }
 
     /// Takes the earliest event.
-    pub(crate) fn pop(&mut self) -> Option<(Time, usize, Event<R>)> {
+    pub(crate) fn pop(&mut self) -> Option<(Time, usize, WorldEvent<R>)> {
         let Reverse(due) = self.heap.pop()?;
         self.vacant.push(due.slot);
         let (index, event) = self.slab[due.slot as usize].take()?;
+        debug_assert!(
+            self.next_time().is_none_or(|next| due.time <= next),
+            "no event left is earlier"
+        );
+        debug_assert_eq!(self.heap.len() + self.vacant.len(), self.slab.len());
         Some((due.time, index, event))
     }
 

@@ -1,4 +1,4 @@
-//! Files in memory: the one storage of this crate.
+//! The simulated disk: files in memory with every fault of a disk. The only [`Storage`] of this crate.
 
 mod loss;
 mod media;
@@ -6,31 +6,31 @@ mod medium;
 mod state;
 mod tree;
 
-use crate::crash::Operation;
+use crate::crash::DiskOperation;
 use crate::single_fault::{Access, BlockFault, Site};
 use medium::{MemoryFile, MemoryMedium};
 use seatrial_machine::{DiskTrouble, Medium, Rng, Storage};
-use state::{Call, State, Watch};
+use state::{Call, ChangeTracker, StorageState};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(crate) use crate::single_fault::accesses::{Accesses, Plan};
+pub(crate) use crate::single_fault::accesses::{Accesses, PlantedFault};
 pub(crate) use media::{Media, Pending};
 pub use tree::FileTree;
 pub(crate) use tree::{folder_of, is_top, plain};
 
-/// Takes a lock, whoever panicked while holding it: the data of this module is whole after every statement.
+/// Locks a mutex, also a poisoned one: the data of this module is consistent after every statement, so a panic of another thread
+/// cannot have left it half changed.
 pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A [`Storage`] in memory, for tests and simulations. It does what real files do: an open file lives on when it is renamed
-/// or removed, a file cannot be made in a folder that is not there, one lock per file. A clone of it is another handle of the
-/// same files; [`MemoryStorage::files`] is a snapshot, which shares bytes until one side writes them, so a thousand variants
-/// of a folder cost little.
+/// A [`Storage`] in memory, for tests and simulations. It behaves like a file system: an open file outlives its renaming and
+/// removal, a file cannot be created in a missing folder, a file has one lock. A clone is another handle of the same files;
+/// [`MemoryStorage::files`] is a copy-on-write snapshot, so a thousand variants of a folder cost little.
 ///
 /// Every fault of a disk in this crate is one of this type:
 ///
@@ -42,7 +42,7 @@ pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// | every read or write fails | [`MemoryStorage::set_trouble`] |
 /// | every sync fails | [`MemoryStorage::fail_syncs`] |
 /// | bits rot | [`MemoryStorage::rot`] |
-/// | a process ends in the middle of what it does | [`MemoryStorage::end_after`] |
+/// | a process ends in the middle of its writes | [`MemoryStorage::end_after`] |
 ///
 /// Its downside: the first write to a file after a snapshot copies the file.
 ///
@@ -65,36 +65,36 @@ pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct MemoryStorage {
     disk: Arc<SharedDisk>,
     lends: bool,
-    /// Of this handle alone.
+    /// Counts of accesses, and the planted fault, of this handle alone.
     accesses: Option<Arc<Accesses>>,
 }
 
-/// What all handles share.
+/// The state that all handles share.
 #[derive(Debug, Default)]
 struct SharedDisk {
-    /// Taken before `names`, and before a file's bytes.
-    state: Mutex<State>,
-    names: Mutex<Names>,
+    /// Locked before `names`, and before a file's bytes.
+    state: Mutex<StorageState>,
+    names: Mutex<Directory>,
 }
 
 impl SharedDisk {
-    /// Begins a call; an error, if it cannot be done. What is done while the guard is held happens in one step.
-    fn enter(&self, call: Call) -> io::Result<MutexGuard<'_, State>> {
+    /// Begins a call, or returns the error of a fault. A call is atomic while the returned guard is held.
+    fn enter(&self, call: Call) -> io::Result<MutexGuard<'_, StorageState>> {
         let mut state = hold(&self.state);
         state.enter(call)?;
         Ok(state)
     }
 }
 
-/// What is where.
+/// Files and folders by path.
 #[derive(Debug, Default)]
-struct Names {
+struct Directory {
     files: BTreeMap<PathBuf, Arc<MemoryFile>>,
     folders: BTreeSet<PathBuf>,
     next_number: u64,
 }
 
-impl Names {
+impl Directory {
     fn file(&self, path: &Path) -> io::Result<Arc<MemoryFile>> {
         let file = self.files.get(&plain(path));
         Ok(Arc::clone(file.ok_or(ErrorKind::NotFound)?))
@@ -122,7 +122,7 @@ impl Names {
         Ok(self.add(path, Arc::default()))
     }
 
-    /// The folders of a plain path that are not there, the highest first.
+    /// Folders on a plain path that do not exist, from the top down.
     fn missing_folders(&self, path: &Path) -> Vec<PathBuf> {
         let missing = path.ancestors().filter(|folder| !self.is_folder(folder));
         let mut missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
@@ -132,36 +132,36 @@ impl Names {
 }
 
 impl MemoryStorage {
-    /// No files.
+    /// An empty storage.
     pub fn new() -> MemoryStorage {
         MemoryStorage::default()
     }
 
-    /// These files.
+    /// A storage with these files.
     pub fn from_files(tree: &FileTree) -> MemoryStorage {
-        MemoryStorage::watched(tree, Watch::Nothing)
+        MemoryStorage::watched(tree, ChangeTracker::Nothing)
     }
 
-    /// These files, all durable; every change is kept.
+    /// A storage with these files, all durable, that records every change.
     pub(crate) fn recording(tree: &FileTree) -> MemoryStorage {
-        MemoryStorage::watched(tree, Watch::Keeps(Vec::new()))
+        MemoryStorage::watched(tree, ChangeTracker::Keeps(Vec::new()))
     }
 
-    /// These files, all durable; what is not durable of later changes can be lost ([`MemoryStorage::crash`]).
+    /// A storage with these files, all durable, that tracks which later changes are not durable ([`MemoryStorage::crash`]).
     pub(crate) fn forgetful(tree: &FileTree) -> MemoryStorage {
-        MemoryStorage::watched(tree, Watch::Tracks(Box::new(Media::new(tree))))
+        MemoryStorage::watched(tree, ChangeTracker::Tracks(Box::new(Media::new(tree))))
     }
 
-    fn watched(tree: &FileTree, watch: Watch) -> MemoryStorage {
-        let mut names = Names {
+    fn watched(tree: &FileTree, watch: ChangeTracker) -> MemoryStorage {
+        let mut names = Directory {
             folders: tree.folders().map(Path::to_owned).collect(),
-            ..Names::default()
+            ..Directory::default()
         };
         for (path, bytes) in tree.iter() {
             names.add(path.to_owned(), Arc::clone(bytes));
         }
         let disk = SharedDisk {
-            state: Mutex::new(State::new(watch)),
+            state: Mutex::new(StorageState::new(watch)),
             names: Mutex::new(names),
         };
         MemoryStorage {
@@ -171,15 +171,15 @@ impl MemoryStorage {
         }
     }
 
-    /// The same files, lent by [`Medium::map`]; without this a caller has to read.
+    /// The same files, also readable through [`Medium::map`]; otherwise a caller has to read.
     #[must_use]
     pub fn lending(mut self) -> MemoryStorage {
         self.lends = true;
         self
     }
 
-    /// Another handle of the same files. Through it the access `turn` (from 0) of a block meets a fault, and, if it `lasts`,
-    /// every later one too. Blocks are of `block_length` bytes.
+    /// Another handle of the same files with one planted fault: access number `turn` (from 0) of a block meets it, and if it
+    /// `lasts`, every later access too. Blocks have `block_length` bytes.
     #[must_use]
     pub fn with_fault(
         &self,
@@ -189,7 +189,7 @@ impl MemoryStorage {
         lasts: bool,
         fault: BlockFault,
     ) -> MemoryStorage {
-        let plan = Plan {
+        let plan = PlantedFault {
             site,
             turn,
             lasts,
@@ -199,27 +199,27 @@ impl MemoryStorage {
         self.counting(block_length, Some(plan))
     }
 
-    /// Another handle of the same files that counts accesses, one of which may meet a fault.
-    pub(crate) fn counting(&self, block_length: u64, plan: Option<Plan>) -> MemoryStorage {
+    /// Another handle of the same files that counts accesses, one of which may meet a planted fault.
+    pub(crate) fn counting(&self, block_length: u64, plan: Option<PlantedFault>) -> MemoryStorage {
         MemoryStorage {
             accesses: Some(Arc::new(Accesses::new(block_length, plan))),
             ..self.clone()
         }
     }
 
-    /// How often each block was met through this handle; nothing unless it has a fault.
+    /// Number of accesses of each block through this handle; empty unless the handle has a planted fault.
     pub fn met(&self) -> BTreeMap<Site, u64> {
         self.accesses
             .as_ref()
             .map_or_else(BTreeMap::new, |it| it.met())
     }
 
-    /// Has the fault of this handle been met?
+    /// Has an access met this handle's planted fault?
     pub fn has_fired(&self) -> bool {
         self.accesses.as_ref().is_some_and(|it| it.has_fired())
     }
 
-    /// A snapshot of all files.
+    /// Snapshot of all files.
     pub fn files(&self) -> FileTree {
         let names = hold(&self.disk.names);
         let mut tree = FileTree::default();
@@ -232,36 +232,36 @@ impl MemoryStorage {
         tree
     }
 
-    /// Bytes that may still be written; a write that does not fit is made as far as it does. `None`: no bound.
+    /// Sets the number of bytes that may still be written; a write that does not fit is made in part. `None`: no bound.
     pub fn set_room(&self, bytes: Option<u64>) {
         hold(&self.disk.state).room = bytes;
     }
 
-    /// What is wrong with the disk from now on, for every handle. A slow one is slow in a [`World`](crate::World) only.
+    /// Sets the disk's fault, for every handle. `Slow` has an effect in a [`World`](crate::World) only.
     pub fn set_trouble(&self, trouble: Option<DiskTrouble>) {
         hold(&self.disk.state).trouble = trouble;
     }
 
-    /// What is wrong with the disk.
+    /// The disk's fault.
     pub fn trouble(&self) -> Option<DiskTrouble> {
         hold(&self.disk.state).trouble
     }
 
-    /// Do syncs fail, of files and of folders?
+    /// Makes syncs of files and folders fail, or succeed again.
     pub fn fail_syncs(&self, fails: bool) {
         hold(&self.disk.state).fails_syncs = fails;
     }
 
-    /// Lets through that many calls that change something; then every call fails, as if the process had ended there.
+    /// Lets `calls` more changes through; then every call fails, as if the process had ended there.
     pub fn end_after(&self, calls: u64) {
         hold(&self.disk.state).fuse = Some(calls);
     }
 
-    /// Flips bits of random bytes, durable ones where they are told from others; false when there are none.
+    /// Flips `bits` random bits, of durable bytes if durability is tracked. False if there are no bytes.
     pub fn rot(&self, bits: u32, rng: &mut Rng) -> bool {
         let mut state = hold(&self.disk.state);
         let names = hold(&self.disk.names);
-        let mut files: Vec<(u64, u64)> = if let Watch::Tracks(media) = &state.watch {
+        let mut files: Vec<(u64, u64)> = if let ChangeTracker::Tracks(media) = &state.watch {
             media.lengths()
         } else {
             let live = names.files.values();
@@ -277,7 +277,7 @@ impl MemoryStorage {
             let (mut place, bit) = (rng.below(total), 1 << rng.below(8));
             for (number, length) in &files {
                 if place < *length {
-                    if let Watch::Tracks(media) = &mut state.watch {
+                    if let ChangeTracker::Tracks(media) = &mut state.watch {
                         media.flip(*number, place as usize, bit);
                     }
                     let live = names.files.values().find(|file| file.number == *number);
@@ -292,40 +292,40 @@ impl MemoryStorage {
         bits > 0
     }
 
-    /// What would be there after a crash that loses everything that was not synced.
+    /// The files after a crash that loses everything that was not synced.
     pub(crate) fn durable(&self) -> FileTree {
         match &hold(&self.disk.state).watch {
-            Watch::Tracks(media) => media.durable(),
+            ChangeTracker::Tracks(media) => media.durable(),
             _ => self.files(),
         }
     }
 
-    /// Syncs of files and folders so far.
+    /// Number of syncs of files and folders so far.
     pub(crate) fn syncs(&self) -> u64 {
         hold(&self.disk.state).syncs
     }
 
-    /// The changes that were kept.
-    pub(crate) fn operations(&self) -> Vec<Operation> {
+    /// The recorded changes.
+    pub(crate) fn operations(&self) -> Vec<DiskOperation> {
         match &hold(&self.disk.state).watch {
-            Watch::Keeps(operations) => operations.clone(),
+            ChangeTracker::Keeps(operations) => operations.clone(),
             _ => Vec::new(),
         }
     }
 
-    /// How many changes were kept.
+    /// Number of recorded changes.
     pub(crate) fn operations_len(&self) -> usize {
         match &hold(&self.disk.state).watch {
-            Watch::Keeps(operations) => operations.len(),
+            ChangeTracker::Keeps(operations) => operations.len(),
             _ => 0,
         }
     }
 
-    /// The name of the file that was written last, if it has one.
+    /// Path of the file that was written last, if it has one.
     pub(crate) fn last_written(&self) -> Option<PathBuf> {
         let state = hold(&self.disk.state);
         let last = match &state.watch {
-            Watch::Tracks(media) => media.last_written()?,
+            ChangeTracker::Tracks(media) => media.last_written()?,
             _ => return None,
         };
         let names = hold(&self.disk.names);
@@ -355,7 +355,7 @@ impl Storage for MemoryStorage {
         self.call(path)?;
         let mut state = self.disk.enter(Call::Create)?;
         let file = hold(&self.disk.names).create(path)?;
-        state.watch.note(|| Operation::Create {
+        state.watch.note(|| DiskOperation::Create {
             path: plain(path),
             file: file.number,
         });
@@ -390,7 +390,7 @@ impl Storage for MemoryStorage {
         let file = names.files.remove(&from).ok_or(ErrorKind::NotFound)?;
         let number = file.number;
         names.files.insert(to.clone(), file);
-        state.watch.note(|| Operation::Rename {
+        state.watch.note(|| DiskOperation::Rename {
             from,
             to,
             file: number,
@@ -404,7 +404,7 @@ impl Storage for MemoryStorage {
         let path = plain(path);
         let removed = hold(&self.disk.names).files.remove(&path);
         let file = removed.ok_or(ErrorKind::NotFound)?.number;
-        state.watch.note(|| Operation::Remove { path, file });
+        state.watch.note(|| DiskOperation::Remove { path, file });
         Ok(())
     }
 
@@ -422,7 +422,7 @@ impl Storage for MemoryStorage {
             names.folders.insert(folder.clone());
             state
                 .watch
-                .note(|| Operation::CreateFolder { path: folder });
+                .note(|| DiskOperation::CreateFolder { path: folder });
         }
         Ok(())
     }
@@ -449,7 +449,7 @@ impl Storage for MemoryStorage {
         if !hold(&self.disk.names).is_folder(&path) {
             return Err(ErrorKind::NotFound.into());
         }
-        state.watch.note(|| Operation::SyncFolder { path });
+        state.watch.note(|| DiskOperation::SyncFolder { path });
         Ok(())
     }
 
@@ -464,7 +464,7 @@ impl Storage for MemoryStorage {
         let number = file.number;
         let lock = file.lock()?;
         if is_new {
-            state.watch.note(|| Operation::Create {
+            state.watch.note(|| DiskOperation::Create {
                 path: plain(path),
                 file: number,
             });

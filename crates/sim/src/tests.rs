@@ -45,7 +45,7 @@ impl Job for Square {
 
 enum Ask {
     Increment,
-    Tell(NodeId),
+    Greet(NodeId),
     Alarm(Time),
     Square(u64),
 }
@@ -65,7 +65,7 @@ impl Machine for Counter {
                     self.waiting.push((ticket, self.count));
                 }
             }
-            Input::Request(_, Ask::Tell(to)) => out.push(Output::Send {
+            Input::Request(_, Ask::Greet(to)) => out.push(Output::Send {
                 to,
                 message: vec![1; 9],
             }),
@@ -183,7 +183,7 @@ fn the_same_seed_gives_the_same_events_and_another_gives_others() {
         world.keep_trace();
         for ticket in 0..50 {
             world.request(A, Ticket(ticket), Ask::Increment);
-            world.request(A, Ticket(ticket), Ask::Tell(B));
+            world.request(A, Ticket(ticket), Ask::Greet(B));
         }
         settle(&mut world);
         (world.fingerprint(), world.trace().join("\n"))
@@ -198,12 +198,12 @@ fn the_same_seed_gives_the_same_events_and_another_gives_others() {
 fn a_cut_stops_one_direction_until_it_is_healed() {
     let mut world = world(1, WorldOptions::default(), false);
     world.apply(&Fault::Cut(vec![Link { from: A, to: B }]));
-    world.request(A, Ticket(0), Ask::Tell(B));
-    world.request(B, Ticket(0), Ask::Tell(A));
+    world.request(A, Ticket(0), Ask::Greet(B));
+    world.request(B, Ticket(0), Ask::Greet(A));
     settle(&mut world);
     assert_eq!((count(&world, A), count(&world, B)), (1, 0));
     world.apply(&Fault::Heal);
-    world.request(A, Ticket(1), Ask::Tell(B));
+    world.request(A, Ticket(1), Ask::Greet(B));
     settle(&mut world);
     assert_eq!(count(&world, B), 1);
 }
@@ -215,7 +215,7 @@ fn a_cut_and_a_reset_stop_what_is_under_way() {
         Fault::Reset(Link::both(A, B).into()),
     ] {
         let mut world = world(1, WorldOptions::default(), false);
-        world.request(A, Ticket(0), Ask::Tell(B));
+        world.request(A, Ticket(0), Ask::Greet(B));
         world.apply(&fault);
         settle(&mut world);
         assert_eq!(count(&world, B), 0, "{fault:?}");
@@ -230,7 +230,7 @@ fn slow_links_are_slow() {
         links: Link::both(A, B).into(),
         how: Disturbance::Slow { delay, jitter },
     });
-    world.request(A, Ticket(0), Ask::Tell(B));
+    world.request(A, Ticket(0), Ask::Greet(B));
     world.run_until(Time::from_milliseconds(280));
     assert_eq!(count(&world, B), 0);
     world.run_until(Time::from_milliseconds(321));
@@ -246,7 +246,7 @@ fn losses_and_repetitions_have_their_probability() {
     let mut repeating = world(1, options, false);
     for world in [&mut lossy, &mut repeating] {
         for ticket in 0..10_000 {
-            world.request(A, Ticket(ticket), Ask::Tell(B));
+            world.request(A, Ticket(ticket), Ask::Greet(B));
         }
         settle(world);
     }
@@ -263,10 +263,10 @@ fn losses_and_repetitions_have_their_probability() {
 }
 
 #[test]
-fn a_paused_node_hears_nothing_until_it_goes_on() {
+fn a_paused_node_hears_nothing_until_it_is_resumed() {
     let mut world = world(1, WorldOptions::default(), false);
     world.apply(&Fault::Pause(B));
-    world.request(A, Ticket(0), Ask::Tell(B));
+    world.request(A, Ticket(0), Ask::Greet(B));
     world.request(B, Ticket(7), Ask::Increment);
     world.run_until(Time::from_milliseconds(100));
     assert_eq!(count(&world, B), 0);
@@ -277,7 +277,7 @@ fn a_paused_node_hears_nothing_until_it_goes_on() {
 }
 
 #[test]
-fn a_dead_node_takes_no_requests_and_its_promises_die_with_it() {
+fn a_dead_node_takes_no_requests_and_its_pending_work_dies_with_it() {
     let mut world = world(1, WorldOptions::default(), false);
     world.request(A, Ticket(1), Ask::Increment);
     world.request(A, Ticket(2), Ask::Alarm(Time::from_milliseconds(5)));
@@ -392,7 +392,7 @@ fn many_held_messages_do_not_crowd_out_the_disk() {
     world.request(B, Ticket(0), Ask::Increment);
     world.apply(&Fault::Pause(B));
     for ticket in 0..70_000 {
-        world.request(A, Ticket(ticket), Ask::Tell(B));
+        world.request(A, Ticket(ticket), Ask::Greet(B));
     }
     world.run_until(Time::from_milliseconds(2_000));
     world.apply(&Fault::Resume(B));
@@ -470,7 +470,7 @@ fn a_message_of_a_node_to_itself_is_not_the_networks_business() {
     (options.network.loss, options.network.duplication) = (1.0, 1.0);
     let mut world = world(1, options, false);
     world.apply(&Fault::Cut(vec![Link { from: A, to: A }]));
-    world.request(A, Ticket(0), Ask::Tell(A));
+    world.request(A, Ticket(0), Ask::Greet(A));
     settle(&mut world);
     assert_eq!(count(&world, A), 1);
 }

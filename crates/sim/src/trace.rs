@@ -1,11 +1,11 @@
-//! What happened in a world, as a number and as text.
+//! The trace of a world's events: a hash, and text if enabled.
 
-use crate::queue::Event;
+use crate::queue::WorldEvent;
 use seatrial_machine::{NodeId, Time};
 
-/// Mixes every event into one number; keeps them as lines when asked.
+/// Hashes every event; keeps a line per event if enabled.
 #[derive(Debug, Default)]
-pub(crate) struct Trace {
+pub(crate) struct EventTrace {
     state: u64,
     lines: Option<Vec<String>>,
 }
@@ -13,14 +13,14 @@ pub(crate) struct Trace {
 /// Odd, without pattern (the golden ratio in 64 bits).
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Lines that are kept at most.
+/// Maximum of lines kept.
 const LINES_MAX: usize = 1_000_000;
 
 fn number(node: NodeId) -> u64 {
     u64::from(node.number()) | u64::from(node.is_client()) << 32
 }
 
-impl Trace {
+impl EventTrace {
     pub(crate) fn keep(&mut self) {
         self.lines.get_or_insert_default();
     }
@@ -49,41 +49,41 @@ impl Trace {
     }
 
     /// An event that reaches a machine.
-    pub(crate) fn event<R>(&mut self, now: Time, node: NodeId, event: &Event<R>) {
+    pub(crate) fn event<R>(&mut self, now: Time, node: NodeId, event: &WorldEvent<R>) {
         self.mix(now.nanoseconds());
         let (kind, detail) = match event {
-            Event::Deliver { from, .. } => (1, number(*from)),
-            Event::Wake { .. } => (2, 0),
-            Event::Synced { .. } => (3, 0),
-            Event::File { ticket, .. } => (7, ticket.0),
-            Event::Job { number, .. } => (8, *number),
-            Event::Computed { ticket, .. } => (4, ticket.0),
-            Event::Request { ticket, .. } => (5, ticket.0),
-            Event::Closed { peer, .. } => (6, number(*peer)),
+            WorldEvent::Deliver { from, .. } => (1, number(*from)),
+            WorldEvent::Wake { .. } => (2, 0),
+            WorldEvent::Synced { .. } => (3, 0),
+            WorldEvent::File { ticket, .. } => (7, ticket.0),
+            WorldEvent::Job { number, .. } => (8, *number),
+            WorldEvent::Computed { ticket, .. } => (4, ticket.0),
+            WorldEvent::Request { ticket, .. } => (5, ticket.0),
+            WorldEvent::Closed { peer, .. } => (6, number(*peer)),
         };
         self.mix(number(node) | kind << 40);
         self.mix(detail);
-        if let Event::Deliver { bytes, .. } = event {
+        if let WorldEvent::Deliver { bytes, .. } = event {
             self.mix_bytes(bytes);
         }
         if self.lines.is_some() {
             let detail = match event {
-                Event::Deliver { from, bytes, .. } => {
+                WorldEvent::Deliver { from, bytes, .. } => {
                     format!(" from {from}, {} bytes", bytes.len())
                 }
-                Event::Computed { ticket, .. }
-                | Event::File { ticket, .. }
-                | Event::Request { ticket, .. } => format!(" {}", ticket.0),
-                Event::Job { number, .. } => format!(" {number}"),
-                Event::Closed { peer, .. } => format!(" connection to {peer}"),
-                Event::Synced { log, .. } => format!(" {log}"),
-                Event::Wake { .. } => String::new(),
+                WorldEvent::Computed { ticket, .. }
+                | WorldEvent::File { ticket, .. }
+                | WorldEvent::Request { ticket, .. } => format!(" {}", ticket.0),
+                WorldEvent::Job { number, .. } => format!(" {number}"),
+                WorldEvent::Closed { peer, .. } => format!(" connection to {peer}"),
+                WorldEvent::Synced { log, .. } => format!(" {log}"),
+                WorldEvent::Wake { .. } => String::new(),
             };
             self.line(now, &format!("{node} {}{detail}", event.name()));
         }
     }
 
-    /// Something that is done to the world.
+    /// A fault that was applied to the world.
     pub(crate) fn note(&mut self, now: Time, text: impl FnOnce() -> String) {
         let text = text();
         self.mix(now.nanoseconds());
@@ -97,7 +97,7 @@ impl Trace {
         {
             lines.push(format!("{:>16.9} {text}", now.seconds()));
             if lines.len() == LINES_MAX {
-                lines.push("(the trace ends here, the world goes on)".into());
+                lines.push("(the trace is full: later events are not shown)".into());
             }
         }
     }

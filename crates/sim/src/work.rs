@@ -1,4 +1,4 @@
-//! What a node has under way beside its machine: its logs, its files, its jobs.
+//! Work of a node outside its machine: logs, file tasks, jobs, and the disk under them.
 
 use crate::options::{DiskOptions, WorldOptions};
 use crate::storage::{FileTree, MemoryStorage};
@@ -12,62 +12,61 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Jobs of a node that run at the same time; others wait, as in `host`.
+/// Jobs of one node that run at the same time; further ones wait, as in `host`.
 const WORKERS: usize = 4;
-/// Changes after which work that a crash meets ends at the latest.
+/// Bound of the changes that a job or task makes before a crash interrupts it.
 const CUT_MAX: u64 = 12;
 
-/// Logs, files and jobs of one node. The storage is that of the node's disk: it outlives the process, all else is of one
-/// start.
+/// Logs, file tasks and jobs of one node, over its disk. The storage outlives the process; all other fields belong to one start.
 ///
-/// Appends are written when a sync begins and are durable when it ends; those that come meanwhile wait for the next one, as
-/// they do in `host`. A task on a file and a job happen at one instant, when their time has come.
+/// Appends are written when a sync begins and are durable when it ends; appends that arrive meanwhile wait for the next sync
+/// (group commit, as in `host`). A file task or a job takes effect at one instant, when it ends.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub(crate) struct NodeWork {
     storage: MemoryStorage,
     logs: BTreeMap<LogName, NodeLog>,
     folder: Option<FileFolder>,
     files: FileQueue,
-    /// Tasks on files that run.
+    /// File tasks under way, with their tickets.
     tasks: BTreeMap<Ticket, FileTask>,
     jobs: BTreeMap<u64, (Ticket, Box<dyn Job>)>,
     jobs_begun: u64,
-    /// When each worker is free.
+    /// Times at which each worker becomes free, ascending.
     workers: [Time; WORKERS],
-    /// An earlier state of the disk.
+    /// Snapshot of the durable files, for [`Fault::Restore`](seatrial_machine::Fault::Restore).
     snapshot: Option<FileTree>,
-    /// The file that the last process wrote last.
+    /// The file that an earlier process of this node wrote last.
     last_written: Option<PathBuf>,
 }
 
-/// One log that a machine appends to.
+/// One log of a machine.
 #[derive(Debug)]
 struct NodeLog {
     writer: LogWriter,
-    waiting: VecDeque<LogTask>,
-    /// Appends that the sync under way covers; none, no sync is under way.
+    waiting: VecDeque<QueuedLogTask>,
+    /// Tickets of the appends that the sync under way covers. Empty: no sync is under way.
     covered: Vec<Ticket>,
 }
 
 #[derive(Debug)]
-enum LogTask {
+enum QueuedLogTask {
     Append(Vec<u8>, Ticket),
     TruncateHead(u64),
 }
 
 impl NodeLog {
-    /// Writes what waits, unless a sync is under way. True when a sync is to begin.
+    /// Writes all waiting appends, unless a sync is under way. True if the caller must begin a sync.
     fn write(&mut self) -> io::Result<bool> {
         if !self.covered.is_empty() {
             return Ok(false);
         }
         while let Some(task) = self.waiting.pop_front() {
             match task {
-                LogTask::Append(bytes, ticket) => {
+                QueuedLogTask::Append(bytes, ticket) => {
                     self.writer.append(&bytes)?;
                     self.covered.push(ticket);
                 }
-                LogTask::TruncateHead(position) => {
+                QueuedLogTask::TruncateHead(position) => {
                     self.writer.truncate_head(position)?;
                 }
             }
@@ -76,14 +75,14 @@ impl NodeLog {
     }
 }
 
-impl Work {
+impl NodeWork {
     /// An empty disk.
-    pub(crate) fn new() -> Work {
-        Work::over(&FileTree::default())
+    pub(crate) fn new() -> NodeWork {
+        NodeWork::over(&FileTree::default())
     }
 
-    fn over(files: &FileTree) -> Work {
-        Work {
+    fn over(files: &FileTree) -> NodeWork {
+        NodeWork {
             storage: MemoryStorage::forgetful(files),
             logs: BTreeMap::new(),
             folder: None,
@@ -102,12 +101,12 @@ impl Work {
         &self.storage
     }
 
-    /// The folder of the machine.
+    /// The machine's data folder, as its boot sees it.
     pub(crate) fn folder(&self) -> io::Result<DataFolder> {
         DataFolder::open(Arc::new(self.storage.clone()), Path::new(""))
     }
 
-    /// Opens the logs of a machine that starts.
+    /// Opens the logs of a machine that is being started.
     pub(crate) fn start(&mut self, data: &DataFolder, logs: &[OpenLog]) -> io::Result<()> {
         let storage: Arc<dyn Storage> = Arc::clone(data.storage());
         for log in logs {
@@ -124,10 +123,10 @@ impl Work {
 
     fn log(&mut self, name: LogName) -> &mut NodeLog {
         let log = self.logs.get_mut(&name);
-        log.unwrap_or_else(|| panic!("a machine uses log {name} and did not open it"))
+        log.unwrap_or_else(|| panic!("log {name} is not open: its machine did not list it at boot"))
     }
 
-    /// Takes an append in, and writes it unless a sync is under way. True when a sync is to begin.
+    /// Queues an append, and writes it unless a sync is under way. True if the caller must begin a sync.
     pub(crate) fn append(
         &mut self,
         name: LogName,
@@ -135,18 +134,19 @@ impl Work {
         ticket: Ticket,
     ) -> io::Result<bool> {
         let log = self.log(name);
-        log.waiting.push_back(LogTask::Append(bytes, ticket));
+        log.waiting.push_back(QueuedLogTask::Append(bytes, ticket));
         log.write()
     }
 
-    /// Truncates a log after the appends that came before.
+    /// Truncates a log after the appends that were queued before. True if the caller must begin a sync.
     pub(crate) fn truncate_head(&mut self, name: LogName, position: u64) -> io::Result<bool> {
         let log = self.log(name);
-        log.waiting.push_back(LogTask::TruncateHead(position));
+        log.waiting.push_back(QueuedLogTask::TruncateHead(position));
         log.write()
     }
 
-    /// A sync of a log ends: the tickets of what is durable, in order, and whether another sync is to begin.
+    /// Ends a sync of a log. Returns the tickets of the appends that are now durable, in order, and whether the next sync
+    /// begins.
     pub(crate) fn synced(&mut self, name: LogName) -> io::Result<(Vec<Ticket>, bool)> {
         let log = self.log(name);
         log.writer.sync()?;
@@ -154,12 +154,12 @@ impl Work {
         Ok((covered, log.write()?))
     }
 
-    /// Takes a task on a file in.
+    /// Queues a file task.
     pub(crate) fn push_file(&mut self, ticket: Ticket, task: FileTask) {
         self.files.push(ticket, task);
     }
 
-    /// A task on a file that begins now, and whether it waits for the medium.
+    /// Starts a file task that may run now. Returns its ticket and whether it syncs the medium.
     pub(crate) fn start_file(&mut self) -> Option<(Ticket, bool)> {
         let (ticket, task) = self.files.start()?;
         let is_sync = task.is_sync();
@@ -167,14 +167,14 @@ impl Work {
         Some((ticket, is_sync))
     }
 
-    /// A task on a file happens.
+    /// Runs a file task, at its end. `None`: the task belongs to no start of this node.
     pub(crate) fn finish_file(&mut self, ticket: Ticket) -> Option<FileResult> {
         let task = self.tasks.remove(&ticket)?;
         self.files.finish(ticket);
         Some(self.folder.as_ref()?.run(task))
     }
 
-    /// Takes a job in: its number, and when it runs, given how long it takes.
+    /// Queues a job that takes `takes`. Returns its number and the time at which it ends.
     pub(crate) fn push_job(
         &mut self,
         ticket: Ticket,
@@ -191,17 +191,17 @@ impl Work {
         (self.jobs_begun, due)
     }
 
-    /// Jobs and tasks on files under way.
+    /// Number of jobs and file tasks under way.
     pub(crate) fn under_way(&self) -> usize {
         self.jobs.len() + self.files.len()
     }
 
-    /// A job that runs now.
+    /// Removes a job from the queue, to run it now.
     pub(crate) fn take_job(&mut self, number: u64) -> Option<(Ticket, Box<dyn Job>)> {
         self.jobs.remove(&number)
     }
 
-    /// How much longer a sync takes.
+    /// Additional time of each sync, on a slow disk.
     pub(crate) fn extra_delay(&self) -> Duration {
         match self.storage.trouble() {
             Some(DiskTrouble::Slow(delay)) => delay,
@@ -209,33 +209,33 @@ impl Work {
         }
     }
 
-    /// The process is gone, and with it what the disk had not made durable, or part of it.
+    /// Crashes the process: bytes and names that are not durable are lost, in part or all, as `options` and `rng` draw.
     pub(crate) fn crash(&mut self, options: &WorldOptions, rng: &mut Rng) {
         self.interrupt(&options.disk, rng);
         let left = self.storage.crash(&options.disk, rng);
         self.replace(&left);
     }
 
-    /// The power is gone, and all that was not durable.
+    /// Power failure: everything that is not durable is lost.
     pub(crate) fn lose_power(&mut self) {
         let left = self.storage.lose_power();
         self.replace(&left);
     }
 
-    /// Puts these files on the disk, of which the rest stays as it is.
+    /// Starts over with these files. The disk's fault, the snapshot and the name of the last written file survive.
     fn replace(&mut self, files: &FileTree) {
         let trouble = self.storage.trouble();
         let last_written = self.storage.last_written().or(self.last_written.take());
         let snapshot = self.snapshot.take();
-        *self = Work {
+        *self = NodeWork {
             snapshot,
             last_written,
-            ..Work::over(files)
+            ..NodeWork::over(files)
         };
         self.storage.set_trouble(trouble);
     }
 
-    /// Lets some of what is under way begin, and ends it in the middle.
+    /// Draws which work under way at a crash has begun, runs it, and ends it after a drawn number of changes.
     fn interrupt(&mut self, options: &DiskOptions, rng: &mut Rng) {
         if options.crash_within == 0.0 || !rng.chance(options.crash_within) {
             return;
@@ -250,19 +250,19 @@ impl Work {
         for (folder, task) in tasks.filter_map(|task| Some((self.folder.clone()?, task))) {
             if rng.chance(0.5) {
                 self.storage.end_after(rng.below(CUT_MAX));
-                drop(folder.run(task)); // nobody is left to be answered
+                drop(folder.run(task)); // the process that waited for the result is dead
             }
         }
         for log in self.logs.values_mut() {
             if rng.chance(0.5) {
                 self.storage.end_after(rng.below(CUT_MAX));
                 log.covered.clear();
-                let _ = log.write(); // the process ends in it
+                let _ = log.write(); // an error is the point at which the process ended
             }
         }
     }
 
-    /// Cuts off the last durable bytes of the file that was written last; were there any?
+    /// Truncates the file that was written last by `bytes` durable bytes; false if there is no such file or it is empty.
     pub(crate) fn cut_off(&mut self, bytes: u64) -> bool {
         let mut files = self.storage.durable();
         let Some(path) = self.last_written.clone().filter(|_| bytes > 0) else {
@@ -283,7 +283,7 @@ impl Work {
         self.snapshot = Some(self.storage.durable());
     }
 
-    /// Goes back to the snapshot; does that change anything?
+    /// Replaces the files by the snapshot; false if there is none or nothing differs.
     pub(crate) fn restore(&mut self) -> bool {
         let Some(snapshot) = self.snapshot.clone() else {
             return false;

@@ -1,11 +1,11 @@
-//! The seeded world.
+//! The world: owns the nodes and the event queue, and carries out each turn's outputs.
 
 use crate::network::{LostMessages, Network};
 use crate::options::WorldOptions;
-use crate::queue::{Event, Queue};
+use crate::queue::{EventQueue, WorldEvent};
 use crate::storage::FileTree;
-use crate::trace::Trace;
-use crate::work::Work;
+use crate::trace::EventTrace;
+use crate::work::NodeWork;
 use seatrial_machine::{
     Booted, Clock, DataFolder, DiskTrouble, Fault, Input, Link, LogName, Machine, NodeId, Output,
     Rng, Ticket, Time, WORK_MAX,
@@ -13,31 +13,32 @@ use seatrial_machine::{
 use std::io;
 use std::time::Duration;
 
-/// Builds the machine of a node from its folder, at its first start and at every restart. An error (in words) leaves the
-/// node down and is reported by [`World::take_boot_failures`].
+/// Builds the machine of a node from its folder, at its first start and at every restart. An error (a text) leaves the node down
+/// and is reported by [`World::take_boot_failures`].
 pub type Boot<M> = Box<dyn FnMut(NodeId, &DataFolder) -> Result<Booted<M>, String>>;
 
-/// Tells a machine, at its time, that its connection to another endpoint is gone. What `host` does for real connections.
+/// Notifies a machine, at its local time, that its connection to another endpoint ended, as `host` does for TCP connections.
 pub type Closed<M> = fn(&mut M, Time, NodeId, &mut Vec<Output<<M as Machine>::Reply>>);
 
-/// A world of machines, a network, disks and clocks, run in one thread from one seed. `M` is an enum where several
-/// kinds of machine live in one world.
+/// A world of machines, a network, disks and clocks, run in one thread from one seed. `M` is an enum where several kinds of
+/// machine live in one world.
 ///
-/// It owns the machines and everything that could surprise them. Its loop ([`World::step`]): take the earliest event, give the
-/// machine it is for one turn, carry the outputs out by drawing what becomes of them, check the machine's invariants.
-/// The same seed and the same calls give the same events.
+/// It owns the machines and every source of nondeterminism: the event queue, the network, and one generator of random numbers
+/// per concern, forked from the seed, so that a draw of the network does not shift the draws of the disks. Its loop
+/// ([`World::step`]): pop the earliest event, give its machine one turn, carry out the outputs by drawing their fate, check the
+/// machine's invariants. The same seed and the same calls give the same events.
 ///
-/// Its downside: everything is in memory, and a machine that never goes quiet keeps the world going for ever; callers
-/// bound their runs by time or steps.
+/// Cost: O(log n) per event for n queued events. Its downside: everything is in memory, and a machine that never becomes idle
+/// keeps the world running for ever; callers bound their runs by time or steps.
 pub struct World<M: Machine> {
     now: Time,
     options: WorldOptions,
-    queue: Queue<M::Request>,
+    queue: EventQueue<M::Request>,
     network: Network,
     disk_rng: Rng,
     job_rng: Rng,
     clock_rng: Rng,
-    nodes: Vec<Node<M>>,
+    nodes: Vec<WorldNode<M>>,
     boot: Boot<M>,
     closed: Option<Closed<M>>,
     boot_failures: Vec<(NodeId, String)>,
@@ -45,40 +46,40 @@ pub struct World<M: Machine> {
     /// Reused by every turn.
     out: Vec<Output<M::Reply>>,
     turns: u64,
-    trace: Trace,
+    trace: EventTrace,
 }
 
-/// One endpoint and all that belongs to it.
-struct Node<M: Machine> {
+/// One endpoint: its machine, disk, clock, and work under way.
+struct WorldNode<M: Machine> {
     id: NodeId,
     machine: Option<M>,
-    /// Counts starts: what was under way for an earlier start never reaches a later one.
+    /// Number of starts. An event of an earlier incarnation is dropped: its process is dead.
     incarnation: u32,
     paused: bool,
-    /// A log could not be written: it ends after this turn, as `host` ends a process that cannot write its log.
+    /// A write to a log failed: the node crashes after this turn, as `host` ends a process that cannot write its log.
     is_failing: bool,
-    /// What came while it was paused, in order.
-    held: Vec<Event<M::Request>>,
-    work: Work,
+    /// Events that arrived while the node was paused, in order.
+    held: Vec<WorldEvent<M::Request>>,
+    work: NodeWork,
     clock: Clock,
-    /// The world's time of the wake-up that is queued, and its number: an older number is void.
+    /// World time of the queued wake-up, and its number: a wake-up with an older number is void.
     wake: Option<(Time, u32)>,
     wakes: u32,
-    /// The instant of the latest wake-up that led to a turn, and how many there were at it.
+    /// World time of the latest wake-up that led to a turn, and the number of wake-ups at that time.
     woken: (Time, u32),
 }
 
-/// A message for a machine that has too much under way is offered to it again after this long.
+/// Delay after which a message is offered again to a machine with [`WORK_MAX`] jobs and file tasks under way.
 const BUSY_DELAY: Duration = Duration::from_micros(100);
 
-/// What a paused node keeps, as the kernel's buffers do; later messages are lost.
+/// Events that a paused node keeps, as kernel buffers do; later messages are lost.
 const HELD_MAX: usize = 65_536;
 
-/// A machine that is woken so often at one instant would be woken there for ever.
+/// A machine that is woken this often at one instant will be woken there for ever: `wake_at` does not advance.
 const WAKES_AT_ONE_INSTANT_MAX: u32 = 10_000;
 
 impl<M: Machine> World<M> {
-    /// An empty world.
+    /// An empty world at time zero.
     pub fn new(
         seed: u64,
         options: WorldOptions,
@@ -89,7 +90,7 @@ impl<M: Machine> World<M> {
             now: Time::ZERO,
             network: Network::new(options.network.clone(), rng.fork("network")),
             options,
-            queue: Queue::new(),
+            queue: EventQueue::new(),
             disk_rng: rng.fork("disk"),
             job_rng: rng.fork("jobs"),
             clock_rng: rng.fork("clocks"),
@@ -100,7 +101,7 @@ impl<M: Machine> World<M> {
             replies: Vec::new(),
             out: Vec::new(),
             turns: 0,
-            trace: Trace::default(),
+            trace: EventTrace::default(),
         }
     }
 
@@ -109,25 +110,25 @@ impl<M: Machine> World<M> {
         self.trace.keep();
     }
 
-    /// Tells machines about connections that end: both ends of a link that is reset, and whoever exchanged messages with
-    /// a node that is killed. Notices take their time and may be lost, as messages do. Call it before the first event.
-    pub fn tell_closed(&mut self, closed: Closed<M>) {
+    /// Enables notices of ended connections: to both ends of a link that is reset, and to each peer that exchanged messages with
+    /// a node that is killed. A notice takes the delay of a message and may be lost. Call it before the first event.
+    pub fn notify_closed(&mut self, closed: Closed<M>) {
         self.closed = Some(closed);
         self.network.remember_connections();
     }
 
     /// Puts a new endpoint with an empty disk into the world and starts it.
     pub fn add(&mut self, id: NodeId) {
-        assert!(self.find(id).is_none(), "{id} is in this world already");
+        assert!(self.find(id).is_none(), "{id} is already in this world");
         let drift = self.options.drift(&mut self.clock_rng);
-        self.nodes.push(Node {
+        self.nodes.push(WorldNode {
             id,
             machine: None,
             incarnation: 0,
             paused: false,
             is_failing: false,
             held: Vec::new(),
-            work: Work::new(),
+            work: NodeWork::new(),
             clock: Clock::new(self.now, drift),
             wake: None,
             wakes: 0,
@@ -137,7 +138,7 @@ impl<M: Machine> World<M> {
         self.start(self.nodes.len() - 1);
     }
 
-    /// What time it is in the world. Machines see their own clocks.
+    /// The world's time. Machines see their own clocks.
     pub const fn now(&self) -> Time {
         self.now
     }
@@ -157,7 +158,7 @@ impl<M: Machine> World<M> {
         self.nodes[self.find(id)?].machine.as_ref()
     }
 
-    /// The durable files of a node: what a crash leaves that loses everything else.
+    /// The durable files of a node: the state after a crash that loses everything else.
     pub fn durable(&self, id: NodeId) -> FileTree {
         self.find(id).map_or_else(FileTree::default, |it| {
             self.nodes[it].work.storage().durable()
@@ -171,8 +172,8 @@ impl<M: Machine> World<M> {
         })
     }
 
-    /// Answers to requests since the last call, in order: who answered which ticket what. A request to a node that
-    /// was killed before it answered has no reply.
+    /// Replies since the last call, in order: node, ticket, reply. A request to a node that was killed before it replied has
+    /// none.
     pub fn drain_replies(&mut self) -> std::vec::Drain<'_, (NodeId, Ticket, M::Reply)> {
         self.replies.drain(..)
     }
@@ -182,12 +183,12 @@ impl<M: Machine> World<M> {
         std::mem::take(&mut self.boot_failures)
     }
 
-    /// Messages that reached no machine so far: none is lost without being counted.
+    /// Messages that reached no machine so far, by reason: every loss is counted.
     pub const fn lost_messages(&self) -> LostMessages {
         self.network.lost
     }
 
-    /// A number that depends on every event so far, in order: equal runs have equal fingerprints.
+    /// Hash of all events so far, in order: equal runs have equal fingerprints.
     pub fn fingerprint(&self) -> u64 {
         self.trace.fingerprint()
     }
@@ -197,7 +198,7 @@ impl<M: Machine> World<M> {
         self.trace.lines()
     }
 
-    /// A local caller asks a machine, now. False when the node is down: the caller has to give up by itself.
+    /// Sends a local request to a machine, now. False when the node is down: no reply will come.
     pub fn request(&mut self, id: NodeId, ticket: Ticket, request: M::Request) -> bool {
         let Some(index) = self.find(id) else {
             return false;
@@ -208,7 +209,7 @@ impl<M: Machine> World<M> {
         }
         self.happen(
             index,
-            Event::Request {
+            WorldEvent::Request {
                 incarnation,
                 ticket,
                 request,
@@ -217,7 +218,7 @@ impl<M: Machine> World<M> {
         true
     }
 
-    /// Lets the earliest event happen. False when there is none.
+    /// Runs the earliest event. False when the queue is empty.
     pub fn step(&mut self) -> bool {
         let Some((time, index, event)) = self.queue.pop() else {
             return false;
@@ -227,7 +228,7 @@ impl<M: Machine> World<M> {
         true
     }
 
-    /// Lets everything happen that is due until `time`, and moves on to it.
+    /// Runs all events that are due until `time`, then sets the clock to it.
     pub fn run_until(&mut self, time: Time) {
         while self.next_time().is_some_and(|next| next <= time) {
             self.step();
@@ -235,9 +236,9 @@ impl<M: Machine> World<M> {
         self.now = self.now.max(time);
     }
 
-    /// Breaks or mends something, now; false when that changes nothing (the node was down already, no link was cut).
-    /// Endpoints that this world does not have are ignored, as is what concerns the members of the system: the machines
-    /// know nothing of that.
+    /// Injects or ends a fault, now; false when that changes nothing (the node was down already, no link was cut). Endpoints
+    /// that this world does not have are ignored, as are faults of the system's membership: the machines of a world have no
+    /// operator.
     pub fn apply(&mut self, fault: &Fault) -> bool {
         self.trace.note(self.now, || format!("{fault:?}"));
         match fault {
@@ -262,7 +263,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// Breaks or mends one node.
+    /// Injects or ends a fault of one node.
     fn apply_to(&mut self, index: usize, fault: &Fault) -> bool {
         let now = self.now;
         let node = &mut self.nodes[index];
@@ -326,8 +327,8 @@ impl<M: Machine> World<M> {
         is_up
     }
 
-    /// Ends all trouble, for the phase in which a system has to make progress: the network and the disks of a quiet world,
-    /// links whole, clocks at the right speed, stopped nodes going on, dead ones started.
+    /// Ends all faults, for the phase in which a system has to make progress: the network and disks of a quiet world, whole
+    /// links, clocks at the right speed, paused nodes resumed, dead nodes started.
     pub fn calm(&mut self) {
         let WorldOptions { network, disk, .. } = WorldOptions::default();
         *self.network.options_mut() = network;
@@ -347,8 +348,8 @@ impl<M: Machine> World<M> {
         self.network.find(id)
     }
 
-    /// Builds the machine of a node that is down, from its disk. One whose disk is in trouble may stay down, and that is no
-    /// failure of its own.
+    /// Builds the machine of a node that is down, from its disk. A start that fails while its disk has a fault is not reported
+    /// as a boot failure.
     fn start(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         match boot(&mut self.boot, node) {
@@ -363,7 +364,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// The process is gone, and with it what the disk had not made durable, or part of it.
+    /// Crashes a process: its memory is lost, and with it part or all of the bytes that are not durable.
     fn crash_at(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         if node.machine.take().is_none() {
@@ -377,30 +378,30 @@ impl<M: Machine> World<M> {
         let dead = node.id;
         for peer in 0..self.nodes.len() {
             if self.network.disconnect(dead, self.nodes[peer].id) {
-                self.tell(peer, dead);
+                self.notify(peer, dead);
             }
         }
     }
 
-    /// Ends the connection over a link; both ends will be told. False when this world has no such link.
+    /// Ends the connection over a link; both ends are notified. False when this world has no such link.
     fn reset(&mut self, link: Link) -> bool {
         self.network.reset(link, self.now);
         if let (Some(from), Some(to)) = (self.find(link.from), self.find(link.to)) {
             if self.network.disconnect(link.from, link.to) {
-                self.tell(to, link.from);
-                self.tell(from, link.to);
+                self.notify(to, link.from);
+                self.notify(from, link.to);
             }
             return true;
         }
         false
     }
 
-    /// Queues the notice that the connection of the node at `index` to `peer` is gone.
-    fn tell(&mut self, index: usize, peer: NodeId) {
+    /// Queues the notice that the connection of the node at `index` to `peer` ended.
+    fn notify(&mut self, index: usize, peer: NodeId) {
         let node = &self.nodes[index];
         if let Some(delay) = self.network.notice(peer, node.id) {
             let incarnation = node.incarnation;
-            let event = Event::Closed { incarnation, peer };
+            let event = WorldEvent::Closed { incarnation, peer };
             self.queue.push(self.now + delay, index, event);
         }
     }
@@ -415,8 +416,8 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// Lets one event happen to a node, or keeps or drops it.
-    fn happen(&mut self, index: usize, event: Event<M::Request>) {
+    /// Gives one event to a node, or holds or drops it.
+    fn happen(&mut self, index: usize, event: WorldEvent<M::Request>) {
         let node = &mut self.nodes[index];
         if event
             .incarnation()
@@ -424,13 +425,13 @@ impl<M: Machine> World<M> {
         {
             return;
         }
-        if let Event::Deliver { from, sent, .. } = &event
+        if let WorldEvent::Deliver { from, sent, .. } = &event
             && self.network.blocks(*from, node.id, *sent)
         {
             self.network.lost.cut += 1;
             return;
         }
-        let is_message = matches!(event, Event::Deliver { .. });
+        let is_message = matches!(event, WorldEvent::Deliver { .. });
         if node.paused {
             if node.held.len() < HELD_MAX || !is_message {
                 node.held.push(event);
@@ -449,20 +450,22 @@ impl<M: Machine> World<M> {
         }
         self.trace.event(self.now, node.id, &event);
         match event {
-            Event::Deliver { from, bytes, .. } => self.turn(index, Input::Message { from, bytes }),
-            Event::Wake { number, .. } => self.wake(index, number),
-            Event::Synced { log, .. } => self.synced(index, log),
-            Event::File { ticket, .. } => self.file_done(index, ticket),
-            Event::Job { number, .. } => self.run_job(index, number),
-            Event::Closed { peer, .. } => {
+            WorldEvent::Deliver { from, bytes, .. } => {
+                self.turn(index, Input::Message { from, bytes });
+            }
+            WorldEvent::Wake { number, .. } => self.wake(index, number),
+            WorldEvent::Synced { log, .. } => self.synced(index, log),
+            WorldEvent::File { ticket, .. } => self.file_done(index, ticket),
+            WorldEvent::Job { number, .. } => self.run_job(index, number),
+            WorldEvent::Closed { peer, .. } => {
                 if let Some(closed) = self.closed {
                     self.have_turn(index, |machine, now, out| closed(machine, now, peer, out));
                 }
             }
-            Event::Computed { ticket, result, .. } => {
+            WorldEvent::Computed { ticket, result, .. } => {
                 self.turn(index, Input::Computed(ticket, result));
             }
-            Event::Request {
+            WorldEvent::Request {
                 ticket, request, ..
             } => {
                 self.turn(index, Input::Request(ticket, request));
@@ -470,7 +473,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// A queued wake-up comes: void if the machine was promised another one since.
+    /// Handles a queued wake-up: void if the machine has scheduled another one since.
     fn wake(&mut self, index: usize, number: u32) {
         let node = &mut self.nodes[index];
         if node.wake.is_none_or(|(_, queued)| queued != number) {
@@ -494,7 +497,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// A sync is done: what it covered is durable.
+    /// A sync is done: the appends that it covered are durable.
     fn synced(&mut self, index: usize, log: LogName) {
         let Ok((mut tickets, begins)) = self.nodes[index].work.synced(log) else {
             self.crash_at(index);
@@ -515,7 +518,7 @@ impl<M: Machine> World<M> {
     fn begin_sync(&mut self, index: usize, log: LogName) {
         let delay = self.sync_delay(index);
         let incarnation = self.nodes[index].incarnation;
-        let event = Event::Synced { incarnation, log };
+        let event = WorldEvent::Synced { incarnation, log };
         self.queue.push(self.now + delay, index, event);
     }
 
@@ -524,7 +527,7 @@ impl<M: Machine> World<M> {
         extra + self.options.disk.sync_delay(&mut self.disk_rng)
     }
 
-    /// What became of a write to a log: a sync begins, or the process ends.
+    /// Handles the result of a write to a log: begins a sync, or marks the node as failing.
     fn logged(&mut self, index: usize, log: LogName, written: &io::Result<bool>) {
         match written {
             Ok(true) => self.begin_sync(index, log),
@@ -533,7 +536,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// A task on a file is done, or fails; others may begin.
+    /// A file task is done or failed; tasks that waited for it may begin.
     fn file_done(&mut self, index: usize, ticket: Ticket) {
         if let Some(result) = self.nodes[index].work.finish_file(ticket) {
             self.start_files(index);
@@ -549,7 +552,7 @@ impl<M: Machine> World<M> {
                 self.options.job_delay(&mut self.job_rng)
             };
             let incarnation = self.nodes[index].incarnation;
-            let event = Event::File {
+            let event = WorldEvent::File {
                 incarnation,
                 ticket,
             };
@@ -557,7 +560,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// A job runs. Its result comes at once, or later if it synced a slow disk.
+    /// Runs a job. Its result arrives at once, or later if it synced a slow disk.
     fn run_job(&mut self, index: usize, number: u64) {
         let node = &mut self.nodes[index];
         let Some((ticket, job)) = node.work.take_job(number) else {
@@ -571,7 +574,7 @@ impl<M: Machine> World<M> {
             self.turn(index, Input::Computed(ticket, result));
             return;
         }
-        let event = Event::Computed {
+        let event = WorldEvent::Computed {
             incarnation: node.incarnation,
             ticket,
             result,
@@ -583,7 +586,7 @@ impl<M: Machine> World<M> {
         self.have_turn(index, |machine, now, out| machine.turn(now, input, out));
     }
 
-    /// Gives a machine one turn and carries its outputs out.
+    /// Gives a machine one turn and carries out its outputs.
     fn have_turn(
         &mut self,
         index: usize,
@@ -612,14 +615,14 @@ impl<M: Machine> World<M> {
         let node = &mut self.nodes[index];
         let (id, incarnation) = (node.id, node.incarnation);
         if node.is_failing {
-            return; // the process ends: what it pushed after the failure is not carried out
+            return; // the process ends: outputs that it pushed after the failure are dropped
         }
         match output {
             Output::Send { to, message } => {
                 self.network
                     .send(self.now, id, to, message, &mut self.queue);
             }
-            // Endpoints of this world are known by their names; it has no connections to bound.
+            // Endpoints of this world are addressed by node id; it has no connections to bound.
             Output::Admit(_) | Output::Close(_) | Output::Address { .. } => {}
             Output::Append { log, bytes, ticket } => {
                 let written = node.work.append(log, bytes, ticket);
@@ -636,7 +639,7 @@ impl<M: Machine> World<M> {
             Output::Compute(job, ticket) => {
                 let takes = self.options.job_delay(&mut self.job_rng);
                 let (number, due) = node.work.push_job(ticket, job, self.now, takes);
-                let event = Event::Job {
+                let event = WorldEvent::Job {
                     incarnation,
                     number,
                 };
@@ -646,7 +649,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// Queues the wake-up that a machine is owed, unless an earlier or equal one is queued: that one looks again.
+    /// Queues the next wake-up of a machine, unless an earlier or equal one is queued: that one will schedule it.
     fn schedule_wake(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         let Some(due) = node.machine.as_ref().and_then(Machine::wake_at) else {
@@ -660,7 +663,7 @@ impl<M: Machine> World<M> {
         }
         node.wakes = node.wakes.wrapping_add(1);
         node.wake = Some((due, node.wakes));
-        let event = Event::Wake {
+        let event = WorldEvent::Wake {
             incarnation: node.incarnation,
             number: node.wakes,
         };
@@ -668,8 +671,8 @@ impl<M: Machine> World<M> {
     }
 }
 
-/// Makes a machine of what is on a node's disk.
-fn boot<M: Machine>(boot: &mut Boot<M>, node: &mut Node<M>) -> Result<M, String> {
+/// Builds a machine from the files of its node.
+fn boot<M: Machine>(boot: &mut Boot<M>, node: &mut WorldNode<M>) -> Result<M, String> {
     let text = |error: io::Error| error.to_string();
     let data = node.work.folder().map_err(text)?;
     let Booted { machine, logs } = boot(node.id, &data)?;
@@ -677,7 +680,7 @@ fn boot<M: Machine>(boot: &mut Boot<M>, node: &mut Node<M>) -> Result<M, String>
     Ok(machine)
 }
 
-/// Can a start fail because of this?
+/// Can a start fail because of this disk fault?
 fn is_broken(trouble: Option<DiskTrouble>) -> bool {
     trouble.is_some_and(|it| !matches!(it, DiskTrouble::Slow(_)))
 }

@@ -257,7 +257,7 @@ impl Run {
         }
         let is_pushed = seed % 2 == 1;
         let mut world = World::new(seed, options, boot(seed, bug));
-        world.tell_closed(closed);
+        world.notify_closed(closed);
         world.add(SERVER);
         world.add(COPIER);
         if is_pushed {

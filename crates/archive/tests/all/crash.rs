@@ -5,7 +5,8 @@ use crate::model::{Model, live, live_by_chance, recover};
 use seatrial_archive::{Archive, Durability};
 use seatrial_machine::Storage;
 use seatrial_sim::crash::{
-    Crash, CrashFailure, CrashReport, Explorer, Limits, Operation, Recorder, Trace,
+    CrashFailure, CrashReport, CrashState, DiskOperation, DiskRecorder, DiskTrace, Explorer,
+    ExplorerLimits,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const LEVELS: [Durability; 3] = [
     Durability::Batch,
 ];
 
-const LIMITS: Limits = Limits {
+const LIMITS: ExplorerLimits = ExplorerLimits {
     combinations_max: 256,
     singles_max: 6,
     torn_max: 2,
@@ -27,27 +28,26 @@ const LIMITS: Limits = Limits {
 };
 
 /// The trace of a life.
-fn trace(durability: Durability, seed: u64) -> Trace<Model> {
-    let recorder = Recorder::new();
-    let mut tell = |model: &Model| recorder.promise(model.clone());
+fn trace(durability: Durability, seed: u64) -> DiskTrace<Model> {
+    let recorder = DiskRecorder::new();
+    let mut tell = |model: &Model| recorder.acknowledge(model.clone());
     live(&recorder.storage(), durability, seed, &mut tell).unwrap();
     recorder.trace()
 }
 
 /// How often a catalog was compacted.
-fn compactions(trace: &Trace<Model>) -> usize {
-    let is_one =
-        |it: &&Operation| matches!(it, Operation::Rename { to, .. } if is_file(to, "catalog"));
+fn compactions(trace: &DiskTrace<Model>) -> usize {
+    let is_one = |it: &&DiskOperation| matches!(it, DiskOperation::Rename { to, .. } if is_file(to, "catalog"));
     trace.operations().iter().filter(is_one).count()
 }
 
-fn check(crash: &Crash<'_, Model>) -> Result<(), String> {
+fn check(crash: &CrashState<'_, Model>) -> Result<(), String> {
     let storage: Arc<dyn Storage> = Arc::new(crash.storage());
     let empty = Model::new();
-    recover(&storage, crash.promises().last().unwrap_or(&empty))
+    recover(&storage, crash.acknowledged().last().unwrap_or(&empty))
 }
 
-fn explore(trace: &Trace<Model>) -> CrashReport {
+fn explore(trace: &DiskTrace<Model>) -> CrashReport {
     Explorer::new(trace).limits(LIMITS).explore(check)
 }
 
@@ -74,15 +74,15 @@ fn an_archive_survives_every_loss_of_power() {
 #[test]
 fn lives_of_chance_survive_every_loss_of_power() {
     let (mut total, mut compacted): (Option<CrashReport>, _) = (None, 0);
-    let limits = Limits {
+    let limits = ExplorerLimits {
         combinations_max: 32,
         singles_max: 3,
         torn_max: 1,
         samples: 6,
     };
     for seed in 0..30 {
-        let recorder = Recorder::new();
-        let mut tell = |model: &Model| recorder.promise(model.clone());
+        let recorder = DiskRecorder::new();
+        let mut tell = |model: &Model| recorder.acknowledge(model.clone());
         let durability = LEVELS[seed as usize % 3];
         let lived = live_by_chance(&recorder.storage(), durability, seed, 40, &mut tell);
         lived.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -108,7 +108,7 @@ fn lives_of_chance_survive_every_loss_of_power() {
 fn a_recovery_that_is_interrupted_is_done_again() {
     let trace = trace(Durability::None, 7);
     let (mut inner, mut turn) = (Vec::new(), 0);
-    let limits = Limits {
+    let limits = ExplorerLimits {
         combinations_max: 8,
         singles_max: 2,
         torn_max: 1,
@@ -119,9 +119,9 @@ fn a_recovery_that_is_interrupted_is_done_again() {
         if turn % 5 != 0 {
             return Ok(());
         }
-        let second: Recorder<Model> = crash.recorder();
-        let model = crash.promises().last().cloned().unwrap_or_default();
-        second.promise(model);
+        let second: DiskRecorder<Model> = crash.recorder();
+        let model = crash.acknowledged().last().cloned().unwrap_or_default();
+        second.acknowledge(model);
         let opened = Archive::open(second.storage(), Path::new(crate::model::FOLDER), 1_000);
         drop(opened.map_err(|error| error.to_string())?);
         let report = Explorer::new(&second.trace()).limits(limits).explore(check);
@@ -142,10 +142,10 @@ fn a_recovery_that_is_interrupted_is_done_again() {
     assert!(distinct > 1_000, "{distinct}");
 }
 
-fn is_sync(operation: &Operation) -> bool {
+fn is_sync(operation: &DiskOperation) -> bool {
     matches!(
         operation,
-        Operation::Sync { .. } | Operation::SyncFolder { .. }
+        DiskOperation::Sync { .. } | DiskOperation::SyncFolder { .. }
     )
 }
 
@@ -153,7 +153,7 @@ fn is_sync(operation: &Operation) -> bool {
 #[test]
 fn a_missing_sync_is_found_wherever_it_is() {
     let trace = trace(Durability::Batch, 2);
-    let limits = Limits {
+    let limits = ExplorerLimits {
         combinations_max: 16,
         singles_max: 4,
         torn_max: 1,
@@ -181,7 +181,7 @@ fn a_missing_sync_is_found_wherever_it_is() {
 }
 
 /// The failure that is found in a trace with a bug.
-fn planted(name: &str, trace: &Trace<Model>) -> CrashFailure {
+fn planted(name: &str, trace: &DiskTrace<Model>) -> CrashFailure {
     let report = explore(trace);
     println!("{name}: {report}\n");
     report.expect_failure()
@@ -197,7 +197,7 @@ fn planted_bugs_are_found() {
     let no_sync_of = |end: &'static str| {
         trace
             .clone()
-            .retain(|_, it| !matches!(it, Operation::Sync { path, .. } if is_file(path, end)))
+            .retain(|_, it| !matches!(it, DiskOperation::Sync { path, .. } if is_file(path, end)))
     };
     planted("no sync of segments", &no_sync_of(".segment"));
     planted(
@@ -211,13 +211,14 @@ fn planted_bugs_are_found() {
     );
     let folders = trace
         .clone()
-        .retain(|_, it| !matches!(it, Operation::SyncFolder { .. }));
+        .retain(|_, it| !matches!(it, DiskOperation::SyncFolder { .. }));
     planted("no sync of folders", &folders);
     // Where a file was made, renamed or removed.
-    let place = |is: &dyn Fn(&Operation) -> bool| trace.operations().iter().position(is).unwrap();
+    let place =
+        |is: &dyn Fn(&DiskOperation) -> bool| trace.operations().iter().position(is).unwrap();
     let is_new = |path: &Path| is_file(path, "catalog.new");
-    let sync = place(&|it| matches!(it, Operation::Sync { path, .. } if is_new(path)));
-    let late = place(&|it| matches!(it, Operation::Rename { from, .. } if is_new(from)));
+    let sync = place(&|it| matches!(it, DiskOperation::Sync { path, .. } if is_new(path)));
+    let late = place(&|it| matches!(it, DiskOperation::Rename { from, .. } if is_new(from)));
     planted(
         "a rename before the sync of the bytes",
         &trace.clone().delay(sync..sync + 1, late - sync),
@@ -231,14 +232,16 @@ fn an_event_that_is_written_after_its_files_are_changed_is_found() {
     // and the write of its mark.
     let all = trace.operations();
     let is_event = |it: usize| {
-        let write = matches!(&all[it], Operation::Write { path, .. } if is_file(path, "catalog"));
-        let sync = matches!(&all[it + 1], Operation::Sync { path, .. } if is_file(path, "catalog"));
+        let write =
+            matches!(&all[it], DiskOperation::Write { path, .. } if is_file(path, "catalog"));
+        let sync =
+            matches!(&all[it + 1], DiskOperation::Sync { path, .. } if is_file(path, "catalog"));
         write && sync
     };
     // A mark of what is durable says nothing of a recording that is stopped.
     let changes = |it: usize| match &all[it] {
-        Operation::Remove { path, .. } => !is_file(path, ".mark"),
-        Operation::Rename { .. } => true,
+        DiskOperation::Remove { path, .. } => !is_file(path, ".mark"),
+        DiskOperation::Rename { .. } => true,
         _ => false,
     };
     let mut found = 0;
@@ -251,8 +254,8 @@ fn an_event_that_is_written_after_its_files_are_changed_is_found() {
     assert!(found >= 1, "{found}");
 }
 
-fn is_folder(operation: &Operation) -> bool {
-    matches!(operation, Operation::SyncFolder { .. })
+fn is_folder(operation: &DiskOperation) -> bool {
+    matches!(operation, DiskOperation::SyncFolder { .. })
 }
 
 #[test]
@@ -283,7 +286,10 @@ fn a_checksum_over_too_little_is_found() {
         files.insert(&path, bytes);
         torn += 1;
         let storage: Arc<dyn Storage> = Arc::new(seatrial_sim::MemoryStorage::from_files(&files));
-        recover(&storage, crash.promises().last().unwrap_or(&Model::new()))
+        recover(
+            &storage,
+            crash.acknowledged().last().unwrap_or(&Model::new()),
+        )
     });
     let failure = report.expect_failure();
     println!("{failure}");

@@ -44,7 +44,7 @@ fn show(name: &str, report: &FaultReport) {
 /// it meets the rot, a cursor is asked for what the first one promised.
 fn lacks_newest_event(run: &FaultRun<'_, Found>) -> bool {
     let is_catalog = run.site.path.ends_with("catalog");
-    is_catalog && !run.fault.is_told() && run.site.access == Access::Read
+    is_catalog && !run.fault.is_error() && run.site.access == Access::Read
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn what_is_read_is_right_or_an_error() {
         );
         show(if lends { "lent" } else { "read" }, &report);
         let report = report.assert_holds();
-        assert!(report.told > 50, "{report}");
+        assert!(report.errors > 50, "{report}");
     }
 }
 
@@ -89,7 +89,7 @@ fn what_is_verified_is_whole_or_told() {
             }
         },
         |run| match &run.answer {
-            _ if run.site.path.ends_with("catalog") && !run.fault.is_told() => Ok(()),
+            _ if run.site.path.ends_with("catalog") && !run.fault.is_error() => Ok(()),
             _ => run.is_honest(),
         },
     );
@@ -113,7 +113,7 @@ fn what_is_recovered_is_right_or_an_error_and_stays() {
                 read_all(&storage, &archive.catalog())
             },
             |run| {
-                let is_rot = !run.fault.is_told();
+                let is_rot = !run.fault.is_error();
                 match &run.answer {
                     // The end of what a killed process left is where the first block is that is not whole.
                     Ok(found) if is_rot => is_beginning(&model, found)?,
@@ -160,12 +160,12 @@ fn what_was_durable_survives_a_failed_call() {
                     if let Err(text) = &run.answer {
                         // A file that was renamed since is known by another name, and an event that was spoiled on its way into
                         // the catalog shows as a recording that is not there.
-                        let is_rot = !run.fault.is_told() && text.contains("recording");
+                        let is_rot = !run.fault.is_error() && text.contains("recording");
                         if !is_rot && !text.contains(FOLDER) {
                             run.is_clear(text)?;
                         }
                     }
-                    if !run.fault.is_told() {
+                    if !run.fault.is_error() {
                         return Ok(());
                     }
                     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::from_files(&run.files));
@@ -174,6 +174,6 @@ fn what_was_durable_survives_a_failed_call() {
             );
         show(&format!("a life, {durability:?}"), &report);
         let report = report.assert_holds();
-        assert!(report.told > 300, "{report}");
+        assert!(report.errors > 300, "{report}");
     }
 }

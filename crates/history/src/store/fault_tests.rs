@@ -79,7 +79,7 @@ fn sealed(ops: &[Op]) -> FileTree {
 fn is_right_so_far(run: &FaultRun<'_, Contents>) -> Result<(), String> {
     match &run.answer {
         Ok(found) if is_cut(found) && run.expected.ops.starts_with(&found.ops) => Ok(()),
-        Err(text) if !run.fault.is_told() => says_where(text),
+        Err(text) if !run.fault.is_error() => says_where(text),
         _ => run.is_honest(),
     }
 }
@@ -113,7 +113,7 @@ fn what_is_read_is_right_or_an_error() {
         "reading",
         faults.run(|storage| read(&*storage), is_right_so_far),
     );
-    assert!(report.told > 50, "{report}");
+    assert!(report.errors > 50, "{report}");
     for text in report.examples.values() {
         println!("  {text}");
     }
@@ -137,7 +137,7 @@ fn what_was_synced_is_there_after_a_failed_write() {
             if let Err(text) = written {
                 run.is_clear(text)?;
             }
-            let is_silent = !run.fault.is_told();
+            let is_silent = !run.fault.is_error();
             let after = read(&MemoryStorage::from_files(&run.files));
             match after {
                 Ok(found) if !ops.starts_with(&found.ops) => Err("other operations".into()),
@@ -171,7 +171,7 @@ fn results_are_appended_or_an_error_and_the_history_stays() {
             match read(&MemoryStorage::from_files(&run.files)) {
                 Ok(found) if found.ops == ops => Ok(()),
                 Ok(found) if is_cut(&found) && ops.starts_with(&found.ops) => Ok(()),
-                Err(text) if !run.fault.is_told() => says_where(&text),
+                Err(text) if !run.fault.is_error() => says_where(&text),
                 other => Err(format!("the history is now {other:?}")),
             }
         },
@@ -194,7 +194,7 @@ fn a_copy_is_right_or_an_error_and_the_file_stays() {
             match read(&MemoryStorage::from_files(&run.files)) {
                 Ok(found) if found.ops == ops && found.results == Some(results()) => Ok(()),
                 Ok(found) if is_cut(&found) && ops.starts_with(&found.ops) => Ok(()),
-                Err(text) if !run.fault.is_told() => says_where(&text),
+                Err(text) if !run.fault.is_error() => says_where(&text),
                 other => Err(format!("the file is now {other:?}")),
             }
         },

@@ -15,7 +15,8 @@ use seatrial_blocks::{Walker, crc32c};
 use seatrial_machine::Rng;
 use seatrial_sim::FileTree;
 use seatrial_sim::crash::{
-    Choice, Crash, CrashFailure, CrashReport, Explorer, Limits, Operation, Recorder, Trace,
+    Choice, CrashFailure, CrashReport, CrashState, DiskOperation, DiskRecorder, DiskTrace,
+    Explorer, ExplorerLimits,
 };
 use serde_json::json;
 use std::path::Path;
@@ -46,8 +47,8 @@ fn sum(promises: &[Promise]) -> Promise {
 }
 
 /// Opens what a crash left and holds it to what was promised.
-fn check(crash: &Crash<'_, Promise>, path: &str, ops: &[Op]) -> Result<(), String> {
-    hold(crash.files(), path, sum(crash.promises()), ops)
+fn check(crash: &CrashState<'_, Promise>, path: &str, ops: &[Op]) -> Result<(), String> {
+    hold(crash.files(), path, sum(crash.acknowledged()), ops)
 }
 
 fn hold(files: &FileTree, path: &str, promise: Promise, ops: &[Op]) -> Result<(), String> {
@@ -115,8 +116,8 @@ fn operations(bytes: &[u8]) -> u64 {
 
 /// The trace of a whole test: operations, flushes, now and then a sync, a seal. What was in the file at any sync, asked for or
 /// not, is promised from there on.
-fn test(ops: &[Op], seed: u64) -> Trace<Promise> {
-    let recorder = Recorder::new();
+fn test(ops: &[Op], seed: u64) -> DiskTrace<Promise> {
+    let recorder = DiskRecorder::new();
     let storage = recorder.storage();
     let mut rng = Rng::from_seed(seed);
     let (attributes, options) = (json!({"name": "x"}), small(Codec::Lz4));
@@ -130,7 +131,7 @@ fn test(ops: &[Op], seed: u64) -> Trace<Promise> {
         if rng.chance(0.01) {
             writer.sync().unwrap();
             let operations = place as u64 + 1;
-            recorder.promise(Promise {
+            recorder.acknowledge(Promise {
                 operations,
                 ..Promise::default()
             });
@@ -138,14 +139,14 @@ fn test(ops: &[Op], seed: u64) -> Trace<Promise> {
     }
     writer.seal().unwrap();
     let operations = ops.len() as u64;
-    recorder.promise(Promise {
+    recorder.acknowledge(Promise {
         operations,
         complete: true,
         ..Promise::default()
     });
     let mut trace = recorder.trace();
     for point in 1..=trace.operations().len() {
-        if matches!(trace.operations()[point - 1], Operation::Sync { .. }) {
+        if matches!(trace.operations()[point - 1], DiskOperation::Sync { .. }) {
             promise_all(&mut trace, point);
         }
     }
@@ -153,10 +154,10 @@ fn test(ops: &[Op], seed: u64) -> Trace<Promise> {
 }
 
 /// Promises the operations that are in the file at a point.
-fn promise_all(trace: &mut Trace<Promise>, point: usize) {
+fn promise_all(trace: &mut DiskTrace<Promise>, point: usize) {
     let crash = trace.crash(point, &Choice::default());
     let operations = operations(crash.files().get(FILE).unwrap_or_default());
-    trace.promise(
+    trace.acknowledge(
         point,
         Promise {
             operations,
@@ -166,7 +167,7 @@ fn promise_all(trace: &mut Trace<Promise>, point: usize) {
 }
 
 /// Two analyses that are appended to what a crash left, each under loss of power.
-fn explore_analyses_of<P>(crash: &Crash<'_, P>, ops: &[Op]) -> CrashReport {
+fn explore_analyses_of<P>(crash: &CrashState<'_, P>, ops: &[Op]) -> CrashReport {
     let bytes = crash.files().get(FILE).unwrap().to_vec();
     let file = TestFile::on(Box::new(bytes), Path::new("crashed")).unwrap();
     let complete = file.is_complete();
@@ -174,7 +175,7 @@ fn explore_analyses_of<P>(crash: &Crash<'_, P>, ops: &[Op]) -> CrashReport {
     repair_on(&*recorder.storage(), Path::new(FILE)).unwrap();
     for analyses in 1..=2 {
         append_results_on(&*recorder.storage(), Path::new(FILE), &results_of(analyses)).unwrap();
-        recorder.promise(Promise {
+        recorder.acknowledge(Promise {
             analyses,
             complete,
             ..Promise::default()
@@ -184,14 +185,14 @@ fn explore_analyses_of<P>(crash: &Crash<'_, P>, ops: &[Op]) -> CrashReport {
 }
 
 /// States per point: each costs a history.
-const LIMITS: Limits = Limits {
+const LIMITS: ExplorerLimits = ExplorerLimits {
     combinations_max: 16,
     singles_max: 2,
     torn_max: 1,
     samples: 8,
 };
 
-fn explore(trace: &Trace<Promise>, ops: &[Op], path: &str) -> CrashReport {
+fn explore(trace: &DiskTrace<Promise>, ops: &[Op], path: &str) -> CrashReport {
     let explorer = Explorer::new(trace).limits(LIMITS);
     explorer.explore(|crash| check(crash, path, ops))
 }
@@ -223,7 +224,7 @@ fn explore_analyses(seed: u64) -> CrashReport {
 
 /// The storage with a sealed test file of these operations.
 fn sealed(ops: &[Op]) -> FileTree {
-    let recorder = Recorder::<()>::new();
+    let recorder = DiskRecorder::<()>::new();
     let (storage, path) = (recorder.storage(), Path::new(FILE));
     let options = small(Codec::None);
     let mut writer = HistoryWriter::create_on(&*storage, path, &json!({}), options).unwrap();
@@ -239,12 +240,12 @@ fn sealed(ops: &[Op]) -> FileTree {
 }
 
 /// A compact copy that takes its name, which may be that of the file itself.
-fn repacked(seed: u64, name: &str) -> (Vec<Op>, Trace<Promise>) {
+fn repacked(seed: u64, name: &str) -> (Vec<Op>, DiskTrace<Promise>) {
     let ops = ops(seed, 7 * 20);
-    let recorder = Recorder::over(&sealed(&ops));
+    let recorder = DiskRecorder::over(&sealed(&ops));
     let storage = recorder.storage();
     repack_on(&*storage, Path::new(FILE), Path::new(name), Codec::Lz4).unwrap();
-    recorder.promise(Promise {
+    recorder.acknowledge(Promise {
         operations: ops.len() as u64,
         complete: true,
         named: true,
@@ -254,7 +255,7 @@ fn repacked(seed: u64, name: &str) -> (Vec<Op>, Trace<Promise>) {
 }
 
 /// The copy is there if that was promised, and the old file or all of the copy is there in any case.
-fn explore_copy(trace: &Trace<Promise>, ops: &[Op], name: &str) -> CrashReport {
+fn explore_copy(trace: &DiskTrace<Promise>, ops: &[Op], name: &str) -> CrashReport {
     Explorer::new(trace).limits(LIMITS).explore(|crash| {
         check(crash, name, ops)?;
         let old = Promise {
@@ -284,7 +285,7 @@ fn after_a_loss_of_power_a_long_file_opens_with_all_that_was_synced() {
     let ops = ops(6, 7 * 260);
     let trace = test(&ops, 6);
     let is_slot =
-        |it: &Operation| matches!(it, Operation::Write { bytes, .. } if bytes.len() == 40);
+        |it: &DiskOperation| matches!(it, DiskOperation::Write { bytes, .. } if bytes.len() == 40);
     let mut slots = (0..trace.operations().len()).filter(|&it| is_slot(&trace.operations()[it]));
     // The first one is of the file's creation.
     let slot = slots.nth(1).unwrap();
@@ -316,12 +317,12 @@ fn after_a_loss_of_power_a_copy_is_whole_or_not_there() {
     }
 }
 
-fn is_sync(operation: &Operation) -> bool {
-    matches!(operation, Operation::Sync { .. })
+fn is_sync(operation: &DiskOperation) -> bool {
+    matches!(operation, DiskOperation::Sync { .. })
 }
 
 /// The failure that is found when the syncs that `omits` says are left out of a test.
-fn without(omits: impl Fn(&[Operation], usize) -> bool) -> CrashFailure {
+fn without(omits: impl Fn(&[DiskOperation], usize) -> bool) -> CrashFailure {
     let seeds = (0..10).map(|seed| {
         let ops = ops(seed, 40);
         let trace = test(&ops, seed);
@@ -338,8 +339,8 @@ fn without(omits: impl Fn(&[Operation], usize) -> bool) -> CrashFailure {
 #[test]
 fn a_missing_sync_is_found() {
     // Of what a root names, which is before the root.
-    let is_root = |it: &Operation| match it {
-        Operation::Write { bytes, .. } => bytes.len() > 6 && bytes[4..6] == [1, 0],
+    let is_root = |it: &DiskOperation| match it {
+        DiskOperation::Write { bytes, .. } => bytes.len() > 6 && bytes[4..6] == [1, 0],
         _ => false,
     };
     let data = without(|all, it| is_sync(&all[it]) && all.get(it + 1).is_some_and(is_root));
@@ -353,7 +354,7 @@ fn a_missing_sync_is_found() {
             .contains("has to be durable before")
     );
     // Of the folder, after the file was created.
-    let folder = without(|all, it| matches!(all[it], Operation::SyncFolder { .. }));
+    let folder = without(|all, it| matches!(all[it], DiskOperation::SyncFolder { .. }));
     println!("{folder}\n");
     assert!(
         folder
@@ -368,8 +369,8 @@ fn a_missing_sync_of_the_folder_of_a_copy_is_found() {
     let (ops, trace) = repacked(30, COPY);
     let mut folders = 0;
     let trace = trace.retain(|_, it| {
-        folders += u32::from(matches!(it, Operation::SyncFolder { .. }));
-        !matches!(it, Operation::SyncFolder { .. }) || folders < 2
+        folders += u32::from(matches!(it, DiskOperation::SyncFolder { .. }));
+        !matches!(it, DiskOperation::SyncFolder { .. }) || folders < 2
     });
     let failure = explore(&trace, &ops, COPY).expect_failure();
     println!("{failure}");
@@ -382,18 +383,18 @@ fn a_copy_that_is_renamed_before_it_is_synced_is_found() {
     let rename = trace.operations().iter();
     let rename = rename
         .clone()
-        .position(|it| matches!(it, Operation::Rename { .. }))
+        .position(|it| matches!(it, DiskOperation::Rename { .. }))
         .unwrap();
     let trace = trace.retain(|number, it| !is_sync(it) || number > rename);
     let failure = explore_copy(&trace, &ops, FILE).expect_failure();
     println!("{failure}");
-    let told = failure.vulnerability.to_string();
+    let text = failure.vulnerability.to_string();
     assert!(
-        told.ends_with(&format!(
+        text.ends_with(&format!(
             "rename of history.sea.partial to history.sea (operation {})",
             failure.point - 1
         )),
-        "{told}"
+        "{text}"
     );
 }
 
@@ -401,7 +402,7 @@ fn a_copy_that_is_renamed_before_it_is_synced_is_found() {
 fn blocks_that_do_not_say_what_was_not_synced_before_them_are_found() {
     let ops = ops(1, 150);
     let trace = test(&ops, 1).change(|_, operation| {
-        if let Operation::Write { bytes, .. } = operation
+        if let DiskOperation::Write { bytes, .. } = operation
             && bytes.len() >= HEADER_LENGTH
             && bytes[..3] == [0x5e, 0xa1, 0xb1]
         {
@@ -415,9 +416,9 @@ fn blocks_that_do_not_say_what_was_not_synced_before_them_are_found() {
     let failure = explore(&trace, &ops, FILE).expect_failure();
     println!("{failure}");
     assert!(failure.reason.contains("damage"), "{failure}");
-    let told = failure.vulnerability.to_string();
+    let text = failure.vulnerability.to_string();
     assert!(
-        told.contains(" has to be durable before write of "),
-        "{told}"
+        text.contains(" has to be durable before write of "),
+        "{text}"
     );
 }

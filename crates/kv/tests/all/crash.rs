@@ -3,7 +3,9 @@
 
 use seatrial_kv::{Answer, Bug, Outcome, Store, StoreOptions, Transaction};
 use seatrial_machine::{Input, Machine, Medium, Output, Storage, Ticket, Time};
-use seatrial_sim::crash::{Crash, CrashReport, Explorer, Limits, Operation, Recorder, Trace};
+use seatrial_sim::crash::{
+    CrashReport, CrashState, DiskOperation, DiskRecorder, DiskTrace, Explorer, ExplorerLimits,
+};
 use seatrial_sim::single_fault::SingleFaults;
 use seatrial_sim::{FileTree, MemoryStorage};
 use std::io;
@@ -174,10 +176,10 @@ fn live(
     Ok(next)
 }
 
-fn trace(bug: Option<Bug>) -> Trace<u64> {
-    let recorder = Recorder::new();
+fn trace(bug: Option<Bug>) -> DiskTrace<u64> {
+    let recorder = DiskRecorder::new();
     live(&*recorder.storage(), bug, 0, |element| {
-        recorder.promise(element);
+        recorder.acknowledge(element);
     })
     .unwrap();
     recorder.trace()
@@ -207,18 +209,18 @@ fn recover(storage: &dyn Storage, acknowledged: Option<u64>) -> Result<(), Strin
     }
 }
 
-fn check(crash: &Crash<'_, u64>) -> Result<(), String> {
+fn check(crash: &CrashState<'_, u64>) -> Result<(), String> {
     // Each of the acknowledged ones is told apart by its number: all of them have to be there.
     let storage = crash.storage();
     let mut node = Node::start(&crash.storage(), None)?;
     let found = node.read()?;
-    if let Some(lost) = crash.promises().iter().find(|it| !found.contains(it)) {
+    if let Some(lost) = crash.acknowledged().iter().find(|it| !found.contains(it)) {
         return Err(format!("{lost} was acknowledged, there is {found:?}"));
     }
-    recover(&storage, crash.promises().last().copied())
+    recover(&storage, crash.acknowledged().last().copied())
 }
 
-fn explore(trace: &Trace<u64>) -> CrashReport {
+fn explore(trace: &DiskTrace<u64>) -> CrashReport {
     Explorer::new(trace).explore(check)
 }
 
@@ -232,21 +234,21 @@ fn what_was_acknowledged_survives_every_loss_of_power() {
 #[test]
 fn a_start_that_is_interrupted_is_done_again() {
     let trace = trace(None);
-    let limits = Limits {
+    let limits = ExplorerLimits {
         samples: 4,
-        ..Limits::few()
+        ..ExplorerLimits::few()
     };
     let (mut states, mut cuts) = (0, 0);
     let report = Explorer::new(&trace).limits(limits).explore(|crash| {
         let second = crash.recorder();
-        for promise in crash.promises() {
-            second.promise(*promise);
+        for promise in crash.acknowledged() {
+            second.acknowledge(*promise);
         }
         // Goes on for two more lives, killed again, on top of what is torn.
         let storage = second.storage();
-        live(&*storage, None, 500, |element| second.promise(element))?;
+        live(&*storage, None, 500, |element| second.acknowledge(element))?;
         let trace = second.trace();
-        let is_cut = |it: &Operation| matches!(it, Operation::SetLength { .. });
+        let is_cut = |it: &DiskOperation| matches!(it, DiskOperation::SetLength { .. });
         cuts += u64::from(trace.operations().iter().any(is_cut));
         let report = Explorer::new(&trace)
             .limits(limits)
@@ -264,7 +266,7 @@ fn a_start_that_is_interrupted_is_done_again() {
 fn planted_bugs_are_found() {
     let is_log = |path: &Path| path == Path::new(LOG);
     let no_sync =
-        trace(None).retain(|_, it| !matches!(it, Operation::Sync { path, .. } if is_log(path)));
+        trace(None).retain(|_, it| !matches!(it, DiskOperation::Sync { path, .. } if is_log(path)));
     let failure = explore(&no_sync).expect_failure();
     println!("no sync: {failure}\n");
     assert!(
@@ -275,7 +277,8 @@ fn planted_bugs_are_found() {
     );
     let mut folders = 0;
     let no_name = trace(None).retain(|_, it| {
-        let is_folder = matches!(it, Operation::SyncFolder { path } if path == Path::new(FOLDER));
+        let is_folder =
+            matches!(it, DiskOperation::SyncFolder { path } if path == Path::new(FOLDER));
         folders += u32::from(is_folder);
         !is_folder
     });
@@ -299,10 +302,10 @@ fn planted_bugs_are_found() {
 fn a_start_that_does_not_sync_what_it_found_is_found() {
     let trace = trace(None);
     let all = trace.operations().to_vec();
-    let is_start = |it: usize| matches!(all[it], Operation::SyncFolder { .. });
+    let is_start = |it: usize| matches!(all[it], DiskOperation::SyncFolder { .. });
     let mut starts = 0;
     let without = trace.retain(|it, operation| {
-        let is_omitted = matches!(operation, Operation::Sync { .. }) && is_start(it - 1);
+        let is_omitted = matches!(operation, DiskOperation::Sync { .. }) && is_start(it - 1);
         starts += u32::from(is_omitted);
         !is_omitted
     });
@@ -320,11 +323,11 @@ fn a_torn_log_is_cut_under_loss_of_power() {
     let mut torn = tree.get(LOG).unwrap().to_vec();
     torn.truncate(torn.len() - 100);
     tree.insert(LOG, torn);
-    let recorder = Recorder::over(&tree);
-    let promise = |element| recorder.promise(element);
+    let recorder = DiskRecorder::over(&tree);
+    let promise = |element| recorder.acknowledge(element);
     live(&*recorder.storage(), None, 100, promise).unwrap();
     let trace = recorder.trace();
-    let is_cut = |it: &Operation| matches!(it, Operation::SetLength { .. });
+    let is_cut = |it: &DiskOperation| matches!(it, DiskOperation::SetLength { .. });
     assert!(trace.operations().iter().any(is_cut));
     println!("{}", explore(&trace).assert_holds());
 }
@@ -351,7 +354,7 @@ fn one_fault_gives_the_right_list_or_an_error() {
         let report = SingleFaults::new(start)
             .block_length(512)
             .run(program, |run| {
-                let is_silent = !run.fault.is_told();
+                let is_silent = !run.fault.is_error();
                 match &run.answer {
                     // Rot of the newest block is taken for a write that was interrupted: nobody can tell.
                     Ok(found) if is_silent && found.iter().all(|it| run.expected.contains(it)) => {}
@@ -370,6 +373,6 @@ fn one_fault_gives_the_right_list_or_an_error() {
             });
         println!("{name}: {report}");
         let report = report.assert_holds();
-        assert!(report.told > 100, "{report}");
+        assert!(report.errors > 100, "{report}");
     }
 }

@@ -104,7 +104,7 @@ impl Run {
         let others = [FaultKind::Pause, FaultKind::Partition, FaultKind::Clock];
         kinds.extend(others.into_iter().filter(|_| rng.chance(0.5)));
         let mut world = World::new(seed, options, boot(seed, bug));
-        world.tell_closed(closed);
+        world.notify_closed(closed);
         world.add(SERVER);
         for number in 0..CLIENTS {
             world.add(NodeId::client(number));

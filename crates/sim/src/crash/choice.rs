@@ -1,21 +1,21 @@
-//! What became of operations that were not durable when the power went.
+//! Crash states as data: the fate of each operation that was not durable at a power failure.
 
-use super::recorder::{Operation, grouped};
+use super::recorder::{DiskOperation, grouped};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Where a write breaks.
+/// Unit in which a write may be torn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TearUnit {
-    /// 512 bytes: what a disk writes as a whole.
+    /// 512 bytes: a disk's unit of atomic writes.
     Sector,
-    /// 4,096 bytes: what a kernel hands to a disk.
+    /// 4,096 bytes: a kernel's unit of writes to a disk.
     Page,
 }
 
 impl TearUnit {
-    /// Bytes.
+    /// Length in bytes.
     pub const fn length(self) -> u64 {
         match self {
             TearUnit::Sector => 512,
@@ -23,54 +23,54 @@ impl TearUnit {
         }
     }
 
-    /// Units that `length` bytes at `offset` touch.
+    /// Number of units that `length` bytes at `offset` overlap.
     pub(super) fn count(self, offset: u64, length: u64) -> u64 {
         (offset + length).div_ceil(self.length()) - offset / self.length()
     }
 }
 
-/// Which units of a torn write reached the medium.
+/// Units of a torn write that reached the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Arrival {
-    /// The first so many.
+pub enum TornUnits {
+    /// The first `n` units.
     First(u64),
-    /// The last so many.
+    /// The last `n` units.
     Last(u64),
-    /// Each or not, drawn from this seed.
+    /// A random subset, drawn from this seed.
     Drawn(u64),
 }
 
-/// What is where a torn write did not arrive.
+/// Content of the units of a torn write that did not reach the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rest {
-    /// What was there before; zeros, where there was nothing.
+    /// The old bytes; zeros past the old end.
     Old,
     /// Zeros.
     Zero,
-    /// Noise, drawn from this seed.
+    /// Random bytes, drawn from this seed.
     Noise(u64),
 }
 
 /// How a write is torn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tear {
-    /// Where it breaks.
+    /// Unit in which it breaks.
     pub unit: TearUnit,
-    /// What arrived.
-    pub arrival: Arrival,
-    /// What is in the other places.
+    /// Units that arrived.
+    pub arrival: TornUnits,
+    /// Content of the other units.
     pub rest: Rest,
 }
 
 impl Tear {
-    /// Writes the part of `new` that arrives at `offset`, where `bytes` are long enough.
+    /// Writes the arrived part of `new` at `offset` of `bytes`, which must be long enough.
     pub(crate) fn write(&self, bytes: &mut [u8], offset: usize, new: &[u8]) {
         let unit = self.unit.length() as usize;
         let end = offset + new.len();
         let count = self.unit.count(offset as u64, new.len() as u64);
         let seed = |seed| Rng::from_seed(seed);
         let mut arrives = match self.arrival {
-            Arrival::Drawn(drawn) => seed(drawn),
+            TornUnits::Drawn(drawn) => seed(drawn),
             _ => seed(0),
         };
         let mut noise = match self.rest {
@@ -81,9 +81,9 @@ impl Tear {
         for number in 0..count {
             let next = (at / unit * unit + unit).min(end);
             let has_arrived = match self.arrival {
-                Arrival::First(first) => number < first,
-                Arrival::Last(last) => number + last >= count,
-                Arrival::Drawn(_) => arrives.chance(0.5),
+                TornUnits::First(first) => number < first,
+                TornUnits::Last(last) => number + last >= count,
+                TornUnits::Drawn(_) => arrives.chance(0.5),
             };
             let place = &mut bytes[at..next];
             if has_arrived {
@@ -100,37 +100,37 @@ impl Tear {
     }
 }
 
-/// What became of one operation that was not durable. Those of which nothing is said have arrived whole.
+/// Fate of one operation that was not durable. An operation without an entry has arrived in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
-    /// Nothing of it is there. (The file may be as long as with it: see [`Choice::lengths`].)
+    /// The operation had no effect. (The file may still have the length that it gives: see [`Choice::lengths`].)
     Lost,
-    /// A part of a write is there.
+    /// A part of a write arrived.
     Torn(Tear),
-    /// Of a rename between folders the new name is there, and the old one too.
+    /// A rename between folders arrived in the new folder only: the file has both names.
     Half,
 }
 
-/// One of the states that a crash may leave: what became of each operation that was not durable.
+/// One crash state: the fate of each operation that was not durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Choice {
-    /// By the number of the operation in the trace, from 0.
+    /// By the operation's number in the trace, from 0.
     pub fates: BTreeMap<usize, Fate>,
-    /// Lengths of files, in bytes, by the file's number, where they are not what the operations that arrived make them.
+    /// Lengths of files, in bytes, by file number, where they differ from what the surviving operations give.
     pub lengths: BTreeMap<u64, u64>,
 }
 
 impl Choice {
-    /// How much was lost: fewer is easier to understand.
+    /// Number of losses: a choice with fewer is easier to understand.
     pub fn weight(&self) -> usize {
         self.fates.len() + self.lengths.len()
     }
 
-    /// One line for each thing that was lost.
-    pub(super) fn words(&self, operations: &[Operation]) -> Vec<String> {
+    /// One line for each loss.
+    pub(super) fn lines(&self, operations: &[DiskOperation]) -> Vec<String> {
         let fates = self.fates.iter().filter_map(|(&number, fate)| {
             let operation = operations.get(number)?;
-            let fate = fate_words(operation, *fate);
+            let fate = fate_text(operation, *fate);
             Some(format!("{operation} (operation {number}): {fate}"))
         });
         let lengths = self.lengths.iter().map(|(file, length)| {
@@ -142,15 +142,15 @@ impl Choice {
 }
 
 /// The name under which a file was last used.
-pub(super) fn name_of(operations: &[Operation], file: u64) -> String {
+pub(super) fn name_of(operations: &[DiskOperation], file: u64) -> String {
     let mut name = format!("file {file}");
     for operation in operations {
         match operation {
-            Operation::Create { path, file: number }
-            | Operation::Write {
+            DiskOperation::Create { path, file: number }
+            | DiskOperation::Write {
                 path, file: number, ..
             }
-            | Operation::SetLength {
+            | DiskOperation::SetLength {
                 path, file: number, ..
             } if *number == file => name = path.display().to_string(),
             _ => {}
@@ -159,14 +159,14 @@ pub(super) fn name_of(operations: &[Operation], file: u64) -> String {
     name
 }
 
-fn fate_words(operation: &Operation, fate: Fate) -> String {
-    let (Fate::Torn(tear), Operation::Write { offset, bytes, .. }) = (fate, operation) else {
-        let words = match (fate, operation) {
+fn fate_text(operation: &DiskOperation, fate: Fate) -> String {
+    let (Fate::Torn(tear), DiskOperation::Write { offset, bytes, .. }) = (fate, operation) else {
+        let text = match (fate, operation) {
             (Fate::Half, _) => "has both names",
-            (_, Operation::Write { .. }) => "its bytes are lost",
+            (_, DiskOperation::Write { .. }) => "its bytes are lost",
             _ => "lost",
         };
-        return words.into();
+        return text.into();
     };
     let count = tear.unit.count(*offset, bytes.len() as u64);
     format!("torn: of {} {tear}", grouped(count))
@@ -179,10 +179,10 @@ impl fmt::Display for Tear {
             TearUnit::Page => "pages (4,096 bytes) ",
         })?;
         match self.arrival {
-            Arrival::First(0) | Arrival::Last(0) => f.write_str("none has arrived"),
-            Arrival::First(count) => write!(f, "the first {count} have arrived"),
-            Arrival::Last(count) => write!(f, "the last {count} have arrived"),
-            Arrival::Drawn(seed) => write!(f, "those drawn from seed {seed} have arrived"),
+            TornUnits::First(0) | TornUnits::Last(0) => f.write_str("none has arrived"),
+            TornUnits::First(count) => write!(f, "the first {count} have arrived"),
+            TornUnits::Last(count) => write!(f, "the last {count} have arrived"),
+            TornUnits::Drawn(seed) => write!(f, "a subset drawn from seed {seed} has arrived"),
         }?;
         f.write_str(match self.rest {
             Rest::Old => ", the old bytes are in the other places",

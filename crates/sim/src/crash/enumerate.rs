@@ -1,34 +1,34 @@
-//! Which states of a point are built.
+//! Which crash states are built at a point of a trace.
 
-use super::choice::{Arrival, Choice, Fate, Rest, Tear, TearUnit};
-use super::explorer::Limits;
-use super::recorder::Operation;
+use super::choice::{Choice, Fate, Rest, Tear, TearUnit, TornUnits};
+use super::explorer::ExplorerLimits;
+use super::recorder::DiskOperation;
 use crate::storage::Pending;
 use seatrial_machine::Rng;
 
-/// The choices of one point.
+/// The crash states of one point.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
     pub(super) list: Vec<Choice>,
-    /// Is every combination of whole and lost operations, and of lengths, among them?
+    /// Does the list contain every combination of surviving and lost operations, and of lengths?
     pub(super) is_exhaustive: bool,
 }
 
-/// Puts the choices of one point together, the plainest first, so that the first failure is easy to understand.
+/// Collects the crash states of one point, the simplest first, so that the first failure is easy to understand.
 struct Enumeration<'a> {
-    operations: &'a [Operation],
+    operations: &'a [DiskOperation],
     pending: &'a Pending,
-    /// Data and names, in order.
+    /// Operations that are not durable: data and names, ascending.
     all: Vec<usize>,
-    limits: &'a Limits,
+    limits: &'a ExplorerLimits,
     list: Vec<Choice>,
 }
 
-/// What is tried at a point. `rng` draws what cannot be tried in full.
+/// The crash states to build at a point. `rng` draws from sets that are too large to enumerate.
 pub(super) fn choices(
-    operations: &[Operation],
+    operations: &[DiskOperation],
     pending: &Pending,
-    limits: &Limits,
+    limits: &ExplorerLimits,
     rng: &mut Rng,
 ) -> Choices {
     let mut all: Vec<usize> = pending.data.iter().chain(&pending.names).copied().collect();
@@ -43,7 +43,7 @@ pub(super) fn choices(
     run.plain();
     let is_exhaustive = run.combinations();
     run.torn(rng);
-    // Where all combinations were tried, only torn ones are left to draw.
+    // After an exhaustive enumeration only torn writes are left to draw.
     let can_tear = !pending.data.is_empty();
     if can_tear || !is_exhaustive {
         for _ in 0..limits.samples {
@@ -66,20 +66,21 @@ impl Enumeration<'_> {
         }
     }
 
-    /// The choice, and the same with every file as long as its durable part and the kept writes of `kept` make it.
+    /// Pushes the choice, and a variant in which the length of each file follows from its durable part and the writes in `kept`
+    /// alone.
     fn push_with_lengths(&mut self, choice: Choice, kept: impl Fn(usize) -> bool) {
         let mut shorter = choice.clone();
         for (file, lengths) in &self.pending.lengths {
             let mut length = lengths[0];
             for &number in self.pending.data.iter().filter(|&&number| kept(number)) {
                 match &self.operations[number] {
-                    Operation::Write {
+                    DiskOperation::Write {
                         file: it,
                         offset,
                         bytes,
                         ..
                     } if it == file => length = length.max(offset + bytes.len() as u64),
-                    Operation::SetLength {
+                    DiskOperation::SetLength {
                         file: it,
                         length: new,
                         ..
@@ -87,7 +88,7 @@ impl Enumeration<'_> {
                     _ => {}
                 }
             }
-            // Writes that overlap may come to a length that the file never had.
+            // Overlapping writes may give a length that the file never had: such a state is impossible.
             if lengths.contains(&length) {
                 shorter.lengths.insert(*file, length);
             }
@@ -96,7 +97,7 @@ impl Enumeration<'_> {
         self.list.push(shorter);
     }
 
-    /// All kept, all lost, each alone lost, each alone kept, every prefix.
+    /// All kept; all lost; each alone lost; each alone kept; every prefix kept.
     fn plain(&mut self) {
         self.list.push(Choice::default());
         let newest = self.all.len().saturating_sub(self.limits.singles_max);
@@ -127,7 +128,7 @@ impl Enumeration<'_> {
         }
     }
 
-    /// All combinations, if they are few: of what is lost, and of lengths.
+    /// All combinations of lost operations and of lengths. False, without any, when they exceed `combinations_max`.
     fn combinations(&mut self) -> bool {
         let radices = (self.all.iter())
             .map(|number| 2 + usize::from(self.pending.halves.contains(number)))
@@ -158,13 +159,14 @@ impl Enumeration<'_> {
         true
     }
 
-    /// Each of the newest writes torn: with everything else there, with what came later lost, with all else lost.
+    /// Each of the newest writes torn: with all else kept, with all later ones lost, with all else lost.
     fn torn(&mut self, rng: &mut Rng) {
         let writes = self.pending.data.iter().rev().copied();
-        let writes = writes.filter(|&it| matches!(self.operations[it], Operation::Write { .. }));
+        let writes =
+            writes.filter(|&it| matches!(self.operations[it], DiskOperation::Write { .. }));
         let newest: Vec<usize> = writes.take(self.limits.torn_max).collect();
         for number in newest {
-            let Operation::Write {
+            let DiskOperation::Write {
                 file,
                 offset,
                 bytes,
@@ -189,7 +191,7 @@ impl Enumeration<'_> {
                     }
                 }
             }
-            // The length may have been written when a part of the bytes was.
+            // The length may have been written when only a part of the bytes was.
             let end = offset + length;
             for cut in [offset + 1, (offset + length / 2) / 512 * 512, end - 1] {
                 let is_longer = |it: &&(u64, Vec<u64>)| it.0 == file && it.1[0] < cut && cut < end;
@@ -202,17 +204,17 @@ impl Enumeration<'_> {
         }
     }
 
-    /// Anything.
+    /// A random crash state.
     fn drawn(&self, rng: &mut Rng) -> Choice {
         let mut choice = Choice::default();
-        // In some states nearly all is there, in others nearly nothing.
+        // Both probabilities are drawn per state: in some states nearly all survives, in others nearly nothing.
         let [lost, torn] = [rng.unit(), rng.unit() * rng.unit()];
         for &number in &self.all {
             if rng.chance(lost) {
                 choice.fates.insert(number, Fate::Lost);
             } else if self.pending.halves.contains(&number) && rng.chance(0.3) {
                 choice.fates.insert(number, Fate::Half);
-            } else if let Operation::Write { offset, bytes, .. } = &self.operations[number]
+            } else if let DiskOperation::Write { offset, bytes, .. } = &self.operations[number]
                 && rng.chance(torn)
             {
                 let all = tears(*offset, bytes.len() as u64, rng);
@@ -235,23 +237,23 @@ impl Enumeration<'_> {
     }
 }
 
-/// Ways to tear a write. What is in the places where nothing arrived goes round, so that over some points every
-/// combination is met.
+/// Ways to tear a write. The content of missing units rotates, so that every combination of units and content occurs over
+/// several points.
 pub(crate) fn tears(offset: u64, length: u64, rng: &mut Rng) -> Vec<Tear> {
-    let mut arrivals = vec![(TearUnit::Sector, Arrival::First(0))];
-    arrivals.push((TearUnit::Sector, Arrival::First(0)));
+    let mut arrivals = vec![(TearUnit::Sector, TornUnits::First(0))];
+    arrivals.push((TearUnit::Sector, TornUnits::First(0)));
     for unit in [TearUnit::Sector, TearUnit::Page] {
         let count = unit.count(offset, length);
         if count < 2 {
             continue;
         }
         for arrival in [
-            Arrival::First(1),
-            Arrival::First(count / 2),
-            Arrival::First(count - 1),
-            Arrival::Last(1),
-            Arrival::Last(count - 1),
-            Arrival::Drawn(rng.word()),
+            TornUnits::First(1),
+            TornUnits::First(count / 2),
+            TornUnits::First(count - 1),
+            TornUnits::Last(1),
+            TornUnits::Last(count - 1),
+            TornUnits::Drawn(rng.word()),
         ] {
             arrivals.push((unit, arrival));
         }
@@ -262,7 +264,7 @@ pub(crate) fn tears(offset: u64, length: u64, rng: &mut Rng) -> Vec<Tear> {
     let tears = tears.map(|(place, (unit, arrival))| Tear {
         unit,
         arrival,
-        // A write of which nothing arrived and the old bytes are there is not torn but lost.
+        // No unit arrived and the old bytes stay: that is a lost write, not a torn one. So the first two never use `Old`.
         rest: rests[if place < 2 { place } else { (place + turn) % 3 }],
     });
     tears.collect()

@@ -1,9 +1,9 @@
-//! All crash states of a trace, each recovered and checked.
+//! The explorer: builds all crash states of a trace, recovers and checks each.
 
 use super::choice::Choice;
 use super::enumerate::choices;
 use super::failure::{CrashFailure, Vulnerability, explain};
-use super::recorder::{Recorder, Trace, grouped};
+use super::recorder::{DiskRecorder, DiskTrace, grouped};
 use super::replay::Replay;
 use crate::storage::{FileTree, MemoryStorage};
 use seatrial_machine::{Rng, panic_text};
@@ -12,24 +12,23 @@ use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How many states are built at each point of a trace. Points are many, so the defaults cost some hundred states each where
-/// much is not durable, and a handful right behind a sync.
+/// Bounds of the crash states that are built at each point of a trace. A trace has many points, so the defaults build some
+/// hundred states each where much is not durable, and a handful right after a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// If what is not durable at a point can be lost and kept in at most so many ways (operations and lengths), all of them
-    /// are built.
+pub struct ExplorerLimits {
+    /// All combinations of lost operations and of lengths are built at a point that has at most this many.
     pub combinations_max: usize,
-    /// So many of the newest operations that are not durable are lost alone, kept alone, and lost with all later ones.
+    /// Number of the newest operations that are not durable and are lost alone, kept alone, and lost with all later ones.
     pub singles_max: usize,
-    /// So many of the newest writes that are not durable are torn in every way, each alone.
+    /// Number of the newest writes that are not durable and are torn in every way, each alone.
     pub torn_max: usize,
-    /// So many states are drawn where not everything can be tried.
+    /// Number of random states per point where not all combinations are built.
     pub samples: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ExplorerLimits {
+    fn default() -> ExplorerLimits {
+        ExplorerLimits {
             combinations_max: 1 << 12,
             singles_max: 24,
             torn_max: 3,
@@ -38,10 +37,10 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
-    /// For recoveries that take long, or traces of thousands of operations: some ten states a point.
-    pub const fn few() -> Limits {
-        Limits {
+impl ExplorerLimits {
+    /// Limits for slow recoveries, or traces of thousands of operations: about ten states per point.
+    pub const fn few() -> ExplorerLimits {
+        ExplorerLimits {
             combinations_max: 16,
             singles_max: 4,
             torn_max: 1,
@@ -50,19 +49,19 @@ impl Limits {
     }
 }
 
-/// One crash: the files that it left.
+/// One crash: the files that it left and the acknowledgements before it.
 #[derive(Debug)]
-pub struct Crash<'a, P> {
-    /// It came after so many operations of the trace.
+pub struct CrashState<'a, P> {
+    /// Number of operations before the crash.
     pub point: usize,
-    /// What was lost.
+    /// The losses.
     pub choice: Choice,
     files: FileTree,
-    promises: &'a [P],
+    acknowledgements: &'a [P],
 }
 
-impl<'a, P> Crash<'a, P> {
-    /// A storage with the files that the crash left; a new one at each call.
+impl<'a, P> CrashState<'a, P> {
+    /// A storage with the files that the crash left; each call returns a new one.
     pub fn storage(&self) -> MemoryStorage {
         MemoryStorage::from_files(&self.files)
     }
@@ -72,55 +71,55 @@ impl<'a, P> Crash<'a, P> {
         &self.files
     }
 
-    /// What had been promised before the crash, in order.
-    pub fn promises(&self) -> &'a [P] {
-        self.promises
+    /// The acknowledgements before the crash, in order.
+    pub fn acknowledged(&self) -> &'a [P] {
+        self.acknowledgements
     }
 
-    /// Records what a recovery does to these files, so that it can be interrupted by another crash. What it finds is
-    /// durable: it was read from the disk.
-    pub fn recorder<Q>(&self) -> Recorder<Q> {
-        Recorder::over(&self.files)
+    /// Records a recovery of these files, so that it can be interrupted by another crash. Its start is durable: it was read from
+    /// the disk.
+    pub fn recorder<Q>(&self) -> DiskRecorder<Q> {
+        DiskRecorder::over(&self.files)
     }
 }
 
-impl<P> Trace<P> {
-    /// The crash after `point` operations that leaves what `choice` says.
-    pub fn crash(&self, point: usize, choice: &Choice) -> Crash<'_, P> {
+impl<P> DiskTrace<P> {
+    /// The crash after `point` operations that leaves the state `choice`.
+    pub fn crash(&self, point: usize, choice: &Choice) -> CrashState<'_, P> {
         let mut replay = Replay::new(self);
         replay.advance_to(point);
-        self.crash_at(&replay, choice, self.promised_by(point))
+        self.crash_at(&replay, choice, self.acknowledged_by(point))
     }
 
     pub(super) fn crash_at(
         &self,
         replay: &Replay<'_>,
         choice: &Choice,
-        promised: usize,
-    ) -> Crash<'_, P> {
-        Crash {
+        acknowledged: usize,
+    ) -> CrashState<'_, P> {
+        CrashState {
             point: replay.point,
             choice: choice.clone(),
             files: replay.build(choice),
-            promises: &self.promises[..promised],
+            acknowledgements: &self.acknowledgements[..acknowledged],
         }
     }
 }
 
-/// What came of an exploration.
+/// Result of an exploration.
 #[derive(Clone, Debug)]
 pub struct CrashReport {
     /// Operations of the trace.
     pub operations: usize,
-    /// Points at which the power was lost.
+    /// Points at which the power failed.
     pub points: usize,
     /// Points at which every combination of lost operations and lengths was built (torn writes are always chosen).
     pub exhaustive_points: usize,
     /// States that were built.
     pub states: u64,
-    /// States that differ from each other, or in what had been promised: so many recoveries were run.
+    /// States that differ in their files or acknowledgements: the number of recoveries that were run.
     pub distinct: u64,
-    /// The first state that was not recovered as it should be, made as plain as possible.
+    /// The first state whose check failed, minimised.
     pub failure: Option<CrashFailure>,
 }
 
@@ -133,14 +132,14 @@ impl CrashReport {
         self
     }
 
-    /// The failure that has to be there. Panics if every state held.
+    /// Returns the failure, which a test of a planted bug requires. Panics if every state passed.
     pub fn expect_failure(self) -> CrashFailure {
         let text = self.to_string();
         self.failure
             .unwrap_or_else(|| panic!("nothing was found: {text}"))
     }
 
-    /// Adds up what came of several traces; the first failure stays.
+    /// Adds the counts of another trace; the first failure is kept.
     pub fn add(&mut self, other: CrashReport) {
         self.operations += other.operations;
         self.points += other.points;
@@ -169,39 +168,40 @@ impl fmt::Display for CrashReport {
     }
 }
 
-/// Rebuilds the crash states of a trace and has each of them checked, in order of their points. The check recovers the files
-/// with the program's own code and answers what is wrong, or panics: both are failures. States that were seen before, with
-/// the same promises, are not checked again.
+/// Rebuilds the crash states of a trace and checks each, in order of their points. The check recovers the files with the
+/// program's own code and returns what is wrong, or panics: both are failures. A state with the files and acknowledgements of an
+/// earlier one is not checked again.
 ///
-/// Its downside: it is a search. Where more operations are not durable than [`Limits::combinations_max`] allows for, it tries
-/// what experience says matters (nothing, all, each alone, every prefix, each torn), and draws the rest from its seed.
+/// Its downside: it is a search. Where more operations are not durable than [`ExplorerLimits::combinations_max`] permits to
+/// enumerate, it tries the combinations that found bugs before (none, all, each alone, every prefix, each torn), and draws the
+/// rest from its seed.
 #[derive(Debug)]
 pub struct Explorer<'a, P> {
-    trace: &'a Trace<P>,
-    limits: Limits,
+    trace: &'a DiskTrace<P>,
+    limits: ExplorerLimits,
     seed: u64,
     points: Range<usize>,
 }
 
 impl<'a, P> Explorer<'a, P> {
-    /// All points of a trace.
-    pub fn new(trace: &'a Trace<P>) -> Explorer<'a, P> {
+    /// Explores all points of a trace.
+    pub fn new(trace: &'a DiskTrace<P>) -> Explorer<'a, P> {
         Explorer {
             trace,
-            limits: Limits::default(),
+            limits: ExplorerLimits::default(),
             seed: 0,
             points: 0..trace.operations.len() + 1,
         }
     }
 
-    /// How many states are built.
+    /// Replaces the bounds of the states that are built.
     #[must_use]
-    pub fn limits(mut self, limits: Limits) -> Explorer<'a, P> {
+    pub fn limits(mut self, limits: ExplorerLimits) -> Explorer<'a, P> {
         self.limits = limits;
         self
     }
 
-    /// What is drawn.
+    /// Sets the seed of random states.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Explorer<'a, P> {
         self.seed = seed;
@@ -218,19 +218,18 @@ impl<'a, P> Explorer<'a, P> {
     /// Checks states until one fails.
     pub fn explore<E: fmt::Display>(
         &self,
-        mut check: impl FnMut(&Crash<'_, P>) -> Result<(), E>,
+        mut check: impl FnMut(&CrashState<'_, P>) -> Result<(), E>,
     ) -> CrashReport {
         let mut report = self.empty_report();
         self.run(&mut report, &mut check, |_| false);
         report
     }
 
-    /// Checks all states and answers what the program relies on without having made sure of it, at most `count_max` kinds of
-    /// that. Points with a failure are left at their first one.
+    /// Checks all states. Returns up to `count_max` distinct vulnerabilities. Of each point only the first failure is explained.
     pub fn vulnerabilities<E: fmt::Display>(
         &self,
         count_max: usize,
-        mut check: impl FnMut(&Crash<'_, P>) -> Result<(), E>,
+        mut check: impl FnMut(&CrashState<'_, P>) -> Result<(), E>,
     ) -> (CrashReport, Vec<Vulnerability>) {
         let mut report = self.empty_report();
         let mut found: Vec<Vulnerability> = Vec::new();
@@ -254,28 +253,28 @@ impl<'a, P> Explorer<'a, P> {
         }
     }
 
-    /// Goes on after a failure at the next point if `goes_on` says so.
+    /// Explores the points; after a failure it continues at the next point if `continues` returns true.
     fn run<E: fmt::Display>(
         &self,
         report: &mut CrashReport,
-        check: &mut impl FnMut(&Crash<'_, P>) -> Result<(), E>,
-        mut goes_on: impl FnMut(&CrashFailure) -> bool,
+        check: &mut impl FnMut(&CrashState<'_, P>) -> Result<(), E>,
+        mut continues: impl FnMut(&CrashFailure) -> bool,
     ) {
         let mut seen: BTreeSet<(u64, usize)> = BTreeSet::new();
         let mut replay = Replay::new(self.trace);
         let end = self.points.end.min(self.trace.operations.len() + 1);
         for point in self.points.start..end {
             replay.advance_to(point);
-            let promised = self.trace.promised_by(point);
+            let acknowledged = self.trace.acknowledged_by(point);
             let mut rng = Rng::from_seed(self.seed).fork(&point.to_string());
             let pending = replay.pending();
             let choices = choices(&self.trace.operations, &pending, &self.limits, &mut rng);
             report.points += 1;
             report.exhaustive_points += usize::from(choices.is_exhaustive);
             for choice in choices.list {
-                let crash = self.trace.crash_at(&replay, &choice, promised);
+                let crash = self.trace.crash_at(&replay, &choice, acknowledged);
                 report.states += 1;
-                if !seen.insert((crash.files.fingerprint(), promised)) {
+                if !seen.insert((crash.files.fingerprint(), acknowledged)) {
                     continue;
                 }
                 report.distinct += 1;
@@ -285,7 +284,7 @@ impl<'a, P> Explorer<'a, P> {
                 let failure = explain(self.trace, &replay, choice, reason, |crash| {
                     checked(check, crash).err()
                 });
-                let is_done = !goes_on(&failure);
+                let is_done = !continues(&failure);
                 report.failure.get_or_insert(failure);
                 if is_done {
                     return;
@@ -296,10 +295,10 @@ impl<'a, P> Explorer<'a, P> {
     }
 }
 
-/// Runs a check, and takes a panic for what it is.
+/// Runs a check; a panic is a failure.
 fn checked<P, E: fmt::Display>(
-    check: &mut impl FnMut(&Crash<'_, P>) -> Result<(), E>,
-    crash: &Crash<'_, P>,
+    check: &mut impl FnMut(&CrashState<'_, P>) -> Result<(), E>,
+    crash: &CrashState<'_, P>,
 ) -> Result<(), String> {
     match catch_unwind(AssertUnwindSafe(|| check(crash))) {
         Ok(Ok(())) => Ok(()),

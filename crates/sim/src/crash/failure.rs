@@ -1,50 +1,50 @@
-//! A crash state that was not recovered, made plain and put in words.
+//! Minimises a crash state whose check failed, and explains it.
 
 use super::choice::{Choice, Fate, Tear, name_of};
-use super::explorer::Crash;
-use super::recorder::{Operation, Trace};
+use super::explorer::CrashState;
+use super::recorder::{DiskOperation, DiskTrace};
 use super::replay::Replay;
 use seatrial_machine::counted;
 use std::fmt;
 
-/// What a program relies on without having made sure of it (ALICE's word), read off the plainest state that it does not
-/// recover. Operations are given by number and in words.
+/// An unproven assumption of a program about its disk (ALICE's term), derived from the minimal state that it does not recover.
+/// Operations are named by number and text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vulnerability {
-    /// The first was lost and the second was not: a sync is missing between them.
+    /// The first operation was lost and the second was not: a sync is missing between them.
     Order {
-        /// What has to be durable first.
+        /// The operation that must be durable first.
         first: String,
-        /// What may only be durable then.
+        /// The operation that may only be durable after it.
         then: String,
     },
-    /// An operation was there in part, and recovery took the part for the whole.
+    /// An operation arrived in part, and recovery read the part as the whole.
     Atomic {
         /// The operation.
         operation: String,
     },
-    /// It was lost after it had been promised: a sync is missing between it and the promise.
-    Promised {
-        /// What has to be durable.
+    /// An operation was lost after it had been acknowledged: a sync is missing before the acknowledgement.
+    Acknowledged {
+        /// The operation that must be durable.
         operation: String,
-        /// The number of the promise, from 0.
-        promise: usize,
+        /// The number of the acknowledgement, from 0.
+        number: usize,
     },
-    /// Nothing was lost, and what was promised is not there.
+    /// Nothing was lost, and the acknowledged data is not there: the program acknowledged it before writing it.
     Early {
-        /// The number of the promise, from 0.
-        promise: usize,
+        /// The number of the acknowledgement, from 0.
+        number: usize,
         /// The last operation before it; none at the beginning.
         after: Option<String>,
     },
-    /// Nothing was lost, and what is there between these two is not recovered.
+    /// Nothing was lost, and the state between these two operations is not recovered.
     Between {
-        /// The last operation that was done; none at the beginning.
+        /// The last operation before the crash; none at the beginning.
         before: Option<String>,
-        /// The next one; none at the end.
+        /// The next operation; none at the end.
         after: Option<String>,
     },
-    /// Nothing simpler than this: these operations were lost.
+    /// No simpler explanation: these operations were lost together.
     Combination {
         /// The operations.
         operations: Vec<String>,
@@ -63,12 +63,18 @@ impl fmt::Display for Vulnerability {
                     "{operation} is not atomic: a part of it is taken for the whole"
                 )
             }
-            Vulnerability::Promised { operation, promise } => {
-                write!(f, "{operation} has to be durable before promise {promise}")
+            Vulnerability::Acknowledged { operation, number } => {
+                write!(
+                    f,
+                    "{operation} has to be durable before acknowledgement {number}"
+                )
             }
-            Vulnerability::Early { promise, after } => {
+            Vulnerability::Early { number, after } => {
                 let after = after.as_deref().unwrap_or("nothing at all");
-                write!(f, "promise {promise} was made too early, after {after}")
+                write!(
+                    f,
+                    "acknowledgement {number} was made too early, after {after}"
+                )
             }
             Vulnerability::Between { before, after } => {
                 let [before, after] =
@@ -89,22 +95,22 @@ impl fmt::Display for Vulnerability {
     }
 }
 
-/// A state that was not recovered as it should be. [`Trace::crash`] builds it again from `point` and `choice`.
+/// A state whose check failed. [`DiskTrace::crash`] builds it again from `point` and `choice`.
 #[derive(Clone, Debug)]
 pub struct CrashFailure {
-    /// The crash came after so many operations.
+    /// Number of operations before the crash.
     pub point: usize,
-    /// What was lost: no part of it can be left out without the failure going away.
+    /// The losses. It is minimal: without any one of them the check passes.
     pub choice: Choice,
-    /// What the check said.
+    /// The error of the check.
     pub reason: String,
-    /// What the program relies on.
+    /// The program's unproven assumption.
     pub vulnerability: Vulnerability,
-    /// Promises made before the crash.
-    pub promised: usize,
+    /// Number of acknowledgements before the crash.
+    pub acknowledged: usize,
     /// The last operation before the crash; none at the beginning.
     pub after: Option<String>,
-    /// What was lost, one line each.
+    /// The losses, one line each.
     pub lost: Vec<String>,
 }
 
@@ -115,7 +121,11 @@ impl fmt::Display for CrashFailure {
             Some(after) => write!(f, "  crash at point {}, after {after}", self.point)?,
             None => write!(f, "  crash before the first operation")?,
         }
-        writeln!(f, "; {}", counted(self.promised as u64, "earlier promise"))?;
+        writeln!(
+            f,
+            "; {}",
+            counted(self.acknowledged as u64, "earlier acknowledgement")
+        )?;
         if self.lost.is_empty() {
             writeln!(f, "  nothing was lost")?;
         }
@@ -126,20 +136,20 @@ impl fmt::Display for CrashFailure {
     }
 }
 
-/// Searches for the plainest choice of a point that fails.
+/// Searches for the minimal choice of a point that fails.
 struct Minimiser<'a, 'b, P, F> {
-    trace: &'a Trace<P>,
+    trace: &'a DiskTrace<P>,
     replay: &'b Replay<'a>,
-    promised: usize,
+    acknowledged: usize,
     fails: F,
 }
 
-impl<P, F: FnMut(&Crash<'_, P>) -> Option<String>> Minimiser<'_, '_, P, F> {
-    fn fails(&mut self, choice: &Choice, promised: usize) -> Option<String> {
-        (self.fails)(&self.trace.crash_at(self.replay, choice, promised))
+impl<P, F: FnMut(&CrashState<'_, P>) -> Option<String>> Minimiser<'_, '_, P, F> {
+    fn fails(&mut self, choice: &Choice, acknowledged: usize) -> Option<String> {
+        (self.fails)(&self.trace.crash_at(self.replay, choice, acknowledged))
     }
 
-    /// Restores what can be restored, and turns torn writes into lost ones.
+    /// Removes losses one by one, and turns torn writes into lost ones, until each removal makes the check pass.
     fn minimise(&mut self, mut choice: Choice, mut reason: String) -> (Choice, String) {
         loop {
             let mut smaller: Vec<Choice> = Vec::new();
@@ -159,7 +169,7 @@ impl<P, F: FnMut(&Crash<'_, P>) -> Option<String>> Minimiser<'_, '_, P, F> {
                 }
             }
             let found = smaller.into_iter().find_map(|less| {
-                let reason = self.fails(&less, self.promised)?;
+                let reason = self.fails(&less, self.acknowledged)?;
                 Some((less, reason))
             });
             match found {
@@ -169,7 +179,7 @@ impl<P, F: FnMut(&Crash<'_, P>) -> Option<String>> Minimiser<'_, '_, P, F> {
         }
     }
 
-    /// Names the operation that has to be durable before another, or before a promise.
+    /// Explains a minimal choice: which operation must be durable before another one, or before an acknowledgement.
     fn vulnerability(&mut self, choice: &Choice) -> Vulnerability {
         let name = |number: usize| {
             let operation = self.trace.operations.get(number)?;
@@ -185,10 +195,10 @@ impl<P, F: FnMut(&Crash<'_, P>) -> Option<String>> Minimiser<'_, '_, P, F> {
         let point = self.replay.point;
         let Some(first) = lost.first().cloned() else {
             let before = point.checked_sub(1).and_then(name);
-            let is_new = |it: &usize| self.trace.promised_after[*it] == point;
-            if let Some(promise) = self.first_promise(choice).filter(is_new) {
+            let is_new = |it: &usize| self.trace.acknowledged_after[*it] == point;
+            if let Some(number) = self.first_acknowledgement(choice).filter(is_new) {
                 return Vulnerability::Early {
-                    promise,
+                    number,
                     after: before,
                 };
             }
@@ -201,7 +211,8 @@ impl<P, F: FnMut(&Crash<'_, P>) -> Option<String>> Minimiser<'_, '_, P, F> {
         if choice.fates.values().find(torn).is_some() && lost.len() == 1 {
             return Vulnerability::Atomic { operation: first };
         }
-        // What must be there for it to fail?
+        // Lose the kept operations too, newest first, until the check passes: the last one lost is the one that must not be
+        // durable before the first.
         let pending = self.replay.pending();
         let mut less = choice.clone();
         let mut kept: Vec<usize> = pending.data.iter().chain(&pending.names).copied().collect();
@@ -209,7 +220,7 @@ impl<P, F: FnMut(&Crash<'_, P>) -> Option<String>> Minimiser<'_, '_, P, F> {
         kept.sort_unstable();
         for number in kept.into_iter().rev() {
             less.fates.insert(number, Fate::Lost);
-            if self.fails(&less, self.promised).is_none() {
+            if self.fails(&less, self.acknowledged).is_none() {
                 return Vulnerability::Order {
                     first,
                     then: name(number).unwrap_or_default(),
@@ -219,55 +230,55 @@ impl<P, F: FnMut(&Crash<'_, P>) -> Option<String>> Minimiser<'_, '_, P, F> {
         for (file, lengths) in &pending.lengths {
             less.lengths.entry(*file).or_insert(lengths[0]);
         }
-        if lost.len() == 1 && self.fails(&less, self.promised).is_none() {
-            // It takes the length that came without the bytes.
+        if lost.len() == 1 && self.fails(&less, self.acknowledged).is_none() {
+            // The failure needs the length without the bytes.
             return Vulnerability::Atomic { operation: first };
         }
-        match self.first_promise(&less) {
-            Some(promise) => Vulnerability::Promised {
+        match self.first_acknowledgement(&less) {
+            Some(number) => Vulnerability::Acknowledged {
                 operation: first,
-                promise,
+                number,
             },
             None => Vulnerability::Combination { operations: lost },
         }
     }
 
-    /// The promise without which the choice is recovered from.
-    fn first_promise(&mut self, choice: &Choice) -> Option<usize> {
-        let mut promised = self.promised;
-        while promised > 0 && self.fails(choice, promised - 1).is_some() {
-            promised -= 1;
+    /// The first acknowledgement that makes the check of this choice fail.
+    fn first_acknowledgement(&mut self, choice: &Choice) -> Option<usize> {
+        let mut acknowledged = self.acknowledged;
+        while acknowledged > 0 && self.fails(choice, acknowledged - 1).is_some() {
+            acknowledged -= 1;
         }
-        promised.checked_sub(1)
+        acknowledged.checked_sub(1)
     }
 }
 
-/// Makes a failure plain and puts it in words.
+/// Minimises a failure and explains it.
 pub(super) fn explain<P>(
-    trace: &Trace<P>,
+    trace: &DiskTrace<P>,
     replay: &Replay<'_>,
     choice: Choice,
     reason: String,
-    fails: impl FnMut(&Crash<'_, P>) -> Option<String>,
+    fails: impl FnMut(&CrashState<'_, P>) -> Option<String>,
 ) -> CrashFailure {
-    let promised = trace.promised_by(replay.point);
+    let acknowledged = trace.acknowledged_by(replay.point);
     let mut minimiser = Minimiser {
         trace,
         replay,
-        promised,
+        acknowledged,
         fails,
     };
     let (choice, reason) = minimiser.minimise(choice, reason);
     let vulnerability = minimiser.vulnerability(&choice);
-    let operations: &[Operation] = &trace.operations;
+    let operations: &[DiskOperation] = &trace.operations;
     let after = replay.point.checked_sub(1);
     CrashFailure {
         point: replay.point,
         reason,
         vulnerability,
-        promised,
+        acknowledged,
         after: after.map(|number| format!("{} (operation {number})", operations[number])),
-        lost: choice.words(operations),
+        lost: choice.lines(operations),
         choice,
     }
 }

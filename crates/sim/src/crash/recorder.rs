@@ -1,4 +1,4 @@
-//! A storage that keeps what was done to it.
+//! A recording disk: its operations and the program's acknowledgements, as a trace.
 
 use crate::storage::{FileTree, MemoryStorage, hold};
 use seatrial_machine::Storage;
@@ -7,14 +7,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-/// One change of a storage, or a sync. Calls that failed are not in a trace.
+/// One change of a storage, or a sync. Failed calls are not recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum DiskOperation {
     /// A file got its first name.
     Create {
         /// The name.
         path: PathBuf,
-        /// The file, counted in the order of creation: it keeps this number when it is renamed.
+        /// The file's number, counted in the order of creation. It stays when the file is renamed.
         file: u64,
     },
     /// Bytes were written.
@@ -85,11 +85,11 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for DiskOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Operation::Create { path, .. } => write!(f, "create of {}", path.display()),
-            Operation::Write {
+            DiskOperation::Create { path, .. } => write!(f, "create of {}", path.display()),
+            DiskOperation::Write {
                 path,
                 offset,
                 bytes,
@@ -99,47 +99,51 @@ impl fmt::Display for Operation {
                 let path = path.display();
                 write!(f, "write of {length} bytes at {offset} to {path}")
             }
-            Operation::SetLength { path, length, .. } => {
+            DiskOperation::SetLength { path, length, .. } => {
                 let length = grouped(*length);
                 write!(f, "new length of {}, {length}", path.display())
             }
-            Operation::Sync { path, .. } => write!(f, "sync of {}", path.display()),
-            Operation::Rename { from, to, .. } => {
+            DiskOperation::Sync { path, .. } => write!(f, "sync of {}", path.display()),
+            DiskOperation::Rename { from, to, .. } => {
                 write!(f, "rename of {} to {}", from.display(), to.display())
             }
-            Operation::Remove { path, .. } => write!(f, "remove of {}", path.display()),
-            Operation::CreateFolder { path } => write!(f, "create of folder {}", path.display()),
-            Operation::SyncFolder { path } => write!(f, "sync of folder \"{}\"", path.display()),
+            DiskOperation::Remove { path, .. } => write!(f, "remove of {}", path.display()),
+            DiskOperation::CreateFolder { path } => {
+                write!(f, "create of folder {}", path.display())
+            }
+            DiskOperation::SyncFolder { path } => {
+                write!(f, "sync of folder \"{}\"", path.display())
+            }
         }
     }
 }
 
-/// What a program did to its storage, and what it promised on the way.
+/// The disk operations of one run, and what the program acknowledged between them.
 #[derive(Clone, Debug)]
-pub struct Trace<P> {
-    /// What was there, durable, in the beginning.
+pub struct DiskTrace<P> {
+    /// The durable files at the beginning.
     pub(super) start: FileTree,
-    pub(super) operations: Vec<Operation>,
-    pub(super) promises: Vec<P>,
-    /// For each promise the number of operations before it.
-    pub(super) promised_after: Vec<usize>,
+    pub(super) operations: Vec<DiskOperation>,
+    pub(super) acknowledgements: Vec<P>,
+    /// For each acknowledgement the number of operations before it, ascending.
+    pub(super) acknowledged_after: Vec<usize>,
 }
 
-impl<P> Trace<P> {
+impl<P> DiskTrace<P> {
     /// The operations, in the order in which they took effect.
-    pub fn operations(&self) -> &[Operation] {
+    pub fn operations(&self) -> &[DiskOperation] {
         &self.operations
     }
 
-    /// The promises, in order.
-    pub fn promises(&self) -> &[P] {
-        &self.promises
+    /// The acknowledgements, in order.
+    pub fn acknowledged(&self) -> &[P] {
+        &self.acknowledgements
     }
 
-    /// The same trace with only those operations that `keeps` says, told their numbers: as if the program had not called the
-    /// others. To be used for syncs, whose absence a program does not notice: it plants the bug that a test has to find.
+    /// The same trace with only the operations for which `keeps(number, operation)` is true: as if the program had not called
+    /// the others. Meant for syncs, whose absence a program does not notice: it plants the bug that a test must find.
     #[must_use]
-    pub fn retain(mut self, mut keeps: impl FnMut(usize, &Operation) -> bool) -> Trace<P> {
+    pub fn retain(mut self, mut keeps: impl FnMut(usize, &DiskOperation) -> bool) -> DiskTrace<P> {
         let mut kept_before = Vec::with_capacity(self.operations.len() + 1);
         let (mut kept, mut number) = (0, 0);
         self.operations.retain(|operation| {
@@ -150,35 +154,35 @@ impl<P> Trace<P> {
             keeps
         });
         kept_before.push(kept);
-        for after in &mut self.promised_after {
+        for after in &mut self.acknowledged_after {
             *after = kept_before[*after];
         }
         self
     }
 
-    /// The same trace with every operation as `change` makes it, told its number: as if the program had written other bytes.
+    /// The same trace after `change(number, operation)` of every operation: as if the program had written other bytes.
     #[must_use]
-    pub fn change(mut self, mut change: impl FnMut(usize, &mut Operation)) -> Trace<P> {
+    pub fn change(mut self, mut change: impl FnMut(usize, &mut DiskOperation)) -> DiskTrace<P> {
         for (number, operation) in self.operations.iter_mut().enumerate() {
             change(number, operation);
         }
         self
     }
 
-    /// Adds a promise that is in force after so many operations, behind those that are there.
-    pub fn promise(&mut self, after: usize, promise: P) {
-        let place = self.promised_by(after);
-        self.promises.insert(place, promise);
-        self.promised_after.insert(place, after);
+    /// Inserts an acknowledgement made after `after` operations, following the ones that are already there.
+    pub fn acknowledge(&mut self, after: usize, value: P) {
+        let place = self.acknowledged_by(after);
+        self.acknowledgements.insert(place, value);
+        self.acknowledged_after.insert(place, after);
     }
 
-    /// The same trace with the operations in `range` moved behind the `count` operations that follow them, and behind the
-    /// promises that follow those: as if the program had made these calls in another order.
+    /// The same trace with the operations in `range` moved past the `count` operations that follow them, and past the
+    /// acknowledgements among those: as if the program had made these calls in another order.
     #[must_use]
-    pub fn delay(mut self, range: Range<usize>, count: usize) -> Trace<P> {
+    pub fn delay(mut self, range: Range<usize>, count: usize) -> DiskTrace<P> {
         let end = (range.end + count).min(self.operations.len());
         self.operations[range.start..end].rotate_left(range.len());
-        for after in &mut self.promised_after {
+        for after in &mut self.acknowledged_after {
             if (range.end..=end).contains(after) {
                 *after -= range.len();
             }
@@ -186,46 +190,47 @@ impl<P> Trace<P> {
         self
     }
 
-    /// How many promises were made before the operation after `point` operations.
-    pub(super) fn promised_by(&self, point: usize) -> usize {
-        self.promised_after.partition_point(|&after| after <= point)
+    /// Number of acknowledgements made before the operation that follows the first `point` operations.
+    pub(super) fn acknowledged_by(&self, point: usize) -> usize {
+        self.acknowledged_after
+            .partition_point(|&after| after <= point)
     }
 }
 
-/// Gives out a [`Storage`] in memory and keeps a [`Trace`] of what is done to it. `P` is what the program promises its
-/// users on the way ("message 17 is durable"); it may as well be used for what a program has begun. Its downside: the
-/// trace holds every byte that is written, so it is for runs of some thousand operations.
+/// Provides a [`Storage`] in memory and records a [`DiskTrace`] of its operations. `P` is what the program acknowledges to its
+/// users ("message 17 is durable"); it may also record what a program has begun. Its downside: the trace holds every byte that
+/// is written, so it suits runs of some thousand operations.
 #[derive(Debug)]
-pub struct Recorder<P> {
+pub struct DiskRecorder<P> {
     start: FileTree,
     memory: MemoryStorage,
-    promises: Mutex<(Vec<P>, Vec<usize>)>,
+    acknowledgements: Mutex<(Vec<P>, Vec<usize>)>,
 }
 
-impl<P> Default for Recorder<P> {
-    fn default() -> Recorder<P> {
-        Recorder::over(&FileTree::default())
+impl<P> Default for DiskRecorder<P> {
+    fn default() -> DiskRecorder<P> {
+        DiskRecorder::over(&FileTree::default())
     }
 }
 
-impl<P> Recorder<P> {
+impl<P> DiskRecorder<P> {
     /// Begins with no files.
-    pub fn new() -> Recorder<P> {
-        Recorder::default()
+    pub fn new() -> DiskRecorder<P> {
+        DiskRecorder::default()
     }
 
     /// Begins with these files, all durable.
-    pub fn over(start: &FileTree) -> Recorder<P> {
-        Recorder {
+    pub fn over(start: &FileTree) -> DiskRecorder<P> {
+        DiskRecorder {
             start: start.clone(),
             memory: MemoryStorage::recording(start),
-            promises: Mutex::new((Vec::new(), Vec::new())),
+            acknowledgements: Mutex::new((Vec::new(), Vec::new())),
         }
     }
 
-    /// The same, with files that are lent by [`Medium::map`](seatrial_machine::Medium::map).
+    /// The same, with files that [`Medium::map`](seatrial_machine::Medium::map) can map.
     #[must_use]
-    pub fn lending(mut self) -> Recorder<P> {
+    pub fn lending(mut self) -> DiskRecorder<P> {
         self.memory = self.memory.lending();
         self
     }
@@ -235,25 +240,25 @@ impl<P> Recorder<P> {
         Arc::new(self.memory.clone())
     }
 
-    /// Marks that the program has promised something: it holds after every crash from here on.
-    pub fn promise(&self, promise: P) {
-        let mut promises = hold(&self.promises);
+    /// Records an acknowledgement: from here on its data must survive every crash.
+    pub fn acknowledge(&self, value: P) {
+        let mut acknowledgements = hold(&self.acknowledgements);
         let after = self.memory.operations_len();
-        promises.0.push(promise);
-        promises.1.push(after);
+        acknowledgements.0.push(value);
+        acknowledgements.1.push(after);
     }
 
-    /// What was done so far.
-    pub fn trace(&self) -> Trace<P>
+    /// The trace so far.
+    pub fn trace(&self) -> DiskTrace<P>
     where
         P: Clone,
     {
-        let promises = hold(&self.promises);
-        Trace {
+        let acknowledgements = hold(&self.acknowledgements);
+        DiskTrace {
             start: self.start.clone(),
             operations: self.memory.operations(),
-            promises: promises.0.clone(),
-            promised_after: promises.1.clone(),
+            acknowledgements: acknowledgements.0.clone(),
+            acknowledged_after: acknowledgements.1.clone(),
         }
     }
 }

@@ -1,20 +1,20 @@
-//! A trace, played up to a point.
+//! A trace, applied up to a point.
 
 use super::choice::Choice;
-use super::recorder::{Operation, Trace};
+use super::recorder::{DiskOperation, DiskTrace};
 use crate::storage::{FileTree, Media, Pending};
 
-/// Plays a trace operation by operation. [`Replay::build`] answers the files after a crash at the present point.
+/// Applies a trace operation by operation. [`Replay::build`] returns the files after a crash at the present point.
 #[derive(Debug)]
 pub(super) struct Replay<'a> {
-    pub(super) operations: &'a [Operation],
-    /// Operations that were done.
+    pub(super) operations: &'a [DiskOperation],
+    /// Number of operations applied.
     pub(super) point: usize,
     media: Media,
 }
 
 impl<'a> Replay<'a> {
-    pub(super) fn new<P>(trace: &'a Trace<P>) -> Replay<'a> {
+    pub(super) fn new<P>(trace: &'a DiskTrace<P>) -> Replay<'a> {
         Replay {
             operations: &trace.operations,
             point: 0,
@@ -22,7 +22,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Plays up to a point.
+    /// Applies the operations up to a point, which must not be before the present one.
     pub(super) fn advance_to(&mut self, point: usize) {
         while self.point < point.min(self.operations.len()) {
             self.media.apply(self.operations[self.point].clone());
@@ -30,12 +30,12 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// What is not durable, of files that may have a name.
+    /// The changes that are not durable, of files that may have a name.
     pub(super) fn pending(&self) -> Pending {
         self.media.pending()
     }
 
-    /// The files after a crash.
+    /// The files after a crash in which `choice` holds.
     pub(super) fn build(&self, choice: &Choice) -> FileTree {
         self.media.build(choice)
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Only whole and lost operations, all combinations.
-const WHOLE: Limits = Limits {
+const WHOLE: ExplorerLimits = ExplorerLimits {
     combinations_max: 1 << 20,
     singles_max: 4,
     torn_max: 0,
@@ -29,20 +29,19 @@ fn state(tree: &FileTree) -> State {
 }
 
 /// Is operation `number` covered by a sync before `point`? By the text of the trait, and nothing cleverer.
-fn is_durable(operations: &[Operation], number: usize, point: usize) -> bool {
+fn is_durable(operations: &[DiskOperation], number: usize, point: usize) -> bool {
     let later = &operations[number + 1..point];
     let is_synced = |folder: &Path| {
-        (later.iter()).any(|it| matches!(it, Operation::SyncFolder { path } if path == folder))
+        (later.iter()).any(|it| matches!(it, DiskOperation::SyncFolder { path } if path == folder))
     };
     match &operations[number] {
-        Operation::Write { file, .. } | Operation::SetLength { file, .. } => {
-            (later.iter()).any(|it| matches!(it, Operation::Sync { file: it, .. } if it == file))
-        }
-        Operation::Create { path, .. }
-        | Operation::Remove { path, .. }
-        | Operation::CreateFolder { path } => is_synced(folder_of(path)),
-        Operation::Rename { from, .. } => is_synced(folder_of(from)),
-        Operation::Sync { .. } | Operation::SyncFolder { .. } => true,
+        DiskOperation::Write { file, .. } | DiskOperation::SetLength { file, .. } => (later.iter())
+            .any(|it| matches!(it, DiskOperation::Sync { file: it, .. } if it == file)),
+        DiskOperation::Create { path, .. }
+        | DiskOperation::Remove { path, .. }
+        | DiskOperation::CreateFolder { path } => is_synced(folder_of(path)),
+        DiskOperation::Rename { from, .. } => is_synced(folder_of(from)),
+        DiskOperation::Sync { .. } | DiskOperation::SyncFolder { .. } => true,
     }
 }
 
@@ -58,9 +57,9 @@ struct Twin {
 }
 
 impl Twin {
-    fn data(&mut self, operation: &Operation, arrived: bool) {
+    fn data(&mut self, operation: &DiskOperation, arrived: bool) {
         match operation {
-            Operation::Write {
+            DiskOperation::Write {
                 file,
                 offset,
                 bytes,
@@ -78,7 +77,7 @@ impl Twin {
                 *now = end.max(*now);
                 all.insert(*now);
             }
-            Operation::SetLength { file, length, .. } => {
+            DiskOperation::SetLength { file, length, .. } => {
                 if arrived {
                     let (content, now) = self.files.entry(*file).or_default();
                     content.resize(*length as usize, 0);
@@ -89,7 +88,7 @@ impl Twin {
                 *now = *length as usize;
                 all.insert(*now);
             }
-            Operation::Sync { file, .. } => {
+            DiskOperation::Sync { file, .. } => {
                 let (all, now) = self.lengths.entry(*file).or_default();
                 *all = [*now].into();
             }
@@ -97,18 +96,18 @@ impl Twin {
         }
     }
 
-    fn names(&mut self, operation: &Operation) {
+    fn names(&mut self, operation: &DiskOperation) {
         match operation {
-            Operation::Create { path, file } => {
+            DiskOperation::Create { path, file } => {
                 self.names.insert(path.clone(), *file);
             }
-            Operation::Remove { path, .. } => {
+            DiskOperation::Remove { path, .. } => {
                 self.names.remove(path);
             }
-            Operation::CreateFolder { path } => {
+            DiskOperation::CreateFolder { path } => {
                 self.folders.insert(path.clone());
             }
-            Operation::Rename { from, to, file } => {
+            DiskOperation::Rename { from, to, file } => {
                 self.names.insert(to.clone(), *file);
                 if self.names.get(from) == Some(file) {
                     self.names.remove(from);
@@ -146,7 +145,7 @@ impl Twin {
 }
 
 /// All states that may be left at a point: every subset of what is not durable, every length. Renames within one folder only.
-fn twin(operations: &[Operation], point: usize) -> BTreeSet<State> {
+fn twin(operations: &[DiskOperation], point: usize) -> BTreeSet<State> {
     let open = (0..point).filter(|&number| !is_durable(operations, number, point));
     let open: Vec<usize> = open.collect();
     let mut states = BTreeSet::new();
@@ -199,7 +198,7 @@ fn scribble(storage: &dyn Storage, rng: &mut Rng) {
 fn the_states_are_those_of_the_dumb_twin() {
     let (mut compared, mut largest) = (0, 0);
     for seed in 0..800 {
-        let recorder = Recorder::<()>::new();
+        let recorder = DiskRecorder::<()>::new();
         scribble(&*recorder.storage(), &mut Rng::from_seed(seed));
         let trace = recorder.trace();
         for point in 0..=trace.operations().len() {
@@ -228,7 +227,7 @@ fn the_states_are_those_of_the_dumb_twin() {
 #[test]
 fn without_loss_the_files_are_those_of_the_program() {
     for seed in 1_000..1_100 {
-        let recorder = Recorder::<()>::new();
+        let recorder = DiskRecorder::<()>::new();
         let storage = recorder.storage();
         scribble(&*storage, &mut Rng::from_seed(seed));
         let trace = recorder.trace();
@@ -248,7 +247,7 @@ fn without_loss_the_files_are_those_of_the_program() {
 
 #[test]
 fn a_torn_write_is_old_new_zero_or_noise_by_sector_or_page() {
-    let recorder = Recorder::<()>::over(&{
+    let recorder = DiskRecorder::<()>::over(&{
         let mut tree = FileTree::default();
         tree.insert("log", vec![1; 9_000]);
         tree
@@ -298,12 +297,12 @@ enum Mistake {
     NoSyncOfFolder,
     NoSyncOfUpperFolder,
     NoChecksum,
-    PromiseTooEarly,
+    AcknowledgedTooEarly,
     RemoveFirst,
 }
 
 /// Appends numbers to a log, each with a check byte, and begins a new log by renaming after every fourth.
-fn write_log(recorder: &Recorder<u8>, mistake: Mistake) -> io::Result<()> {
+fn write_log(recorder: &DiskRecorder<u8>, mistake: Mistake) -> io::Result<()> {
     let storage = recorder.storage();
     let [folder, log, new] = ["data", "data/log", "data/new"].map(Path::new);
     storage.create_folder(folder)?;
@@ -327,13 +326,13 @@ fn write_log(recorder: &Recorder<u8>, mistake: Mistake) -> io::Result<()> {
             }
         }
         let file = storage.open_write(log)?;
-        if mistake == Mistake::PromiseTooEarly {
-            recorder.promise(number);
+        if mistake == Mistake::AcknowledgedTooEarly {
+            recorder.acknowledge(number);
         }
         let offset = file.len();
         file.write_at(offset, &[number, number ^ 0x55])?;
         file.sync()?;
-        recorder.promise(number);
+        recorder.acknowledge(number);
     }
     Ok(())
 }
@@ -353,11 +352,11 @@ fn read_log(storage: &dyn Storage, mistake: Mistake) -> io::Result<Vec<u8>> {
     Ok(entries.take_while(is_valid).map(|entry| entry[0]).collect())
 }
 
-fn check_log(crash: &Crash<'_, u8>, mistake: Mistake) -> Result<(), String> {
+fn check_log(crash: &CrashState<'_, u8>, mistake: Mistake) -> Result<(), String> {
     let found = read_log(&crash.storage(), mistake).map_err(|error| error.to_string())?;
-    let promised = crash.promises().last().copied().unwrap_or(0);
-    if found.len() < usize::from(promised) {
-        return Err(format!("{found:?} lacks {promised}"));
+    let acknowledged = crash.acknowledged().last().copied().unwrap_or(0);
+    if found.len() < usize::from(acknowledged) {
+        return Err(format!("{found:?} lacks {acknowledged}"));
     }
     let is_right = found
         .iter()
@@ -368,7 +367,7 @@ fn check_log(crash: &Crash<'_, u8>, mistake: Mistake) -> Result<(), String> {
 }
 
 fn explore_log(mistake: Mistake) -> CrashReport {
-    let recorder = Recorder::new();
+    let recorder = DiskRecorder::new();
     write_log(&recorder, mistake).unwrap();
     Explorer::new(&recorder.trace()).explore(|crash| check_log(crash, mistake))
 }
@@ -383,34 +382,34 @@ fn every_mistake_of_a_small_program_is_found_and_named() {
         ),
         (
             Mistake::NoSyncOfFolder,
-            "has to be durable before promise 0",
+            "has to be durable before acknowledgement 0",
         ),
         (
             Mistake::NoSyncOfUpperFolder,
-            "create of folder data (operation 0) has to be durable before promise 0",
+            "create of folder data (operation 0) has to be durable before acknowledgement 0",
         ),
         (
             Mistake::NoChecksum,
             "write of 2 bytes at 0 to data/log (operation 6) is not atomic",
         ),
         (
-            Mistake::PromiseTooEarly,
-            "promise 0 was made too early, after sync of folder",
+            Mistake::AcknowledgedTooEarly,
+            "acknowledgement 0 was made too early, after sync of folder",
         ),
         (Mistake::RemoveFirst, "a crash between remove of data/log"),
     ] {
         let report = explore_log(mistake);
         println!("{mistake:?}: {report}\n");
         let failure = report.expect_failure();
-        let told = failure.vulnerability.to_string();
-        assert!(told.contains(name), "{mistake:?}: {told}");
+        let text = failure.vulnerability.to_string();
+        assert!(text.contains(name), "{mistake:?}: {text}");
         assert!(failure.choice.weight() <= 1, "{mistake:?}: {failure}");
     }
 }
 
 #[test]
 fn a_failure_is_replayed_from_its_point_and_choice() {
-    let recorder = Recorder::new();
+    let recorder = DiskRecorder::new();
     write_log(&recorder, Mistake::NoSync).unwrap();
     let trace = recorder.trace();
     let explorer = Explorer::new(&trace);
@@ -425,7 +424,7 @@ fn a_failure_is_replayed_from_its_point_and_choice() {
 
 #[test]
 fn all_vulnerabilities_are_told_once() {
-    let recorder = Recorder::new();
+    let recorder = DiskRecorder::new();
     write_log(&recorder, Mistake::NoSyncOfFolder).unwrap();
     let trace = recorder.trace();
     let (report, found) =
@@ -445,11 +444,11 @@ fn all_vulnerabilities_are_told_once() {
 
 #[test]
 fn a_recovery_is_interrupted_by_a_second_crash() {
-    let recorder = Recorder::new();
+    let recorder = DiskRecorder::new();
     write_log(&recorder, Mistake::None).unwrap();
     let trace = recorder.trace();
     let mut inner = 0;
-    let explorer = Explorer::new(&trace).limits(Limits::few());
+    let explorer = Explorer::new(&trace).limits(ExplorerLimits::few());
     let report = explorer.explore(|crash| {
         // A recovery that cuts what it does not believe, and says what it found.
         let second = crash.recorder();
@@ -459,7 +458,7 @@ fn a_recovery_is_interrupted_by_a_second_crash() {
                 .and_then(|()| file.sync())
                 .unwrap();
         }
-        second.promise(found.len());
+        second.acknowledge(found.len());
         let report = Explorer::new(&second.trace()).explore(|crash| {
             let again = read_log(&crash.storage(), Mistake::None).map_err(|it| it.to_string())?;
             if again == found {
@@ -479,7 +478,7 @@ fn a_recovery_is_interrupted_by_a_second_crash() {
 
 #[test]
 fn a_check_that_panics_has_failed() {
-    let recorder = Recorder::<()>::new();
+    let recorder = DiskRecorder::<()>::new();
     recorder.storage().create(Path::new("a")).unwrap();
     let failure = Explorer::new(&recorder.trace())
         .explore(|crash| {
@@ -499,7 +498,7 @@ fn a_rename_between_folders_may_leave_both_names() {
     let mut tree = FileTree::default();
     tree.insert("d/a", vec![1]);
     tree.insert_folder("e");
-    let recorder = Recorder::<()>::over(&tree);
+    let recorder = DiskRecorder::<()>::over(&tree);
     let storage = recorder.storage();
     let [d, e] = ["d", "e"].map(Path::new);
     storage.rename(&d.join("a"), &e.join("a")).unwrap();
@@ -522,7 +521,7 @@ fn a_rename_between_folders_may_leave_both_names() {
 
 #[test]
 fn many_operations_are_sampled_and_the_report_says_so() {
-    let recorder = Recorder::<()>::new();
+    let recorder = DiskRecorder::<()>::new();
     let file = recorder.storage().create(Path::new("a")).unwrap();
     for number in 0..30 {
         file.write_at(number * 600, &[7; 600]).unwrap();
@@ -543,14 +542,14 @@ fn many_operations_are_sampled_and_the_report_says_so() {
 
 #[test]
 fn each_sync_of_a_correct_program_is_needed() {
-    let recorder = Recorder::new();
+    let recorder = DiskRecorder::new();
     write_log(&recorder, Mistake::None).unwrap();
     let trace = recorder.trace();
     let mut needed = 0;
     for (number, operation) in trace.operations().iter().enumerate() {
         let is_sync = matches!(
             operation,
-            Operation::Sync { .. } | Operation::SyncFolder { .. }
+            DiskOperation::Sync { .. } | DiskOperation::SyncFolder { .. }
         );
         if !is_sync {
             continue;
@@ -570,10 +569,10 @@ fn each_sync_of_a_correct_program_is_needed() {
 
 #[test]
 fn a_call_that_comes_too_late_is_found() {
-    let recorder = Recorder::new();
+    let recorder = DiskRecorder::new();
     write_log(&recorder, Mistake::None).unwrap();
     let trace = recorder.trace();
-    let is_rename = |it: &Operation| matches!(it, Operation::Rename { .. });
+    let is_rename = |it: &DiskOperation| matches!(it, DiskOperation::Rename { .. });
     let rename = trace.operations().iter().rposition(is_rename).unwrap();
     // The sync of the bytes behind the rename, and the rename behind the next write to the file.
     for (range, count) in [(rename - 1..rename, 1), (rename..rename + 2, 2)] {

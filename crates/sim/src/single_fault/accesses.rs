@@ -1,4 +1,4 @@
-//! The accesses of a storage, and the fault that one of them meets.
+//! Accesses of a storage by block, and the planted fault that one of them meets.
 
 use crate::storage::hold;
 use seatrial_machine::Rng;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// What is done to a block.
+/// A kind of access to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// Its bytes are read, or lent.
@@ -24,23 +24,23 @@ pub enum Access {
     Name,
 }
 
-/// A block of a file and what is done to it.
+/// A block of a file and a kind of access to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Site {
     /// The file, by the name under which it was opened, or the folder.
     pub path: PathBuf,
     /// The block, counted from 0.
     pub block: u64,
-    /// What is done.
+    /// The kind of access.
     pub access: Access,
 }
 
-/// What goes wrong.
+/// A fault of one access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockFault {
-    /// The call fails; of a write, what is before the block arrives.
+    /// The call fails; of a write, the bytes before the block arrive.
     Error,
-    /// The call fails for want of space; of a write, what is before the block arrives.
+    /// The call fails because the disk is full; of a write, the bytes before the block arrive.
     NoSpace,
     /// The block's bytes are zeros, on their way out of the file or into it.
     Zeroed,
@@ -51,7 +51,7 @@ pub enum BlockFault {
 }
 
 impl BlockFault {
-    /// Those that an access can meet.
+    /// The faults that a kind of access can meet.
     pub const fn of(access: Access) -> &'static [BlockFault] {
         match access {
             Access::Read => &[
@@ -72,8 +72,8 @@ impl BlockFault {
         }
     }
 
-    /// Does the call fail, so that the caller knows?
-    pub const fn is_told(self) -> bool {
+    /// Does the call return an error? Otherwise the corruption is silent.
+    pub const fn is_error(self) -> bool {
         matches!(self, BlockFault::Error | BlockFault::NoSpace)
     }
 
@@ -99,31 +99,31 @@ impl fmt::Display for BlockFault {
     }
 }
 
-/// The fault that is planted.
+/// The planted fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct PlantedFault {
     pub(crate) site: Site,
-    /// At this access of the site, counted from 0.
+    /// The access of the site that meets it, counted from 0.
     pub(crate) turn: u64,
-    /// And at every later one.
+    /// Do later accesses meet it too?
     pub(crate) lasts: bool,
     pub(crate) fault: BlockFault,
-    /// Which bit, what noise.
+    /// Seed of the flipped bit or the noise.
     pub(crate) seed: u64,
 }
 
-/// What happens at the accesses of a storage.
+/// Counts the accesses of a storage and finds the one that meets the planted fault.
 #[derive(Debug, Default)]
 pub(crate) struct Accesses {
     block_length: u64,
-    plan: Option<Plan>,
-    /// How often each site was met.
+    plan: Option<PlantedFault>,
+    /// Number of accesses of each site.
     met: Mutex<BTreeMap<Site, u64>>,
     fired: Mutex<bool>,
 }
 
 impl Accesses {
-    pub(crate) fn new(block_length: u64, plan: Option<Plan>) -> Accesses {
+    pub(crate) fn new(block_length: u64, plan: Option<PlantedFault>) -> Accesses {
         Accesses {
             block_length: block_length.max(1),
             plan,
@@ -131,8 +131,8 @@ impl Accesses {
         }
     }
 
-    /// The fault that is planted.
-    pub(crate) const fn plan(&self) -> Option<&Plan> {
+    /// The planted fault.
+    pub(crate) const fn plan(&self) -> Option<&PlantedFault> {
         self.plan.as_ref()
     }
 
@@ -141,7 +141,7 @@ impl Accesses {
         number * self.block_length..(number + 1) * self.block_length
     }
 
-    /// How often each site was met.
+    /// Number of accesses of each site.
     pub(crate) fn met(&self) -> BTreeMap<Site, u64> {
         hold(&self.met).clone()
     }
@@ -151,13 +151,13 @@ impl Accesses {
         *hold(&self.fired)
     }
 
-    /// Counts an access to a range of bytes, and answers the fault that it meets, with its block.
+    /// Counts an access to a range of bytes. Returns the fault that it meets, and the range of its block.
     pub(crate) fn meet(
         &self,
         path: &Path,
         access: Access,
         range: Range<u64>,
-    ) -> Option<(&Plan, Range<u64>)> {
+    ) -> Option<(&PlantedFault, Range<u64>)> {
         let length = self.block_length;
         let mut met = hold(&self.met);
         let mut found = None;
@@ -169,7 +169,8 @@ impl Accesses {
             };
             let is_planned = self.plan.as_ref().filter(|plan| plan.site == site);
             let count = met.entry(site).or_default();
-            let is_due = |plan: &&Plan| *count == plan.turn || (plan.lasts && *count > plan.turn);
+            let is_due =
+                |plan: &&PlantedFault| *count == plan.turn || (plan.lasts && *count > plan.turn);
             if let Some(plan) = is_planned.filter(is_due) {
                 found = Some((plan, self.block(block)));
                 *hold(&self.fired) = true;
@@ -179,7 +180,7 @@ impl Accesses {
         found
     }
 
-    /// The same for a call that has no bytes: it works or it fails.
+    /// Counts a call without bytes, and returns the error of the fault that it meets.
     pub(crate) fn call(&self, path: &Path, access: Access) -> io::Result<()> {
         match self.meet(path, access, 0..1) {
             Some((plan, _)) => Err(plan.fault.error()),
@@ -188,8 +189,8 @@ impl Accesses {
     }
 }
 
-impl Plan {
-    /// Spoils the part of `bytes`, which are at `offset`, that is in the block.
+impl PlantedFault {
+    /// Corrupts the part of `bytes`, which begin at `offset`, that lies in the block.
     pub(crate) fn spoil(&self, block: &Range<u64>, offset: u64, bytes: &mut [u8]) {
         let start = block.start.max(offset) - offset;
         let end = block

@@ -1,6 +1,6 @@
-//! One run for each fault.
+//! The driver of single faults: one run per block, access and fault.
 
-use super::accesses::{Access, BlockFault, Plan, Site};
+use super::accesses::{Access, BlockFault, PlantedFault, Site};
 use crate::storage::{FileTree, MemoryStorage};
 use seatrial_machine::{Storage, panic_text};
 use std::collections::BTreeMap;
@@ -8,39 +8,42 @@ use std::fmt::{self, Debug};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What came of a program with one fault.
+/// One run of a program with one planted fault.
 #[derive(Debug)]
 pub struct FaultRun<'a, T> {
-    /// Where the fault is.
+    /// The block and access that meet the fault.
     pub site: &'a Site,
-    /// The access of the site that met it, from 0.
+    /// The access of the site that meets it, counted from 0.
     pub turn: u64,
-    /// Do later ones meet it too?
+    /// Do later accesses meet it too?
     pub lasts: bool,
     /// The fault.
     pub fault: BlockFault,
-    /// Bytes of a block.
+    /// Length of a block, in bytes.
     pub block_length: u64,
-    /// What the program answers without a fault.
+    /// The answer of the run without a fault.
     pub expected: &'a T,
-    /// What it answered.
+    /// The answer of this run.
     pub answer: Result<T, String>,
-    /// The files that it left.
+    /// The files after this run.
     pub files: FileTree,
 }
 
 impl<T: PartialEq + Debug> FaultRun<'_, T> {
-    /// The right answer, or an error that names the file and, where the fault was in a block, a position at or before the
-    /// block's end.
+    /// Accepts the right answer, or an error that names the file and, where the fault was in a block, a position at or before
+    /// the end of the block.
     pub fn is_honest(&self) -> Result<(), String> {
         match &self.answer {
             Ok(answer) if answer == self.expected => Ok(()),
-            Ok(answer) => Err(format!("another answer without a word: {}", short(answer))),
+            Ok(answer) => Err(format!(
+                "another answer without an error: {}",
+                short(answer)
+            )),
             Err(text) => self.is_clear(text),
         }
     }
 
-    /// Does an error say which file, and where?
+    /// Accepts an error text that names the file and the position.
     pub fn is_clear(&self, text: &str) -> Result<(), String> {
         let name = self.site.path.file_name().unwrap_or_default();
         let name = name.to_string_lossy();
@@ -57,7 +60,7 @@ impl<T: PartialEq + Debug> FaultRun<'_, T> {
     }
 }
 
-/// The numbers in a text; commas between digits belong to them.
+/// The numbers in a text, with or without commas between thousands.
 fn numbers(text: &str) -> impl Iterator<Item = u64> {
     let words = text.split(|letter: char| !letter.is_ascii_digit() && letter != ',');
     words.filter_map(|word| word.replace(',', "").parse().ok())
@@ -101,12 +104,12 @@ impl<T> fmt::Display for FaultRun<'_, T> {
     }
 }
 
-/// A run that was judged badly.
+/// A run that the check refused.
 #[derive(Clone, Debug)]
 pub struct FaultFailure {
-    /// The fault in words.
+    /// The fault, as text.
     pub fault: String,
-    /// Where it was.
+    /// The block and access that met it.
     pub site: Site,
     /// What is wrong.
     pub reason: String,
@@ -118,29 +121,29 @@ impl fmt::Display for FaultFailure {
     }
 }
 
-/// What came of all runs.
+/// Counts and failures of all runs.
 #[derive(Clone, Debug, Default)]
 pub struct FaultReport {
-    /// Blocks that the program met, of all files, with what it did to them.
+    /// Number of sites: pairs of a block and a kind of access.
     pub sites: u64,
     /// Runs whose fault was met.
     pub runs: u64,
     /// Runs with the right answer.
     pub same: u64,
-    /// Runs that ended with an error.
-    pub told: u64,
+    /// Runs that returned an error.
+    pub errors: u64,
     /// Runs with another answer.
     pub different: u64,
-    /// Runs that panicked. They are failures too.
+    /// Runs that panicked; each is a failure too.
     pub panicked: u64,
-    /// What was judged badly.
+    /// Runs that the check refused.
     pub failures: Vec<FaultFailure>,
-    /// Errors, one for each kind of access and fault, as an example.
+    /// One error text for each kind of access and fault, as an example.
     pub examples: BTreeMap<(Access, BlockFault), String>,
 }
 
 impl FaultReport {
-    /// Panics with the first failures, if there are any.
+    /// Panics with the first failures, if there are any; returns the report otherwise.
     pub fn assert_holds(self) -> FaultReport {
         assert!(self.failures.is_empty(), "{self}");
         self
@@ -153,15 +156,15 @@ impl fmt::Display for FaultReport {
             sites,
             runs,
             same,
-            told,
+            errors,
             different,
             panicked,
             ..
         } = self;
         write!(
             f,
-            "{sites} sites, {runs} runs with one fault each: {same} with the right answer, {told} with an error, \
-             {different} with another answer, {panicked} panics; {} judged badly",
+            "{sites} sites, {runs} runs with one fault each: {same} with the right answer, {errors} with an error, \
+             {different} with another answer, {panicked} panics; {} failures",
             self.failures.len()
         )?;
         for failure in self.failures.iter().take(12) {
@@ -171,10 +174,10 @@ impl fmt::Display for FaultReport {
     }
 }
 
-/// Runs a program once for each block that it meets, for each fault that the block can have, at its first access and at its
-/// last, once and for good. The program gets a storage with the same files each time and has to be deterministic.
+/// Runs a program once per site that it accesses and fault that the access can meet: at the first access and at the last, once
+/// and permanently. The program gets a storage with the same files each time and must be deterministic.
 ///
-/// Its downside: the number of runs is that of blocks times about ten, so files should be small or blocks large.
+/// Its downside: the number of runs is about ten times the number of blocks, so files should be small or blocks large.
 #[derive(Clone, Debug)]
 pub struct SingleFaults {
     start: FileTree,
@@ -183,7 +186,7 @@ pub struct SingleFaults {
 }
 
 impl SingleFaults {
-    /// Begins each run with these files. Blocks are of 4,096 bytes.
+    /// Begins each run with these files. Blocks have 4,096 bytes.
     pub fn new(start: FileTree) -> SingleFaults {
         SingleFaults {
             start,
@@ -192,14 +195,14 @@ impl SingleFaults {
         }
     }
 
-    /// Blocks of another length, in bytes.
+    /// Sets the length of a block, in bytes.
     #[must_use]
     pub fn block_length(mut self, block_length: u64) -> SingleFaults {
         self.block_length = block_length.max(1);
         self
     }
 
-    /// With files that are lent by [`Medium::map`](seatrial_machine::Medium::map).
+    /// Files can be mapped with [`Medium::map`](seatrial_machine::Medium::map).
     #[must_use]
     pub fn lending(mut self) -> SingleFaults {
         self.lends = true;
@@ -211,12 +214,12 @@ impl SingleFaults {
         if self.lends { memory.lending() } else { memory }
     }
 
-    /// Runs `program` with every fault, and has `judge` say whether what came of it may be. Panics if the program fails
+    /// Runs `program` with every fault and gives each run to `check`, whose error is a failure. Panics if the program fails
     /// without a fault.
     pub fn run<T: PartialEq + Debug>(
         &self,
         program: impl Fn(Arc<dyn Storage>) -> Result<T, String>,
-        mut judge: impl FnMut(&FaultRun<'_, T>) -> Result<(), String>,
+        mut check: impl FnMut(&FaultRun<'_, T>) -> Result<(), String>,
     ) -> FaultReport {
         let counting = self.memory().counting(self.block_length, None);
         let expected = program(Arc::new(counting.clone()));
@@ -249,22 +252,22 @@ impl SingleFaults {
                     answer,
                     files: memory.files(),
                 };
-                report.add(&run, panic, &mut judge);
+                report.add(&run, panic, &mut check);
             }
         }
         report
     }
 }
 
-/// At the first access, and where there are more, at all of them and at the last.
-fn plans(site: &Site, count: u64) -> Vec<Plan> {
+/// Faults of one site: at the first access; if there are more, at all of them, and at the last.
+fn plans(site: &Site, count: u64) -> Vec<PlantedFault> {
     let mut plans = Vec::new();
     let more = [(0, true), (count.saturating_sub(1), false)];
     let more = more.into_iter().filter(|_| count > 1);
     let turns: Vec<(u64, bool)> = [(0, false)].into_iter().chain(more).collect();
     for &fault in BlockFault::of(site.access) {
         for &(turn, lasts) in &turns {
-            plans.push(Plan {
+            plans.push(PlantedFault {
                 site: site.clone(),
                 turn,
                 lasts,
@@ -281,27 +284,27 @@ impl FaultReport {
         &mut self,
         run: &FaultRun<'_, T>,
         panic: Option<String>,
-        judge: &mut impl FnMut(&FaultRun<'_, T>) -> Result<(), String>,
+        check: &mut impl FnMut(&FaultRun<'_, T>) -> Result<(), String>,
     ) {
         self.runs += 1;
         let is_panic = panic.is_some();
-        let judged = match panic {
+        let checked = match panic {
             Some(text) => Err(format!("panicked: {text}")),
-            None => judge(run),
+            None => check(run),
         };
         match &run.answer {
             _ if is_panic => self.panicked += 1,
             Ok(answer) if answer == run.expected => self.same += 1,
             Ok(_) => self.different += 1,
             Err(text) => {
-                self.told += 1;
+                self.errors += 1;
                 let key = (run.site.access, run.fault);
                 self.examples
                     .entry(key)
                     .or_insert_with(|| format!("{run}: {text}"));
             }
         }
-        if let Err(reason) = judged {
+        if let Err(reason) = checked {
             self.failures.push(FaultFailure {
                 fault: run.to_string(),
                 site: run.site.clone(),

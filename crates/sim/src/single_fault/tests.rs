@@ -67,7 +67,7 @@ fn a_program_that_checks_is_honest() {
     // 4 blocks read with 4 faults, 4 written with 5, a sync, and three names with 2 each.
     assert_eq!((report.sites, report.runs), (12, 16 + 20 + 1 + 6));
     // What is spoiled on its way into the file is not seen by a program that does not read it back.
-    assert_eq!((report.same, report.told), (12, 31));
+    assert_eq!((report.same, report.errors), (12, 31));
     let example = &report.examples[&(Access::Read, BlockFault::FlippedBit)];
     assert_eq!(
         example,
@@ -107,7 +107,7 @@ fn vague_errors_and_panics_are_caught() {
         |storage| Ok(copy(&*storage, true).expect("no fault")),
         |run| run.is_honest(),
     );
-    assert_eq!((report.panicked, report.told), (31, 0));
+    assert_eq!((report.panicked, report.errors), (31, 0));
     assert!(report.failures[0].reason.starts_with("panicked: no fault"));
 }
 

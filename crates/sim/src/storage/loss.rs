@@ -1,26 +1,26 @@
-//! What one crash takes, drawn.
+//! Draws what one crash of a node loses.
 
 use super::media::{Media, Pending, length_after};
-use super::state::Watch;
+use super::state::ChangeTracker;
 use super::{FileTree, MemoryStorage, hold};
-use crate::crash::{Choice, Fate, Operation, tears};
+use crate::crash::{Choice, DiskOperation, Fate, tears};
 use crate::options::DiskOptions;
 use seatrial_machine::Rng;
 
 impl MemoryStorage {
-    /// The files after a crash: of what was not synced, a part that `options` and `rng` draw. The storage itself is out of
-    /// use from then on: the process that held it has ended.
+    /// The files after a crash: of the changes that were not synced, a part survives that `options` and `rng` draw. The storage
+    /// must not be used afterwards: its process has ended.
     pub(crate) fn crash(&self, options: &DiskOptions, rng: &mut Rng) -> FileTree {
         let mut state = hold(&self.disk.state);
         state.fuse = Some(0);
-        if let Watch::Tracks(media) = &state.watch {
+        if let ChangeTracker::Tracks(media) = &state.watch {
             return media.build(&media.draw(options, rng));
         }
         drop(state);
         self.files()
     }
 
-    /// The same with everything lost that was not synced.
+    /// The files after a crash that loses every change that was not synced.
     pub(crate) fn lose_power(&self) -> FileTree {
         hold(&self.disk.state).fuse = Some(0);
         self.durable()
@@ -28,8 +28,8 @@ impl MemoryStorage {
 }
 
 impl Media {
-    /// What becomes of the operations that are not durable: all are lost; or the first of them survive in order, and of the
-    /// next one perhaps a part; or, when the disk reorders, any of them survive, with torn ones among them.
+    /// Draws the fate of the operations that are not durable: all are lost; or a prefix survives, and perhaps a part of the next
+    /// operation; or, on a disk that reorders, any subset survives, with torn writes among them.
     fn draw(&self, options: &DiskOptions, rng: &mut Rng) -> Choice {
         let pending = self.pending();
         let mut all: Vec<usize> = pending.data.iter().chain(&pending.names).copied().collect();
@@ -53,7 +53,7 @@ impl Media {
         choice
     }
 
-    /// Each operation survives by itself, in most crashes with the same chance.
+    /// Draws each operation's fate on its own, in most crashes with the same probability.
     fn reordered(
         &self,
         pending: &Pending,
@@ -65,7 +65,7 @@ impl Media {
         let survivors: Vec<usize> = all.iter().copied().filter(|_| !rng.chance(lost)).collect();
         let is_kept = |it: usize| survivors.binary_search(&it).is_ok();
         let mut choice = self.kept(pending, all, is_kept);
-        // A length may be written before bytes that are below it.
+        // The length of a file may reach the disk before its last bytes do.
         if rng.chance(0.5) {
             choice.lengths.clear();
         }
@@ -79,7 +79,7 @@ impl Media {
         choice
     }
 
-    /// These operations survive whole and the others not at all; files are as long as those that survive make them.
+    /// The choice in which these operations survive and the others are lost; file lengths follow from the survivors.
     fn kept(&self, pending: &Pending, all: &[usize], is_kept: impl Fn(usize) -> bool) -> Choice {
         let lost = all.iter().copied().filter(|it| !is_kept(*it));
         let mut choice = Choice {
@@ -99,9 +99,9 @@ impl Media {
         choice
     }
 
-    /// A part of a write arrives: some of its sectors or pages, or its first bytes.
+    /// Draws which part of a write survives: some of its sectors or pages, or its first bytes.
     fn tear(&self, pending: &Pending, number: usize, choice: &mut Choice, rng: &mut Rng) {
-        let Some(Operation::Write {
+        let Some(DiskOperation::Write {
             file,
             offset,
             bytes,
@@ -111,12 +111,12 @@ impl Media {
             return;
         };
         if pending.data.binary_search(&number).is_err() {
-            return; // of a file that has no name
+            return; // its file has no name: no crash brings it back
         }
         let (end, length) = (offset + bytes.len() as u64, bytes.len() as u64);
         let reached = choice.lengths.get(file).copied();
         if rng.chance(0.5) {
-            // Its first bytes, and the file ends there; where it does not grow the file, sectors are torn instead.
+            // A prefix survives and the file ends there. A write that does not grow its file is torn in sectors instead.
             let cut = offset + rng.below(length + 1);
             if reached.is_some_and(|reached| reached <= *offset) {
                 choice.fates.remove(&number);
@@ -132,10 +132,10 @@ impl Media {
     }
 }
 
-/// The file whose bytes or length an operation changes.
-fn file_of(operation: &Operation) -> Option<u64> {
+/// The file whose bytes or length an operation changes; `None` for changes of names and syncs.
+fn file_of(operation: &DiskOperation) -> Option<u64> {
     match operation {
-        Operation::Write { file, .. } | Operation::SetLength { file, .. } => Some(*file),
+        DiskOperation::Write { file, .. } | DiskOperation::SetLength { file, .. } => Some(*file),
         _ => None,
     }
 }

@@ -1,25 +1,25 @@
-//! What is durable on a disk, and what a crash may take away.
+//! The durable part of a disk, and the changes that a crash may lose.
 
 use super::tree::{FileTree, folder_of, is_top};
-use crate::crash::{Choice, Fate, Operation};
+use crate::crash::{Choice, DiskOperation, Fate};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A disk as a crash finds it: the durable bytes and names, and the operations since that are not durable, by number.
-/// Operations are applied one by one; a sync makes those durable that it speaks for. [`Media::build`] answers the files after
-/// a crash, given what became of each operation.
+/// A disk as seen by a crash: durable bytes and names, and the operations since then that are not durable, by number. Operations
+/// are applied one by one; a sync makes durable the operations that it covers. [`Media::build`] returns the files after a crash,
+/// given the fate of each operation.
 ///
-/// Cost: an operation is a look-up by file; a sync copies the bytes that it makes durable once. A look-up by number is a
+/// Cost: an operation is a look-up by file; a sync copies the bytes that it makes durable once. A look-up by number is a linear
 /// search, which only crashes make.
 #[derive(Debug, Default)]
 pub(crate) struct Media {
-    /// Operations that were applied.
+    /// Number of operations applied.
     count: usize,
     files: BTreeMap<u64, MediaFile>,
     /// Durable names.
     names: BTreeMap<PathBuf, u64>,
-    /// Durable folders, without those that are always there.
+    /// Durable folders, without the root and the working folder, which always exist.
     folders: BTreeSet<PathBuf>,
     /// Changes of names that are not durable, in order.
     pending_names: Vec<PendingName>,
@@ -32,32 +32,32 @@ pub(crate) struct Media {
 struct MediaFile {
     durable: Arc<Vec<u8>>,
     /// Writes and changes of length that are not durable, in order.
-    pending: Vec<(usize, Operation)>,
+    pending: Vec<(usize, DiskOperation)>,
 }
 
 #[derive(Clone, Debug)]
 struct PendingName {
     number: usize,
-    operation: Operation,
-    /// The new name of a rename between folders is durable, the removal of the old one is not.
+    operation: DiskOperation,
+    /// Of a rename between folders: the new name is durable and the removal of the old one is not.
     is_half: bool,
 }
 
-/// What is not durable at a point.
+/// The changes that are not durable at one point of a run, by operation number.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     /// Writes and changes of length, in order.
     pub(crate) data: Vec<usize>,
     /// Changes of names, in order.
     pub(crate) names: Vec<usize>,
-    /// Those of them that rename between folders and of which nothing is durable.
+    /// The `names` that are renames between folders of which neither side is durable.
     pub(crate) halves: Vec<usize>,
-    /// Lengths that a file has had since it was synced, where there is more than one; the first is the durable one.
+    /// By file with more than one possible length: all lengths since its last sync; the first is the durable one.
     pub(crate) lengths: Vec<(u64, Vec<u64>)>,
 }
 
 impl Media {
-    /// These files, all durable. They are numbered by path, as a storage numbers them.
+    /// These files, all durable, numbered by path, as a storage numbers them.
     pub(crate) fn new(tree: &FileTree) -> Media {
         let mut media = Media {
             folders: tree.folders().map(Path::to_owned).collect(),
@@ -74,8 +74,8 @@ impl Media {
         media
     }
 
-    /// An operation that is not durable.
-    pub(super) fn operation(&self, number: usize) -> Option<&Operation> {
+    /// An operation that is not durable; `None` if it is durable, or forgotten with its file.
+    pub(super) fn operation(&self, number: usize) -> Option<&DiskOperation> {
         let names = self.pending_names.iter();
         let names = names.map(|it| (it.number, &it.operation));
         let data = self.files.values().flat_map(|it| &it.pending);
@@ -88,7 +88,7 @@ impl Media {
         self.last_written
     }
 
-    /// Durable bytes of each file that has a durable name.
+    /// Number and durable length of each file that has a durable name.
     pub(crate) fn lengths(&self) -> Vec<(u64, u64)> {
         let files = self.names.values();
         let length = |file: &u64| self.files.get(file).map_or(0, |it| it.durable.len() as u64);
@@ -104,22 +104,22 @@ impl Media {
         }
     }
 
-    /// One more operation took effect.
-    pub(crate) fn apply(&mut self, operation: Operation) {
+    /// Applies an operation that took effect.
+    pub(crate) fn apply(&mut self, operation: DiskOperation) {
         let number = self.count;
         self.count += 1;
         match &operation {
-            Operation::Write { file, .. } | Operation::SetLength { file, .. } => {
+            DiskOperation::Write { file, .. } | DiskOperation::SetLength { file, .. } => {
                 self.last_written = Some(*file);
                 let file = self.files.entry(*file).or_default();
                 file.pending.push((number, operation));
             }
-            Operation::Sync { file, .. } => self.sync(*file),
-            Operation::SyncFolder { path } => self.sync_folder(path),
-            Operation::Create { .. }
-            | Operation::Rename { .. }
-            | Operation::Remove { .. }
-            | Operation::CreateFolder { .. } => {
+            DiskOperation::Sync { file, .. } => self.sync(*file),
+            DiskOperation::SyncFolder { path } => self.sync_folder(path),
+            DiskOperation::Create { .. }
+            | DiskOperation::Rename { .. }
+            | DiskOperation::Remove { .. }
+            | DiskOperation::CreateFolder { .. } => {
                 self.pending_names.push(PendingName {
                     number,
                     operation,
@@ -140,7 +140,7 @@ impl Media {
         let durable = Arc::make_mut(&mut file.durable);
         for (_, operation) in file.pending.drain(..) {
             match operation {
-                Operation::Write { offset, bytes, .. } => {
+                DiskOperation::Write { offset, bytes, .. } => {
                     let (start, end) = (offset as usize, offset as usize + bytes.len());
                     if durable.len() == start {
                         durable.extend_from_slice(&bytes);
@@ -151,7 +151,7 @@ impl Media {
                     }
                     durable[start..end].copy_from_slice(&bytes);
                 }
-                Operation::SetLength { length, .. } => durable.resize(length as usize, 0),
+                DiskOperation::SetLength { length, .. } => durable.resize(length as usize, 0),
                 _ => {}
             }
         }
@@ -163,10 +163,10 @@ impl Media {
             let operation = &name.operation;
             let is_in = |path: &Path| folder_of(path) == folder;
             let (is_due, becomes_half) = match operation {
-                Operation::Create { path, .. }
-                | Operation::Remove { path, .. }
-                | Operation::CreateFolder { path } => (is_in(path), false),
-                Operation::Rename { from, to, .. } => {
+                DiskOperation::Create { path, .. }
+                | DiskOperation::Remove { path, .. }
+                | DiskOperation::CreateFolder { path } => (is_in(path), false),
+                DiskOperation::Rename { from, to, .. } => {
                     (is_in(from), is_in(to) && !name.is_half && !is_in(from))
                 }
                 _ => (true, false),
@@ -187,18 +187,19 @@ impl Media {
         self.forget_nameless();
     }
 
-    /// Forgets files that no crash can bring back: without a durable name, or one that may become so. A program may still
-    /// have such a file open; what it writes there is as good as gone.
+    /// Drops files that no crash can bring back: files without a durable name or a pending one. A program may still have such a
+    /// file open; its writes there are lost in every crash.
     fn forget_nameless(&mut self) {
         let reachable = self.reachable();
         self.files.retain(|number, _| reachable.contains(number));
     }
 
-    /// Files that have a name after some crash.
+    /// Files that have a name after at least one possible crash.
     fn reachable(&self) -> BTreeSet<u64> {
         let mut reachable: BTreeSet<u64> = self.names.values().copied().collect();
         for name in &self.pending_names {
-            if let Operation::Create { file, .. } | Operation::Rename { file, .. } = &name.operation
+            if let DiskOperation::Create { file, .. } | DiskOperation::Rename { file, .. } =
+                &name.operation
             {
                 reachable.insert(*file);
             }
@@ -206,13 +207,13 @@ impl Media {
         reachable
     }
 
-    /// What is not durable, of files that may have a name.
+    /// The changes that are not durable, of files that may have a name.
     pub(crate) fn pending(&self) -> Pending {
         let reachable = self.reachable();
         let mut pending = Pending::default();
         for name in &self.pending_names {
             pending.names.push(name.number);
-            if let Operation::Rename { from, to, .. } = &name.operation
+            if let DiskOperation::Rename { from, to, .. } = &name.operation
                 && folder_of(from) != folder_of(to)
                 && !name.is_half
             {
@@ -248,7 +249,7 @@ impl Media {
         })
     }
 
-    /// The files after a crash.
+    /// The files after a crash in which `choice` holds.
     pub(crate) fn build(&self, choice: &Choice) -> FileTree {
         let (mut names, mut folders) = (self.names.clone(), self.folders.clone());
         for name in &self.pending_names {
@@ -259,7 +260,7 @@ impl Media {
         tree(&names, &folders, |file| self.content(file, choice))
     }
 
-    /// The bytes of a file after a crash.
+    /// The bytes of a file after a crash in which `choice` holds.
     fn content(&self, number: u64, choice: &Choice) -> Arc<Vec<u8>> {
         let Some(file) = self.files.get(&number) else {
             return Arc::default();
@@ -273,7 +274,7 @@ impl Media {
         for (number, operation) in &file.pending {
             let fate = choice.fates.get(number);
             match operation {
-                Operation::Write {
+                DiskOperation::Write {
                     offset, bytes: new, ..
                 } => {
                     length_now = length_after(operation, length_now);
@@ -287,7 +288,7 @@ impl Media {
                         Some(Fate::Torn(tear)) => tear.write(&mut bytes, start, new),
                     }
                 }
-                Operation::SetLength { length, .. } if fate.is_none() => {
+                DiskOperation::SetLength { length, .. } if fate.is_none() => {
                     length_now = *length;
                     bytes.resize(length_now as usize, 0);
                 }
@@ -299,7 +300,7 @@ impl Media {
     }
 }
 
-/// Files and folders that can be reached from the top.
+/// Files and folders that are reachable from the root.
 fn tree(
     names: &BTreeMap<PathBuf, u64>,
     folders: &BTreeSet<PathBuf>,
@@ -322,17 +323,17 @@ fn tree(
 }
 
 /// The length of a file after a change of its bytes.
-pub(super) fn length_after(operation: &Operation, before: u64) -> u64 {
+pub(super) fn length_after(operation: &DiskOperation, before: u64) -> u64 {
     match operation {
-        Operation::Write { offset, bytes, .. } => before.max(offset + bytes.len() as u64),
-        Operation::SetLength { length, .. } => *length,
+        DiskOperation::Write { offset, bytes, .. } => before.max(offset + bytes.len() as u64),
+        DiskOperation::SetLength { length, .. } => *length,
         _ => before,
     }
 }
 
-/// Carries out a change of names, as far as it has arrived.
+/// Applies the part of a change of names that survived.
 fn rename(
-    operation: &Operation,
+    operation: &DiskOperation,
     is_half: bool,
     fate: Option<Fate>,
     names: &mut BTreeMap<PathBuf, u64>,
@@ -342,14 +343,14 @@ fn rename(
         return;
     }
     match operation {
-        Operation::Create { path, file } => drop(names.insert(path.clone(), *file)),
-        Operation::Remove { path, .. } => drop(names.remove(path)),
-        Operation::CreateFolder { path } => drop(folders.insert(path.clone())),
-        Operation::Rename { from, to, file } => {
+        DiskOperation::Create { path, file } => drop(names.insert(path.clone(), *file)),
+        DiskOperation::Remove { path, .. } => drop(names.remove(path)),
+        DiskOperation::CreateFolder { path } => drop(folders.insert(path.clone())),
+        DiskOperation::Rename { from, to, file } => {
             if !is_half {
                 names.insert(to.clone(), *file);
             }
-            // The old name may belong to a newer file by now.
+            // Another file may have taken the old name since: only this file's entry is removed.
             if fate != Some(Fate::Half) && names.get(from) == Some(file) {
                 names.remove(from);
             }

@@ -1,8 +1,8 @@
-//! Open files in memory.
+//! Open files of the storage in memory.
 
 use super::state::Call;
-use super::{Accesses, MemoryStorage, Plan, hold};
-use crate::crash::Operation;
+use super::{Accesses, MemoryStorage, PlantedFault, hold};
+use crate::crash::DiskOperation;
 use crate::single_fault::Access;
 use seatrial_machine::{Disk, Mapped, Medium};
 use std::any::Any;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 /// One file, with or without a name.
 #[derive(Debug)]
 pub(super) struct MemoryFile {
-    /// Counts the files of a storage in the order in which they were made; those of the beginning by path.
+    /// Number of the file in order of creation; files of the start are numbered by path.
     pub(super) number: u64,
     content: Mutex<Content>,
     is_locked: Mutex<bool>,
@@ -23,7 +23,7 @@ pub(super) struct MemoryFile {
 #[derive(Debug)]
 struct Content {
     bytes: Arc<Vec<u8>>,
-    /// It was changed since the last sync.
+    /// Has unsynced changes.
     is_dirty: bool,
 }
 
@@ -37,7 +37,7 @@ impl MemoryFile {
         }
     }
 
-    /// The bytes as they are now.
+    /// The present bytes (a shared, copy-on-write handle).
     pub(super) fn bytes(&self) -> Arc<Vec<u8>> {
         Arc::clone(&hold(&self.content).bytes)
     }
@@ -69,7 +69,7 @@ impl MemoryFile {
         Ok(())
     }
 
-    /// Flips bits of one byte, if it is there.
+    /// Flips bits of one byte; no effect past the end.
     pub(super) fn flip(&self, place: usize, bits: u8) {
         let mut content = hold(&self.content);
         if place < content.bytes.len() {
@@ -77,19 +77,19 @@ impl MemoryFile {
         }
     }
 
-    /// Locks the file until the answer is dropped.
+    /// Locks the file until the returned guard is dropped; `WouldBlock` if it is locked.
     pub(super) fn lock(self: Arc<Self>) -> io::Result<Box<dyn Any + Send + Sync>> {
         if std::mem::replace(&mut *hold(&self.is_locked), true) {
             return Err(ErrorKind::WouldBlock.into());
         }
-        Ok(Box::new(Lock(self)))
+        Ok(Box::new(FileLock(self)))
     }
 }
 
-/// A lock that is held.
-struct Lock(Arc<MemoryFile>);
+/// A held lock.
+struct FileLock(Arc<MemoryFile>);
 
-impl Drop for Lock {
+impl Drop for FileLock {
     fn drop(&mut self) {
         *hold(&self.0.is_locked) = false;
     }
@@ -116,8 +116,8 @@ impl MemoryMedium {
         ))
     }
 
-    /// The fault that an access to these bytes meets, and the block that it is in.
-    fn meet(&self, access: Access, range: Range<u64>) -> Option<(&Plan, Range<u64>)> {
+    /// The planted fault that an access to these bytes meets, and the range of its block.
+    fn meet(&self, access: Access, range: Range<u64>) -> Option<(&PlantedFault, Range<u64>)> {
         let accesses = self.storage.accesses.as_ref()?;
         accesses.meet(&self.path, access, range)
     }
@@ -136,7 +136,7 @@ impl MemoryMedium {
         file.write_at(offset, &bytes[..fits])?;
         if fits > 0 {
             let path = state.watch.name_of(&self.path);
-            state.watch.note(|| Operation::Write {
+            state.watch.note(|| DiskOperation::Write {
                 path,
                 file: file.number,
                 offset,
@@ -158,7 +158,7 @@ impl Disk for MemoryMedium {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let range = offset..offset.saturating_add(buffer.len() as u64);
         let met = self.meet(Access::Read, range);
-        if let Some((plan, _)) = met.as_ref().filter(|(plan, _)| plan.fault.is_told()) {
+        if let Some((plan, _)) = met.as_ref().filter(|(plan, _)| plan.fault.is_error()) {
             return Err(plan.fault.error());
         }
         drop(self.storage.disk.enter(Call::Read)?);
@@ -174,7 +174,7 @@ impl Medium for MemoryMedium {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let range = offset..offset.saturating_add(bytes.len() as u64);
         if let Some((plan, block)) = self.meet(Access::Write, range) {
-            if plan.fault.is_told() {
+            if plan.fault.is_error() {
                 let arrives = block.start.saturating_sub(offset) as usize;
                 self.write(offset, &bytes[..arrives])?;
                 return Err(plan.fault.error());
@@ -194,7 +194,7 @@ impl Medium for MemoryMedium {
         file.set_len(length)?;
         if length != before {
             let path = state.watch.name_of(&self.path);
-            state.watch.note(|| Operation::SetLength {
+            state.watch.note(|| DiskOperation::SetLength {
                 path,
                 file: file.number,
                 length,
@@ -214,7 +214,7 @@ impl Medium for MemoryMedium {
         let mut state = self.storage.disk.enter(call)?;
         hold(&self.file.content).is_dirty = false;
         let path = state.watch.name_of(&self.path);
-        state.watch.note(|| Operation::Sync {
+        state.watch.note(|| DiskOperation::Sync {
             path,
             file: self.file.number,
         });
@@ -238,13 +238,13 @@ impl Medium for MemoryMedium {
 }
 
 impl MemoryMedium {
-    /// The bytes that are lent, with a fault in them. They are memory, which may be looked at again after it was checked: so
-    /// they are spoiled for good, by a fault at the first access, or not at all. Errors come at any turn.
+    /// A copy of the mapped bytes with the planted fault in them. Mapped memory may be read again after it was checked, so a
+    /// corruption is there from the first access on, or not at all. Errors come at any access.
     fn spoiled(&self, bytes: &[u8], length: u64) -> Option<Vec<u8>> {
         let accesses = self.storage.accesses.as_ref()?;
         let plan = accesses.plan().filter(|plan| {
             let is_here = plan.site.path == self.path && plan.site.access == Access::Read;
-            is_here && plan.turn == 0 && !plan.fault.is_told()
+            is_here && plan.turn == 0 && !plan.fault.is_error()
         })?;
         let block = accesses.block(plan.site.block);
         let length = length.min(bytes.len() as u64) as usize;
@@ -256,7 +256,7 @@ impl MemoryMedium {
     }
 }
 
-/// The bytes of a file as they were when they were lent.
+/// A mapped file: its bytes at the time of the call.
 #[derive(Debug)]
 struct Lent {
     bytes: Arc<Vec<u8>>,
@@ -274,7 +274,7 @@ impl Mapped for Lent {
         };
         if let Some(accesses) = &self.accesses
             && let Some((plan, _)) = accesses.meet(&self.path, Access::Read, offset..end)
-            && plan.fault.is_told()
+            && plan.fault.is_error()
         {
             return Err(plan.fault.error());
         }

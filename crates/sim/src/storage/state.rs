@@ -1,54 +1,54 @@
-//! What is wrong with a storage, and who watches what is done to it.
+//! Faults of a storage, and the record of its changes.
 
 use super::media::Media;
-use crate::crash::Operation;
+use crate::crash::DiskOperation;
 use seatrial_machine::DiskTrouble;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Who watches the changes of a storage.
+/// How a storage keeps track of its changes.
 #[derive(Debug, Default)]
-pub(super) enum Watch {
+pub(super) enum ChangeTracker {
     #[default]
     Nothing,
-    /// Every change is kept, for all crash states of a run.
-    Keeps(Vec<Operation>),
-    /// What is not durable is kept, for the crashes of a world.
+    /// Records every change, for all crash states of a run.
+    Keeps(Vec<DiskOperation>),
+    /// Tracks the changes that are not durable, for the crashes of a world.
     Tracks(Box<Media>),
 }
 
-impl Watch {
-    /// The name to be noted with a change of a file: only those who keep changes read it, and it costs an allocation.
+impl ChangeTracker {
+    /// The name to record with a change of a file. Empty unless changes are recorded: it costs an allocation.
     pub(super) fn name_of(&self, path: &Path) -> PathBuf {
         match self {
-            Watch::Keeps(_) => path.to_owned(),
+            ChangeTracker::Keeps(_) => path.to_owned(),
             _ => PathBuf::new(),
         }
     }
 
-    /// A change took effect.
-    pub(super) fn note(&mut self, operation: impl FnOnce() -> Operation) {
+    /// Records a change that took effect.
+    pub(super) fn note(&mut self, operation: impl FnOnce() -> DiskOperation) {
         match self {
-            Watch::Nothing => {}
-            Watch::Keeps(operations) => operations.push(operation()),
-            Watch::Tracks(media) => media.apply(operation()),
+            ChangeTracker::Nothing => {}
+            ChangeTracker::Keeps(operations) => operations.push(operation()),
+            ChangeTracker::Tracks(media) => media.apply(operation()),
         }
     }
 }
 
-/// A call of a storage, as far as faults tell calls apart.
+/// Kinds of calls that faults distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
-    /// A file is opened, locked or looked for.
+    /// A file is opened, locked or looked up.
     Open,
     Read,
     Create,
     Rename,
     Remove,
     Write,
-    /// Of a folder, or of a file that has no unsynced bytes.
+    /// A sync of a folder, or of a file without unsynced bytes.
     Sync,
-    /// Of a file that has some.
+    /// A sync of a file with unsynced bytes.
     SyncBytes,
 }
 
@@ -58,34 +58,34 @@ impl Call {
     }
 }
 
-/// What is wrong, and who watches.
+/// Faults and change record of one disk.
 #[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) watch: Watch,
+pub(super) struct StorageState {
+    pub(super) watch: ChangeTracker,
     pub(super) trouble: Option<DiskTrouble>,
-    /// Bytes that may still be written; `None`: any number.
+    /// Bytes that may still be written; `None`: no bound.
     pub(super) room: Option<u64>,
     pub(super) fails_syncs: bool,
-    /// Changes until the process that uses it ends; `None`: it does not.
+    /// Changes until the process that uses the storage ends; `None`: it does not end.
     pub(super) fuse: Option<u64>,
     /// Syncs so far.
     pub(super) syncs: u64,
 }
 
-impl State {
-    pub(super) fn new(watch: Watch) -> State {
-        State {
+impl StorageState {
+    pub(super) fn new(watch: ChangeTracker) -> StorageState {
+        StorageState {
             watch,
-            ..State::default()
+            ..StorageState::default()
         }
     }
 
-    /// Can this be done?
+    /// Counts a call and returns the error of the fault that it meets, if any.
     pub(super) fn enter(&mut self, call: Call) -> io::Result<()> {
         let other = |text: &str| Err(io::Error::other(text));
         if let Some(left) = &mut self.fuse {
             if *left == 0 {
-                return other("the process that used this storage has ended");
+                return other("the process that used this storage has ended (simulated)");
             }
             *left -= u64::from(call.is_change());
         }
@@ -106,7 +106,7 @@ impl State {
         }
     }
 
-    /// How many of these bytes there is room for; they are taken.
+    /// Number of these bytes that fit on the disk; their room is taken.
     pub(super) fn take_room(&mut self, length: usize) -> usize {
         let Some(room) = &mut self.room else {
             return length;

@@ -1,10 +1,10 @@
-//! The contents of a storage at one moment.
+//! Snapshots of a storage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// The contents of a storage at one moment: what a crash leaves, what a test begins with. A clone shares all bytes.
+/// The files and folders of a storage at one moment: a crash state, the start of a test. A clone shares all bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileTree {
     files: BTreeMap<PathBuf, Arc<Vec<u8>>>,
@@ -19,7 +19,7 @@ impl FileTree {
             .map(|bytes| &bytes[..])
     }
 
-    /// Puts a file in, and the folders above it; answers what was there.
+    /// Inserts a file and its parent folders; returns the bytes that it replaces.
     pub fn insert(
         &mut self,
         path: impl AsRef<Path>,
@@ -32,12 +32,12 @@ impl FileTree {
         self.files.insert(path, bytes.into())
     }
 
-    /// Takes a file out.
+    /// Removes a file and returns its bytes.
     pub fn remove(&mut self, path: impl AsRef<Path>) -> Option<Arc<Vec<u8>>> {
         self.files.remove(&plain(path.as_ref()))
     }
 
-    /// Puts a folder in, and those above it.
+    /// Inserts a folder and its parents.
     pub fn insert_folder(&mut self, path: impl AsRef<Path>) {
         for folder in plain(path.as_ref()).ancestors() {
             if !is_top(folder) {
@@ -53,7 +53,7 @@ impl FileTree {
             .map(|(path, bytes)| (path.as_path(), bytes))
     }
 
-    /// A number that tells two trees apart (64 bits, well mixed).
+    /// Hash of all paths and bytes (64 bits, well mixed; not collision resistant).
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut mixed = 0;
         for (path, bytes) in &self.files {
@@ -66,13 +66,13 @@ impl FileTree {
         mixed
     }
 
-    /// All folders, by path, without those that are always there (the top, the working folder).
+    /// All folders, by path, without the root and the working folder, which always exist.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(PathBuf::as_path)
     }
 }
 
-/// Takes bytes into a fingerprint, eight at a time: multiply and rotate, then a finish as in splitmix64.
+/// Mixes bytes into a hash, eight at a time: multiply and rotate, then the finalizer of splitmix64.
 fn mix(before: u64, bytes: &[u8]) -> u64 {
     let mut mixed = before ^ (bytes.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut step = |word: u64| {
@@ -98,12 +98,12 @@ pub(crate) fn plain(path: &Path) -> PathBuf {
         .collect()
 }
 
-/// The folder that a plain path is in.
+/// The parent folder of a plain path.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 
-/// Is this folder always there?
+/// Is this the root or the working folder, which always exist?
 pub(crate) fn is_top(folder: &Path) -> bool {
     folder.parent().is_none()
 }

@@ -1,7 +1,7 @@
 //! Logs in segments, and files that are published, at every crash.
 
 use crate::MemoryStorage;
-use crate::crash::{Crash, Explorer, Operation, Recorder};
+use crate::crash::{CrashState, DiskOperation, DiskRecorder, Explorer};
 use seatrial_machine::{
     DataFolder, Disk, FileAnswer, FileFolder, FileName, FileTask, Log, LogName, LogWriter, OpenLog,
     Rng, Storage, Stream,
@@ -143,9 +143,9 @@ fn a_missing_segment_and_an_overlap_are_errors_and_strange_names_are_not_ours() 
     assert_eq!(error.to_string(), text);
 }
 
-/// What a log must be after a crash.
+/// Property that a log must have after a crash.
 #[derive(Clone, Debug)]
-enum Promise {
+enum Requirement {
     /// Everything below this is durable.
     Synced(u64),
     /// Everything below this may be gone.
@@ -155,7 +155,7 @@ enum Promise {
 }
 
 /// A life of a log; `steps` appends.
-fn live(recorder: &Recorder<Promise>, seed: u64, steps: u64) {
+fn live(recorder: &DiskRecorder<Requirement>, seed: u64, steps: u64) {
     let storage = recorder.storage();
     let mut rng = Rng::from_seed(seed);
     let mut log = open(&storage, 0).unwrap();
@@ -164,27 +164,27 @@ fn live(recorder: &Recorder<Promise>, seed: u64, steps: u64) {
         let before = log.end();
         log.append(&bytes(before, end)).unwrap();
         log.sync().unwrap();
-        recorder.promise(Promise::Synced(end));
+        recorder.acknowledge(Requirement::Synced(end));
         if rng.chance(0.3) {
             let position = rng.below(end);
-            recorder.promise(Promise::Truncated(position));
+            recorder.acknowledge(Requirement::Truncated(position));
             log.truncate_head(position).unwrap();
         }
         if rng.chance(0.15) {
             let end = log.start() + rng.below(log.end() - log.start() + 1);
-            recorder.promise(Promise::Cut(end));
+            recorder.acknowledge(Requirement::Cut(end));
             log = open(&storage, end).unwrap();
         }
     }
 }
 
-fn check(crash: &Crash<'_, Promise>) -> Result<(), String> {
+fn check(crash: &CrashState<'_, Requirement>) -> Result<(), String> {
     let (mut synced, mut truncated) = (0, 0);
-    for promise in crash.promises() {
-        match promise {
-            Promise::Synced(end) => synced = *end,
-            Promise::Truncated(position) => truncated = truncated.max(*position),
-            Promise::Cut(end) => synced = synced.min(*end),
+    for one in crash.acknowledged() {
+        match one {
+            Requirement::Synced(end) => synced = *end,
+            Requirement::Truncated(position) => truncated = truncated.max(*position),
+            Requirement::Cut(end) => synced = synced.min(*end),
         }
     }
     let storage = crash.storage();
@@ -201,7 +201,7 @@ fn check(crash: &Crash<'_, Promise>) -> Result<(), String> {
     if durable != bytes(log.start(), log.start().max(synced)) {
         return Err("other bytes".into());
     }
-    // It can be opened where its owner finds its end, and goes on from there.
+    // It can be opened where its owner finds its end, and is continued there.
     let storage: Arc<dyn Storage> = Arc::new(storage);
     let end = synced.max(log.start());
     let mut log = open(&storage, end).map_err(|it| it.to_string())?;
@@ -214,7 +214,7 @@ fn check(crash: &Crash<'_, Promise>) -> Result<(), String> {
 fn a_log_survives_every_crash_and_needs_each_of_its_syncs() {
     let mut distinct = 0;
     for seed in 0..12 {
-        let recorder = Recorder::new();
+        let recorder = DiskRecorder::new();
         live(&recorder, seed, 10);
         distinct += Explorer::new(&recorder.trace())
             .explore(check)
@@ -222,16 +222,16 @@ fn a_log_survives_every_crash_and_needs_each_of_its_syncs() {
             .distinct;
     }
     assert!(distinct > 1_000, "{distinct}");
-    let without = |is_left_out: fn(&Operation) -> bool| {
+    let without = |is_left_out: fn(&DiskOperation) -> bool| {
         (0..12).any(|seed| {
-            let recorder = Recorder::new();
+            let recorder = DiskRecorder::new();
             live(&recorder, seed, 10);
             let trace = recorder.trace().retain(|_, it| !is_left_out(it));
             Explorer::new(&trace).explore(check).failure.is_some()
         })
     };
-    assert!(without(|it| matches!(it, Operation::Sync { .. })));
-    assert!(without(|it| matches!(it, Operation::SyncFolder { .. })));
+    assert!(without(|it| matches!(it, DiskOperation::Sync { .. })));
+    assert!(without(|it| matches!(it, DiskOperation::SyncFolder { .. })));
 }
 
 fn name(text: &str) -> FileName {
@@ -259,23 +259,26 @@ fn publish(files: &FileFolder, published: impl Fn(u8)) {
     }
 }
 
-fn is_whole(crash: &Crash<'_, u8>) -> Result<(), String> {
+fn is_whole(crash: &CrashState<'_, u8>) -> Result<(), String> {
     let storage: Arc<dyn Storage> = Arc::new(crash.storage());
     let data = DataFolder::open(storage, Path::new(TOP)).map_err(|it| it.to_string())?;
-    let promised = crash.promises().last().copied().unwrap_or(0);
+    let acknowledged = crash.acknowledged().last().copied().unwrap_or(0);
     let file = match data.file(&name("checkpoint")) {
         Ok(file) => file,
-        Err(_) if promised == 0 => return Ok(()),
-        Err(error) => return Err(format!("version {promised} is gone: {error}")),
+        Err(_) if acknowledged == 0 => return Ok(()),
+        Err(error) => return Err(format!("version {acknowledged} is gone: {error}")),
     };
     let mut bytes = Vec::new();
     let read = Stream::new(&*file, 0).read_to_end(&mut bytes);
     read.map_err(|it| it.to_string())?;
     let is_version = bytes.len() == 1_000 && bytes.iter().all(|it| *it == bytes[0]);
-    if !is_version || bytes[0] < promised {
-        return Err(format!("{} bytes after version {promised}", bytes.len()));
+    if !is_version || bytes[0] < acknowledged {
+        return Err(format!(
+            "{} bytes after version {acknowledged}",
+            bytes.len()
+        ));
     }
-    // A leftover is in nobody's way.
+    // A leftover does no harm.
     publish(&data.file_folder(), |_| {});
     Ok(())
 }
@@ -283,15 +286,20 @@ fn is_whole(crash: &Crash<'_, u8>) -> Result<(), String> {
 #[test]
 fn a_published_file_is_whole_after_every_crash_and_needs_each_of_its_syncs() {
     let trace = || {
-        let recorder = Recorder::new();
+        let recorder = DiskRecorder::new();
         let data = DataFolder::open(recorder.storage(), Path::new(TOP)).unwrap();
-        publish(&data.file_folder(), |version| recorder.promise(version));
+        publish(&data.file_folder(), |version| recorder.acknowledge(version));
         recorder.trace()
     };
     let report = Explorer::new(&trace()).explore(is_whole).assert_holds();
     assert!(report.distinct > 30, "{report}");
-    let syncs: BTreeMap<usize, Operation> = (trace().operations().iter().cloned().enumerate())
-        .filter(|(_, it)| matches!(it, Operation::Sync { .. } | Operation::SyncFolder { .. }))
+    let syncs: BTreeMap<usize, DiskOperation> = (trace().operations().iter().cloned().enumerate())
+        .filter(|(_, it)| {
+            matches!(
+                it,
+                DiskOperation::Sync { .. } | DiskOperation::SyncFolder { .. }
+            )
+        })
         .collect();
     // The folder's own name, and of each version the bytes and the name.
     assert_eq!(syncs.len(), 7);

@@ -134,7 +134,7 @@ fn count_closed(player: &mut Player, _: Time, _: NodeId, _: &mut Vec<Output<()>>
 fn court(seed: u64, options: WorldOptions, bug: Bug) -> World<Player> {
     let boot = move |id, data: &DataFolder| Player::boot(id, data, bug);
     let mut world = World::new(seed, options, boot);
-    world.tell_closed(count_closed);
+    world.notify_closed(count_closed);
     world.add(A);
     world.add(B);
     world

@@ -112,12 +112,12 @@ fn durable_bytes_can_be_cut_off_and_put_back() {
 }
 
 /// How many of a thousand messages arrive, and when the last does.
-fn tell(how: Disturbance) -> (u64, Time) {
+fn arrivals(how: Disturbance) -> (u64, Time) {
     let mut world = world(5, WorldOptions::default(), false);
     let links = vec![Link { from: A, to: B }];
     world.apply(&Fault::Disturb { links, how });
     for ticket in 0..1_000 {
-        world.request(A, Ticket(ticket), Ask::Tell(B));
+        world.request(A, Ticket(ticket), Ask::Greet(B));
     }
     let mut last = Time::ZERO;
     let mut arrived = 0;
@@ -131,14 +131,14 @@ fn tell(how: Disturbance) -> (u64, Time) {
 
 #[test]
 fn disturbed_links_lose_hold_back_and_narrow() {
-    let (arrived, _) = tell(Disturbance::Lose { percent: 20 });
+    let (arrived, _) = arrivals(Disturbance::Lose { percent: 20 });
     assert!((700..900).contains(&arrived), "{arrived}");
     let delay = Duration::from_secs(1);
-    let (arrived, last) = tell(Disturbance::Reorder { percent: 5, delay });
+    let (arrived, last) = arrivals(Disturbance::Reorder { percent: 5, delay });
     assert_eq!(arrived, 1_000);
     assert!(last >= Time::ZERO + delay, "{last}");
     // Messages of nine bytes: nine thousand bytes at 900 a second.
-    let (arrived, last) = tell(Disturbance::Throttle {
+    let (arrived, last) = arrivals(Disturbance::Throttle {
         bytes_per_second: 900,
     });
     assert_eq!(arrived, 1_000);
@@ -156,7 +156,7 @@ fn a_flapping_link_loses_what_is_sent_while_it_is_down() {
     let mut arrived = Vec::new();
     for phase in 0..6 {
         world.run_until(Time::ZERO + period * phase + period / 2);
-        world.request(A, Ticket(u64::from(phase)), Ask::Tell(B));
+        world.request(A, Ticket(u64::from(phase)), Ask::Greet(B));
         world.run_until(Time::ZERO + period * (phase + 1));
         arrived.push(count(&world, B));
     }
@@ -167,7 +167,7 @@ fn a_flapping_link_loses_what_is_sent_while_it_is_down() {
 #[test]
 fn what_changes_nothing_says_so() {
     let mut world = world(1, WorldOptions::default(), false);
-    let nobody = NodeId::server(99);
+    let unknown = NodeId::server(99);
     let cut = Fault::Cut(Link::both(A, B).into());
     for (fault, bites) in [
         (Fault::Heal, false),
@@ -183,9 +183,9 @@ fn what_changes_nothing_says_so() {
         (Fault::Kill(A), false),
         (Fault::Pause(A), false),
         (Fault::Restart(A), true),
-        (Fault::Kill(nobody), false),
+        (Fault::Kill(unknown), false),
         (Fault::Join(A), false),
-        (Fault::Reset(Link::both(A, nobody).into()), false),
+        (Fault::Reset(Link::both(A, unknown).into()), false),
         (Fault::Reset(Link::both(A, B).into()), true),
     ] {
         assert_eq!(world.apply(&fault), bites, "{fault:?}");
@@ -197,19 +197,19 @@ fn sent(queueing: f64, count: u64, heal_after: Duration) -> (u64, LostMessages) 
     let mut options = WorldOptions::default();
     options.network.queueing = queueing;
     let mut world = world(3, options, false);
-    let tell = |world: &mut World<Counter>, to| {
-        world.request(A, Ticket(0), Ask::Tell(to));
+    let send = |world: &mut World<Counter>, to| {
+        world.request(A, Ticket(0), Ask::Greet(to));
     };
     world.apply(&Fault::Cut(vec![Link { from: A, to: B }]));
-    (0..count).for_each(|_| tell(&mut world, B));
-    tell(&mut world, NodeId::server(9));
+    (0..count).for_each(|_| send(&mut world, B));
+    send(&mut world, NodeId::server(9));
     world.run_until(Time::ZERO + heal_after);
     world.apply(&Fault::Heal);
     world.apply(&Fault::Kill(A));
     world.apply(&Fault::Restart(A));
     settle(&mut world);
     let arrived = world.machine(B).unwrap().count;
-    tell(&mut world, B);
+    send(&mut world, B);
     world.apply(&Fault::Kill(B));
     settle(&mut world);
     let lost = world.lost_messages();

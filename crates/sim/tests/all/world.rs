@@ -14,7 +14,7 @@ struct Run {
     world: World<Replica>,
     rng: Rng,
     answered: BTreeSet<u64>,
-    /// Digest of each index, from whoever had it first.
+    /// Digest of each index, of the first replica that had it.
     digests: BTreeMap<u64, u64>,
     counts: Counts,
     kills: u64,
@@ -112,7 +112,7 @@ impl Run {
         }
     }
 
-    fn judge(&mut self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), String> {
         for number in 0..STEPS {
             if self.rng.chance(0.8) {
                 self.world.request(LEADER, Ticket(number), number);
@@ -159,10 +159,10 @@ impl Run {
 }
 
 /// A run; a panic (of an invariant) is a failure like any other.
-fn judge(seed: u64, bug: Option<Bug>) -> Result<Run, String> {
+fn check(seed: u64, bug: Option<Bug>) -> Result<Run, String> {
     let run = || {
         let mut run = Run::new(seed, bug);
-        run.judge().map(|()| run)
+        run.check().map(|()| run)
     };
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -176,7 +176,7 @@ fn nothing_that_was_answered_is_lost_and_all_agree() {
     // `SEATRIAL_SEEDS` asks for more.
     let seeds = std::env::var("SEATRIAL_SEEDS").map_or(400, |it| it.parse().unwrap());
     let exploration = explore(0..seeds, |seed| {
-        let run = judge(seed, None)?;
+        let run = check(seed, None)?;
         answered += run.answered.len();
         kills += run.kills;
         counts.published += run.counts.published;
@@ -196,11 +196,11 @@ fn nothing_that_was_answered_is_lost_and_all_agree() {
 #[test]
 fn every_planted_bug_is_found_within_its_seeds() {
     for bug in BUGS {
-        let found = explore(0..60, |seed| judge(seed, Some(bug)).map(drop));
+        let found = explore(0..60, |seed| check(seed, Some(bug)).map(drop));
         println!("{bug:?}: {found:?}");
         let (seed, reason) = found.failure.expect("the bug is found");
         assert_eq!(
-            judge(seed, Some(bug)).err(),
+            check(seed, Some(bug)).err(),
             Some(reason),
             "the seed replays it"
         );
@@ -212,7 +212,7 @@ fn the_same_seed_gives_the_same_events() {
     for seed in 0..5 {
         let (turns, _) = same_twice(seed, |seed| {
             let mut run = Run::new(seed, None);
-            run.judge().unwrap();
+            run.check().unwrap();
             (run.world.turns(), run.world.fingerprint())
         });
         assert!(turns > 500, "{turns}");
