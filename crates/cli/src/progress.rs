@@ -3,7 +3,7 @@
 use crate::output::complain;
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_machine::counted;
-use seatrial_runner::{Observer, Phase, Progress};
+use seatrial_runner::{Observer, Phase, TestProgress};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -42,7 +42,7 @@ impl Screen {
         }
     }
 
-    fn describe(&self, progress: &Progress) -> String {
+    fn describe(&self, progress: &TestProgress) -> String {
         let counts = &progress.counts;
         let mut text = match progress.phase {
             Phase::Running => {
@@ -78,7 +78,7 @@ impl Screen {
 }
 
 impl Observer for Screen {
-    fn progress(&self, progress: &Progress) {
+    fn progress(&self, progress: &TestProgress) {
         if let Some(bar) = &self.bar {
             let most = self.length.unwrap_or_default();
             bar.set_position(progress.elapsed.min(most).as_millis() as u64);

@@ -7,7 +7,7 @@ use seatrial_history::{Op, OpType, Value};
 use seatrial_host::Key;
 use seatrial_kv::{ClientOptions, Failure, Outcome, Transaction};
 use seatrial_machine::Rng;
-use seatrial_runner::{self as runner, BoxFuture, ClientError, Clients, Seat};
+use seatrial_runner::{self as runner, BoxFuture, ClientError, ClientSlot, Clients};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -82,7 +82,7 @@ impl Clients for KvClients {
 
     fn open<'a>(
         &'a self,
-        seat: &'a Seat,
+        slot: &'a ClientSlot,
     ) -> BoxFuture<'a, Result<Box<dyn runner::Client>, ClientError>> {
         Box::pin(async move {
             let seed = self
@@ -90,11 +90,11 @@ impl Clients for KvClients {
                 .lock()
                 .map_err(|_| "the tokens are lost")?
                 .word();
-            let mut options = ClientOptions::new(seat.node, seed);
+            let mut options = ClientOptions::new(slot.node, seed);
             options.request_timeout = self.request_timeout;
             let dial = Dial {
-                address: seat.address,
-                number: seat.endpoint.number() / self.clients_per_connection,
+                address: slot.address,
+                number: slot.endpoint.number() / self.clients_per_connection,
                 options,
                 key: self.key.clone(),
                 connections: Arc::clone(&self.connections),

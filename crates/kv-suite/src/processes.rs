@@ -5,7 +5,7 @@ use seatrial_host::{Key, Protocol, Report};
 use seatrial_kv::message;
 use seatrial_kv::{ClientOptions, Outcome, Transaction};
 use seatrial_machine::Rng;
-use seatrial_runner::{BoxFuture, ClientError, Place, System};
+use seatrial_runner::{BoxFuture, ClientError, NodePlace, System};
 use seatrial_suite::SuiteError;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
 };
 
 impl System for KvSystem {
-    fn command(&self, place: &Place) -> Result<Command, ClientError> {
+    fn command(&self, place: &NodePlace) -> Result<Command, ClientError> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([
             "node",
@@ -67,12 +67,12 @@ impl System for KvSystem {
         Ok(command)
     }
 
-    fn clock_file(&self, place: &Place) -> Option<PathBuf> {
+    fn clock_file(&self, place: &NodePlace) -> Option<PathBuf> {
         Some(place.folder.with_added_extension("clock"))
     }
 
     /// Ready is who answers a transaction, not who merely listens.
-    fn ready<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<(), ClientError>> {
+    fn ready<'a>(&'a self, place: &'a NodePlace) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async move {
             let options = ClientOptions::new(place.node, rand_seed(place.address));
             let key = self.key.as_ref().map(|it| it.key.clone());

@@ -1,9 +1,9 @@
-//! Measures the bench itself.
+//! Benchmark of the runner itself, without a system under test.
 
 use crate::run::record;
 use crate::{
-    BoxFuture, Client, ClientError, Clients, NoNodes, RunError, RunFolder, Seat, Stop, Test, Watch,
-    plain_results,
+    BoxFuture, Client, ClientError, ClientSlot, Clients, LiveChecks, NoNodes, RunError, RunFolder,
+    Stop, Test, plain_results,
 };
 use seatrial_generator::{Generator, function, mix, operation};
 use seatrial_history::{Key, Op, OpType, Value};
@@ -13,16 +13,16 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a measurement of the interpreter found.
+/// Result of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct BenchFigures {
-    /// Operations: what clients were asked for, an invocation and its completion together.
+    /// Operations of clients; an invocation and its completion count as one.
     pub operations: u64,
     /// Events in the history: invocations and completions.
     pub events: u64,
-    /// From the first invocation to the last completion.
+    /// Time from the first invocation to the last completion.
     pub elapsed: Duration,
-    /// Length of the sealed test file in bytes.
+    /// Length of the sealed test file, in bytes.
     pub file_length: u64,
 }
 
@@ -33,16 +33,19 @@ impl BenchFigures {
     }
 }
 
-/// A client that does what it is told without delay: every read sees 0.
-struct Instant;
+/// A client that completes every operation at once; every read returns 0.
+struct ImmediateClient;
 
-impl Clients for Instant {
-    fn open<'a>(&'a self, _seat: &'a Seat) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
-        Box::pin(async { Ok(Box::new(Instant) as Box<dyn Client>) })
+impl Clients for ImmediateClient {
+    fn open<'a>(
+        &'a self,
+        _slot: &'a ClientSlot,
+    ) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
+        Box::pin(async { Ok(Box::new(ImmediateClient) as Box<dyn Client>) })
     }
 }
 
-impl Client for Instant {
+impl Client for ImmediateClient {
     fn invoke<'a>(&'a mut self, op: &'a Op) -> BoxFuture<'a, Result<Op, ClientError>> {
         let value = match &op.value {
             Value::Keyed(key, value) if **value == Value::Nil => {
@@ -54,8 +57,8 @@ impl Client for Instant {
     }
 }
 
-/// Runs `invocations` reads and writes of 64 registers over `concurrency` workers whose client answers at once, with
-/// the history on disk in `folder`, and measures how long that takes.
+/// Runs `invocations` reads and writes of 64 registers over `concurrency` workers whose clients complete at once, with the
+/// history on disk in `folder`, and measures the time.
 pub fn bench_interpreter(
     folder: RunFolder,
     concurrency: u32,
@@ -80,14 +83,14 @@ pub fn bench_interpreter(
         attributes: Map::from_iter([("name".into(), name)]),
         folder,
         nodes: Arc::new(NoNodes),
-        clients: Arc::new(Instant),
+        clients: Arc::new(ImmediateClient),
         concurrency,
         timeout: Duration::from_secs(5),
         generator: both.limit(invocations).clients().boxed(),
         breaks_network: false,
         rate: None,
         checkers: Vec::new(),
-        watch: Watch::default(),
+        watch: LiveChecks::default(),
         accept_undecided: false,
         certify: false,
         seed,

@@ -1,4 +1,4 @@
-//! Child processes that never outlive the bench.
+//! Child processes that never outlive this process.
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::fs;
@@ -11,27 +11,27 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-/// A child with a process group of its own, killed by the kernel when the bench dies in whatever way.
+/// A child with a process group of its own, killed by the kernel when this process (the runner) dies in any way.
 ///
-/// Two threads belong to it. All children are forked by one thread that lives as long as the bench, because the
-/// parent-death signal fires when the *thread* that forked ends. A second thread per child waits for its end; it
-/// reaps only while it holds `reaped`, and every signal is sent under the same lock, so that no signal ever reaches
-/// a stranger who was given the number of a dead child.
+/// Two threads belong to it. All children are forked by one thread that lives as long as the runner, because the parent-death
+/// signal fires when the *thread* that forked ends. A second thread per child waits for its end; it reaps only while it holds
+/// `reaped`, and every signal is sent under the same lock, so that no signal reaches another process that was given the pid of a
+/// dead child.
 ///
-/// Its downside: the parent-death signal is not inherited. What a node forks by itself dies with the node's process
-/// group whenever the bench ends the node, but would survive a SIGKILL of the bench.
+/// Its downside: the parent-death signal is not inherited. A process that a node forks dies with the node's process group
+/// whenever the runner ends the node, but survives a SIGKILL of the runner.
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
-    /// Set once the number of the process may belong to somebody else.
+    /// True once the pid may belong to another process.
     reaped: Arc<Mutex<bool>>,
-    /// Holds the status once the process has ended and was reaped.
+    /// The exit status, once the process has ended and was reaped.
     ended: watch::Receiver<Option<ExitStatus>>,
 }
 
-/// How long the kernel may take to carry out a signal before that is an error.
+/// Time limit for the effect of a signal.
 const SIGNAL_LIMIT: Duration = Duration::from_secs(5);
-/// How often the state in `/proc` is looked at while waiting for it.
+/// Interval at which the state in `/proc` is polled.
 const STATE_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Child {
@@ -47,7 +47,7 @@ impl Child {
             .spawn(move || {
                 wait_for_end(pid);
                 let mut gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
-                // The dead leader still holds the group's number: what is left of the group goes with it.
+                // The unreaped leader still reserves the group's id, so this kills the rest of the group and no other.
                 let _ = rustix::process::kill_process_group(pid, Signal::KILL);
                 let status = child.wait().unwrap_or_default();
                 *gate = true;
@@ -59,17 +59,17 @@ impl Child {
         Ok(Child { pid, reaped, ended })
     }
 
-    /// The number of the process.
+    /// The pid.
     pub(crate) fn id(&self) -> i32 {
         self.pid.as_raw_nonzero().get()
     }
 
-    /// How it ended; `None` while it lives.
+    /// Its exit status; `None` while it runs.
     pub(crate) fn status(&self) -> Option<ExitStatus> {
         *self.ended.borrow()
     }
 
-    /// Waits until it has ended and was reaped.
+    /// Waits until it has ended and was reaped; returns its exit status.
     pub(crate) async fn end(&self) -> ExitStatus {
         let mut ended = self.ended.clone();
         match ended.wait_for(Option::is_some).await {
@@ -78,7 +78,7 @@ impl Child {
         }
     }
 
-    /// Sends `signal` to the whole process group; false when the process has ended before.
+    /// Sends `signal` to the whole process group; false if the process has ended.
     pub(crate) fn signal(&self, signal: Signal) -> io::Result<bool> {
         let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
         if *reaped {
@@ -91,7 +91,7 @@ impl Child {
         }
     }
 
-    /// Kills the process group and waits until the process is gone.
+    /// Kills the process group and waits until the process was reaped.
     pub(crate) async fn kill(&self) -> io::Result<ExitStatus> {
         self.signal(Signal::KILL)?;
         timeout(SIGNAL_LIMIT, self.end())
@@ -99,7 +99,7 @@ impl Child {
             .map_err(|_| late(self.id(), "die of SIGKILL"))
     }
 
-    /// Asks the process to end (SIGTERM, after SIGCONT in case it is stopped), and kills it after `limit`.
+    /// Sends SIGTERM, and SIGCONT in case the process is paused; kills the process group after `limit`.
     pub(crate) async fn stop(&self, limit: Duration) -> io::Result<ExitStatus> {
         self.signal(Signal::TERM)?;
         self.signal(Signal::CONT)?;
@@ -109,16 +109,16 @@ impl Child {
         }
     }
 
-    /// Stops the process without ending it, and waits until all of its threads have stopped.
+    /// Pauses the process (SIGSTOP) and waits until all of its threads have stopped.
     pub(crate) async fn pause(&self) -> io::Result<()> {
         self.signal(Signal::STOP)?;
         self.wait_for_state("stop", true).await
     }
 
-    /// Lets a stopped process go on, and waits until it does.
+    /// Resumes a paused process (SIGCONT) and waits until one of its threads runs.
     pub(crate) async fn resume(&self) -> io::Result<()> {
         self.signal(Signal::CONT)?;
-        self.wait_for_state("go on", false).await
+        self.wait_for_state("resume", false).await
     }
 
     async fn wait_for_state(&self, verb: &str, stopped: bool) -> io::Result<()> {
@@ -126,7 +126,7 @@ impl Child {
         while self.is_stopped()? != stopped {
             if self.status().is_some() {
                 return Err(io::Error::other(format!(
-                    "process {} ended instead",
+                    "process {} exited meanwhile",
                     self.id()
                 )));
             }
@@ -138,7 +138,7 @@ impl Child {
         Ok(())
     }
 
-    /// Have all threads of the process stopped, as `/proc` tells?
+    /// Are all threads of the process stopped, according to `/proc`?
     pub(crate) fn is_stopped(&self) -> io::Result<bool> {
         let mut threads = 0;
         for task in fs::read_dir(format!("/proc/{}/task", self.id()))? {
@@ -160,7 +160,7 @@ impl Drop for Child {
     }
 }
 
-/// The state letter of a `/proc/…/stat` line: it follows the name, which is in parentheses and may hold any byte.
+/// The state letter of a `/proc/…/stat` line. It follows the name, which is in parentheses and may contain any byte, also `)`.
 fn state(stat: &str) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
@@ -173,28 +173,28 @@ fn late(pid: i32, verb: &str) -> io::Error {
     )
 }
 
-/// Returns when the process has ended; leaves it to be reaped.
+/// Returns when the process has ended, without reaping it.
 fn wait_for_end(pid: Pid) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     let interrupted = rustix::io::Errno::INTR;
     while rustix::process::waitid(WaitId::Pid(pid), options).err() == Some(interrupted) {}
 }
 
-/// An order to the forking thread, and where it answers.
-type Order = (Command, mpsc::Sender<io::Result<std::process::Child>>);
+/// A request to the forking thread: the command, and the channel for its result.
+type ForkRequest = (Command, mpsc::Sender<io::Result<std::process::Child>>);
 
 /// Forks on the one thread that outlives every child.
 fn fork(command: Command) -> io::Result<std::process::Child> {
-    static FORKER: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
+    static FORKER: OnceLock<mpsc::Sender<ForkRequest>> = OnceLock::new();
     let forker = FORKER.get_or_init(|| {
-        let (orders, inbox) = mpsc::channel::<Order>();
-        // Without this thread the order below fails, and that is reported.
+        let (requests, inbox) = mpsc::channel::<ForkRequest>();
+        // If the thread cannot be started, sending the request below fails.
         let _ = thread::Builder::new().name("fork".into()).spawn(move || {
             for (command, answer) in inbox {
                 let _ = answer.send(fork_here(command));
             }
         });
-        orders
+        requests
     });
     let gone = |_| io::Error::other("the thread that starts processes could not be started");
     let (answer, child) = mpsc::channel();
@@ -206,19 +206,19 @@ fn fork(command: Command) -> io::Result<std::process::Child> {
 
 #[expect(
     unsafe_code,
-    reason = "the parent-death signal must be asked for between fork and exec"
+    reason = "the parent-death signal must be set between fork and exec"
 )]
 fn fork_here(mut command: Command) -> io::Result<std::process::Child> {
-    let bench = rustix::process::getpid();
+    let runner = rustix::process::getpid();
     command.process_group(0);
     // SAFETY: the closure makes two system calls and allocates nothing, so it may run between fork and exec.
     unsafe {
         command.pre_exec(move || {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-            if rustix::process::getppid() == Some(bench) {
+            if rustix::process::getppid() == Some(runner) {
                 Ok(())
             } else {
-                Err(rustix::io::Errno::SRCH.into()) // the bench died before the signal was armed
+                Err(rustix::io::Errno::SRCH.into()) // the runner died before the signal was armed
             }
         });
     }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn paused_children_stop_and_go_on_and_die() {
+    async fn paused_children_stop_resume_and_die() {
         let child = Child::spawn(sleeper(60)).unwrap();
         child.pause().await.unwrap();
         assert!(child.is_stopped().unwrap());
@@ -287,7 +287,7 @@ mod tests {
         let _ = fs::remove_file(&path);
         for _ in 0..1000 {
             let stat = fs::read_to_string(format!("/proc/{grandchild}/stat"));
-            // A zombie that nobody reaps is as dead as one that is gone.
+            // An orphaned zombie counts as dead.
             if stat.map_or(true, |stat| state(&stat) == Some('Z')) {
                 return;
             }

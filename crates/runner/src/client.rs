@@ -1,4 +1,4 @@
-//! How a test talks to the system under test.
+//! Clients: the trait that a suite implements to send operations to the system under test.
 
 use crate::Mesh;
 use seatrial_history::Op;
@@ -12,25 +12,27 @@ use std::pin::Pin;
 /// A future on the heap, so that traits with asynchronous methods can be used as `dyn`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Why a client could not answer. Its text ends up in the operation's `error` field.
+/// Error of a client. Its text becomes the `error` field of the operation.
 pub type ClientError = Box<dyn Error + Send + Sync>;
 
-/// One logically single-threaded connection to the system.
+/// One logically single-threaded connection to the system: it executes one operation at a time.
 ///
-/// A client never blocks its thread: many clients share few threads. The runner gives up on an invocation after the
-/// test's time-out by dropping its future, records `info` with the error `timeout`, and opens a new client.
+/// A client should not block its thread, because many clients share few threads (see [`Clients::never_block`]). When an
+/// operation exceeds the test's time-out, the runner drops its future, records `info` with the error `timeout`, and opens a new
+/// client: the old connection may still deliver the operation at any later time.
 pub trait Client: Send {
-    /// Carries out one operation and answers with its completion, as a rule `op.complete(kind, value)`: `Ok` when it
-    /// took place, `Fail` when it certainly did not, `Info` when nobody knows. `Err` and a panic count as `Info`
-    /// with that text as `error`; after any `Info` this client is closed and a new one is opened.
+    /// Executes one operation and returns its completion, usually `op.complete(kind, value)`: `Ok` if it took place, `Fail` if it
+    /// certainly did not and never will, `Info` if its outcome is unknown. `Err` and a panic become `Info` with the text as
+    /// `error`. After any `Info` this client is closed and a new one is opened.
     fn invoke<'a>(&'a mut self, op: &'a Op) -> BoxFuture<'a, Result<Op, ClientError>>;
 
-    /// Can it carry out another operation? Asked after each; one that cannot is closed, and a new one is opened.
+    /// Can it execute another operation? Called after each one; if false, the client is closed and a new one is opened.
     fn is_usable(&self) -> bool {
         true
     }
 
-    /// Says good-bye. Called once, before the client is dropped; not called after a time-out or a panic.
+    /// Closes the connection. Called once, before the client is dropped, but not after a time-out or a panic: its state is then
+    /// unknown.
     fn close(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -38,39 +40,42 @@ pub trait Client: Send {
 
 /// Opens clients.
 pub trait Clients: Send + Sync {
-    /// Connects to `seat.node` at `seat.address`. An error (the text is kept) fails the operation that was about to
-    /// be invoked, with certainty. A connection through the mesh is accepted even if the node behind it is dead, and
-    /// reset then: a client that exchanges a first message here turns doubtful operations into certain failures.
-    fn open<'a>(&'a self, seat: &'a Seat) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>>;
+    /// Connects to `slot.node` at `slot.address`. An error completes the operation that was about to be invoked as `fail`, with
+    /// this text: it was certainly not sent. A proxy of the mesh accepts a connection even if its node is dead, and resets it
+    /// then. A client that exchanges a first message here therefore gets failures that would otherwise be indeterminate.
+    fn open<'a>(
+        &'a self,
+        slot: &'a ClientSlot,
+    ) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>>;
 
-    /// Do these clients never block their thread, and take only microseconds between two awaits? Then all of them run as tasks
-    /// on the thread that drives the test: no operation is handed to another thread, and one look at the sockets serves all
-    /// clients that have an answer. By default they run on up to 16 threads of their own, where one that blocks (a library
-    /// without `async`) stops few others and never the test.
+    /// Do these clients never block their thread, and use only microseconds between two awaits? Then all of them run as tasks on
+    /// the driver's thread: no operation is handed to another thread, and one poll of the sockets serves all clients with a
+    /// reply. By default they run on up to 16 threads of their own, where a client that blocks (a library without `async`)
+    /// delays few others and never the driver.
     fn never_block(&self) -> bool {
         false
     }
 }
 
-/// Where a client sits: which worker it serves and which node it talks to.
+/// The worker that a client serves, and the node and network that it uses.
 #[derive(Clone, Debug)]
-pub struct Seat {
-    /// The client's end of the network, `c0`, `c1`, …: one per worker.
+pub struct ClientSlot {
+    /// The client's endpoint of the network, `c0`, `c1`, …: one per worker.
     pub endpoint: NodeId,
-    /// The node that this worker talks to; [`Seat::NOWHERE`] when the test has no nodes.
+    /// The node of this worker; [`ClientSlot::NOWHERE`] if the test has no nodes.
     pub node: NodeId,
-    /// Where that node is reached from this seat: a proxy whose link faults can cut, or the node itself in a test whose network
-    /// is never broken.
+    /// The address of that node from this slot: a proxy, whose link faults can cut, or the node itself in a test without network
+    /// faults.
     pub address: SocketAddr,
-    /// The network, for clients that talk to further nodes.
+    /// The network, for clients that connect to further nodes.
     pub mesh: Mesh,
 }
 
-impl Seat {
-    /// Stands for the node where there is none.
+impl ClientSlot {
+    /// The node id of a slot in a test without nodes.
     pub const NOWHERE: NodeId = NodeId::server(0);
 
-    /// Where any node is reached from this seat.
+    /// The address of any node from this slot.
     pub fn address_of(&self, node: NodeId) -> io::Result<SocketAddr> {
         self.mesh.route(self.endpoint, node)
     }

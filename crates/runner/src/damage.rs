@@ -1,4 +1,4 @@
-//! Damage to the files of a node, as far as it can be done without root.
+//! Damage to the files of a node that needs no root: flipped bits, truncation, snapshots.
 
 use seatrial_machine::Rng;
 use std::fs::{self, File, OpenOptions};
@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// All files below `folder` that are not empty, with their lengths, sorted by path.
+/// All nonempty files in `folder` and its subfolders, with their lengths, sorted by path.
 fn list(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -26,7 +26,7 @@ fn list(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     Ok(files)
 }
 
-/// Length of the longest file below `folder`.
+/// Length of the longest file in `folder` and its subfolders.
 pub(crate) fn longest(folder: &Path) -> io::Result<u64> {
     Ok(list(folder)?
         .into_iter()
@@ -35,7 +35,7 @@ pub(crate) fn longest(folder: &Path) -> io::Result<u64> {
         .unwrap_or(0))
 }
 
-/// Flips bits of random bytes; of how many there are, none when there is nothing.
+/// Flips `bits` random bits. Returns the number of bytes that they were drawn from; 0 if there are no files.
 pub(crate) fn rot(folder: &Path, bits: u32, rng: &mut Rng) -> io::Result<u64> {
     let files = list(folder)?;
     let total: u64 = files.iter().map(|(_, length)| length).sum();
@@ -65,7 +65,7 @@ fn flip(path: &Path, offset: u64, bit: u32) -> io::Result<()> {
     file.write_all_at(&byte, offset)
 }
 
-/// Cuts bytes off the end of the file that was changed last; which one, and how many.
+/// Truncates the file that was changed last by `bytes`, or to empty. Returns the file and the number of bytes removed.
 pub(crate) fn truncate(folder: &Path, bytes: u64) -> io::Result<Option<(PathBuf, u64)>> {
     let mut newest: Option<(SystemTime, PathBuf, u64)> = None;
     for (path, length) in list(folder)? {
@@ -88,7 +88,7 @@ pub(crate) fn truncate(folder: &Path, bytes: u64) -> io::Result<Option<(PathBuf,
     Ok(Some((path, cut)))
 }
 
-/// Copies all files and folders in `from` to `to`, which is emptied before. How many bytes that was.
+/// Replaces the folder `to` by a copy of `from`. Returns the number of bytes copied.
 pub(crate) fn copy(from: &Path, to: &Path) -> io::Result<u64> {
     if to.exists() {
         fs::remove_dir_all(to)?;

@@ -1,7 +1,7 @@
-//! Runs the interpreter in real time.
+//! The driver: runs the interpreter in real time.
 
-use crate::progress::{Board, Phase};
-use crate::recorder::{Gone, Recorder};
+use crate::progress::{Phase, ProgressState};
+use crate::recorder::{HistoryRecorder, WriterEnded};
 use crate::stop::{Stop, Urgency};
 use crate::timer::Timer;
 use crate::{Death, Nodes};
@@ -12,92 +12,92 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{Receiver, Sender};
 
-/// Owns the interpreter for the time of a test: hands out the operations that it wants done, feeds it what workers
-/// answer, and gives what it records to the [`Recorder`].
+/// Owns the interpreter during a test: sends its invocations to the workers, feeds it their completions, and pushes its records
+/// to the [`HistoryRecorder`].
 ///
-/// Its loop: wait for a completion, the interpreter's next wake or the next round, whichever is first; feed all
-/// completions that are there; wake; then carry out all steps. It is one task of a thread of its own, so that it keeps time
-/// even if all others are busy. Clients that never block are the other tasks of that thread: then an operation is handed over
-/// without waking a thread, and while one completion is fed, others gather. Its downside: all operations of a test pass
-/// through this one thread.
+/// Its loop: wait for a completion, the interpreter's next wake-up or the next poll, whichever is first; feed all completions
+/// that have arrived; wake the interpreter; then carry out all its steps. It is one task of a thread of its own, so that it
+/// keeps time even if all other threads are busy. Clients that never block are the other tasks of that thread: an operation is
+/// then handed over without waking a thread, and completions gather while one is fed. Its downside: all operations of a test
+/// pass through this one thread.
 pub(crate) struct Driver {
     pub(crate) interpreter: Interpreter<Box<dyn Generator>>,
-    /// When the test began.
+    /// Zero of the history's timestamps.
     pub(crate) began: Instant,
-    /// The client workers by thread, then the nemesis.
-    pub(crate) desks: Vec<Desk>,
-    /// What workers answer.
+    /// Channels to the client workers, by thread, then to the nemesis.
+    pub(crate) channels: Vec<WorkerChannel>,
+    /// Completions of all workers and of the nemesis.
     pub(crate) completions: Receiver<(Thread, Op)>,
-    pub(crate) recorder: Recorder,
+    pub(crate) recorder: HistoryRecorder,
     pub(crate) timer: Timer,
     pub(crate) nodes: Arc<dyn Nodes>,
-    pub(crate) board: Arc<Board>,
+    pub(crate) progress: Arc<ProgressState>,
     pub(crate) stop: Stop,
 }
 
-/// A worker as the driver sees it.
-pub(crate) struct Desk {
-    /// Where its operations go; room for one. A worker whose inbox is full is stuck: the interpreter gives its
-    /// operations up when they time out.
+/// The driver's side of one worker.
+pub(crate) struct WorkerChannel {
+    /// Sends it operations; has room for one. A worker whose inbox is full is stuck: the interpreter abandons its operations when
+    /// they time out.
     pub(crate) inbox: Sender<Op>,
-    /// The fields that its recorded operations get.
+    /// Fields that are added to its recorded operations.
     pub(crate) label: Extra,
 }
 
-/// The field that names the node which an operation went to.
+/// The field that names the node that an operation was sent to.
 const NODE: Symbol = Symbol::new("node");
 
-impl Desk {
-    /// The desk of a worker that talks to `node`, if to any.
-    pub(crate) fn new(inbox: Sender<Op>, node: Option<String>) -> Desk {
+impl WorkerChannel {
+    /// The channel to a worker whose client is connected to `node`; `None` for a test without nodes, and for the nemesis.
+    pub(crate) fn new(inbox: Sender<Op>, node: Option<String>) -> WorkerChannel {
         let label = node.map_or(Extra::NONE, |node| Extra::new(&[(NODE, Value::text(node))]));
-        Desk { inbox, label }
+        WorkerChannel { inbox, label }
     }
 }
 
-/// How a test came to its end.
+/// How a test ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The generator had nothing more to do.
+    /// The generator had no more operations.
     Completed,
-    /// It was asked to stop, and what was under way completed.
+    /// A stop was requested; operations under way completed.
     Stopped,
-    /// It was asked to stop at once.
+    /// An immediate stop was requested.
     Aborted,
 }
 
-/// What the driver leaves behind.
-pub(crate) struct Drive {
+/// The driver's result.
+pub(crate) struct DriveResult {
     pub(crate) ended: Ended,
-    pub(crate) recorder: Recorder,
+    pub(crate) recorder: HistoryRecorder,
     pub(crate) deaths: Vec<Death>,
-    /// A mistake of the generator.
+    /// An invalid operation or a panic of the generator.
     pub(crate) failure: Option<Box<Failure>>,
 }
 
-/// How often the driver looks at what does not announce itself: stop requests and dead nodes.
-const ROUND_INTERVAL: Duration = Duration::from_millis(50);
-/// Completions fed before steps are carried out.
+/// Interval at which the driver polls for stop requests and dead nodes.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum number of completions fed before steps are carried out.
 const BATCH_LENGTH_MAX: usize = 64;
 
-/// The state of one drive.
-struct Loop {
+/// The loop's state.
+struct DriveLoop {
     driver: Driver,
     out: Vec<Output<Step>>,
-    /// Completions that were taken out of the queue; empty between rounds of the loop.
+    /// Completions taken out of the channel; empty between iterations.
     batch: Vec<(Thread, Op)>,
     done: bool,
     urgency: Urgency,
-    next_round: Instant,
+    next_poll: Instant,
     deaths: Vec<Death>,
     failure: Option<Box<Failure>>,
 }
 
 impl Driver {
-    /// Drives until the interpreter is done, or the history cannot be written (its recorder says why).
-    pub(crate) async fn drive(self) -> Drive {
-        let mut this = Loop {
-            next_round: self.began,
+    /// Runs until the interpreter is done, or the history cannot be written ([`HistoryRecorder::finish`] returns the reason).
+    pub(crate) async fn drive(self) -> DriveResult {
+        let mut this = DriveLoop {
+            next_poll: self.began,
             driver: self,
             out: Vec::new(),
             batch: Vec::with_capacity(BATCH_LENGTH_MAX),
@@ -106,8 +106,8 @@ impl Driver {
             deaths: Vec::new(),
             failure: None,
         };
-        let _ = this.go().await;
-        Drive {
+        let _ = this.run().await; // the recorder returns the error when it is finished
+        DriveResult {
             ended: match this.urgency {
                 Urgency::None => Ended::Completed,
                 Urgency::Drain => Ended::Stopped,
@@ -120,13 +120,13 @@ impl Driver {
     }
 }
 
-impl Loop {
-    async fn go(&mut self) -> Result<(), Gone> {
+impl DriveLoop {
+    async fn run(&mut self) -> Result<(), WriterEnded> {
         while !self.done {
             let now = Instant::now();
-            if now >= self.next_round {
-                self.next_round = now + ROUND_INTERVAL;
-                self.round();
+            if now >= self.next_poll {
+                self.next_poll = now + POLL_INTERVAL;
+                self.poll();
             }
             if self.wake_time().is_some_and(|wake| wake <= now) {
                 self.turn(Input::Wake);
@@ -142,21 +142,21 @@ impl Loop {
         Ok(())
     }
 
-    /// When the interpreter wants to be woken.
+    /// When the interpreter must be woken.
     fn wake_time(&self) -> Option<Instant> {
         let wake = self.driver.interpreter.wake_at()?;
         Some(self.driver.began + wake.since(Time::ZERO))
     }
 
-    /// Waits for the next thing to happen; feeds the completions that are there.
+    /// Waits for the first completion or deadline; feeds all completions that have arrived.
     async fn wait(&mut self) {
         let deadlines = [self.wake_time(), self.driver.recorder.due()];
         let deadline = deadlines
             .into_iter()
             .flatten()
-            .fold(self.next_round, Instant::min);
+            .fold(self.next_poll, Instant::min);
         if deadline <= Instant::now() {
-            // The clients of this thread have their turn however much is due.
+            // Even a driver that is late lets the clients on its thread run once per iteration.
             tokio::task::yield_now().await;
         }
         let driver = &mut self.driver;
@@ -180,8 +180,8 @@ impl Loop {
         }
     }
 
-    /// Carries out what the interpreter wants, in order.
-    fn carry_out(&mut self, now: Instant) -> Result<(), Gone> {
+    /// Carries out the interpreter's steps, in order.
+    fn carry_out(&mut self, now: Instant) -> Result<(), WriterEnded> {
         for output in self.out.drain(..) {
             let Output::Reply(ticket, step) = output else {
                 unreachable!("an interpreter has no network, no log and no jobs");
@@ -190,7 +190,7 @@ impl Loop {
             match step {
                 Step::Record(op) => driver.record(ticket, op, now)?,
                 Step::Invoke(thread, op) => driver.invoke(thread, op),
-                Step::Log(value) => driver.board.say(value.to_string()),
+                Step::Log(value) => driver.progress.push_message(value.to_string()),
                 Step::Failed(failure) => self.failure = Some(failure),
                 Step::Done => self.done = true,
             }
@@ -198,15 +198,15 @@ impl Loop {
         Ok(())
     }
 
-    /// Looks at what does not announce itself.
-    fn round(&mut self) {
+    /// Polls for nodes that died and for stop requests.
+    fn poll(&mut self) {
         let deaths = self.driver.nodes.take_deaths();
-        self.driver.board.count_deaths(deaths.len() as u64);
+        self.driver.progress.count_deaths(deaths.len() as u64);
         self.deaths.extend(deaths);
         let urgency = self.driver.stop.urgency();
         if urgency > self.urgency {
-            self.driver.board.set_phase(Phase::Draining);
-            // Told once, the interpreter drains; told twice, it waits no longer.
+            self.driver.progress.set_phase(Phase::Draining);
+            // The first stop event makes the interpreter drain, the second one ends it.
             self.turn(Input::Request(Ticket(0), Event::Stop));
             if urgency == Urgency::Abort {
                 self.turn(Input::Request(Ticket(0), Event::Stop));
@@ -218,16 +218,16 @@ impl Loop {
 
 impl Driver {
     fn invoke(&self, thread: Thread, op: Op) {
-        let desk = &self.desks[self.slot(thread.0.into())];
-        let _ = desk.inbox.try_send(op);
+        let channel = &self.channels[self.channel_index(thread.0.into())];
+        let _ = channel.inbox.try_send(op);
     }
 
     /// Records an operation of the thread that the ticket names, with that thread's label.
-    fn record(&mut self, ticket: Ticket, mut op: Op, now: Instant) -> Result<(), Gone> {
+    fn record(&mut self, ticket: Ticket, mut op: Op, now: Instant) -> Result<(), WriterEnded> {
         if op.process.is_client() {
-            self.board.count(op.kind);
+            self.progress.count(op.kind);
         }
-        let label = &self.desks[self.slot(ticket.0)].label;
+        let label = &self.channels[self.channel_index(ticket.0)].label;
         if op.extra.is_empty() {
             op.extra = label.clone();
         } else if op.extra.get(NODE.as_str()).is_none() {
@@ -238,9 +238,9 @@ impl Driver {
         self.recorder.push(op, now)
     }
 
-    /// Where a thread's desk stands; the nemesis has the last.
-    fn slot(&self, thread: u64) -> usize {
-        (thread as usize).min(self.desks.len() - 1)
+    /// Index of a thread's channel; the nemesis has the last one.
+    fn channel_index(&self, thread: u64) -> usize {
+        (thread as usize).min(self.channels.len() - 1)
     }
 }
 
@@ -255,10 +255,10 @@ mod tests {
     use std::sync::Mutex;
     use std::thread;
 
-    /// Keeps operations in memory; fails when there are too many.
-    struct Memory(Arc<Mutex<Vec<Op>>>, usize);
+    /// A journal in memory; it fails after a number of operations.
+    struct MemoryJournal(Arc<Mutex<Vec<Op>>>, usize);
 
-    impl Journal for Memory {
+    impl Journal for MemoryJournal {
         fn push(&mut self, op: &Op) -> Result<(), WriteError> {
             let mut ops = self.0.lock().unwrap();
             if ops.len() == self.1 {
@@ -281,34 +281,34 @@ mod tests {
         }
     }
 
-    /// Drives a generator with two workers that answer at once, the second one only if it is not `stuck`.
+    /// Drives a generator with two workers that answer at once; the second one is slow if `stuck`.
     fn drive(
         generator: Box<dyn Generator>,
         room: usize,
         stuck: bool,
         patience: Option<Duration>,
         stop: Stop,
-    ) -> (Drive, Arc<Mutex<Vec<Op>>>) {
-        let (answers, completions) = tokio::sync::mpsc::channel(8);
-        let mut desks = Vec::new();
+    ) -> (DriveResult, Arc<Mutex<Vec<Op>>>) {
+        let (completed, completions) = tokio::sync::mpsc::channel(8);
+        let mut channels = Vec::new();
         for number in 0..3 {
-            let (inbox, mut orders) = tokio::sync::mpsc::channel::<Op>(1);
-            desks.push(Desk::new(inbox, Some(format!("n{number}"))));
-            let answers = answers.clone();
+            let (inbox, mut operations) = tokio::sync::mpsc::channel::<Op>(1);
+            channels.push(WorkerChannel::new(inbox, Some(format!("n{number}"))));
+            let completed = completed.clone();
             thread::spawn(move || {
-                while let Some(op) = orders.blocking_recv() {
+                while let Some(op) = operations.blocking_recv() {
                     if stuck && number == 1 {
                         thread::sleep(Duration::from_millis(700));
                     }
                     let done = op.complete(OpType::Ok, Value::Nil).with("x", Value::Nil);
-                    if answers.blocking_send((Thread(number), done)).is_err() {
+                    if completed.blocking_send((Thread(number), done)).is_err() {
                         return;
                     }
                 }
             });
         }
         let ops = Arc::default();
-        let journal = Memory(Arc::clone(&ops), room);
+        let journal = MemoryJournal(Arc::clone(&ops), room);
         let options = InterpreterOptions {
             operation_timeout: patience,
             ..InterpreterOptions::new(2, Rng::from_seed(1))
@@ -319,12 +319,12 @@ mod tests {
             let driver = Driver {
                 interpreter: Interpreter::new(generator, &options),
                 began: Instant::now(),
-                desks,
+                channels,
                 completions,
-                recorder: Recorder::start(Box::new(journal)).unwrap(),
+                recorder: HistoryRecorder::start(Box::new(journal)).unwrap(),
                 timer: Timer::new().unwrap(),
                 nodes: Arc::new(NoNodes),
-                board: Arc::default(),
+                progress: Arc::default(),
                 stop,
             };
             driver.drive().await
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_is_stuck_stalls_nobody_else() {
+    fn a_stuck_worker_stalls_no_other() {
         let generator = reads().time_limit(Duration::from_millis(500)).boxed();
         let patience = Some(Duration::from_millis(100));
         let (drive, ops) = drive(generator, usize::MAX, true, patience, Stop::new());
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn stops_are_obeyed() {
+    fn stop_requests_end_the_drive() {
         let cases = [
             (1, Ended::Stopped, 600..5000),
             (2, Ended::Aborted, 100..600),

@@ -1,4 +1,4 @@
-//! The folder of one run.
+//! Run folders: names, locks and files.
 
 use chrono::DateTime;
 use rustix::fs::{FlockOperation, flock};
@@ -9,39 +9,39 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// A folder that belongs to one run: `history.sea`, `results.json`, the nodes' logs and data. It is locked as long
-/// as this value lives, by a lock that the kernel releases when the bench dies.
+/// The folder of one run: `history.sea`, `results.json`, logs and data of the nodes. It is locked as long as this value lives,
+/// by a lock that the kernel releases when the process dies.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    /// The folder itself, opened: holds the lock.
+    /// The open folder, which holds the lock.
     _lock: File,
 }
 
 /// Why a folder cannot be used for a run.
 #[derive(Debug, Error)]
 pub enum FolderError {
-    /// Another run is at work in it.
-    #[error("another run is at work in {}; choose another folder with --out", .0.display())]
+    /// Another run uses it.
+    #[error("{} is in use by another run; choose another folder with --out", .0.display())]
     Locked(PathBuf),
-    /// An earlier run left its history there.
-    #[error("{} holds the history of an earlier run; choose another folder with --out", .0.display())]
+    /// It contains the history of an earlier run.
+    #[error("{} already contains the history of an earlier run; choose another folder with --out", .0.display())]
     Used(PathBuf),
-    /// It cannot be made or opened.
+    /// It cannot be created or opened.
     #[error("the run folder {} cannot be used: {error}", path.display())]
     File {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// How many runs of one suite may begin in the same second with the same seed.
+/// Maximum number of runs of one suite that begin in the same second with the same seed.
 const TWINS_MAX: u32 = 1000;
 
 impl RunFolder {
-    /// Makes the folder if need be and locks it. Refuses one that another run uses or has used.
+    /// Creates the folder if it does not exist, and locks it. Fails if another run uses or has used it.
     pub fn open(path: impl Into<PathBuf>) -> Result<RunFolder, FolderError> {
         let path = path.into();
         let file_error = |path: &Path, error| FolderError::File {
@@ -62,7 +62,7 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Makes and locks `runs/SUITE/TIME-SEED`, or with `-2`, `-3`, … behind it when that exists.
+    /// Creates and locks `runs/SUITE/TIME-SEED`, with the suffix `-2`, `-3`, … if that exists.
     pub fn fresh(runs: &Path, suite: &str, seed: u64) -> Result<RunFolder, FolderError> {
         let suite_folder = runs.join(suite);
         let file_error = |path: &Path, error| FolderError::File {
@@ -92,21 +92,21 @@ impl RunFolder {
         &self.path
     }
 
-    /// The file of the history.
+    /// Path of the history.
     pub fn history(&self) -> PathBuf {
         self.path.join("history.sea")
     }
 
-    /// The file of the results.
+    /// Path of the results.
     pub fn results(&self) -> PathBuf {
         self.path.join("results.json")
     }
 }
 
-/// A moment as part of a file name: `2026-11-21T09-14-03`, UTC.
+/// A time as part of a file name: `2026-11-21T09-14-03`, UTC.
 pub fn time_name(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    // A clock beyond the calendar's years gives the name of 1970; folders of one name are told apart.
+    // A time outside the calendar's range becomes 1970; a suffix keeps such folders apart.
     let time = DateTime::from_timestamp(since.as_secs() as i64, 0).unwrap_or_default();
     time.format("%Y-%m-%dT%H-%M-%S").to_string()
 }

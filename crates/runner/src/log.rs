@@ -1,15 +1,15 @@
-//! The log file of a node.
+//! Log files of nodes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// Lines that an error shows.
+/// Maximum number of lines that an error shows.
 const TAIL_LINES: usize = 20;
-/// Bytes that are read for them at most.
+/// Maximum number of bytes that are read for them.
 const TAIL_BYTES: u64 = 8 * 1024;
 
-/// Opens the log for appending, notes there that a process starts, and returns it with the offset behind that note.
+/// Opens the log for appending, writes a line that a process starts, and returns it with the offset after that line.
 pub(crate) fn open(path: &Path, note: &str) -> io::Result<(File, u64)> {
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     writeln!(file, "-- seatrial: {note}")?;
@@ -17,8 +17,8 @@ pub(crate) fn open(path: &Path, note: &str) -> io::Result<(File, u64)> {
     Ok((file, length))
 }
 
-/// The last lines of the log behind `offset`; empty when there are none or the file cannot be read. Each line is
-/// indented, and bytes that are no text are replaced.
+/// The last lines of the log after `offset`; empty if there are none or the file cannot be read. Each line is indented, and
+/// invalid UTF-8 is replaced.
 pub(crate) fn tail(path: &Path, offset: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;

@@ -15,50 +15,50 @@ use wire::Wire;
 
 pub use wire::Meter;
 
-/// Every connection of a test runs through the mesh. A *route* is a listener of its own on 127.0.0.1 for one ordered
-/// pair (endpoint that connects, node that listens); whoever connects there is connected to the node. A *link* is one
-/// direction between two endpoints, whoever opened the connection: the mesh keeps one state per link, and the routes
-/// of both orders obey it.
+/// The network of a test: every connection runs through a proxy of the mesh. A *route* is a listener on 127.0.0.1 for one ordered
+/// pair (endpoint that connects, node that listens); connections to it are forwarded to the node. A *link* is one direction
+/// between two endpoints, whichever of them opened the connection: the mesh keeps one state per link, and the routes of both
+/// orders obey it.
 ///
-/// - A *cut* link holds what arrives, as a network does that drops packets between hosts that retransmit: nothing is
-///   lost, established connections stall, new ones are not put through, ends and resets are held as well. Senders
-///   feel it once 64 KiB wait in the proxy and the kernel's buffers are full. A connection that was opened and given
-///   up again while the link was cut never reaches the node.
-/// - A *slow* link delivers everything later, in order.
-/// - On a *lossy* link a packet has to be sent again, as TCP does: what follows it on its connection waits, 200 ms for
-///   the first loss, twice as long for each further one.
-/// - A *reordering* link holds some packets back. TCP puts them in order again, so within a connection what follows waits;
+/// - A *cut* link holds everything that arrives, as a network that drops packets between hosts that retransmit: nothing is lost,
+///   established connections stall, new ones are not forwarded, ends and resets are held too. A sender blocks once 64 KiB wait
+///   in the proxy and the kernel's buffers are full. A connection that is opened and abandoned while the link is cut never
+///   reaches the node.
+/// - A *slow* link delays everything, in order.
+/// - A *lossy* link retransmits packets, as TCP does: later packets of the connection wait, 200 ms for the first loss, twice as
+///   long for each further one.
+/// - A *reordering* link delays some packets. TCP restores their order, so later packets of the same connection wait;
 ///   connections overtake each other.
-/// - A *narrow* link carries so many bytes per second.
+/// - A *throttled* link carries a limited number of bytes per second.
 /// - A *reset* breaks connections with RST on both sides, once.
-/// - *Healing* lets through what waited.
+/// - *Healing* delivers everything that was held.
 ///
-/// A test that never breaks the network has a mesh without proxies ([`Mesh::without_proxies`]).
+/// A test without network faults has a mesh without proxies ([`Mesh::without_proxies`]).
 ///
-/// Its downside: the kernel accepts for the proxy, so opening a connection succeeds at once even if the link is cut
-/// or the node is dead; a dead node shows as a reset right after.
+/// Its downside: the kernel accepts connections for the proxy, so opening one succeeds at once even if the link is cut or the
+/// node is dead; a dead node appears as a reset right afterwards.
 #[derive(Clone, Debug)]
 pub struct Mesh {
-    shared: Arc<Shared>,
+    shared: Arc<MeshShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    /// Where the proxies run.
+struct MeshShared {
+    /// The runtime of the proxies.
     runtime: Handle,
     /// Are endpoints connected through proxies?
     has_proxies: bool,
-    state: Mutex<State>,
+    state: Mutex<MeshState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MeshState {
     nodes: BTreeMap<NodeId, SocketAddr>,
     wires: BTreeMap<Link, Arc<Wire>>,
     routes: BTreeMap<(NodeId, NodeId), Arc<Route>>,
 }
 
-impl State {
+impl MeshState {
     fn wire(&mut self, link: Link) -> Arc<Wire> {
         Arc::clone(self.wires.entry(link).or_default())
     }
@@ -68,7 +68,7 @@ impl Mesh {
     /// A mesh without nodes, whose proxies run on this runtime.
     pub fn new(runtime: Handle) -> Mesh {
         Mesh {
-            shared: Arc::new(Shared {
+            shared: Arc::new(MeshShared {
                 runtime,
                 has_proxies: true,
                 state: Mutex::default(),
@@ -76,10 +76,10 @@ impl Mesh {
         }
     }
 
-    /// A mesh in which every route is the node's own address: nothing between two endpoints, and no link can be broken.
+    /// A mesh in which every route is the node's own address: endpoints are connected directly, and links have no faults.
     pub fn without_proxies(runtime: Handle) -> Mesh {
         Mesh {
-            shared: Arc::new(Shared {
+            shared: Arc::new(MeshShared {
                 runtime,
                 has_proxies: false,
                 state: Mutex::default(),
@@ -87,26 +87,25 @@ impl Mesh {
         }
     }
 
-    /// Can links be broken?
+    /// Do endpoints connect through proxies, so that links can have faults?
     pub fn has_proxies(&self) -> bool {
         self.shared.has_proxies
     }
 
-    /// Says where `node` itself listens. Routes to it exist only from then on.
+    /// Adds a node that listens on `address`. Routes to it exist only from then on.
     pub fn add_node(&self, node: NodeId, address: SocketAddr) {
         self.state().nodes.insert(node, address);
     }
 
-    /// The address at which `from` reaches `to`: the node's own in a mesh without proxies. Opens the route on first use;
-    /// fails when `to` is unknown or no port
-    /// is free.
+    /// The address at which `from` reaches `to`: a proxy's, or the node's own in a mesh without proxies. The first call for a
+    /// pair opens its proxy. Fails if `to` is unknown or no port is free.
     pub fn route(&self, from: NodeId, to: NodeId) -> io::Result<SocketAddr> {
         let mut state = self.state();
         if let Some(route) = state.routes.get(&(from, to)) {
             return Ok(route.address);
         }
         let Some(&target) = state.nodes.get(&to) else {
-            let text = format!("{from} cannot reach {to}: the mesh knows no such node");
+            let text = format!("{from} cannot reach {to}: unknown node");
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
         };
         if !self.shared.has_proxies {
@@ -131,7 +130,7 @@ impl Mesh {
         Ok(address)
     }
 
-    /// Lets nothing pass these links until [`Mesh::heal`].
+    /// Cuts these links until [`Mesh::heal`].
     pub fn cut(&self, links: &[Link]) {
         let mut state = self.state();
         for &link in links {
@@ -139,7 +138,7 @@ impl Mesh {
         }
     }
 
-    /// Disturbs what passes these links until [`Mesh::calm`].
+    /// Disturbs these links until [`Mesh::calm`].
     pub fn disturb(&self, links: &[Link], how: Disturbance) {
         let mut state = self.state();
         for &link in links {
@@ -147,31 +146,31 @@ impl Mesh {
         }
     }
 
-    /// Breaks every open connection that uses one of these links; returns how many there were.
+    /// Resets every open connection that uses one of these links; returns their number.
     pub fn reset(&self, links: &[Link]) -> u64 {
         let state = self.state();
-        let touched = |(from, to): (NodeId, NodeId)| {
+        let uses_links = |(from, to): (NodeId, NodeId)| {
             links.contains(&Link { from, to }) || links.contains(&Link { from: to, to: from })
         };
-        let routes = state.routes.iter().filter(|(pair, _)| touched(**pair));
+        let routes = state.routes.iter().filter(|(pair, _)| uses_links(**pair));
         routes.map(|(_, route)| route.reset()).sum()
     }
 
-    /// Makes all links whole.
+    /// Ends all cuts.
     pub fn heal(&self) {
         for wire in self.state().wires.values() {
             wire.heal();
         }
     }
 
-    /// Disturbs no link any more.
+    /// Ends all disturbances.
     pub fn calm(&self) {
         for wire in self.state().wires.values() {
             wire.calm();
         }
     }
 
-    /// What passed these links since the mesh began, and what faults did to it.
+    /// Traffic of these links since the mesh was made, and the effects of faults on it.
     pub fn meter(&self, links: &[Link]) -> Meter {
         let state = self.state();
         let wires = links.iter().filter_map(|link| state.wires.get(link));
@@ -187,7 +186,7 @@ impl Mesh {
             .collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MeshState> {
         self.shared
             .state
             .lock()

@@ -1,7 +1,7 @@
-//! Carries out faults on nodes and network, and verifies that they bit.
+//! The nemesis: injects faults into nodes and network, and verifies their effect.
 
-use crate::progress::Board;
-use crate::{Effect, Mesh, Meter, NodeError, Nodes};
+use crate::progress::ProgressState;
+use crate::{InjectionResult, Mesh, Meter, NodeError, Nodes};
 use seatrial_generator::{fault_of, view_value};
 use seatrial_history::{Op, OpType, Value};
 use seatrial_machine::{Fault, FaultEffect, FaultKind, FaultState, Link, Rng, Time};
@@ -10,49 +10,50 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// One fault of a test, from the moment at which it was in force to the moment at which it was mended.
+/// One fault of a test, from its injection to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultRecord {
-    /// What was done.
+    /// The fault.
     pub fault: Fault,
-    /// When it was in force.
+    /// When it was injected.
     pub begin: Time,
-    /// When it was mended; `None` for what has no length or was never mended.
+    /// When it ended; `None` if it has no duration or never ended.
     pub end: Option<Time>,
-    /// Whether it bit. A cut bit when traffic met it, which is known when it is healed.
-    pub effect: Effect,
+    /// Its effect. A cut had an effect if traffic met it, which is known only when it is healed.
+    pub effect: InjectionResult,
 }
 
-/// Breaks and mends. Every fault is verified: a kill by the death of the process, a pause by the state that the
-/// kernel shows, a cut by the bytes and connections that it held, a reset by the connections that it broke.
+/// Executes the operations of the thread `nemesis`: it injects and ends faults, and records them. Every effect is verified: a
+/// kill by the exit of the process, a pause by the process state in `/proc`, a cut by the bytes and connections that it held, a
+/// reset by the connections that it broke.
 pub(crate) struct Nemesis {
     nodes: Arc<dyn Nodes>,
     mesh: Mesh,
     rng: Rng,
-    board: Arc<Board>,
+    progress: Arc<ProgressState>,
     began: Instant,
     records: Vec<FaultRecord>,
-    /// Records whose fault is in force, with the meter of its links at the beginning.
+    /// Indexes of the records whose fault is in force, with the meter of its links at its injection.
     open: Vec<(usize, Meter)>,
     warnings: BTreeSet<String>,
 }
 
-/// What a nemesis saw in a whole test.
+/// Faults and warnings of a whole test.
 #[derive(Debug, Default)]
-pub(crate) struct Aftermath {
+pub(crate) struct NemesisReport {
     /// All faults, in the order in which they began.
     pub(crate) records: Vec<FaultRecord>,
-    /// What a reader of the verdict should know.
+    /// Warnings that a reader of the verdict needs.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Faults of which a record is kept; those beyond still happen.
+/// Maximum number of records; further faults are injected without a record.
 const RECORDS_MAX: usize = 100_000;
-/// Warnings that are kept.
+/// Maximum number of warnings.
 const WARNINGS_MAX: usize = 100;
-/// How long connections may take to notice that they were reset.
+/// Time limit for the effect of a reset.
 const RESET_LIMIT: Duration = Duration::from_secs(2);
-/// Why a fault of links has no effect in a mesh without proxies.
+/// The reason why a fault of links has no effect in a mesh without proxies.
 const NO_PROXIES: &str =
     "this test was set up without faults of the network (Test::breaks_network)";
 
@@ -61,14 +62,14 @@ impl Nemesis {
         nodes: Arc<dyn Nodes>,
         mesh: Mesh,
         rng: Rng,
-        board: Arc<Board>,
+        progress: Arc<ProgressState>,
         began: Instant,
     ) -> Nemesis {
         Nemesis {
             nodes,
             mesh,
             rng,
-            board,
+            progress,
             began,
             records: Vec::new(),
             open: Vec::new(),
@@ -76,36 +77,36 @@ impl Nemesis {
         }
     }
 
-    /// Carries out the operation of a generator. Its completion's value says what happened; one that changed nothing
-    /// says why in its `error`.
+    /// Executes an operation of the generator. The completion's value describes the effect; without an effect its `error` holds
+    /// the reason.
     pub(crate) async fn answer(&mut self, op: &Op) -> Op {
         let effect = match fault_of(op) {
             Ok(Fault::View) => match self.nodes.view().await {
                 Ok(view) => return op.complete(OpType::Info, view_value(&view)),
-                Err(error) => Effect::nothing(error.to_string()),
+                Err(error) => InjectionResult::nothing(error.to_string()),
             },
-            Ok(fault) => self.carry_out(&fault).await,
+            Ok(fault) => self.execute(&fault).await,
             Err(error) => {
                 self.warn(error.to_string());
-                Effect::nothing(error.to_string())
+                InjectionResult::nothing(error.to_string())
             }
         };
         match effect {
-            Effect::Done(what) => op.complete(OpType::Info, Value::text(what)),
-            Effect::Nothing(why) => op
+            InjectionResult::Done(what) => op.complete(OpType::Info, Value::text(what)),
+            InjectionResult::Nothing(why) => op
                 .complete(OpType::Info, op.value.clone())
                 .with("error", Value::text(why)),
         }
     }
 
-    /// Carries out one fault; what came of it. An error counts as nothing and is warned of.
-    pub(crate) async fn carry_out(&mut self, fault: &Fault) -> Effect {
+    /// Injects or ends one fault. An error becomes "no effect" and a warning.
+    pub(crate) async fn execute(&mut self, fault: &Fault) -> InjectionResult {
         let before = self.mesh.meter(fault.links());
         let effect = self.apply(fault).await.unwrap_or_else(|error| {
             self.warn(format!("{fault} failed: {error}"));
-            Effect::nothing(error.to_string())
+            InjectionResult::nothing(error.to_string())
         });
-        if matches!(effect, Effect::Done(_)) {
+        if matches!(effect, InjectionResult::Done(_)) {
             self.close(|open| fault.ends(open));
         }
         if fault.is_breaking() {
@@ -115,74 +116,75 @@ impl Nemesis {
         effect
     }
 
-    /// Faults of links are the mesh's, all others the nodes'.
-    async fn apply(&mut self, fault: &Fault) -> Result<Effect, NodeError> {
+    /// Passes a fault of links to the mesh, and any other to the nodes.
+    async fn apply(&mut self, fault: &Fault) -> Result<InjectionResult, NodeError> {
         if !fault.links().is_empty() && !self.mesh.has_proxies() {
-            return Ok(Effect::nothing(NO_PROXIES));
+            return Ok(InjectionResult::nothing(NO_PROXIES));
         }
         match fault {
             Fault::Cut(links) => self.mesh.cut(links),
             Fault::Disturb { links, how } => self.mesh.disturb(links, *how),
             Fault::Reset(links) => return Ok(self.reset(links).await),
             Fault::Heal => {
-                let settled = self.settle(FaultKind::Partition);
+                let effects = self.settle_effects(FaultKind::Partition);
                 self.mesh.heal();
-                return Ok(Effect::done(
-                    settled.unwrap_or("all links were whole".into()),
+                return Ok(InjectionResult::done(
+                    effects.unwrap_or("all links were whole".into()),
                 ));
             }
             Fault::Calm => {
-                let settled = self.settle(FaultKind::Packet);
+                let effects = self.settle_effects(FaultKind::Packet);
                 self.mesh.calm();
-                return Ok(Effect::done(
-                    settled.unwrap_or("no link was disturbed".into()),
+                return Ok(InjectionResult::done(
+                    effects.unwrap_or("no link was disturbed".into()),
                 ));
             }
-            Fault::View => return Ok(Effect::nothing("a view is no fault")),
+            Fault::View => return Ok(InjectionResult::nothing("a view is not a fault")),
             Fault::Restart(node) => return self.nodes.start(*node).await,
             _ => {
                 let rng = Rng::from_seed(self.rng.word());
                 return self.nodes.inject(fault, rng).await;
             }
         }
-        Ok(Effect::done(fault.to_string()))
+        Ok(InjectionResult::done(fault.to_string()))
     }
 
-    async fn reset(&self, links: &[Link]) -> Effect {
+    async fn reset(&self, links: &[Link]) -> InjectionResult {
         let before = self.mesh.meter(links);
         let open = self.mesh.reset(links);
         if open == 0 {
-            return Effect::nothing("no connection was open on these links");
+            return InjectionResult::nothing("no connection was open on these links");
         }
         let deadline = Instant::now() + RESET_LIMIT;
         loop {
             let broken = self.mesh.meter(links).since(before).reset_connections;
             if broken > 0 {
-                return Effect::done(format!("{open} connections reset"));
+                return InjectionResult::done(format!("{open} connections reset"));
             }
             if Instant::now() >= deadline {
-                return Effect::nothing(format!("none of {open} connections was reset"));
+                return InjectionResult::nothing(format!("none of {open} connections was reset"));
             }
             sleep(Duration::from_millis(1)).await;
         }
     }
 
-    /// Settles whether what was wrong with the network met any traffic; in words.
-    fn settle(&mut self, kind: FaultKind) -> Option<String> {
-        let mut settled = Vec::new();
+    /// Decides for each open network fault of this kind whether it met traffic. Returns a text; `None` if no such fault is open.
+    fn settle_effects(&mut self, kind: FaultKind) -> Option<String> {
+        let mut effects = Vec::new();
         for (number, before) in &self.open {
             let record = &mut self.records[*number];
             let links = record.fault.links();
             if record.fault.kind() == kind && !links.is_empty() {
-                record.effect = bite(&record.fault, self.mesh.meter(links).since(*before));
-                let (Effect::Done(text) | Effect::Nothing(text)) = &record.effect;
-                settled.push(text.clone());
+                record.effect =
+                    network_effect(&record.fault, self.mesh.meter(links).since(*before));
+                let (InjectionResult::Done(text) | InjectionResult::Nothing(text)) = &record.effect;
+                effects.push(text.clone());
             }
         }
-        (!settled.is_empty()).then(|| settled.join("; "))
+        (!effects.is_empty()).then(|| effects.join("; "))
     }
 
-    /// Mends what can be mended: the network, disks, clocks and paused nodes. Killed nodes stay dead.
+    /// Ends the faults of network, disks and clocks, and resumes paused nodes. Killed nodes stay down.
     pub(crate) async fn final_heal(&mut self) {
         let mut mending = vec![Fault::Heal, Fault::Calm];
         let open = self.open.iter().map(|(number, _)| *number);
@@ -195,12 +197,12 @@ impl Nemesis {
             fault.mending().filter(|_| !stays)
         }));
         for fault in mending {
-            self.carry_out(&fault).await;
+            self.execute(&fault).await;
         }
     }
 
-    /// What happened in the whole test. Warns of kinds of faults none of which ever bit.
-    pub(crate) fn finish(mut self) -> Aftermath {
+    /// Ends the records. Adds a warning for each kind of fault that never had an effect.
+    pub(crate) fn finish(mut self) -> NemesisReport {
         let mut names: Vec<&'static str> = Vec::new();
         for record in &self.records {
             if !names.contains(&record.fault.name()) {
@@ -213,16 +215,16 @@ impl Nemesis {
                 .iter()
                 .filter(|record| record.fault.name() == name);
             let first = same.clone().find_map(|record| match &record.effect {
-                Effect::Nothing(why) => Some(why.clone()),
-                Effect::Done(_) => None,
+                InjectionResult::Nothing(why) => Some(why.clone()),
+                InjectionResult::Done(_) => None,
             });
             if let Some(why) = first
-                && same.all(|record| matches!(record.effect, Effect::Nothing(_)))
+                && same.all(|record| matches!(record.effect, InjectionResult::Nothing(_)))
             {
                 self.warn(format!("{name} never took effect: {why}"));
             }
         }
-        Aftermath {
+        NemesisReport {
             records: self.records,
             warnings: self.warnings.into_iter().collect(),
         }
@@ -238,12 +240,12 @@ impl Nemesis {
         }
     }
 
-    fn record(&mut self, fault: &Fault, effect: Effect, before: Meter) {
+    fn record(&mut self, fault: &Fault, effect: InjectionResult, before: Meter) {
         if self.records.len() == RECORDS_MAX {
             return;
         }
         let lasts = matches!(fault.effect(), FaultEffect::Begins(_));
-        let in_force = lasts && matches!(effect, Effect::Done(_));
+        let in_force = lasts && matches!(effect, InjectionResult::Done(_));
         if in_force {
             self.open.push((self.records.len(), before));
         }
@@ -255,42 +257,42 @@ impl Nemesis {
         });
     }
 
-    /// Ends the faults in force that `which` names.
+    /// Ends the records in force whose fault satisfies `which`.
     fn close(&mut self, which: impl Fn(&Fault) -> bool) {
         let now = self.now();
         self.open.retain(|(number, _)| {
             let record = &mut self.records[*number];
-            let over = which(&record.fault);
-            if over {
+            let is_over = which(&record.fault);
+            if is_over {
                 record.end = Some(now);
             }
-            !over
+            !is_over
         });
     }
 
-    /// Shows on the board what is in force.
+    /// Publishes the faults in force to the observer.
     fn show(&self, begun: u64) {
         let open = self.open.iter();
         let faults = open.map(|(number, _)| self.records[*number].fault.to_string());
-        self.board.set_faults(faults.collect(), begun);
+        self.progress.set_faults(faults.collect(), begun);
     }
 }
 
-/// Whether a network fault met traffic.
-fn bite(fault: &Fault, meter: Meter) -> Effect {
+/// The effect of a network fault, by the traffic that met it.
+fn network_effect(fault: &Fault, meter: Meter) -> InjectionResult {
     let text = fault.to_string();
     match fault {
         Fault::Cut(_) if meter.held_bytes + meter.held_connections == 0 => {
-            Effect::nothing(format!("{text}: nothing was sent there meanwhile"))
+            InjectionResult::nothing(format!("{text}: no traffic on these links meanwhile"))
         }
-        Fault::Cut(_) => Effect::done(format!(
+        Fault::Cut(_) => InjectionResult::done(format!(
             "{text}: held {} bytes and {} new connections",
             meter.held_bytes, meter.held_connections
         )),
         _ if meter.disturbed_bytes == 0 => {
-            Effect::nothing(format!("{text}: nothing was sent there meanwhile"))
+            InjectionResult::nothing(format!("{text}: no traffic on these links meanwhile"))
         }
-        _ => Effect::done(format!("{text}: disturbed {} bytes", meter.disturbed_bytes)),
+        _ => InjectionResult::done(format!("{text}: disturbed {} bytes", meter.disturbed_bytes)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The nodes of the system under test, whatever they are.
+//! Nodes of the system under test: the trait that starts, stops and injects faults into them.
 
 use crate::{BoxFuture, ClientError, Mesh};
 use seatrial_generator::View;
@@ -9,110 +9,110 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// The system under test as a set of nodes that can be started, broken and mended. [`ProcessNodes`] does it for
-/// local processes, [`NoNodes`] for a test that has none; another implementation may reach nodes elsewhere.
+/// The system under test as a set of nodes that can be started, stopped and made to fail. [`ProcessNodes`] implements it for
+/// local processes, [`NoNodes`] for a test without nodes; another implementation may control nodes elsewhere.
 ///
-/// Breaking and mending answer with an [`Effect`], which tells whether anything happened: a fault that never bit
-/// proves nothing.
+/// Each fault returns an [`InjectionResult`], which says whether it had an effect: a test whose faults had none proves nothing
+/// about them.
 ///
 /// [`ProcessNodes`]: crate::ProcessNodes
 pub trait Nodes: Send + Sync {
-    /// All nodes, in the order in which workers are spread over them.
+    /// All nodes, in the order in which workers are assigned to them.
     fn ids(&self) -> &[NodeId];
 
-    /// Makes the run folder ready, chooses addresses and enters them into the mesh. Called once, first.
+    /// Prepares the run folder, chooses addresses and adds them to the mesh. Called once, first.
     fn prepare<'a>(
         &'a self,
         folder: &'a Path,
         mesh: &'a Mesh,
     ) -> BoxFuture<'a, Result<(), NodeError>>;
 
-    /// Starts a node unless it runs, and waits until it answers. Used at the beginning and to restart it.
-    fn start(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>>;
+    /// Starts a node unless it runs, and waits until it is ready. Used at the beginning and for restarts.
+    fn start(&self, node: NodeId) -> BoxFuture<'_, Result<InjectionResult, NodeError>>;
 
-    /// Waits until the nodes, all started, have found together.
+    /// Waits until all started nodes have formed a system.
     fn formed(&self) -> BoxFuture<'_, Result<(), NodeError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Injects or mends a fault of a node, and returns when its effect has been verified. The default supports none:
-    /// implement what these nodes can do and answer [`Effect::unsupported`] for the rest. Links are not the nodes' matter,
-    /// and a restart is [`Nodes::start`].
+    /// Injects or ends a fault of a node, and returns when its effect has been verified. The default supports none: implement
+    /// the faults that these nodes can have and return [`InjectionResult::unsupported`] for the others. Faults of links never
+    /// arrive here (the mesh has them), nor do restarts ([`Nodes::start`]).
     ///
-    /// `rng` is for the choices that the fault leaves open, such as which bits flip.
+    /// `rng` draws the choices that the fault leaves open, such as which bits flip.
     fn inject<'a>(
         &'a self,
         fault: &'a Fault,
         rng: Rng,
-    ) -> BoxFuture<'a, Result<Effect, NodeError>> {
+    ) -> BoxFuture<'a, Result<InjectionResult, NodeError>> {
         let _ = rng;
         let effect = match fault.kind() {
             FaultKind::Membership => Err(NodeError::NoMembership),
-            _ => Ok(Effect::unsupported(fault)),
+            _ => Ok(InjectionResult::unsupported(fault)),
         };
         Box::pin(std::future::ready(effect))
     }
 
-    /// Asks every node that answers who belongs to the system, and which nodes lead.
+    /// Asks every reachable node for the members of the system, and which nodes lead.
     fn view(&self) -> BoxFuture<'_, Result<View, NodeError>> {
         Box::pin(std::future::ready(Err(NodeError::NoMembership)))
     }
 
-    /// Ends a node in good order; by force when it does not obey within its limit.
+    /// Stops a node gracefully, or kills it after its limit.
     fn stop(&self, node: NodeId) -> BoxFuture<'_, Result<(), NodeError>>;
 
-    /// Takes note of the nodes that ended although nobody told them to, since the last call.
+    /// Nodes that exited by themselves since the last call.
     fn take_deaths(&self) -> Vec<Death> {
         Vec::new()
     }
 }
 
-/// What came of an attempt to break or mend something.
+/// Result of injecting or ending a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// It happened, as was verified; what exactly.
+pub enum InjectionResult {
+    /// It had an effect, which was verified; a description of it.
     Done(String),
-    /// Nothing happened; why.
+    /// It had no effect; the reason.
     Nothing(String),
 }
 
-impl Effect {
-    /// It happened.
-    pub fn done(what: impl Into<String>) -> Effect {
-        Effect::Done(what.into())
+impl InjectionResult {
+    /// A verified effect.
+    pub fn done(what: impl Into<String>) -> InjectionResult {
+        InjectionResult::Done(what.into())
     }
 
-    /// Nothing happened.
-    pub fn nothing(why: impl Into<String>) -> Effect {
-        Effect::Nothing(why.into())
+    /// No effect.
+    pub fn nothing(why: impl Into<String>) -> InjectionResult {
+        InjectionResult::Nothing(why.into())
     }
 
-    /// These nodes have no such fault.
-    pub fn unsupported(fault: &Fault) -> Effect {
-        Effect::Nothing(format!(
+    /// No effect: these nodes do not support the fault.
+    pub fn unsupported(fault: &Fault) -> InjectionResult {
+        InjectionResult::Nothing(format!(
             "these nodes do not support the fault {}",
             fault.name()
         ))
     }
 }
 
-/// A node that ended by itself.
+/// A node that exited by itself.
 #[derive(Clone, Debug)]
 pub struct Death {
-    /// Which one.
+    /// The node.
     pub node: NodeId,
-    /// When that was seen.
+    /// When that was noticed.
     pub at: Instant,
-    /// Its exit status or signal, in words.
+    /// Its exit status or signal, as text.
     pub status: String,
     /// The last lines of its log.
     pub log_tail: String,
 }
 
-/// Why a node, or all of them, cannot be used.
+/// Error of a node, or of all of them.
 #[derive(Debug, Error)]
 pub enum NodeError {
-    /// Somebody else listens where the node should.
+    /// Another process listens on the node's port.
     #[error("port {} is in use: {node} cannot listen on {address}", address.port())]
     PortInUse {
         /// The node.
@@ -125,7 +125,7 @@ pub enum NodeError {
     Address {
         /// The node.
         node: NodeId,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The node's program cannot be started.
@@ -135,59 +135,59 @@ pub enum NodeError {
         node: NodeId,
         /// The program's path or name.
         program: String,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
-    /// The suite could not say how to start the node.
+    /// The suite returned no command for the node.
     #[error("{node} cannot be started: {error}")]
     Command {
         /// The node.
         node: NodeId,
-        /// Why.
+        /// The reason.
         error: ClientError,
     },
-    /// The node's process ended instead of answering.
-    #[error("{node} ended ({status}) before it answered{}", tail(.log, .log_tail))]
+    /// The node's process exited before it was ready.
+    #[error("{node} exited ({status}) before it was ready{}", tail(.log, .log_tail))]
     Ended {
         /// The node.
         node: NodeId,
-        /// Its exit status or signal, in words.
+        /// Its exit status or signal, as text.
         status: String,
         /// Its log file.
         log: PathBuf,
-        /// The last lines of it.
+        /// The last lines of its log.
         log_tail: String,
     },
-    /// The node runs but does not answer.
-    #[error("{node} did not answer within {} s: {reason}{}", limit.as_secs_f64(), tail(.log, .log_tail))]
+    /// The node's process runs but is not ready.
+    #[error("{node} was not ready within {} s: {reason}{}", limit.as_secs_f64(), tail(.log, .log_tail))]
     Silent {
         /// The node.
         node: NodeId,
-        /// How long was waited.
+        /// The time limit.
         limit: Duration,
-        /// The last answer to the question.
+        /// The last error of the readiness check.
         reason: String,
         /// Its log file.
         log: PathBuf,
-        /// The last lines of it.
+        /// The last lines of its log.
         log_tail: String,
     },
-    /// The nodes run but have not found together.
-    #[error("the nodes did not find together within {} s: {reason}", limit.as_secs_f64())]
+    /// The nodes run but have not formed a system.
+    #[error("the nodes did not form a system within {} s: {reason}", limit.as_secs_f64())]
     NotFormed {
-        /// How long was waited.
+        /// The time limit.
         limit: Duration,
-        /// The last answer to the question.
+        /// The last error of the readiness check.
         reason: String,
     },
-    /// A signal could not be sent, or did not do what it should.
+    /// A signal could not be sent, or had no effect.
     #[error("{node} could not be {verb}: {error}")]
     Signal {
         /// The node.
         node: NodeId,
-        /// What was tried: `killed`, `paused`, …
+        /// Past participle of the action: `killed`, `paused`, …
         verb: &'static str,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// A file or folder of the node cannot be used.
@@ -195,18 +195,18 @@ pub enum NodeError {
     File {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// Nodes of this system neither join nor leave it.
-    #[error("this system does not say who belongs to it; its nodes cannot join or leave")]
+    /// The system's membership cannot be read or changed.
+    #[error("this system does not report its members; nodes cannot join or leave it")]
     NoMembership,
     /// The test has no such node.
-    #[error("there is no node {0}")]
+    #[error("unknown node {0}")]
     Unknown(NodeId),
 }
 
-/// The end of a log for people, or a word that it is empty.
+/// The last lines of a log as the end of a message, or a note that it is empty.
 fn tail(log: &Path, log_tail: &str) -> String {
     if log_tail.is_empty() {
         return format!("; its log {} is empty", log.display());
@@ -214,7 +214,7 @@ fn tail(log: &Path, log_tail: &str) -> String {
     format!("; the last lines of {}:\n{log_tail}", log.display())
 }
 
-/// No nodes at all: the system is inside the clients, or somebody else runs it.
+/// A test without nodes: the system runs inside the clients, or is operated outside the test.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoNodes;
 
@@ -227,14 +227,18 @@ impl Nodes for NoNodes {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn start(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
+    fn start(&self, node: NodeId) -> BoxFuture<'_, Result<InjectionResult, NodeError>> {
         Box::pin(std::future::ready(Err(NodeError::Unknown(node))))
     }
 
-    fn inject<'a>(&'a self, fault: &'a Fault, _: Rng) -> BoxFuture<'a, Result<Effect, NodeError>> {
+    fn inject<'a>(
+        &'a self,
+        fault: &'a Fault,
+        _: Rng,
+    ) -> BoxFuture<'a, Result<InjectionResult, NodeError>> {
         let effect = match fault.node() {
             Some(node) => Err(NodeError::Unknown(node)),
-            None => Ok(Effect::unsupported(fault)),
+            None => Ok(InjectionResult::unsupported(fault)),
         };
         Box::pin(std::future::ready(effect))
     }

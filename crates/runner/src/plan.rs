@@ -1,6 +1,6 @@
-//! Plans as text: TOML down to [`Entry`]s, and messages with file, line and column.
+//! Plans as text: TOML to [`Entry`]s, and errors with file, line and column.
 //!
-//! The meaning of a plan is the matter of [`seatrial_plan`].
+//! The meaning of a plan belongs to [`seatrial_plan`].
 
 mod toml;
 
@@ -8,31 +8,31 @@ use seatrial_plan::document::{Entry, TEXT_LENGTH_MAX};
 use seatrial_plan::{Plan, Problem, Vocabulary};
 use thiserror::Error;
 
-/// The text of a plan, in TOML 1.1, and where it comes from.
+/// The text of a plan, in TOML 1.1, and its origin.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanSource<'t> {
-    /// The file's name, for messages.
+    /// The file's name, for error messages.
     pub file: &'t str,
     /// Its content.
     pub text: &'t str,
 }
 
-/// An error in a plan with its position.
+/// An error in a plan, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{file}:{line}:{column}: {problem}")]
 pub struct PlanError {
     /// The file.
     pub file: String,
-    /// From 1 on.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1 on.
+    /// Column in characters, from 1.
     pub column: usize,
-    /// What is wrong, and the path within the document.
+    /// The error, and the path within the document.
     pub problem: Problem,
 }
 
 impl PlanSource<'_> {
-    /// The text as a document.
+    /// Parses the text as a document.
     pub fn document(&self) -> Result<Entry, PlanError> {
         if self.text.len() > TEXT_LENGTH_MAX {
             let length = self.text.len();
@@ -41,7 +41,7 @@ impl PlanSource<'_> {
                 format!("the plan has {length} bytes, more than {TEXT_LENGTH_MAX}"),
             )));
         }
-        // No document in TOML begins so, and plans were once read in JSON as well.
+        // No TOML document begins with these. Plans were once written in JSON, too.
         let begin = self.text.len() - self.text.trim_start().len();
         if self.text[begin..].starts_with('{') {
             return Err(self.error(syntax(
@@ -53,13 +53,13 @@ impl PlanSource<'_> {
         toml::document(self.text).map_err(|problem| self.error(problem))
     }
 
-    /// The text as a plan.
+    /// Parses and checks the text as a plan.
     pub fn plan(&self, vocabulary: &Vocabulary<'_>) -> Result<Plan, PlanError> {
         let document = self.document()?;
         Plan::decode(&document, vocabulary).map_err(|problem| self.error(problem))
     }
 
-    /// A problem with its place.
+    /// Adds file, line and column to a problem.
     pub fn error(&self, problem: Problem) -> PlanError {
         let before = self.text.get(..problem.at).unwrap_or(self.text);
         let begin = before.rfind('\n').map_or(0, |end| end + 1);
@@ -72,7 +72,7 @@ impl PlanSource<'_> {
     }
 }
 
-/// A problem of the language, not of the plan.
+/// An error of the TOML syntax.
 fn syntax(at: usize, reason: impl Into<String>) -> Problem {
     Problem {
         at,

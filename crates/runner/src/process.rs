@@ -1,7 +1,7 @@
-//! Nodes that are processes of this machine.
+//! Nodes as local processes.
 
 use crate::child::Child;
-use crate::{BoxFuture, ClientError, Death, Effect, Mesh, NodeError, Nodes, damage, log};
+use crate::{BoxFuture, ClientError, Death, InjectionResult, Mesh, NodeError, Nodes, damage, log};
 use rustix::process::{Pid, Resource, getrlimit, prlimit};
 use seatrial_host::ClockOrder;
 use seatrial_machine::{DiskTrouble, Fault, NodeId, Rng};
@@ -16,41 +16,41 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// How to start one node of a system as a local process, and how to tell that it works. A suite implements this.
+/// How to start a node of a system as a local process, and how to find out that it is ready. A suite implements this.
 pub trait System: Send + Sync {
-    /// The command that starts the node: it must listen on `place.address`, keep its data in `place.folder` and
-    /// find what it needs there when it is started again. Its output goes to the node's log.
-    fn command(&self, place: &Place) -> Result<Command, ClientError>;
+    /// The command that starts the node. It must listen on `place.address` and keep its data in `place.folder`, from which it
+    /// recovers when it is started again. Its output goes to the node's log.
+    fn command(&self, place: &NodePlace) -> Result<Command, ClientError>;
 
-    /// The file in which the node takes orders about its clock ([`ClockOrder`](seatrial_host::ClockOrder)), outside its
-    /// folder; none when its program does not do that.
-    fn clock_file(&self, _place: &Place) -> Option<PathBuf> {
+    /// The file from which the node reads clock faults ([`ClockOrder`](seatrial_host::ClockOrder)), outside its folder; `None` if
+    /// its program does not support them.
+    fn clock_file(&self, _place: &NodePlace) -> Option<PathBuf> {
         None
     }
 
-    /// Asks the node whether it is ready to serve; asked again until it says so or the limit is reached. As a rule a
-    /// connection that is accepted is answer enough.
-    fn ready<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<(), ClientError>> {
+    /// Checks whether the node is ready to serve; repeated until it returns `Ok` or the limit is reached. By default a node is
+    /// ready when it accepts a connection.
+    fn ready<'a>(&'a self, place: &'a NodePlace) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async {
             tokio::net::TcpStream::connect(place.address).await?;
             Ok(())
         })
     }
 
-    /// Asks whether the nodes, all ready, have found together: "is it formed?"
-    fn formed<'a>(&'a self, _places: &'a [Place]) -> BoxFuture<'a, Result<(), ClientError>> {
+    /// Checks whether the nodes, all ready, have formed a system, for example elected a leader; repeated like `ready`.
+    fn formed<'a>(&'a self, _places: &'a [NodePlace]) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
-/// What one node needs to know.
+/// Address, folder and network of one node.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// Which node it is.
+pub struct NodePlace {
+    /// The node.
     pub node: NodeId,
-    /// Where it listens. Only the mesh connects there; everybody else goes through the mesh.
+    /// The address that it listens on. Only the mesh connects to it; clients and other nodes use routes of the mesh.
     pub address: SocketAddr,
-    /// Its own folder for durable data, which exists and outlives kills.
+    /// Its folder for durable data, which exists and survives kills.
     pub folder: PathBuf,
     /// All nodes of the system, this one included.
     pub nodes: Vec<NodeId>,
@@ -58,19 +58,19 @@ pub struct Place {
     pub mesh: Mesh,
 }
 
-impl Place {
-    /// Where this node reaches another: a proxy whose link faults can cut.
+impl NodePlace {
+    /// The address at which this node reaches another: a proxy, whose link faults can cut.
     pub fn address_of(&self, node: NodeId) -> io::Result<SocketAddr> {
         self.mesh.route(self.node, node)
     }
 }
 
-/// How long things may take.
+/// Time limits of nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeLimits {
-    /// From the start of a process until it answers, and until all have found together.
+    /// From the start of a process until it is ready, and until all nodes have formed a system.
     pub ready: Duration,
-    /// From the request to end until it is ended by force.
+    /// From SIGTERM to SIGKILL.
     pub stop: Duration,
 }
 
@@ -83,48 +83,48 @@ impl Default for NodeLimits {
     }
 }
 
-/// Real processes, one per node. Node `n1` listens on 127.0.0.11, `n2` on 127.0.0.12 and so on, at a port that was
-/// free; it keeps its data in `n1/` and writes its log to `n1.log` of the run folder. No process outlives the bench.
+/// Local processes, one per node. Node `n1` listens on 127.0.0.11, `n2` on 127.0.0.12 and so on, at a port that was free; it
+/// keeps its data in `n1/` and writes its log to `n1.log` of the run folder. No process outlives the runner.
 pub struct ProcessNodes {
     system: Arc<dyn System>,
     ids: Vec<NodeId>,
     limits: NodeLimits,
-    /// The port of every node; chosen free for each when `None`.
+    /// The port of every node; `None`: a free port is chosen for each.
     port: Option<u16>,
     /// Set by `prepare`.
-    posts: OnceLock<Vec<Post>>,
+    slots: OnceLock<Vec<NodeSlot>>,
     deaths: Arc<Mutex<Vec<Death>>>,
 }
 
 /// A node and its process.
 #[derive(Debug)]
-struct Post {
-    place: Place,
+struct NodeSlot {
+    place: NodePlace,
     log: PathBuf,
-    running: Mutex<Option<Arc<Running>>>,
-    /// Is there no room on its disk?
+    process: Mutex<Option<Arc<NodeProcess>>>,
+    /// Is its disk full, by a fault?
     is_full: AtomicBool,
-    /// Orders to its clock so far.
+    /// Number of clock faults so far.
     clock_orders: AtomicU64,
 }
 
-/// One process of a node, from its start to the next.
+/// One process of a node, from its start until it is replaced.
 #[derive(Debug)]
-struct Running {
+struct NodeProcess {
     child: Child,
-    /// Has the bench told it to end, or noted that it ended by itself?
-    told: AtomicBool,
-    /// Where its part of the log begins.
+    /// Is its end expected (the runner ends it), or reported already? An unexpected end is reported once, as a [`Death`].
+    is_end_known: AtomicBool,
+    /// Offset of its part of the log.
     log_offset: u64,
 }
 
-/// Pause between two questions whether a node is ready.
+/// Pause between two readiness checks.
 const READY_INTERVAL: Duration = Duration::from_millis(20);
-/// How long one such question may take.
+/// Time limit of one readiness check.
 const READY_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a process may take to set its clock.
+/// Time limit for a process to set its clock.
 const CLOCK_LIMIT: Duration = Duration::from_secs(10);
-/// Added to a node's number to give the last part of its address.
+/// Added to a node's number, gives its address: 127.0.0.10 + number.
 const FIRST_ADDRESS: u32 = u32::from_be_bytes([127, 0, 0, 10]);
 
 impl ProcessNodes {
@@ -135,7 +135,7 @@ impl ProcessNodes {
             ids: (1..=count).map(NodeId::server).collect(),
             limits: NodeLimits::default(),
             port: None,
-            posts: OnceLock::new(),
+            slots: OnceLock::new(),
             deaths: Arc::default(),
         }
     }
@@ -154,23 +154,23 @@ impl ProcessNodes {
         self
     }
 
-    /// Where a node listens and keeps its data; `None` before [`Nodes::prepare`].
-    pub fn place(&self, node: NodeId) -> Option<&Place> {
-        self.post(node).ok().map(|post| &post.place)
+    /// Address, folder and network of a node; `None` before [`Nodes::prepare`].
+    pub fn place(&self, node: NodeId) -> Option<&NodePlace> {
+        self.slot(node).ok().map(|slot| &slot.place)
     }
 
-    fn posts(&self) -> &[Post] {
-        self.posts.get().map_or(&[], Vec::as_slice)
+    fn slots(&self) -> &[NodeSlot] {
+        self.slots.get().map_or(&[], Vec::as_slice)
     }
 
-    fn post(&self, node: NodeId) -> Result<&Post, NodeError> {
-        let mut posts = self.posts().iter();
-        posts
-            .find(|post| post.place.node == node)
+    fn slot(&self, node: NodeId) -> Result<&NodeSlot, NodeError> {
+        let mut slots = self.slots().iter();
+        slots
+            .find(|slot| slot.place.node == node)
             .ok_or(NodeError::Unknown(node))
     }
 
-    /// Chooses an address for each node. All are held until the last is chosen, so that no two are the same.
+    /// Chooses an address for each node. All listeners stay open until the last is chosen, so that no two get the same port.
     fn choose_addresses(&self) -> Result<Vec<SocketAddr>, NodeError> {
         let bind = |&node: &NodeId| {
             let ip = Ipv4Addr::from(FIRST_ADDRESS.saturating_add(node.number()));
@@ -188,7 +188,7 @@ impl ProcessNodes {
 
     fn prepare_here(&self, folder: &Path, mesh: &Mesh) -> Result<(), NodeError> {
         let addresses = self.choose_addresses()?;
-        let mut posts = Vec::new();
+        let mut slots = Vec::new();
         for (&node, address) in self.ids.iter().zip(addresses) {
             let data = folder.join(node.to_string());
             fs::create_dir_all(&data).map_err(|error| NodeError::File {
@@ -196,8 +196,8 @@ impl ProcessNodes {
                 error,
             })?;
             mesh.add_node(node, address);
-            posts.push(Post {
-                place: Place {
+            slots.push(NodeSlot {
+                place: NodePlace {
                     node,
                     address,
                     folder: data,
@@ -205,27 +205,27 @@ impl ProcessNodes {
                     mesh: mesh.clone(),
                 },
                 log: folder.join(format!("{node}.log")),
-                running: Mutex::new(None),
+                process: Mutex::new(None),
                 is_full: AtomicBool::new(false),
                 clock_orders: AtomicU64::new(0),
             });
         }
-        assert!(self.posts.set(posts).is_ok(), "nodes are prepared once");
+        assert!(self.slots.set(slots).is_ok(), "nodes are prepared once");
         Ok(())
     }
 
-    /// Starts the process and watches for its end.
-    fn launch(&self, post: &Post) -> Result<Arc<Running>, NodeError> {
-        let node = post.place.node;
-        drop(listen(node, post.place.address)?);
-        let command = self.system.command(&post.place);
+    /// Starts the process and a task that waits for its end.
+    fn launch(&self, slot: &NodeSlot) -> Result<Arc<NodeProcess>, NodeError> {
+        let node = slot.place.node;
+        drop(listen(node, slot.place.address)?);
+        let command = self.system.command(&slot.place);
         let mut command = command.map_err(|error| NodeError::Command { node, error })?;
         let file_error = |error| NodeError::File {
-            path: post.log.clone(),
+            path: slot.log.clone(),
             error,
         };
-        let note = format!("{node} starts on {}", post.place.address);
-        let (log, log_offset) = log::open(&post.log, &note).map_err(file_error)?;
+        let note = format!("{node} starts on {}", slot.place.address);
+        let (log, log_offset) = log::open(&slot.log, &note).map_err(file_error)?;
         command
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(file_error)?)
@@ -236,40 +236,44 @@ impl ProcessNodes {
             program,
             error,
         })?;
-        let running = Arc::new(Running {
+        let process = Arc::new(NodeProcess {
             child,
-            told: AtomicBool::new(false),
+            is_end_known: AtomicBool::new(false),
             log_offset,
         });
         tokio::spawn(watch(
-            Arc::clone(&running),
+            Arc::clone(&process),
             node,
-            post.log.clone(),
+            slot.log.clone(),
             Arc::clone(&self.deaths),
         ));
-        *post.running() = Some(Arc::clone(&running));
-        if post.is_full.load(Ordering::Relaxed) {
-            post.limit(&running)
+        *slot.process() = Some(Arc::clone(&process));
+        if slot.is_full.load(Ordering::Relaxed) {
+            slot.limit(&process)
                 .map_err(|error| signal_error(node, "limited", error))?;
         }
-        Ok(running)
+        Ok(process)
     }
 
-    /// Waits until the node answers, or has ended, or the limit is reached.
-    async fn wait_until_ready(&self, post: &Post, running: &Running) -> Result<(), NodeError> {
-        let (node, log) = (post.place.node, &post.log);
-        let ask = until(self.limits.ready, || self.system.ready(&post.place));
+    /// Waits until the node is ready; fails when it ends or at the time limit.
+    async fn wait_until_ready(
+        &self,
+        slot: &NodeSlot,
+        process: &NodeProcess,
+    ) -> Result<(), NodeError> {
+        let (node, log) = (slot.place.node, &slot.log);
+        let ask = until(self.limits.ready, || self.system.ready(&slot.place));
         let silent = tokio::select! {
             biased;
             answer = ask => match answer {
                 Ok(()) => return Ok(()),
                 Err(reason) => Some(reason),
             },
-            _ = running.child.end() => None,
+            _ = process.child.end() => None,
         };
-        running.told.store(true, Ordering::Relaxed); // this error tells of it
-        let status = running.child.kill().await;
-        let log_tail = log::tail(log, running.log_offset);
+        process.is_end_known.store(true, Ordering::Relaxed); // the error below reports it
+        let status = process.child.kill().await;
+        let log_tail = log::tail(log, process.log_offset);
         Err(match silent {
             Some(reason) => NodeError::Silent {
                 node,
@@ -280,231 +284,258 @@ impl ProcessNodes {
             },
             None => NodeError::Ended {
                 node,
-                status: status.map_or_else(|error| error.to_string(), words),
+                status: status.map_or_else(|error| error.to_string(), status_text),
                 log: log.clone(),
                 log_tail,
             },
         })
     }
 
-    async fn start_here(&self, node: NodeId) -> Result<Effect, NodeError> {
-        let post = self.post(node)?;
-        if post.alive().is_some() {
-            return Ok(Effect::nothing(format!("{node} was running")));
-        }
-        let running = self.launch(post)?;
-        self.wait_until_ready(post, &running).await?;
-        let pid = running.child.id();
-        Ok(Effect::done(format!("{node} started as process {pid}")))
-    }
-
-    async fn kill_here(&self, node: NodeId) -> Result<Effect, NodeError> {
-        let post = self.post(node)?;
-        let Some(running) = post.alive() else {
-            return Ok(Effect::nothing(format!("{node} was not running")));
-        };
-        let noted = running.told.swap(true, Ordering::Relaxed);
-        let status = running.child.kill().await;
-        let status = status.map_err(|error| signal_error(node, "killed", error))?;
-        let pid = running.child.id();
-        if status.signal() == Some(9) {
-            return Ok(Effect::done(format!(
-                "process {pid} of {node} died of SIGKILL"
+    async fn start_here(&self, node: NodeId) -> Result<InjectionResult, NodeError> {
+        let slot = self.slot(node)?;
+        if slot.alive().is_some() {
+            return Ok(InjectionResult::nothing(format!(
+                "{node} was already running"
             )));
         }
-        if !noted {
-            note_death(&self.deaths, node, &running, &post.log, status);
-        }
-        let how = words(status);
-        Ok(Effect::nothing(format!(
-            "{node} ended by itself before it was killed ({how})"
+        let process = self.launch(slot)?;
+        self.wait_until_ready(slot, &process).await?;
+        let pid = process.child.id();
+        Ok(InjectionResult::done(format!(
+            "started {node} as process {pid}"
         )))
     }
 
-    async fn pause_here(&self, node: NodeId) -> Result<Effect, NodeError> {
-        let Some(running) = self.post(node)?.alive() else {
-            return Ok(Effect::nothing(format!("{node} was not running")));
+    async fn kill_here(&self, node: NodeId) -> Result<InjectionResult, NodeError> {
+        let slot = self.slot(node)?;
+        let Some(process) = slot.alive() else {
+            return Ok(InjectionResult::nothing(format!("{node} was not running")));
         };
-        if running.child.is_stopped().unwrap_or(false) {
-            return Ok(Effect::nothing(format!("{node} was paused already")));
+        let is_reported = process.is_end_known.swap(true, Ordering::Relaxed);
+        let status = process.child.kill().await;
+        let status = status.map_err(|error| signal_error(node, "killed", error))?;
+        let pid = process.child.id();
+        if status.signal() == Some(9) {
+            return Ok(InjectionResult::done(format!(
+                "killed process {pid} of {node} with SIGKILL"
+            )));
         }
-        match running.child.pause().await {
-            Ok(()) => Ok(Effect::done(format!(
-                "process {} of {node} stopped",
-                running.child.id()
+        if !is_reported {
+            note_death(&self.deaths, node, &process, &slot.log, status);
+        }
+        let how = status_text(status);
+        Ok(InjectionResult::nothing(format!(
+            "{node} exited by itself before it was killed ({how})"
+        )))
+    }
+
+    async fn pause_here(&self, node: NodeId) -> Result<InjectionResult, NodeError> {
+        let Some(process) = self.slot(node)?.alive() else {
+            return Ok(InjectionResult::nothing(format!("{node} was not running")));
+        };
+        if process.child.is_stopped().unwrap_or(false) {
+            return Ok(InjectionResult::nothing(format!(
+                "{node} was already paused"
+            )));
+        }
+        match process.child.pause().await {
+            Ok(()) => Ok(InjectionResult::done(format!(
+                "paused process {} of {node}",
+                process.child.id()
             ))),
             Err(error) => Err(signal_error(node, "paused", error)),
         }
     }
 
-    async fn resume_here(&self, node: NodeId) -> Result<Effect, NodeError> {
-        let Some(running) = self.post(node)?.alive() else {
-            return Ok(Effect::nothing(format!("{node} was not running")));
+    async fn resume_here(&self, node: NodeId) -> Result<InjectionResult, NodeError> {
+        let Some(process) = self.slot(node)?.alive() else {
+            return Ok(InjectionResult::nothing(format!("{node} was not running")));
         };
-        if !running.child.is_stopped().unwrap_or(false) {
-            return Ok(Effect::nothing(format!("{node} was not paused")));
+        if !process.child.is_stopped().unwrap_or(false) {
+            return Ok(InjectionResult::nothing(format!("{node} was not paused")));
         }
-        match running.child.resume().await {
-            Ok(()) => Ok(Effect::done(format!(
-                "process {} of {node} goes on",
-                running.child.id()
+        match process.child.resume().await {
+            Ok(()) => Ok(InjectionResult::done(format!(
+                "resumed process {} of {node}",
+                process.child.id()
             ))),
             Err(error) => Err(signal_error(node, "resumed", error)),
         }
     }
 
     async fn stop_here(&self, node: NodeId) -> Result<(), NodeError> {
-        let Some(running) = self.post(node)?.alive() else {
+        let Some(process) = self.slot(node)?.alive() else {
             return Ok(());
         };
-        running.told.store(true, Ordering::Relaxed);
-        match running.child.stop(self.limits.stop).await {
+        process.is_end_known.store(true, Ordering::Relaxed);
+        match process.child.stop(self.limits.stop).await {
             Ok(_) => Ok(()),
             Err(error) => Err(signal_error(node, "stopped", error)),
         }
     }
 
-    /// Does something to the files of a node, which may have to be down for it.
+    /// Damages the files of a node; without effect if `when_down` and the node is running.
     fn damage(
         &self,
         node: NodeId,
         when_down: bool,
-        act: impl FnOnce(&Post) -> io::Result<Effect>,
-    ) -> Result<Effect, NodeError> {
-        let post = self.post(node)?;
-        if when_down && post.alive().is_some() {
-            let reason = format!("{node} runs; this is done to the files of a node that is down");
-            return Ok(Effect::nothing(reason));
+        act: impl FnOnce(&NodeSlot) -> io::Result<InjectionResult>,
+    ) -> Result<InjectionResult, NodeError> {
+        let slot = self.slot(node)?;
+        if when_down && slot.alive().is_some() {
+            let reason = format!("{node} is running; this fault needs a node that is down");
+            return Ok(InjectionResult::nothing(reason));
         }
-        act(post).map_err(|error| NodeError::File {
-            path: post.place.folder.clone(),
+        act(slot).map_err(|error| NodeError::File {
+            path: slot.place.folder.clone(),
             error,
         })
     }
 
-    fn rot_here(&self, node: NodeId, bits: u32, rng: &mut Rng) -> Result<Effect, NodeError> {
-        self.damage(node, false, |post| {
-            let total = damage::rot(&post.place.folder, bits, rng)?;
+    fn rot_here(
+        &self,
+        node: NodeId,
+        bits: u32,
+        rng: &mut Rng,
+    ) -> Result<InjectionResult, NodeError> {
+        self.damage(node, false, |slot| {
+            let total = damage::rot(&slot.place.folder, bits, rng)?;
             Ok(match total {
-                0 => Effect::nothing(format!("{node} has nothing on its disk")),
-                _ => Effect::done(format!(
-                    "{bits} of {total} bytes on the disk of {node} have a wrong bit"
+                0 => InjectionResult::nothing(format!("{node} has no files")),
+                _ => InjectionResult::done(format!(
+                    "flipped {bits} bits in {total} bytes of files of {node}"
                 )),
             })
         })
     }
 
-    fn truncate_here(&self, node: NodeId, bytes: u64) -> Result<Effect, NodeError> {
-        self.damage(node, true, |post| {
-            let cut = damage::truncate(&post.place.folder, bytes)?;
+    fn truncate_here(&self, node: NodeId, bytes: u64) -> Result<InjectionResult, NodeError> {
+        self.damage(node, true, |slot| {
+            let cut = damage::truncate(&slot.place.folder, bytes)?;
             Ok(match cut {
-                None => Effect::nothing(format!("{node} has nothing on its disk")),
-                Some((path, cut)) => Effect::done(format!(
-                    "the last {cut} bytes of {} are gone",
+                None => InjectionResult::nothing(format!("{node} has no files")),
+                Some((path, cut)) => InjectionResult::done(format!(
+                    "truncated the last {cut} bytes of {}",
                     path.display()
                 )),
             })
         })
     }
 
-    fn snapshot_here(&self, node: NodeId) -> Result<Effect, NodeError> {
-        self.damage(node, false, |post| {
-            let bytes = damage::copy(&post.place.folder, &post.snapshot())?;
-            Ok(Effect::done(format!("{bytes} bytes of {node} are kept")))
-        })
-    }
-
-    fn restore_here(&self, node: NodeId) -> Result<Effect, NodeError> {
-        self.damage(node, true, |post| {
-            if !post.snapshot().exists() {
-                return Ok(Effect::nothing(format!("there is no snapshot of {node}")));
-            }
-            let bytes = damage::copy(&post.snapshot(), &post.place.folder)?;
-            Ok(Effect::done(format!(
-                "{node} has {bytes} bytes of an earlier time"
+    fn snapshot_here(&self, node: NodeId) -> Result<InjectionResult, NodeError> {
+        self.damage(node, false, |slot| {
+            let bytes = damage::copy(&slot.place.folder, &slot.snapshot())?;
+            Ok(InjectionResult::done(format!(
+                "saved a snapshot of {node}, {bytes} bytes"
             )))
         })
     }
 
-    /// Lets no file of the node grow, or all again. What it tells of its end after that is no news.
+    fn restore_here(&self, node: NodeId) -> Result<InjectionResult, NodeError> {
+        self.damage(node, true, |slot| {
+            if !slot.snapshot().exists() {
+                return Ok(InjectionResult::nothing(format!("{node} has no snapshot")));
+            }
+            let bytes = damage::copy(&slot.snapshot(), &slot.place.folder)?;
+            Ok(InjectionResult::done(format!(
+                "restored the snapshot of {node}, {bytes} bytes"
+            )))
+        })
+    }
+
+    /// Simulates a full disk by a limit on the length of the node's files, or removes the limit. Other faults of disks need root.
+    /// An end of the process while the limit holds is expected.
     fn trouble_here(
         &self,
         node: NodeId,
         trouble: Option<DiskTrouble>,
-    ) -> Result<Effect, NodeError> {
-        let post = self.post(node)?;
+    ) -> Result<InjectionResult, NodeError> {
+        let slot = self.slot(node)?;
         let is_full = trouble == Some(DiskTrouble::NoSpace);
         if let Some(trouble) = trouble.filter(|_| !is_full) {
             let fault = Fault::Disk { node, trouble };
             let reason = format!("{} of real processes needs root", fault.name());
-            return Ok(Effect::nothing(reason));
+            return Ok(InjectionResult::nothing(reason));
         }
-        let was_full = post.is_full.swap(is_full, Ordering::Relaxed);
+        let was_full = slot.is_full.swap(is_full, Ordering::Relaxed);
         if !is_full && !was_full {
-            return Ok(Effect::nothing(format!("the disk of {node} had room")));
+            return Ok(InjectionResult::nothing(format!(
+                "the disk of {node} was not full"
+            )));
         }
         let what = if is_full {
-            format!("no file of {node} may grow")
+            format!("disk full: files of {node} cannot grow")
         } else {
-            format!("the files of {node} may grow again")
+            format!("files of {node} can grow again")
         };
-        let Some(running) = post.alive() else {
-            return Ok(Effect::done(format!("{what} when it runs")));
+        let Some(process) = slot.alive() else {
+            return Ok(InjectionResult::done(format!(
+                "{what} (from its next start)"
+            )));
         };
-        post.limit(&running)
+        slot.limit(&process)
             .map_err(|error| signal_error(node, "limited", error))?;
-        Ok(Effect::done(what))
+        Ok(InjectionResult::done(what))
     }
 
-    async fn set_clock_here(&self, node: NodeId, order: ClockOrder) -> Result<Effect, NodeError> {
-        let post = self.post(node)?;
-        let Some(file) = self.system.clock_file(&post.place) else {
-            let reason = format!("the program of {node} takes no orders about its clock");
-            return Ok(Effect::nothing(reason));
+    async fn set_clock_here(
+        &self,
+        node: NodeId,
+        order: ClockOrder,
+    ) -> Result<InjectionResult, NodeError> {
+        let slot = self.slot(node)?;
+        let Some(file) = self.system.clock_file(&slot.place) else {
+            let reason = format!("the program of {node} does not support clock faults");
+            return Ok(InjectionResult::nothing(reason));
         };
-        let number = post.clock_orders.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = slot.clock_orders.fetch_add(1, Ordering::Relaxed) + 1;
         order
             .write(&file, number)
             .map_err(|error| NodeError::File {
                 path: file.clone(),
                 error,
             })?;
-        let Some(running) = post.alive() else {
-            return Ok(Effect::nothing(format!("{node} was not running")));
+        let Some(process) = slot.alive() else {
+            return Ok(InjectionResult::nothing(format!("{node} was not running")));
         };
-        if running.child.is_stopped().unwrap_or(false) {
-            return Ok(Effect::nothing(format!(
-                "{node} is paused and will see it later"
+        if process.child.is_stopped().unwrap_or(false) {
+            return Ok(InjectionResult::nothing(format!(
+                "{node} is paused; the clock changes when it resumes"
             )));
         }
         let deadline = Instant::now() + CLOCK_LIMIT;
         while Instant::now() < deadline {
             if let Some((obeyed, shown)) = ClockOrder::obeyed(&file)
                 && obeyed == number
+            // an older number: not read yet
             {
-                return Ok(Effect::done(format!("the clock of {node} shows {shown}")));
+                return Ok(InjectionResult::done(format!(
+                    "set the clock of {node} to {shown}"
+                )));
             }
             sleep(READY_INTERVAL / 4).await;
         }
-        Ok(Effect::nothing(format!("{node} did not set its clock")))
+        Ok(InjectionResult::nothing(format!(
+            "{node} did not set its clock within {CLOCK_LIMIT:?}"
+        )))
     }
 }
 
-impl Post {
-    fn running(&self) -> std::sync::MutexGuard<'_, Option<Arc<Running>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+impl NodeSlot {
+    fn process(&self) -> std::sync::MutexGuard<'_, Option<Arc<NodeProcess>>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a copy of its data is kept.
+    /// Folder of its snapshot.
     fn snapshot(&self) -> PathBuf {
         self.place.folder.with_added_extension("snapshot")
     }
 
-    /// Lets no file of the process grow, if the disk is to be full; else all. A process that ends because of it has been
-    /// told to, in a way.
-    fn limit(&self, running: &Running) -> io::Result<()> {
-        let pid = Pid::from_raw(running.child.id());
-        let mut limit = getrlimit(Resource::Fsize); // what the bench's children got
+    /// Sets the process's limit on file lengths: the longest present length if the disk is full, otherwise none. The limit
+    /// (RLIMIT_FSIZE) may kill the process with SIGXFSZ, so its end is expected from then on.
+    fn limit(&self, process: &NodeProcess) -> io::Result<()> {
+        let pid = Pid::from_raw(process.child.id());
+        let mut limit = getrlimit(Resource::Fsize); // the limit that children of the runner inherit
         if self.is_full.load(Ordering::Relaxed) {
             let log = fs::metadata(&self.log).map_or(0, |metadata| metadata.len());
             let longest = damage::longest(&self.place.folder)?.max(log);
@@ -513,19 +544,19 @@ impl Post {
                     .maximum
                     .map_or(longest, |maximum| maximum.min(longest)),
             );
-            running.told.store(true, Ordering::Relaxed);
+            process.is_end_known.store(true, Ordering::Relaxed);
         } else {
             limit.current = limit.maximum;
-            running.told.store(false, Ordering::Relaxed);
+            process.is_end_known.store(false, Ordering::Relaxed);
         }
         prlimit(pid, Resource::Fsize, limit)?;
         Ok(())
     }
 
-    /// The process of this node if it lives.
-    fn alive(&self) -> Option<Arc<Running>> {
-        let running = self.running().clone()?;
-        running.child.status().is_none().then_some(running)
+    /// The process of this node, if it runs.
+    fn alive(&self) -> Option<Arc<NodeProcess>> {
+        let process = self.process().clone()?;
+        process.child.status().is_none().then_some(process)
     }
 }
 
@@ -542,13 +573,14 @@ impl Nodes for ProcessNodes {
         Box::pin(async move { self.prepare_here(folder, mesh) })
     }
 
-    fn start(&self, node: NodeId) -> BoxFuture<'_, Result<Effect, NodeError>> {
+    fn start(&self, node: NodeId) -> BoxFuture<'_, Result<InjectionResult, NodeError>> {
         Box::pin(self.start_here(node))
     }
 
     fn formed(&self) -> BoxFuture<'_, Result<(), NodeError>> {
         Box::pin(async {
-            let places: Vec<Place> = self.posts().iter().map(|post| post.place.clone()).collect();
+            let places: Vec<NodePlace> =
+                self.slots().iter().map(|slot| slot.place.clone()).collect();
             let limit = self.limits.ready;
             let formed = until(limit, || self.system.formed(&places)).await;
             formed.map_err(|reason| NodeError::NotFormed { limit, reason })
@@ -559,7 +591,7 @@ impl Nodes for ProcessNodes {
         &'a self,
         fault: &'a Fault,
         mut rng: Rng,
-    ) -> BoxFuture<'a, Result<Effect, NodeError>> {
+    ) -> BoxFuture<'a, Result<InjectionResult, NodeError>> {
         Box::pin(async move {
             match fault {
                 Fault::Kill(node) => self.kill_here(*node).await,
@@ -567,7 +599,7 @@ impl Nodes for ProcessNodes {
                 Fault::Resume(node) => self.resume_here(*node).await,
                 Fault::Skew { node, .. } | Fault::Strobe { node, .. } => {
                     let order = ClockOrder::from_fault(fault);
-                    let order = order.expect("both are orders to a clock");
+                    let order = order.expect("skew and strobe are clock orders");
                     self.set_clock_here(*node, order).await
                 }
                 Fault::Disk { node, trouble } => self.trouble_here(*node, Some(*trouble)),
@@ -577,8 +609,8 @@ impl Nodes for ProcessNodes {
                 Fault::Snapshot(node) => self.snapshot_here(*node),
                 Fault::Restore(node) => self.restore_here(*node),
                 Fault::Join(_) | Fault::Leave(_) => Err(NodeError::NoMembership),
-                // Only the process can be taken away, not the power of its machine; and links are the mesh's.
-                _ => Ok(Effect::unsupported(fault)),
+                // A power failure would need the machine of the node; faults of links never arrive here.
+                _ => Ok(InjectionResult::unsupported(fault)),
             }
         })
     }
@@ -592,7 +624,7 @@ impl Nodes for ProcessNodes {
     }
 }
 
-/// Listens where a node will, to see that it can.
+/// Listens on a node's address for a moment, to find out that it is free.
 fn listen(node: NodeId, address: SocketAddr) -> Result<TcpListener, NodeError> {
     TcpListener::bind(address).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => NodeError::PortInUse { node, address },
@@ -600,18 +632,18 @@ fn listen(node: NodeId, address: SocketAddr) -> Result<TcpListener, NodeError> {
     })
 }
 
-/// Asks until the answer is yes; the last no when `limit` is reached.
+/// Repeats `ask` until it returns `Ok`; returns its last error at `limit`.
 async fn until<'a>(
     limit: Duration,
     ask: impl Fn() -> BoxFuture<'a, Result<(), ClientError>>,
 ) -> Result<(), String> {
-    let mut reason = String::from("not asked");
+    let mut reason = String::from("no check was made");
     let asking = async {
         loop {
             match timeout(READY_TIMEOUT, ask()).await {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => reason = error.to_string(),
-                Err(_) => reason = "no answer".into(),
+                Err(_) => reason = "timed out".into(),
             }
             sleep(READY_INTERVAL).await;
         }
@@ -622,33 +654,38 @@ async fn until<'a>(
     Err(reason)
 }
 
-/// Notes the end of a process that nobody told to end.
-async fn watch(running: Arc<Running>, node: NodeId, log: PathBuf, deaths: Arc<Mutex<Vec<Death>>>) {
-    let status = running.child.end().await;
-    if !running.told.swap(true, Ordering::Relaxed) {
-        note_death(&deaths, node, &running, &log, status);
+/// The task that waits for the end of a process, and reports it unless it is expected.
+async fn watch(
+    process: Arc<NodeProcess>,
+    node: NodeId,
+    log: PathBuf,
+    deaths: Arc<Mutex<Vec<Death>>>,
+) {
+    let status = process.child.end().await;
+    if !process.is_end_known.swap(true, Ordering::Relaxed) {
+        note_death(&deaths, node, &process, &log, status);
     }
 }
 
 fn note_death(
     deaths: &Mutex<Vec<Death>>,
     node: NodeId,
-    running: &Running,
+    process: &NodeProcess,
     log: &Path,
     status: ExitStatus,
 ) {
     let death = Death {
         node,
         at: Instant::now(),
-        status: words(status),
-        log_tail: log::tail(log, running.log_offset),
+        status: status_text(status),
+        log_tail: log::tail(log, process.log_offset),
     };
     let mut deaths = deaths.lock().unwrap_or_else(PoisonError::into_inner);
     deaths.push(death);
 }
 
-/// An exit status for people: `exit status: 1`, `signal: 9 (SIGKILL)`.
-fn words(status: ExitStatus) -> String {
+/// An exit status as text: `exit status: 1`, `signal: 9 (SIGKILL)`.
+fn status_text(status: ExitStatus) -> String {
     status.to_string()
 }
 

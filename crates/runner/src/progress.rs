@@ -1,4 +1,4 @@
-//! How far a test is.
+//! Progress of a running test: counters, phases, and the thread that reports them.
 
 use seatrial_history::OpType;
 use std::fmt;
@@ -7,32 +7,32 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Watches a test. Called a few times per second and once in the end, from a thread of its own: a slow observer
-/// delays nobody.
+/// Receives the progress of a test: a few times per second and once at the end, on a thread of its own, so that a slow observer
+/// delays nothing.
 pub trait Observer: Send + Sync {
-    /// How far the test is now.
-    fn progress(&self, progress: &Progress);
+    /// Receives the present progress.
+    fn progress(&self, progress: &TestProgress);
 
-    /// The generator has a message for the person at the test.
+    /// Receives a message of the generator for the user.
     fn message(&self, _text: &str) {}
 }
 
-impl<F: Fn(&Progress) + Send + Sync> Observer for F {
-    fn progress(&self, progress: &Progress) {
+impl<F: Fn(&TestProgress) + Send + Sync> Observer for F {
+    fn progress(&self, progress: &TestProgress) {
         self(progress);
     }
 }
 
-/// What a test is doing.
+/// Phase of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Nodes start and find together.
+    /// Nodes start and form a system.
     Starting,
-    /// Operations and faults.
+    /// Operations and faults are executed.
     Running,
-    /// Operations under way complete.
+    /// No further operation begins; the ones under way complete.
     Draining,
-    /// Faults are healed, nodes end, the history is sealed.
+    /// Faults are healed, nodes stop, the history is sealed.
     Ending,
     /// Checkers read the history.
     Checking,
@@ -60,48 +60,48 @@ impl fmt::Display for Phase {
     }
 }
 
-/// One look at a running test.
+/// A snapshot of a running test.
 #[derive(Clone, Debug)]
-pub struct Progress {
-    /// What it is doing.
+pub struct TestProgress {
+    /// Its phase.
     pub phase: Phase,
-    /// Since the first operation could begin; zero before.
+    /// Time since the first operation could begin; zero before.
     pub elapsed: Duration,
-    /// What clients did so far.
-    pub counts: Counts,
-    /// Client operations completed per second, since the last look.
+    /// Client operations so far.
+    pub counts: OperationCounts,
+    /// Client operations completed per second since the last snapshot.
     pub rate: f64,
-    /// Faults in force, in words.
+    /// Faults in force, as text.
     pub faults: Vec<String>,
     /// Faults begun so far.
     pub faults_total: u64,
-    /// Nodes that ended by themselves so far.
+    /// Nodes that exited by themselves so far.
     pub deaths: u64,
 }
 
-/// What clients did.
+/// Numbers of client operations by type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Operations begun.
+pub struct OperationCounts {
+    /// Operations invoked.
     pub invoked: u64,
-    /// Operations that took place.
+    /// Completions `ok`: the operation took place.
     pub ok: u64,
-    /// Operations that certainly did not.
+    /// Completions `fail`: the operation did not take place.
     pub fail: u64,
-    /// Operations of which nobody knows.
+    /// Completions `info`: the outcome is unknown.
     pub info: u64,
 }
 
-impl Counts {
-    /// Operations that have ended.
+impl OperationCounts {
+    /// Completed operations, of any type.
     pub const fn completed(&self) -> u64 {
         self.ok + self.fail + self.info
     }
 }
 
-/// Where the parts of a running test write how far they are. Each figure has one writer.
+/// Shared counters of a running test. Each counter has a single writer, so plain loads and stores are enough.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub(crate) struct ProgressState {
     phase: AtomicU8,
     invoked: AtomicU64,
     ok: AtomicU64,
@@ -110,14 +110,14 @@ pub(crate) struct Board {
     faults_total: AtomicU64,
     deaths: AtomicU64,
     faults: Mutex<Vec<String>>,
-    /// Messages that the observer has not seen yet.
+    /// Messages not yet passed to the observer.
     messages: Mutex<Vec<String>>,
     began: Mutex<Option<Instant>>,
 }
 
-impl Default for Board {
-    fn default() -> Board {
-        Board {
+impl Default for ProgressState {
+    fn default() -> ProgressState {
+        ProgressState {
             phase: AtomicU8::new(0),
             invoked: AtomicU64::new(0),
             ok: AtomicU64::new(0),
@@ -132,16 +132,16 @@ impl Default for Board {
     }
 }
 
-/// Adds to a figure that only the caller writes: cheaper than an atomic addition.
-fn add(figure: &AtomicU64, count: u64) {
-    figure.store(figure.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+/// Adds to a counter that only the caller writes: cheaper than an atomic addition.
+fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Board {
+impl ProgressState {
     pub(crate) fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
@@ -150,37 +150,37 @@ impl Board {
         *locked(&self.began) = Some(now);
     }
 
-    /// Counts one half of a client operation.
+    /// Counts an invocation or a completion of a client.
     pub(crate) fn count(&self, kind: OpType) {
-        let figure = match kind {
+        let counter = match kind {
             OpType::Invoke => &self.invoked,
             OpType::Ok => &self.ok,
             OpType::Fail => &self.fail,
             OpType::Info => &self.info,
         };
-        add(figure, 1);
+        add(counter, 1);
     }
 
     pub(crate) fn count_deaths(&self, count: u64) {
         add(&self.deaths, count);
     }
 
-    /// Says which faults are in force, and that another has begun.
+    /// Replaces the faults in force, and adds `begun` to the number of faults begun.
     pub(crate) fn set_faults(&self, faults: Vec<String>, begun: u64) {
         add(&self.faults_total, begun);
         *locked(&self.faults) = faults;
     }
 
-    /// Leaves a message for the observer; the last are dropped when there are too many.
-    pub(crate) fn say(&self, message: String) {
+    /// Queues a message for the observer; further ones are dropped once [`MESSAGES_MAX`] wait.
+    pub(crate) fn push_message(&self, message: String) {
         let mut messages = locked(&self.messages);
         if messages.len() < MESSAGES_MAX {
             messages.push(message);
         }
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        Counts {
+    pub(crate) fn counts(&self) -> OperationCounts {
+        OperationCounts {
             invoked: self.invoked.load(Ordering::Relaxed),
             ok: self.ok.load(Ordering::Relaxed),
             fail: self.fail.load(Ordering::Relaxed),
@@ -188,10 +188,10 @@ impl Board {
         }
     }
 
-    fn look(&self) -> Progress {
+    fn snapshot(&self) -> TestProgress {
         let phase = Phase::ALL[usize::from(self.phase.load(Ordering::Relaxed))];
         let began = *locked(&self.began);
-        Progress {
+        TestProgress {
             phase,
             elapsed: began.map_or(Duration::ZERO, |began| began.elapsed()),
             counts: self.counts(),
@@ -203,12 +203,12 @@ impl Board {
     }
 }
 
-/// Messages that may wait for the observer.
+/// Maximum number of messages that wait for the observer.
 const MESSAGES_MAX: usize = 1000;
-/// How often the observer is told.
+/// Interval between two calls of the observer.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The thread that tells the observer. Ends, after a last look, when this is dropped.
+/// The thread that calls the observer. When this is dropped it calls it once more and ends.
 #[derive(Debug)]
 pub(crate) struct Ticker {
     over: Arc<(Mutex<bool>, Condvar)>,
@@ -216,20 +216,20 @@ pub(crate) struct Ticker {
 }
 
 impl Ticker {
-    pub(crate) fn start(board: Arc<Board>, observer: Arc<dyn Observer>) -> Ticker {
+    pub(crate) fn start(state: Arc<ProgressState>, observer: Arc<dyn Observer>) -> Ticker {
         let over = Arc::new((Mutex::new(false), Condvar::new()));
         let signal = Arc::clone(&over);
-        let tell = move || {
+        let report = move || {
             let (mut last, mut completed) = (Instant::now(), 0);
             loop {
                 let guard = locked(&signal.0);
                 let wait = signal.1.wait_timeout_while(guard, INTERVAL, |over| !*over);
                 let over = *wait.unwrap_or_else(PoisonError::into_inner).0;
-                let mut progress = board.look();
+                let mut progress = state.snapshot();
                 let total = progress.counts.completed();
                 progress.rate = (total - completed) as f64 / last.elapsed().as_secs_f64();
                 (last, completed) = (Instant::now(), total);
-                for message in std::mem::take(&mut *locked(&board.messages)) {
+                for message in std::mem::take(&mut *locked(&state.messages)) {
                     observer.message(&message);
                 }
                 observer.progress(&progress);
@@ -238,8 +238,8 @@ impl Ticker {
                 }
             }
         };
-        // A test without progress is better than none: no thread, no word.
-        let thread = thread::Builder::new().name("progress".into()).spawn(tell);
+        // Without the thread the test runs without progress.
+        let thread = thread::Builder::new().name("progress".into()).spawn(report);
         Ticker {
             over,
             thread: thread.ok(),
@@ -252,7 +252,7 @@ impl Drop for Ticker {
         *locked(&self.over.0) = true;
         self.over.1.notify_all();
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // an observer that panics harms nobody but itself
+            let _ = thread.join(); // a panic of the observer does not fail the test
         }
     }
 }
@@ -263,16 +263,16 @@ mod tests {
 
     #[test]
     fn an_observer_sees_the_last_state() {
-        let board = Arc::new(Board::default());
+        let progress = Arc::new(ProgressState::default());
         let seen = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&seen);
-        let observer = move |progress: &Progress| locked(&sink).push(progress.clone());
-        let ticker = Ticker::start(Arc::clone(&board), Arc::new(observer));
-        board.set_phase(Phase::Running);
-        board.begin(Instant::now());
-        board.count(OpType::Invoke);
-        board.count(OpType::Ok);
-        board.set_faults(vec!["n1 is paused".into()], 1);
+        let observer = move |progress: &TestProgress| locked(&sink).push(progress.clone());
+        let ticker = Ticker::start(Arc::clone(&progress), Arc::new(observer));
+        progress.set_phase(Phase::Running);
+        progress.begin(Instant::now());
+        progress.count(OpType::Invoke);
+        progress.count(OpType::Ok);
+        progress.set_faults(vec!["n1 is paused".into()], 1);
         drop(ticker);
         let seen = locked(&seen);
         let last = seen.last().unwrap();

@@ -1,4 +1,4 @@
-//! Writes the history while the test runs.
+//! The history recorder: writes operations to the test file during the test.
 
 use seatrial_history::{HistoryWriter, Op};
 use std::error::Error;
@@ -6,55 +6,61 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Hands recorded operations in batches to a thread that owns the test file. The queue between them is bounded: when
-/// the disk is too slow, the test waits. What was recorded is in the file within 100 ms: an operation waits at most
-/// [`BATCH_AGE_MAX`] here, and the thread flushes every [`FLUSH_INTERVAL`]. Every [`SYNC_INTERVAL`] the file is synced, so a
-/// loss of power takes at most the last second.
-pub(crate) struct Recorder {
+/// Sends recorded operations in batches to a thread that owns the test file. The queue between them is bounded: when the disk is
+/// too slow, the driver waits. A recorded operation is in the file within 100 ms: it waits at most [`BATCH_AGE_MAX`] here, and
+/// the thread flushes every [`FLUSH_INTERVAL`]. The file is synced every [`SYNC_INTERVAL`], so a power failure loses at most the
+/// last second.
+///
+/// ```text
+/// driver ── push ──► batch ── queue, ≤ 64 batches ──► thread ──► HistoryWriter
+///                      ▲                                 │
+///                      └───────── empty batches ─────────┘   (their memory is reused)
+/// ```
+pub(crate) struct HistoryRecorder {
     batch: Vec<Op>,
-    /// When the first operation of the batch came.
+    /// When the first operation of the batch was pushed.
     since: Option<Instant>,
     queue: SyncSender<Vec<Op>>,
-    /// Empty batches that come back.
+    /// Empty batches, returned by the thread.
     spare: Receiver<Vec<Op>>,
     thread: JoinHandle<Result<(), WriteError>>,
 }
 
-/// Where a recorder writes: the test file.
+/// Destination of a recorder: the test file, or memory in tests.
 pub(crate) trait Journal: Send {
-    /// Takes one operation.
+    /// Appends one operation.
     fn push(&mut self, op: &Op) -> Result<(), WriteError>;
 
-    /// Makes sure that a kill of the bench loses nothing of what came so far.
+    /// After this a kill of this process loses none of the operations pushed so far.
     fn flush(&mut self) -> Result<(), WriteError>;
 
-    /// [`Journal::flush`], and makes sure that a loss of power loses none of it either.
+    /// After this a power failure loses none of the operations pushed so far.
     fn sync(&mut self) -> Result<(), WriteError>;
 
-    /// Nothing comes any more.
+    /// Ends the journal: no operation follows.
     fn seal(self: Box<Self>) -> Result<(), WriteError>;
 }
 
 impl Journal for HistoryWriter {
     fn push(&mut self, op: &Op) -> Result<(), WriteError> {
-        HistoryWriter::push(self, op).map_err(|error| in_words(&error))
+        HistoryWriter::push(self, op).map_err(|error| error_chain(&error))
     }
 
     fn flush(&mut self) -> Result<(), WriteError> {
-        HistoryWriter::flush(self).map_err(|error| in_words(&error))
+        HistoryWriter::flush(self).map_err(|error| error_chain(&error))
     }
 
     fn sync(&mut self) -> Result<(), WriteError> {
-        HistoryWriter::sync(self).map_err(|error| in_words(&error))
+        HistoryWriter::sync(self).map_err(|error| error_chain(&error))
     }
 
     fn seal(self: Box<Self>) -> Result<(), WriteError> {
-        HistoryWriter::seal(*self).map_err(|error| in_words(&error))
+        HistoryWriter::seal(*self).map_err(|error| error_chain(&error))
     }
 }
 
-/// An error with all its causes.
-pub(crate) fn in_words(error: &dyn Error) -> String {
+/// The text of an error and of all its causes, separated by colons.
+pub(crate) fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -64,33 +70,33 @@ pub(crate) fn in_words(error: &dyn Error) -> String {
     text
 }
 
-/// Why the history cannot be written, in words.
+/// The text of a write error and its causes.
 pub(crate) type WriteError = String;
 
-/// The writing thread has ended; [`Recorder::finish`] says why.
+/// The writing thread has ended; [`HistoryRecorder::finish`] returns the reason.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct WriterEnded;
 
-/// Operations handed over at once.
+/// Number of operations in a full batch.
 const BATCH_LENGTH_MAX: usize = 1024;
-/// Longest wait of a recorded operation for its batch to fill.
+/// Maximum time that an operation waits for its batch to fill.
 const BATCH_AGE_MAX: Duration = Duration::from_millis(25);
-/// How often the thread makes sure that what it has is in the file.
+/// Interval at which the thread flushes.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(50);
-/// How often the thread makes the file durable: with a flush interval and the sync itself this stays under a second.
+/// Interval at which the thread syncs: together with a flush interval and the sync itself this is less than a second.
 const SYNC_INTERVAL: Duration = Duration::from_millis(800);
-/// Batches that may wait for the disk: 64 × 1,024 operations, a few megabytes.
+/// Maximum number of batches that wait for the disk: 64 × 1,024 operations, a few megabytes.
 const QUEUE_LENGTH_MAX: usize = 64;
 
-impl Recorder {
+impl HistoryRecorder {
     /// Starts the thread that owns `journal`.
-    pub(crate) fn start(journal: Box<dyn Journal>) -> std::io::Result<Recorder> {
+    pub(crate) fn start(journal: Box<dyn Journal>) -> std::io::Result<HistoryRecorder> {
         let (queue, batches) = mpsc::sync_channel(QUEUE_LENGTH_MAX);
         let (returned, spare) = mpsc::sync_channel(QUEUE_LENGTH_MAX);
         let thread = thread::Builder::new()
             .name("history".into())
             .spawn(move || write(journal, &batches, &returned))?;
-        Ok(Recorder {
+        Ok(HistoryRecorder {
             batch: Vec::with_capacity(BATCH_LENGTH_MAX),
             since: None,
             queue,
@@ -99,8 +105,8 @@ impl Recorder {
         })
     }
 
-    /// Takes one operation.
-    pub(crate) fn push(&mut self, op: Op, now: Instant) -> Result<(), Gone> {
+    /// Records one operation.
+    pub(crate) fn push(&mut self, op: Op, now: Instant) -> Result<(), WriterEnded> {
         self.batch.push(op);
         self.since.get_or_insert(now);
         if self.batch.len() < BATCH_LENGTH_MAX {
@@ -109,13 +115,13 @@ impl Recorder {
         self.hand_over()
     }
 
-    /// When [`Recorder::hand_over`] must be called; `None` while nothing waits.
+    /// When [`HistoryRecorder::hand_over`] must be called; `None` while the batch is empty.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.since.map(|since| since + BATCH_AGE_MAX)
     }
 
-    /// Gives what waits to the thread.
-    pub(crate) fn hand_over(&mut self) -> Result<(), Gone> {
+    /// Sends the batch to the thread; blocks while the queue is full.
+    pub(crate) fn hand_over(&mut self) -> Result<(), WriterEnded> {
         self.since = None;
         if self.batch.is_empty() {
             return Ok(());
@@ -123,12 +129,12 @@ impl Recorder {
         let next = self.spare.try_recv();
         let next = next.unwrap_or_else(|_| Vec::with_capacity(BATCH_LENGTH_MAX));
         let batch = std::mem::replace(&mut self.batch, next);
-        self.queue.send(batch).map_err(|_| Gone)
+        self.queue.send(batch).map_err(|_| WriterEnded)
     }
 
-    /// Writes the rest and seals the file.
+    /// Writes the remaining operations and seals the file.
     pub(crate) fn finish(mut self) -> Result<(), WriteError> {
-        let _ = self.hand_over(); // the thread's own error says more
+        let _ = self.hand_over(); // the thread's own error is returned below
         drop(self.queue);
         let written = self.thread.join();
         written.map_err(|_| String::from("the writing thread panicked"))?
@@ -155,7 +161,7 @@ fn write(
         }
         if flushed.elapsed() >= FLUSH_INTERVAL {
             if synced.elapsed() >= SYNC_INTERVAL {
-                // Counted from its beginning: what comes meanwhile is not in it.
+                // Counted from the begin of the sync: operations pushed meanwhile are not covered by it.
                 synced = Instant::now();
                 journal.sync()?;
             } else {
@@ -206,7 +212,7 @@ mod tests {
         }
     }
 
-    fn recorder(room: usize) -> (Recorder, Arc<Mutex<Vec<u64>>>) {
+    fn recorder(room: usize) -> (HistoryRecorder, Arc<Mutex<Vec<u64>>>) {
         let flushed = Arc::default();
         let disk = Disk {
             room,
@@ -214,11 +220,11 @@ mod tests {
             flushed: Arc::clone(&flushed),
             synced: Arc::default(),
         };
-        (Recorder::start(Box::new(disk)).unwrap(), flushed)
+        (HistoryRecorder::start(Box::new(disk)).unwrap(), flushed)
     }
 
     #[test]
-    fn what_is_recorded_is_durable_within_a_second() {
+    fn recorded_operations_are_durable_within_a_second() {
         let synced = Arc::<Mutex<Vec<Instant>>>::default();
         let disk = Disk {
             room: usize::MAX,
@@ -226,7 +232,7 @@ mod tests {
             flushed: Arc::default(),
             synced: Arc::clone(&synced),
         };
-        let mut recorder = Recorder::start(Box::new(disk)).unwrap();
+        let mut recorder = HistoryRecorder::start(Box::new(disk)).unwrap();
         let began = Instant::now();
         for index in 0..250 {
             recorder.push(op(index), Instant::now()).unwrap();

@@ -1,15 +1,17 @@
-//! One test from beginning to end.
+//! One test from its first node to its verdict: threads, tasks, phases.
 
-use crate::driver::{Desk, Drive, Driver};
-use crate::nemesis::{Aftermath, Nemesis};
-use crate::progress::{Board, Phase, Ticker};
-use crate::recorder::{Recorder, in_words};
+use crate::driver::{DriveResult, Driver, WorkerChannel};
+use crate::nemesis::{Nemesis, NemesisReport};
+use crate::progress::{Phase, ProgressState, Ticker};
+use crate::recorder::{HistoryRecorder, error_chain};
 use crate::stop::Urgency;
-use crate::test::{Crash, Evidence, Outcome, RunError, Test};
+use crate::test::{Crash, RunError, Test, TestEvidence, TestOutcome};
 use crate::timer::Timer;
-use crate::watch::{Sighting, Watcher};
+use crate::watch::{LiveCheckThread, Sighting};
 use crate::worker::Worker;
-use crate::{Effect, Ended, Mesh, NodeError, Nodes, Observer, Seat, Stop, time_name};
+use crate::{
+    ClientSlot, Ended, InjectionResult, Mesh, NodeError, Nodes, Observer, Stop, time_name,
+};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use seatrial_check::{Answer, Ground, Options, SharedSource, Unwatched, prove, proves};
 use seatrial_checker::{Aims, Checker, Overview, Verdict};
@@ -31,64 +33,64 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// How long the workers may take to say good-bye, and the nemesis to finish what it is doing.
+/// Limit for workers to close their clients, and for the nemesis to finish the fault under way.
 const END_LIMIT: Duration = Duration::from_secs(3);
-/// How long a task may take to end once it was told to; one that awaits anything ends at once.
+/// Limit for an aborted task to end. A task that awaits anything ends at once; one that blocks its thread does not.
 const ABORT_LIMIT: Duration = Duration::from_secs(1);
-/// Most threads on which clients run.
+/// Maximum number of threads on which blocking clients run.
 const CLIENT_THREADS_MAX: usize = 16;
-/// How often a stop request is looked for while nodes start.
+/// Interval at which stop requests are polled while nodes start.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Runs a test: starts the nodes and waits until they have found together, drives clients and nemesis, heals, ends
-/// the nodes, seals the history, and has it judged. Returns when no process of the test is left.
-pub fn run(test: Test, observer: Arc<dyn Observer>) -> Result<Outcome, RunError> {
+/// Runs a test: starts the nodes and waits until they form a system, drives clients and nemesis, heals all faults, stops the
+/// nodes, seals the history, and checks it. Returns when no process of the test is left, whatever the result.
+pub fn run(test: Test, observer: Arc<dyn Observer>) -> Result<TestOutcome, RunError> {
     if test.concurrency == 0 || test.concurrency > THREADS_MAX {
         let count = test.concurrency;
-        let text = format!("a test has 1 to {THREADS_MAX} workers, not {count}");
+        let text = format!("invalid concurrency {count} (expected 1 to {THREADS_MAX} workers)");
         return Err(RunError::Test(text));
     }
     if test.timeout.is_zero() {
         return Err(RunError::Test(
-            "a time-out of nothing leaves no time to answer".into(),
+            "the operation time-out is zero; every operation would time out".into(),
         ));
     }
     raise_file_limit();
     check_threads(client_threads(&test))?;
     let threads = TestThreads::start(client_threads(&test))?;
     let nodes = Arc::clone(&test.nodes);
-    let board = Arc::new(Board::default());
-    let ticker = Ticker::start(Arc::clone(&board), observer);
-    let result = Run::new(test, &threads, board).run();
+    let progress = Arc::new(ProgressState::default());
+    let ticker = Ticker::start(Arc::clone(&progress), observer);
+    let result = Run::new(test, &threads, progress).run();
     threads.world.block_on(async {
-        let _ = end_nodes(&nodes).await; // whatever happened: nothing is left behind
+        let _ = end_nodes(&nodes).await; // also after an error: no process outlives the test
     });
     drop(ticker);
     threads.end();
     result
 }
 
-/// Runs a test that is never judged.
-pub(crate) fn record(test: Test) -> Result<Outcome, RunError> {
+/// Runs a test without checking its history.
+pub(crate) fn record(test: Test) -> Result<TestOutcome, RunError> {
     let threads = TestThreads::start(client_threads(&test))?;
     let outcome = Run::new(test, &threads, Arc::default()).record();
     threads.end();
     outcome
 }
 
-/// Where the tasks of a test run.
+/// The runtimes of a test. Three, so that neither a blocking client nor a busy proxy delays the driver.
 struct TestThreads {
-    /// Proxies, probes and the nemesis: one thread for each processor.
+    /// Proxies, readiness probes and the nemesis: one thread per processor.
     world: Runtime,
-    /// The driver, and clients that never block: the calling thread, while it waits for anything here.
+    /// The driver, and clients that never block. It has no thread of its own: it runs on the caller's while that blocks on it.
     driver: Runtime,
-    /// Clients that may block their threads. So that this stops neither proxies nor, as long as few do, other clients, there
-    /// are more threads than processors, and they are apart.
+    /// Clients that may block their threads; `None` if no client does. They have threads of their own, more than processors, so
+    /// that a blocked one stops no proxy and few other clients.
     clients: Option<Runtime>,
 }
 
 impl TestThreads {
-    /// Starts them, with this many threads for clients that may block.
+    /// Starts the runtimes, with `client_threads` threads for clients that may block.
     fn start(client_threads: usize) -> Result<TestThreads, RunError> {
         let clients = || {
             let mut builder = Builder::new_multi_thread();
@@ -101,13 +103,13 @@ impl TestThreads {
         })
     }
 
-    /// Where clients run.
+    /// The runtime of the clients.
     fn clients(&self) -> &Handle {
         self.clients.as_ref().unwrap_or(&self.driver).handle()
     }
 
     fn end(self) {
-        // A client that blocks its thread keeps it; that is not waited for.
+        // A blocked client keeps its thread: waiting for it could take for ever.
         self.clients
             .into_iter()
             .for_each(Runtime::shutdown_background);
@@ -116,7 +118,12 @@ impl TestThreads {
     }
 }
 
-/// Threads for clients: none when all run on the driver's.
+/// Number of processors that this process may use; 1 if that is unknown.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Number of threads for clients: 0 if they all run on the driver's.
 fn client_threads(test: &Test) -> usize {
     if test.clients.never_block() {
         return 0;
@@ -132,20 +139,20 @@ fn started(builder: &mut Builder) -> Result<Runtime, RunError> {
     })
 }
 
-/// Every connection costs four descriptors: asks for as many as the system lets this user have.
+/// Raises the soft limit of open files to the hard limit: a connection through a proxy takes four descriptors.
 fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    let _ = setrlimit(Resource::Nofile, limit); // then the usual number has to do
+    let _ = setrlimit(Resource::Nofile, limit); // on an error the present limit stays
 }
 
-/// Threads beside those of proxies and clients: the driver's, the history's, progress, nodes, checkers.
+/// Threads besides those of proxies and clients: the driver's, the history's, progress, nodes, checkers.
 const OTHER_THREADS: usize = 8;
 
-/// Makes sure that this process may have all threads of a test, before anything depends on one: a runtime that lacks its
-/// threads waits for ever for work that none of them does.
+/// Fails unless this process can start all threads of a test. A runtime that lacks threads would wait for ever for a task that
+/// no thread runs, so they are all started, and ended, before anything depends on one.
 fn check_threads(clients: usize) -> Result<(), RunError> {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = processors();
     let count = workers + clients + OTHER_THREADS;
     let mut threads = Vec::with_capacity(count);
     let (release, gate) = std::sync::mpsc::channel::<()>();
@@ -153,7 +160,7 @@ fn check_threads(clients: usize) -> Result<(), RunError> {
     let mut made = Ok(());
     for number in 0..count {
         let gate = Arc::clone(&gate);
-        // All of them wait until the last one is there or refused.
+        // All block until the last one has started or failed: they must exist at the same time.
         let wait = move || drop(gate.lock().map(|gate| gate.recv()));
         match std::thread::Builder::new().spawn(wait) {
             Ok(thread) => threads.push(thread),
@@ -168,35 +175,35 @@ fn check_threads(clients: usize) -> Result<(), RunError> {
     }
     drop(release);
     for thread in threads {
-        let _ = thread.join(); // it does nothing that could panic
+        let _ = thread.join(); // its body cannot panic
     }
     made
 }
 
-/// A test under way.
+/// A test while it runs: its definition, its threads, and the state that all phases share.
 struct Run<'a> {
     test: Test,
     threads: &'a TestThreads,
-    board: Arc<Board>,
+    progress: Arc<ProgressState>,
     mesh: Mesh,
 }
 
-/// The tasks of a test, and how the driver reaches them.
-struct Crew {
-    desks: Vec<Desk>,
+/// The tasks of a test, and the channels by which the driver reaches them.
+struct Tasks {
+    channels: Vec<WorkerChannel>,
     nemesis: Arc<Mutex<Nemesis>>,
     completions: mpsc::Receiver<(Thread, Op)>,
-    tasks: Tasks,
+    handles: TaskHandles,
 }
 
-/// What carries out operations and faults.
-struct Tasks {
+/// The handles of the tasks that execute operations and faults.
+struct TaskHandles {
     clients: JoinSet<()>,
     nemesis: JoinSet<()>,
 }
 
 impl<'a> Run<'a> {
-    fn new(test: Test, threads: &'a TestThreads, board: Arc<Board>) -> Run<'a> {
+    fn new(test: Test, threads: &'a TestThreads, progress: Arc<ProgressState>) -> Run<'a> {
         let world = threads.world.handle().clone();
         let mesh = if test.breaks_network {
             Mesh::new(world)
@@ -206,12 +213,12 @@ impl<'a> Run<'a> {
         Run {
             test,
             threads,
-            board,
+            progress,
             mesh,
         }
     }
 
-    fn run(mut self) -> Result<Outcome, RunError> {
+    fn run(mut self) -> Result<TestOutcome, RunError> {
         self.start_nodes()?;
         let mut outcome = self.record()?;
         if outcome.ended != Ended::Aborted {
@@ -220,8 +227,8 @@ impl<'a> Run<'a> {
         Ok(outcome)
     }
 
-    /// Everything between the start of the nodes and the judgement.
-    fn record(&mut self) -> Result<Outcome, RunError> {
+    /// Runs all phases between the start of the nodes and the check of the history.
+    fn record(&mut self) -> Result<TestOutcome, RunError> {
         let attributes = self.attributes();
         let path = self.test.folder.history();
         let write_error = |reason: String| RunError::Write {
@@ -229,24 +236,25 @@ impl<'a> Run<'a> {
             reason,
         };
         let writer = HistoryWriter::create(&path, &attributes);
-        let writer = writer.map_err(|error| write_error(in_words(&error)))?;
-        let recorder = Recorder::start(Box::new(writer)).map_err(|error| RunError::Bench {
-            what: "a thread for the history",
-            error,
-        })?;
+        let writer = writer.map_err(|error| write_error(error_chain(&error)))?;
+        let recorder =
+            HistoryRecorder::start(Box::new(writer)).map_err(|error| RunError::Bench {
+                what: "a thread for the history",
+                error,
+            })?;
         let workers = self.open_clients()?;
         let began = Instant::now();
-        let watcher = self.watch(&path, began)?;
-        let crew = self.crew(workers, began);
-        self.board.begin(began);
-        self.board.set_phase(Phase::Running);
-        let (drive, nemesis, tasks) = self.drive(crew, recorder, began)?;
+        let live_check = self.watch(&path, began)?;
+        let tasks = self.spawn_tasks(workers, began);
+        self.progress.begin(began);
+        self.progress.set_phase(Phase::Running);
+        let (drive, nemesis, tasks) = self.drive(tasks, recorder, began)?;
         let load = began.elapsed();
-        self.board.set_phase(Phase::Ending);
-        let (aftermath, deaths) = self.end(nemesis, tasks, drive.ended, drive.deaths);
+        self.progress.set_phase(Phase::Ending);
+        let (report, deaths) = self.end(nemesis, tasks, drive.ended, drive.deaths);
         drive.recorder.finish().map_err(write_error)?;
-        let watched = watcher.filter(|_| drive.ended != Ended::Aborted);
-        let watched = watched.map(Watcher::finish).unwrap_or_default();
+        let watched = live_check.filter(|_| drive.ended != Ended::Aborted);
+        let watched = watched.map(LiveCheckThread::finish).unwrap_or_default();
         if let Some(failure) = drive.failure {
             return Err(RunError::Generator(failure));
         }
@@ -256,7 +264,7 @@ impl<'a> Run<'a> {
             status: death.status,
             log_tail: death.log_tail,
         });
-        let mut outcome = Outcome {
+        let mut outcome = TestOutcome {
             ended: drive.ended,
             folder: self.test.folder.path().to_owned(),
             history_path: self.test.folder.history(),
@@ -265,13 +273,13 @@ impl<'a> Run<'a> {
             proofs: Vec::new(),
             overview: Overview::default(),
             results: Json::Null,
-            counts: self.board.counts(),
+            counts: self.progress.counts(),
             load,
             checked_in: Duration::ZERO,
-            faults: aftermath.records,
+            faults: report.records,
             crashes: crashes.collect(),
             sighting: watched.sighting,
-            warnings: aftermath.warnings,
+            warnings: report.warnings,
         };
         outcome.warnings.extend(cut_short(&outcome));
         outcome
@@ -287,20 +295,21 @@ impl<'a> Run<'a> {
         Ok(outcome)
     }
 
-    /// Those who judge while the test runs, if there are any.
-    fn watch(&mut self, path: &Path, began: Instant) -> Result<Option<Watcher>, RunError> {
+    /// Starts the checkers that run during the test; `None` if there are none.
+    fn watch(&mut self, path: &Path, began: Instant) -> Result<Option<LiveCheckThread>, RunError> {
         let watch = std::mem::take(&mut self.test.watch);
         if watch.checkers.is_empty() {
             return Ok(None);
         }
-        let watcher = Watcher::start(path.to_owned(), watch, self.test.stop.clone(), began);
-        watcher.map(Some).map_err(|error| RunError::Bench {
+        let live_check =
+            LiveCheckThread::start(path.to_owned(), watch, self.test.stop.clone(), began);
+        live_check.map(Some).map_err(|error| RunError::Bench {
             what: "a thread for a checker",
             error,
         })
     }
 
-    /// Starts all nodes at once; gives up when told to stop.
+    /// Starts all nodes concurrently; fails with [`RunError::Stopped`] at a stop request.
     fn start_nodes(&self) -> Result<(), RunError> {
         let folder = self.test.folder.path();
         let start = start_nodes(&self.test.nodes, folder, &self.mesh);
@@ -330,20 +339,20 @@ impl<'a> Run<'a> {
         Json::Object(attributes)
     }
 
-    /// The workers, their first clients opened as far as that succeeded.
+    /// Creates the workers and opens their first clients. A client that cannot be opened is opened again by its first operation.
     fn open_clients(&self) -> Result<Vec<Worker>, RunError> {
         let mut opening = JoinSet::new();
         for number in 0..self.test.concurrency {
-            let seat = self.seat(number)?;
+            let slot = self.slot(number)?;
             let clients = Arc::clone(&self.test.clients);
-            let mut worker = Worker::new(seat, clients, self.test.timeout);
+            let mut worker = Worker::new(slot, clients, self.test.timeout);
             let open = async move {
                 worker.open_early(Process::Client(number.into())).await;
                 (number, worker)
             };
             opening.spawn_on(open, self.threads.clients());
         }
-        // Each worker keeps to the time-out, unless its client blocks the thread.
+        // Each worker enforces the time-out by itself, unless its client blocks the thread.
         let limit = self.test.timeout * 2 + END_LIMIT;
         let opening = async { timeout(limit, opening.join_all()).await };
         let opened = self
@@ -352,80 +361,82 @@ impl<'a> Run<'a> {
             .block_on(unless_stopped(&self.test.stop, opening));
         let opened = opened.ok_or(RunError::Stopped)?;
         let mut workers = opened.map_err(|_| {
-            let text = "a client blocks its thread and is not opened in time";
+            let text = "opening the clients timed out: a client blocks its thread";
             RunError::Test(text.into())
         })?;
         workers.sort_by_key(|(number, _)| *number);
         Ok(workers.into_iter().map(|(_, worker)| worker).collect())
     }
 
-    fn seat(&self, number: u32) -> Result<Seat, RunError> {
+    fn slot(&self, number: u32) -> Result<ClientSlot, RunError> {
         let ids = self.test.nodes.ids();
         let endpoint = NodeId::client(number);
-        let mut seat = Seat {
+        let mut slot = ClientSlot {
             endpoint,
-            node: Seat::NOWHERE,
+            node: ClientSlot::NOWHERE,
             address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             mesh: self.mesh.clone(),
         };
         if !ids.is_empty() {
-            seat.node = ids[number as usize % ids.len()];
-            let route = self.mesh.route(endpoint, seat.node);
-            seat.address = route.map_err(|error| RunError::Bench {
+            slot.node = ids[number as usize % ids.len()];
+            let route = self.mesh.route(endpoint, slot.node);
+            slot.address = route.map_err(|error| RunError::Bench {
                 what: "a port for a client's connections",
                 error,
             })?;
         }
-        Ok(seat)
+        Ok(slot)
     }
 
     /// Starts a task for each worker and one for the nemesis.
-    fn crew(&self, workers: Vec<Worker>, began: Instant) -> Crew {
-        // A worker that was given up may answer twice before the driver looks.
-        let (answers, completions) = mpsc::channel(2 * (workers.len() + 1));
+    fn spawn_tasks(&self, workers: Vec<Worker>, began: Instant) -> Tasks {
+        // Two per worker: a worker whose operation was abandoned may complete the next one before the driver polls.
+        let (completed, completions) = mpsc::channel(2 * (workers.len() + 1));
         let mut clients = JoinSet::new();
-        let mut desks = Vec::new();
+        let mut channels = Vec::new();
         for (number, worker) in workers.into_iter().enumerate() {
-            let (inbox, orders) = mpsc::channel(1);
-            let node = Some(worker.node()).filter(|node| *node != Seat::NOWHERE);
-            desks.push(Desk::new(inbox, node.map(|node| node.to_string())));
-            let task = work(worker, Thread(number as u32), orders, answers.clone());
+            let (inbox, operations) = mpsc::channel(1);
+            let node = Some(worker.node()).filter(|node| *node != ClientSlot::NOWHERE);
+            channels.push(WorkerChannel::new(inbox, node.map(|node| node.to_string())));
+            let task = work(worker, Thread(number as u32), operations, completed.clone());
             clients.spawn_on(task, self.threads.clients());
         }
         let nemesis = Nemesis::new(
             Arc::clone(&self.test.nodes),
             self.mesh.clone(),
             Rng::from_seed(self.test.seed).fork("nemesis"),
-            Arc::clone(&self.board),
+            Arc::clone(&self.progress),
             began,
         );
         let nemesis = Arc::new(Mutex::new(nemesis));
-        let (inbox, orders) = mpsc::channel(1);
-        let torment = torment(Arc::clone(&nemesis), orders, answers);
-        let mut tasks = Tasks {
+        let (inbox, operations) = mpsc::channel(1);
+        let nemesis_task = run_nemesis(Arc::clone(&nemesis), operations, completed);
+        let mut handles = TaskHandles {
             clients,
             nemesis: JoinSet::new(),
         };
-        tasks.nemesis.spawn_on(torment, self.threads.world.handle());
-        desks.push(Desk::new(inbox, None));
-        Crew {
-            desks,
+        handles
+            .nemesis
+            .spawn_on(nemesis_task, self.threads.world.handle());
+        channels.push(WorkerChannel::new(inbox, None));
+        Tasks {
+            channels,
             nemesis,
             completions,
-            tasks,
+            handles,
         }
     }
 
     fn drive(
         &mut self,
-        crew: Crew,
-        recorder: Recorder,
+        tasks: Tasks,
+        recorder: HistoryRecorder,
         began: Instant,
-    ) -> Result<(Drive, Arc<Mutex<Nemesis>>, Tasks), RunError> {
+    ) -> Result<(DriveResult, Arc<Mutex<Nemesis>>, TaskHandles), RunError> {
         let generator = std::mem::replace(&mut self.test.generator, nothing());
         let rng = Rng::from_seed(self.test.seed).fork("interpreter");
         let options = InterpreterOptions {
-            // The worker keeps to the time-out; this is for one that does not answer at all.
+            // Workers enforce the time-out; this limit catches a worker that never answers, because its thread is blocked.
             operation_timeout: Some(self.test.timeout * 2 + END_LIMIT),
             drain_timeout: self.test.timeout * 2 + END_LIMIT,
             ..InterpreterOptions::new(self.test.concurrency, rng)
@@ -434,29 +445,30 @@ impl<'a> Run<'a> {
         let driver = Driver {
             interpreter: Interpreter::new(generator, &options),
             began,
-            desks: crew.desks,
-            completions: crew.completions,
+            channels: tasks.channels,
+            completions: tasks.completions,
             recorder,
             timer: Timer::new().map_err(|error| RunError::Bench {
                 what: "a timer",
                 error,
             })?,
             nodes: Arc::clone(&self.test.nodes),
-            board: Arc::clone(&self.board),
+            progress: Arc::clone(&self.progress),
             stop: self.test.stop.clone(),
         };
         let drive = self.threads.driver.block_on(driver.drive());
-        Ok((drive, crew.nemesis, crew.tasks))
+        Ok((drive, tasks.nemesis, tasks.handles))
     }
 
-    /// Ends the tasks, heals, ends the nodes. Returns what the nemesis saw, and all deaths.
+    /// Ends the tasks, heals all faults, stops the nodes. The order matters: a client that still runs must not see the nodes
+    /// stop. Returns the nemesis's report, and all nodes that died.
     fn end(
         &self,
         nemesis: Arc<Mutex<Nemesis>>,
-        mut tasks: Tasks,
+        mut tasks: TaskHandles,
         ended: Ended,
         mut deaths: Vec<crate::Death>,
-    ) -> (Aftermath, Vec<crate::Death>) {
+    ) -> (NemesisReport, Vec<crate::Death>) {
         self.threads.driver.block_on(async {
             if ended != Ended::Aborted {
                 let _ = timeout(END_LIMIT, async {
@@ -469,42 +481,41 @@ impl<'a> Run<'a> {
             nemesis.lock().await.final_heal().await;
             deaths.extend(self.test.nodes.take_deaths());
             let failures = end_nodes(&self.test.nodes).await;
-            let mut aftermath = match Arc::into_inner(nemesis) {
+            let mut report = match Arc::into_inner(nemesis) {
                 Some(nemesis) => nemesis.into_inner().finish(),
-                None => Aftermath::default(),
+                None => NemesisReport::default(),
             };
             let failures = failures.into_iter().map(|error| error.to_string());
-            aftermath.warnings.extend(failures);
+            report.warnings.extend(failures);
             if left > 0 {
                 let text = format!(
-                    "clients that blocked their threads to the end and were left behind: {left}"
+                    "clients that still blocked their threads at the end and were abandoned: {left}"
                 );
-                aftermath.warnings.push(text);
+                report.warnings.push(text);
             }
-            (aftermath, deaths)
+            (report, deaths)
         })
     }
 
-    /// Has the history judged and keeps the results.
-    fn check(&self, outcome: &mut Outcome) -> Result<(), RunError> {
-        self.board.set_phase(Phase::Checking);
+    /// Checks the sealed history and writes the results.
+    fn check(&self, outcome: &mut TestOutcome) -> Result<(), RunError> {
+        self.progress.set_phase(Phase::Checking);
         let path = &outcome.history_path;
         let read_error = |reason: String| RunError::Read {
             path: path.clone(),
             reason,
         };
         let source = outcome.source();
-        let source = source.map_err(|error| read_error(in_words(&error)))?;
+        let source = source.map_err(|error| read_error(error_chain(&error)))?;
         let began = Instant::now();
-        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let known = std::mem::take(&mut outcome.verdicts);
-        let answer = self.answer(&source, threads, known);
-        let (answer, proofs) = answer.map_err(|error| read_error(in_words(&*error)))?;
+        let answer = self.answer(&source, processors(), known);
+        let (answer, proofs) = answer.map_err(|error| read_error(error_chain(&*error)))?;
         outcome.proofs = proofs;
         outcome.verdicts = answer.verdicts;
         outcome.overview = answer.overview;
         outcome.checked_in = began.elapsed();
-        outcome.results = (self.test.results)(&Evidence {
+        outcome.results = (self.test.results)(&TestEvidence {
             attributes: &outcome.attributes,
             overview: &outcome.overview,
             verdicts: &outcome.verdicts,
@@ -515,8 +526,8 @@ impl<'a> Run<'a> {
         self.keep(&outcome.results)
     }
 
-    /// Checks the history chunk by chunk. A checker that ran beside the test, whose verdict is known, does not run again, unless
-    /// it is to prove it.
+    /// Checks the history chunk by chunk. A checker that ran during the test, whose verdict is known, does not run again, unless
+    /// it has to prove its verdict.
     fn answer(
         &self,
         source: &SharedSource,
@@ -558,7 +569,7 @@ impl<'a> Run<'a> {
         Ok((answer, proofs))
     }
 
-    /// Writes the results beside the history and into it.
+    /// Writes the results to `results.json` and into the test file.
     fn keep(&self, results: &Json) -> Result<(), RunError> {
         let path = self.test.folder.results();
         let results_error = |path: &Path, reason: String| RunError::Results {
@@ -570,42 +581,42 @@ impl<'a> Run<'a> {
         written.map_err(|error| results_error(&path, error.to_string()))?;
         let path = self.test.folder.history();
         let kept = TestFile::append_results(&path, results);
-        kept.map_err(|error| results_error(&path, in_words(&error)))
+        kept.map_err(|error| results_error(&path, error_chain(&error)))
     }
 }
 
-/// Says so of a run that was asked to end before its plan did: its verdict is on what was recorded until then.
-fn cut_short(outcome: &Outcome) -> Option<String> {
-    // A violation that ends a test has a sentence of its own.
+/// A warning for a run that was stopped before its generator ended: the verdict covers the operations recorded until then.
+fn cut_short(outcome: &TestOutcome) -> Option<String> {
+    // A violation that stops a test has a warning of its own.
     let is_asked = outcome.ended == Ended::Stopped && outcome.sighting.is_none();
     is_asked.then(|| {
         let seconds = outcome.load.as_secs_f64();
-        format!("the run was cut short after {seconds:.1} s: the verdict is on what was recorded until then")
+        format!("the run was cut short after {seconds:.1} s; the verdict covers the operations recorded until then")
     })
 }
 
-/// Says so of a run with fewer operations a second than were asked for.
-fn rate_missed(asked: Option<f64>, outcome: &Outcome) -> Option<String> {
+/// A warning for a run that made fewer operations per second than requested.
+fn rate_missed(asked: Option<f64>, outcome: &TestOutcome) -> Option<String> {
     let counts = outcome.counts;
     let (made, seconds) = (counts.invoked, outcome.load.as_secs_f64());
     let (asked, expected) = (asked?, asked? * seconds);
-    // Intervals are random: the number of operations of a short run is off by three deviations at most.
+    // Intervals are random (uniform up to twice the mean: a variance of a third per operation), so a short run may be off by
+    // three standard deviations.
     let slack = 3.0 * (expected / 3.0).sqrt();
     let is_missed = (made as f64) < expected * RATE_SHARE - slack;
     is_missed.then(|| {
         let rate = made as f64 / seconds;
         format!(
-            "{asked} operations a second were asked for, {rate:.0} were made: no client was free in time, or nothing was to be done"
+            "requested {asked} operations per second, made {rate:.0}: no client was free in time, or the generator had no operation"
         )
     })
 }
 
-/// What counts as the rate that was asked for.
+/// Share of the requested rate below which a warning is given.
 const RATE_SHARE: f64 = 0.98;
 
-impl Tasks {
-    /// Ends all that have not ended by themselves. The number of clients that cannot be ended: they do not give back their
-    /// threads.
+impl TaskHandles {
+    /// Aborts all tasks that still run. Returns the number of clients that cannot be aborted, because they block their threads.
     async fn end(mut self) -> usize {
         self.nemesis.shutdown().await;
         self.clients.abort_all();
@@ -619,7 +630,7 @@ impl Tasks {
     }
 }
 
-/// What a reader should know of a node that ended by itself.
+/// A warning for a node that exited by itself.
 fn warning(crash: &Crash) -> String {
     let Crash {
         node,
@@ -628,13 +639,13 @@ fn warning(crash: &Crash) -> String {
         log_tail,
     } = crash;
     let log = match log_tail.as_str() {
-        "" => "; it wrote nothing to its log".into(),
+        "" => "; its log is empty".into(),
         tail => format!("; the last lines of its log:\n{tail}"),
     };
-    format!("{node} ended by itself after {at} ({status}){log}")
+    format!("{node} exited by itself after {at} ({status}){log}")
 }
 
-/// What `doing` gives; `None` when a stop is asked for before.
+/// The result of `doing`; `None` if a stop is requested before it is done.
 async fn unless_stopped<T>(stop: &Stop, doing: impl Future<Output = T>) -> Option<T> {
     let stopped = async {
         while stop.urgency() == Urgency::None {
@@ -656,14 +667,14 @@ async fn start_nodes(nodes: &Arc<dyn Nodes>, folder: &Path, mesh: &Mesh) -> Resu
         starting.spawn(async move { nodes.start(node).await });
     }
     while let Some(started) = starting.join_next().await {
-        // A panic of a suite goes on here.
-        let _: Effect =
+        // A panic of a suite is propagated.
+        let _: InjectionResult =
             started.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
     }
     nodes.formed().await
 }
 
-/// Ends all nodes at once; what went wrong with it.
+/// Stops all nodes concurrently; returns the errors.
 async fn end_nodes(nodes: &Arc<dyn Nodes>) -> Vec<NodeError> {
     let mut ending = JoinSet::new();
     for &node in nodes.ids() {
@@ -674,47 +685,47 @@ async fn end_nodes(nodes: &Arc<dyn Nodes>) -> Vec<NodeError> {
     ended.into_iter().filter_map(Result::err).collect()
 }
 
-/// A generator that has nothing to do.
+/// A generator without operations.
 fn nothing() -> Box<dyn Generator> {
     Box::new(sequence::<[Box<dyn Generator>; 0]>([]))
 }
 
-/// Carries out what one thread is ordered to, until there are no more orders. An order that comes while another is
-/// carried out means that the interpreter has given that one up.
+/// The task of one worker: executes the operations of one thread until their channel closes. An operation that arrives while
+/// another is under way means that the interpreter has abandoned that one, so its future is dropped.
 async fn work(
     mut worker: Worker,
     thread: Thread,
-    mut orders: mpsc::Receiver<Op>,
-    answers: mpsc::Sender<(Thread, Op)>,
+    mut operations: mpsc::Receiver<Op>,
+    completions: mpsc::Sender<(Thread, Op)>,
 ) {
-    let mut next = orders.recv().await;
+    let mut next = operations.recv().await;
     while let Some(op) = next {
         let completion = tokio::select! {
             biased;
-            completion = worker.carry_out(&op) => completion,
-            order = orders.recv() => {
+            completion = worker.execute(&op) => completion,
+            following = operations.recv() => {
                 worker.abandon();
-                next = order;
+                next = following;
                 continue;
             }
         };
-        next = match answers.try_send((thread, completion)) {
-            Ok(()) => orders.recv().await,
+        next = match completions.try_send((thread, completion)) {
+            Ok(()) => operations.recv().await,
             Err(_) => None, // the driver has ended
         };
     }
     worker.close().await;
 }
 
-/// Carries out faults, until there are no more orders.
-async fn torment(
+/// The task of the nemesis: executes faults until their channel closes.
+async fn run_nemesis(
     nemesis: Arc<Mutex<Nemesis>>,
-    mut orders: mpsc::Receiver<Op>,
-    answers: mpsc::Sender<(Thread, Op)>,
+    mut operations: mpsc::Receiver<Op>,
+    completions: mpsc::Sender<(Thread, Op)>,
 ) {
-    while let Some(op) = orders.recv().await {
+    while let Some(op) = operations.recv().await {
         let completion = nemesis.lock().await.answer(&op).await;
-        if answers.try_send((Thread::NEMESIS, completion)).is_err() {
+        if completions.try_send((Thread::NEMESIS, completion)).is_err() {
             break; // the driver has ended
         }
     }

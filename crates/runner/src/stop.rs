@@ -1,46 +1,46 @@
-//! The request to end a test early.
+//! Stop requests: ending a test early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A handle by which a test is ended from outside, as Ctrl-C does: the first request lets operations under way
-/// complete, heals, saves and checks; the second does not wait for them. What was recorded is saved either way.
+/// A handle that stops a test from outside, as Ctrl-C does. The first request lets operations under way complete, heals, seals
+/// and checks the history; the second one waits for nothing and checks nothing. Recorded operations are saved either way.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicU8>);
 
-/// How urgently a test is to end.
+/// How urgently a test must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Not before its time.
+    /// No stop was requested.
     None,
     /// Once the operations under way have completed.
     Drain,
-    /// At once.
+    /// Immediately.
     Abort,
 }
 
 impl Stop {
-    /// A handle nobody has used yet.
+    /// A handle without requests.
     pub fn new() -> Stop {
         Stop::default()
     }
 
-    /// Asks once more.
+    /// Adds a request.
     pub fn request(&self) {
-        let raise = |level: u8| level.checked_add(1);
+        let raise = |level: u8| level.checked_add(1); // saturates: 300 requests do not wrap to none
         let _ = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise);
     }
 
-    /// Asks for the first time, unless somebody has; whether it was the first.
+    /// Makes the first request; false, without effect, if there was one already.
     pub fn request_first(&self) -> bool {
         let (none, drain) = (0, 1);
         let order = Ordering::Relaxed;
         self.0.compare_exchange(none, drain, order, order).is_ok()
     }
 
-    /// What was asked for so far.
+    /// The urgency of the requests so far.
     pub fn urgency(&self) -> Urgency {
         match self.0.load(Ordering::Relaxed) {
             0 => Urgency::None,

@@ -1,12 +1,14 @@
-//! What a test is made of, and what comes of it.
+//! The definition of a test, its result and its errors.
 
+use crate::run::processors;
 use crate::{
-    Clients, Counts, Ended, FaultRecord, NodeError, Nodes, RunFolder, Sighting, Stop, Watch,
+    Clients, Ended, FaultRecord, LiveChecks, NodeError, Nodes, OperationCounts, RunFolder,
+    Sighting, Stop,
 };
 use seatrial_check::{ReadAhead, SharedSource};
 use seatrial_checker::{Checker, Overview, Validity, Verdict};
 use seatrial_generator::{Failure, Generator};
-use seatrial_history::{History, OpenError, TestFile};
+use seatrial_history::{OpenError, TestFile};
 use seatrial_machine::{NodeId, Time};
 use seatrial_verify::Certificate;
 use serde_json::{Map, Value as Json, json};
@@ -18,64 +20,64 @@ use thiserror::Error;
 
 /// A whole test, ready to [`run`](crate::run()).
 pub struct Test {
-    /// What the test file says about the test: `name`, `suite`, `workload`, `seed`, `faults`, `options`, … The
-    /// runner adds `started`, `nodes` and `concurrency` where they are missing.
+    /// Attributes of the test file: `name`, `suite`, `workload`, `seed`, `faults`, `options`, … The runner adds `started`,
+    /// `nodes`, `concurrency`, `timeout_ms`, `seed` and `version` where they are missing.
     pub attributes: Map<String, Json>,
-    /// Where everything is kept.
+    /// The folder of the run: history, results, logs and data of the nodes.
     pub folder: RunFolder,
     /// The system under test.
     pub nodes: Arc<dyn Nodes>,
-    /// Those who talk to it.
+    /// Opens the clients.
     pub clients: Arc<dyn Clients>,
-    /// Number of workers, each with one client at a time; at least 1. Worker 0 talks to the first node, worker 1 to
-    /// the second and so on, round and round.
+    /// Number of workers, each with one client at a time; at least 1. Worker `i` of a test with `n` nodes is connected to node
+    /// `i mod n`.
     pub concurrency: u32,
-    /// Longest time that an operation, or opening a client, may take.
+    /// Time limit of an operation, and of opening a client. An operation that exceeds it completes as `info`.
     pub timeout: Duration,
-    /// What is done, faults included.
+    /// Chooses the operations, faults included.
     pub generator: Box<dyn Generator>,
-    /// May the generator cut, disturb or reset links? Otherwise clients and nodes are connected without proxies, which saves
-    /// two of four hops for each operation; a fault of the network then has no effect, and is warned of.
+    /// May the generator cut, disturb or reset links? Otherwise clients and nodes are connected without proxies, which saves two
+    /// of four hops per operation; a network fault then has no effect, which is reported as a warning.
     pub breaks_network: bool,
-    /// Operations a second that somebody asked for; a run that made fewer says so.
+    /// Requested operations per second, if any; a run that made fewer gets a warning.
     pub rate: Option<f64>,
-    /// What checks the history once it is complete.
+    /// Checkers of the complete history.
     pub checkers: Vec<Box<dyn Checker>>,
-    /// What checks it while the test runs.
-    pub watch: Watch,
-    /// Is a verdict without anomalies valid although questions stayed open, as in Jepsen?
+    /// Checkers that run during the test.
+    pub watch: LiveChecks,
+    /// Is a verdict without anomalies `valid` although questions are undecided, as in Jepsen?
     pub accept_undecided: bool,
-    /// Do checkers that can prove their verdicts do so?
+    /// Do checkers that can prove their verdicts write certificates?
     pub certify: bool,
-    /// Fixes what the runner draws by itself (the bits that rot).
+    /// Seed of the runner's own draws: the interpreter's, and the bits that rot.
     pub seed: u64,
-    /// Ends the test early.
+    /// The handle by which the test is stopped early.
     pub stop: Stop,
-    /// Makes the results that are kept from what is known in the end; [`plain_results`] unless given.
+    /// Makes the document of results; [`plain_results`] by default.
     pub results: Box<MakeResults>,
 }
 
-/// Makes results: the JSON document that goes to `results.json` and to the test file.
-pub type MakeResults = dyn Fn(&Evidence<'_>) -> Json + Send;
+/// Makes the JSON document that is written to `results.json` and to the test file.
+pub type MakeResults = dyn Fn(&TestEvidence<'_>) -> Json + Send;
 
-/// All that results are made from.
-pub struct Evidence<'a> {
+/// The data that results are made from.
+pub struct TestEvidence<'a> {
     /// The attributes of the test.
     pub attributes: &'a Json,
-    /// Counts and times of what happened.
+    /// Counts and times of operations and faults.
     pub overview: &'a Overview,
-    /// What each checker says.
+    /// The verdict of each checker.
     pub verdicts: &'a [Verdict],
-    /// What a reader of the verdict should know.
+    /// Warnings that a reader of the verdict needs.
     pub warnings: &'a [String],
-    /// How long the checkers took.
+    /// Time that the checkers took.
     pub checked_in: Duration,
-    /// The first violation that was seen while the test ran.
+    /// The first definite violation that was found during the test.
     pub sighting: Option<&'a Sighting>,
 }
 
-/// Results without any dressing: `valid`, `operations`, `checkers`, `warnings`, `seconds`, `seen_early`.
-pub fn plain_results(evidence: &Evidence<'_>) -> Json {
+/// The default results: `valid`, `operations`, `checkers`, `warnings`, `seconds`, `seen_early`.
+pub fn plain_results(evidence: &TestEvidence<'_>) -> Json {
     let verdicts = evidence.verdicts.iter();
     let checkers: Map<String, Json> = verdicts
         .map(|verdict| (verdict.checker.to_owned(), json!(verdict)))
@@ -90,10 +92,10 @@ pub fn plain_results(evidence: &Evidence<'_>) -> Json {
     })
 }
 
-/// What came of a test.
+/// Result of a test.
 #[derive(Debug)]
-pub struct Outcome {
-    /// How it came to its end.
+pub struct TestOutcome {
+    /// How it ended.
     pub ended: Ended,
     /// The run folder.
     pub folder: PathBuf,
@@ -101,44 +103,39 @@ pub struct Outcome {
     pub history_path: PathBuf,
     /// The attributes of the test.
     pub attributes: Json,
-    /// What each checker says; empty when the test was aborted.
+    /// The verdict of each checker; empty if the test was aborted.
     pub verdicts: Vec<Verdict>,
-    /// What proves the verdicts, by the name of the file that it belongs in.
+    /// Certificates of verdicts, with the name of the file that each is written to.
     pub proofs: Vec<(String, Certificate)>,
-    /// Counts and times of what happened; empty when the test was aborted.
+    /// Counts and times of operations and faults; empty if the test was aborted.
     pub overview: Overview,
-    /// What is kept as `results.json`; null when the test was aborted.
+    /// Content of `results.json`; null if the test was aborted.
     pub results: Json,
-    /// What clients did.
-    pub counts: Counts,
-    /// How long there was load.
+    /// Numbers of client operations by type.
+    pub counts: OperationCounts,
+    /// Time during which operations were invoked.
     pub load: Duration,
-    /// How long the checkers took.
+    /// Time that the checkers took.
     pub checked_in: Duration,
-    /// All faults, whether they bit or not.
+    /// All faults, with and without effect.
     pub faults: Vec<FaultRecord>,
-    /// Nodes that ended although nobody told them to.
+    /// Nodes that exited by themselves.
     pub crashes: Vec<Crash>,
-    /// The first violation that was seen while the test ran; `None` when there was none, or nobody watched.
+    /// The first definite violation that was found during the test; `None` if none was found or no checker ran then.
     pub sighting: Option<Sighting>,
-    /// What a reader of the verdict should know: faults that never bit, nodes that ended by themselves, …
+    /// Warnings that a reader of the verdict needs: faults without effect, nodes that exited by themselves, …
     pub warnings: Vec<String>,
 }
 
-impl Outcome {
-    /// The history of the run chunk by chunk, as often as asked.
+impl TestOutcome {
+    /// The history of the run, chunk by chunk, any number of times.
     pub fn source(&self) -> Result<SharedSource, OpenError> {
         let file = TestFile::open(&self.history_path)?;
-        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Ok(Arc::new(ReadAhead::new(Arc::new(file), threads - 1)))
+        // One thread is the caller's: the others read ahead.
+        Ok(Arc::new(ReadAhead::new(Arc::new(file), processors() - 1)))
     }
 
-    /// The history of the run, in memory: about 100 bytes an event.
-    pub fn history(&self) -> Result<History, OpenError> {
-        TestFile::open(&self.history_path)?.history()
-    }
-
-    /// What all verdicts say together; unknown when nobody judged.
+    /// The conjunction of all verdicts; unknown if the test was aborted.
     pub fn validity(&self) -> Validity {
         if self.ended == Ended::Aborted {
             return Validity::Unknown("the test was aborted before it was checked".into());
@@ -147,40 +144,40 @@ impl Outcome {
     }
 }
 
-/// A node that ended by itself during the test.
+/// A node that exited by itself during the test.
 #[derive(Clone, Debug)]
 pub struct Crash {
-    /// Which one.
+    /// The node.
     pub node: NodeId,
-    /// When that was seen.
+    /// When that was noticed.
     pub at: Time,
-    /// Its exit status or signal, in words.
+    /// Its exit status or signal, as text.
     pub status: String,
     /// The last lines of its log.
     pub log_tail: String,
 }
 
-/// Why a test could not be run to its end. Nodes are ended and what was recorded is kept, whatever the reason.
+/// Error of a test that did not run to its end. Nodes are stopped and recorded operations are kept in every case.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The test itself makes no sense.
+    /// The definition of the test is invalid.
     #[error("{0}")]
     Test(String),
     /// The nodes cannot be used.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// The generator made a mistake; what was recorded before is sealed.
+    /// The generator failed; the operations recorded before are sealed.
     #[error(transparent)]
     Generator(Box<Failure>),
-    /// The test was told to stop before it had begun.
+    /// The test was stopped before it had begun.
     #[error("stopped before the test began")]
     Stopped,
-    /// The test file cannot be written; what was recorded before is readable.
+    /// The test file cannot be written; the operations recorded before are readable.
     #[error("the history {} cannot be written: {reason}", path.display())]
     Write {
         /// The test file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The test file cannot be read again.
@@ -188,7 +185,7 @@ pub enum RunError {
     Read {
         /// The test file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The results cannot be kept; the history is sealed.
@@ -196,15 +193,15 @@ pub enum RunError {
     Results {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The machine gives the bench no threads, no ports or no files.
-    #[error("the bench cannot work: {what}: {error}")]
+    /// The operating system refuses threads, ports or files.
+    #[error("the test cannot run: {what}: {error}")]
     Bench {
-        /// What was wanted.
+        /// The resource that was requested.
         what: &'static str,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }

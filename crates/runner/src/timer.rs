@@ -1,4 +1,4 @@
-//! A timer of the kernel's precision.
+//! A timer with the kernel's precision, for the driver.
 
 use rustix::fd::OwnedFd;
 use rustix::time::{
@@ -10,19 +10,19 @@ use std::time::Instant;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Wakes the driver at a time. The runtime's own timers count whole milliseconds: at 2,000 operations a second that would
-/// begin them two by two.
+/// Wakes the driver at a time, with the precision of a timerfd. The runtime's own timers have a resolution of 1 ms: at 2,000
+/// operations per second they would begin operations in pairs.
 ///
-/// It is set only when it must go off sooner than it is going to anyway, so its user must bear to be woken early. A loop whose
-/// deadlines move on with it (the age of a batch) costs one system call each time that the first of them is reached.
+/// It is set only to an earlier time than it is set to already, so its user may be woken early. In a loop whose deadlines move
+/// forward (the age of a batch) it costs one system call each time that the earliest of them is reached.
 pub(crate) struct Timer {
     file: AsyncFd<OwnedFd>,
-    /// When it goes off; `None`: it does not.
+    /// The time that it is set to; `None`: it is not set.
     set_to: Option<Instant>,
 }
 
 impl Timer {
-    /// A timer that is not set. Must be called within a runtime.
+    /// An unset timer. Panics outside of a runtime.
     #[expect(
         unsafe_code,
         reason = "the runtime has no safe way to wait for a file that is no socket and no pipe"
@@ -38,10 +38,10 @@ impl Timer {
         })
     }
 
-    /// Returns at `deadline`, or sooner.
+    /// Returns at `deadline`, or earlier.
     pub(crate) async fn sleep_until(&mut self, deadline: Instant) {
         if self.set_to.is_none_or(|earlier| earlier > deadline) && !self.set(deadline) {
-            return; // the loop that waits here goes round without a pause
+            return; // the deadline has passed, or the timer failed: the caller polls without a pause
         }
         if let Ok(mut ready) = self.file.readable().await {
             ready.clear_ready();
@@ -49,14 +49,14 @@ impl Timer {
         self.set_to = None;
     }
 
-    /// Sets it; setting takes back that it went off before. False when the deadline has passed.
+    /// Sets it, which also clears an earlier expiration. False if the deadline has passed or the kernel refuses.
     fn set(&mut self, deadline: Instant) -> bool {
         let wait = deadline.saturating_duration_since(Instant::now());
         let value = Timespec {
             tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: wait.subsec_nanos().into(),
         };
-        // A wait of nothing would switch it off.
+        // A value of zero would disarm the timer.
         let is_set = !wait.is_zero() && self.settime(value).is_ok();
         self.set_to = is_set.then_some(deadline);
         is_set
@@ -107,7 +107,7 @@ mod tests {
         }
         timer.sleep_until(early).await;
         assert!(began.elapsed() >= Duration::from_millis(5));
-        // One that was given up goes off all the same: its user is woken early.
+        // A wait that was dropped leaves the timer set: its user is woken early.
         tokio::select! {
             () = timer.sleep_until(began + Duration::from_millis(20)) => panic!("too early"),
             () = tokio::time::sleep(Duration::from_millis(1)) => {}

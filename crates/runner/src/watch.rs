@@ -1,7 +1,7 @@
-//! Judging beside the test.
+//! Checkers that run during the test, on the file that is being written.
 
 use crate::Stop;
-use crate::recorder::in_words;
+use crate::recorder::error_chain;
 use seatrial_check::{Follower, Unwatched};
 use seatrial_checker::{Aims, Checker, Finding, Verdict};
 use seatrial_machine::Time;
@@ -12,31 +12,31 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Checkers that run beside the test; none by default.
+/// Checkers that run during the test; none by default.
 #[derive(Default)]
-pub struct Watch {
-    /// They see the history as it is written. In the end their verdicts take the place of those of the test's checkers of
-    /// the same names, unless those prove theirs.
+pub struct LiveChecks {
+    /// They read the history while it is written. Their final verdicts replace those of the test's checkers of the same names,
+    /// unless those must prove their verdicts.
     pub checkers: Vec<Box<dyn Checker>>,
-    /// Does the first violation end the test, as a stop request does?
+    /// Does the first definite violation stop the test, as a stop request does?
     pub stops: bool,
 }
 
-/// The first violation that was seen while the test ran.
+/// The first definite violation that was found during the test.
 #[derive(Clone, Debug)]
 pub struct Sighting {
-    /// When it was seen.
+    /// When it was found, since the test began.
     pub at: Time,
-    /// Who saw it.
+    /// Name of the checker that found it.
     pub checker: &'static str,
-    /// What it is. Nothing that comes later takes it back.
+    /// The violation. No later operation can undo it.
     pub finding: Finding,
-    /// Was the test ended for that?
+    /// Did it stop the test?
     pub stopped: bool,
 }
 
 impl Sighting {
-    /// As results have it: when, who, what, by which operations, and whether the test was ended for that.
+    /// The JSON object of the results: `seconds`, `checker`, `anomaly`, `operations` (indexes), `stopped`.
     pub fn json(&self) -> Json {
         json!({
             "seconds": self.at.seconds(),
@@ -47,7 +47,7 @@ impl Sighting {
         })
     }
 
-    /// A sentence for people.
+    /// A sentence for the user.
     pub fn sentence(&self) -> String {
         let Sighting { at, checker, .. } = self;
         let operations = self.finding.operations.iter();
@@ -58,162 +58,164 @@ impl Sighting {
             more => format!(" and {more} more"),
         };
         let end = if self.stopped {
-            "; the test was ended early for that"
+            "; it stopped the test early"
         } else {
             ""
         };
         format!(
-            "{checker} saw {} {at} after the test began (operations {}{more}){end}",
+            "{checker} found {} {at} after the test began (operations {}{more}){end}",
             self.finding.anomaly,
             operations.join(", ")
         )
     }
 }
 
-/// Operations that are named in one line.
+/// Maximum number of operations named in the sentence.
 const NAMED_MAX: usize = 8;
 
-/// What the judges leave behind.
+/// Result of the checkers that ran during the test.
 #[derive(Default)]
-pub(crate) struct Watched {
+pub(crate) struct LiveVerdicts {
     pub(crate) verdicts: Vec<Verdict>,
     pub(crate) sighting: Option<Sighting>,
-    /// Why there is no verdict of theirs, in words.
+    /// Why there are no verdicts, if so.
     pub(crate) error: Option<String>,
 }
 
-/// How often the file is looked at while nothing comes.
+/// Interval at which the file is polled while nothing new is in it.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Looking for violations takes at most this part of the time: once, then so many times as long nothing.
-const LOOK_SHARE: u32 = 8;
-/// Threads that read the history again when something is to be told.
+/// Bound of the search for violations: after a search of length t the next one begins after `SEARCH_PAUSE_FACTOR` · t, so
+/// searches take at most 1/9 of the time.
+const SEARCH_PAUSE_FACTOR: u32 = 8;
+/// Threads that read the history again to explain a violation.
 const THREADS: usize = 1;
-/// The judges take the processor only when nobody else wants it as much.
+/// Niceness of the thread: the test itself has priority.
 const NICENESS: i32 = 10;
 
-const WATCH: u8 = 0;
-/// The history is sealed: judge to its end.
+/// The test runs: follow its file.
+const FOLLOW: u8 = 0;
+/// The history is sealed: check it to its end.
 const FINISH: u8 = 1;
-/// Nobody wants to know any more.
+/// The result is not needed any more.
 const GIVE_UP: u8 = 2;
 
-/// The thread that has the history judged while it is written.
+/// The thread that checks the history while it is written.
 ///
-/// It reads the test file behind its writer: nothing is handed over, so nobody who runs the test ever waits for it, however
-/// far it is behind. It runs at a low priority. Its downside: on a machine that is busy with the test a violation is seen
-/// late, and the rest is judged after the end, as without it.
-pub(crate) struct Watcher {
+/// It reads the test file after its writer, and shares no queue with it: the test never waits for this thread, however far it
+/// lags. It runs at a low priority. Its downside: on a machine that is busy with the test a violation is found late, and the
+/// rest of the history is checked after the end, as without this thread.
+pub(crate) struct LiveCheckThread {
     order: Arc<AtomicU8>,
-    thread: Option<JoinHandle<Watched>>,
+    thread: Option<JoinHandle<LiveVerdicts>>,
 }
 
-impl Watcher {
-    /// Begins to watch the test file at `path`, which is there, of a test that began at `began`.
+impl LiveCheckThread {
+    /// Starts to check the test file at `path`, which exists, of a test that began at `began`.
     pub(crate) fn start(
         path: PathBuf,
-        watch: Watch,
+        watch: LiveChecks,
         stop: Stop,
         began: Instant,
-    ) -> std::io::Result<Watcher> {
-        let order = Arc::new(AtomicU8::new(WATCH));
+    ) -> std::io::Result<LiveCheckThread> {
+        let order = Arc::new(AtomicU8::new(FOLLOW));
         let orders = Arc::clone(&order);
-        let watching = move || {
-            let _ = rustix::process::nice(NICENESS); // of this thread; without it goes as well
-            let mut watching = Watching {
+        let body = move || {
+            let _ = rustix::process::nice(NICENESS); // of this thread only; a failure is harmless
+            let mut live = LiveCheck {
                 order: orders,
                 stops: watch.stops,
                 stop,
                 began,
-                look_from: began,
+                search_from: began,
                 sighting: None,
             };
             let aims = Aims::default();
             let follower = Follower::open(&path, &watch.checkers, &aims, THREADS);
-            let judged = follower
-                .map_err(|error| in_words(&error))
-                .and_then(|follower| watching.judge(follower));
-            let (verdicts, error) = match judged {
+            let checked = follower
+                .map_err(|error| error_chain(&error))
+                .and_then(|follower| live.follow(follower));
+            let (verdicts, error) = match checked {
                 Ok(verdicts) => (verdicts, None),
                 Err(error) => (Vec::new(), Some(error)),
             };
-            Watched {
+            LiveVerdicts {
                 verdicts,
-                sighting: watching.sighting,
+                sighting: live.sighting,
                 error,
             }
         };
         let thread = thread::Builder::new()
-            .name("judges".into())
-            .spawn(watching)?;
-        Ok(Watcher {
+            .name("live-check".into())
+            .spawn(body)?;
+        Ok(LiveCheckThread {
             order,
             thread: Some(thread),
         })
     }
 
-    /// What they say of the whole history, which is sealed now.
-    pub(crate) fn finish(mut self) -> Watched {
+    /// Waits for the verdicts on the whole history, which is sealed now.
+    pub(crate) fn finish(mut self) -> LiveVerdicts {
         self.order.store(FINISH, Ordering::Release);
         let joined = self.thread.take().map(JoinHandle::join);
         match joined {
             Some(Ok(watched)) => watched,
-            _ => Watched {
+            _ => LiveVerdicts {
                 error: Some("the checker's thread panicked".into()),
-                ..Watched::default()
+                ..LiveVerdicts::default()
             },
         }
     }
 }
 
-impl Drop for Watcher {
+impl Drop for LiveCheckThread {
     fn drop(&mut self) {
         self.order.store(GIVE_UP, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // whatever it says, nobody asks
+            let _ = thread.join(); // the result is not needed
         }
     }
 }
 
-/// What the thread knows.
-struct Watching {
+/// State of the thread.
+struct LiveCheck {
     order: Arc<AtomicU8>,
     stops: bool,
     stop: Stop,
     began: Instant,
-    /// No look before this.
-    look_from: Instant,
+    /// The next search begins no earlier than this.
+    search_from: Instant,
     sighting: Option<Sighting>,
 }
 
-impl Watching {
-    fn judge(&mut self, mut follower: Follower) -> Result<Vec<Verdict>, String> {
+impl LiveCheck {
+    fn follow(&mut self, mut follower: Follower) -> Result<Vec<Verdict>, String> {
         loop {
             let order = self.order.load(Ordering::Acquire);
             if order == GIVE_UP {
                 return Ok(Vec::new());
             }
-            let is_new = follower.advance().map_err(|error| in_words(&error))?;
-            self.look(&mut follower)?;
+            let is_new = follower.advance().map_err(|error| error_chain(&error))?;
+            self.search(&mut follower)?;
             if is_new {
                 continue;
             }
             if order == FINISH {
                 let answer = follower.finish(&Unwatched);
                 let verdicts = answer.map(|answer| answer.verdicts);
-                return verdicts.map_err(|error| in_words(&*error));
+                return verdicts.map_err(|error| error_chain(&*error));
             }
             thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Looks for a violation, unless one was seen or that was done just now.
-    fn look(&mut self, follower: &mut Follower) -> Result<(), String> {
+    /// Searches for a definite violation, unless one was found, or the last search was too recent.
+    fn search(&mut self, follower: &mut Follower) -> Result<(), String> {
         let began = Instant::now();
-        if self.sighting.is_some() || began < self.look_from {
+        if self.sighting.is_some() || began < self.search_from {
             return Ok(());
         }
-        let found = follower.look().map_err(|error| in_words(&*error))?;
-        self.look_from = Instant::now() + began.elapsed() * LOOK_SHARE;
+        let found = follower.look().map_err(|error| error_chain(&*error))?;
+        self.search_from = Instant::now() + began.elapsed() * SEARCH_PAUSE_FACTOR;
         if let Some((checker, finding)) = found.into_iter().next() {
             let stopped = self.stops && self.stop.request_first();
             self.sighting = Some(Sighting {

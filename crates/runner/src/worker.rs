@@ -1,6 +1,6 @@
-//! Carries out the operations of one thread of the test.
+//! Workers: each executes the operations of one thread of the test.
 
-use crate::{BoxFuture, Client, Clients, Seat};
+use crate::{BoxFuture, Client, ClientSlot, Clients};
 use seatrial_history::{Op, OpType, Process, Symbol, Value};
 use seatrial_machine::{NodeId, panic_text};
 use std::any::Any;
@@ -12,67 +12,67 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-/// A worker owns one client at a time and carries out one operation at a time, and whatever the client does, it
-/// answers each operation with one completion: an error, a panic and a time-out become `info`, a client that cannot
-/// be opened becomes `fail`. A process that crashed gets a new client.
+/// Executes one operation at a time, with one client at a time. It returns exactly one completion per operation, whatever the
+/// client does: an error, a panic and a time-out become `info`, a client that cannot be opened becomes `fail`. After an `info`
+/// the generator continues under a new process, for which the worker opens a new client.
 ///
-/// Trouble that comes at once (a dead node refuses in microseconds) would flood the history with doubtful
-/// operations: from the second failure in a row on, the worker waits a little before it answers.
+/// A dead node refuses connections within microseconds and would flood the history with failures. So from the second failure in
+/// a row on, the worker pauses before it returns the completion.
 pub(crate) struct Worker {
-    seat: Seat,
+    slot: ClientSlot,
     clients: Arc<dyn Clients>,
-    /// Longest time that opening a client, or one operation, may take.
+    /// Time limit of opening a client, and of an operation.
     timeout: Duration,
-    /// The client and the process that it serves.
+    /// The client, with the process that it was opened for.
     client: Option<(Process, Box<dyn Client>)>,
-    /// Failures in a row that cost the client.
-    troubles: u32,
-    alarm: Alarm,
+    /// Failures in a row after which the client was closed.
+    failures: u32,
+    timer: OperationTimer,
 }
 
-/// The field that says why an operation did not end well.
+/// The field that holds the error of a completion.
 const ERROR: Symbol = Symbol::new("error");
-/// First pause after trouble in a row; doubled each time.
+/// Pause at the second failure in a row; doubled at each further one.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(160);
-/// How long a client may take to say good-bye.
+/// Time limit of closing a client.
 const CLOSE_LIMIT: Duration = Duration::from_millis(500);
 
 impl Worker {
-    pub(crate) fn new(seat: Seat, clients: Arc<dyn Clients>, timeout: Duration) -> Worker {
+    pub(crate) fn new(slot: ClientSlot, clients: Arc<dyn Clients>, timeout: Duration) -> Worker {
         Worker {
-            seat,
+            slot,
             clients,
             timeout,
             client: None,
-            troubles: 0,
-            alarm: Alarm::default(),
+            failures: 0,
+            timer: OperationTimer::default(),
         }
     }
 
-    /// Which node it talks to.
+    /// The node of its clients.
     pub(crate) fn node(&self) -> NodeId {
-        self.seat.node
+        self.slot.node
     }
 
-    /// Opens the first client before the test begins. A failure shows with the first operation, if it lasts.
+    /// Opens the first client before the test begins. On an error the first operation tries again.
     pub(crate) async fn open_early(&mut self, process: Process) {
         let _ = self.open(process).await;
     }
 
-    /// Carries out one operation.
-    pub(crate) async fn carry_out(&mut self, op: &Op) -> Op {
+    /// Executes one operation and returns its completion.
+    pub(crate) async fn execute(&mut self, op: &Op) -> Op {
         let completion = self.attempt(op).await;
         if self.client.is_some() {
-            self.troubles = 0;
+            self.failures = 0;
             return completion;
         }
-        let pause = match self.troubles {
+        let pause = match self.failures {
             0 => Duration::ZERO,
             count => (PAUSE_MIN * (1 << (count - 1).min(8))).min(PAUSE_MAX),
         };
-        self.troubles = self.troubles.saturating_add(1);
+        self.failures = self.failures.saturating_add(1);
         sleep(pause).await;
         completion
     }
@@ -88,27 +88,28 @@ impl Worker {
             }
         }
         let Some((_, client)) = &mut self.client else {
-            return crashed(op, "no client");
+            return indeterminate(op, "no client");
         };
         let invoked = caught(|| client.invoke(op));
-        let answer = self.alarm.limit(self.timeout, invoked).await;
-        let usable = client.is_usable();
-        let (completion, broken) = match answer {
+        let answer = self.timer.limit(self.timeout, invoked).await;
+        let is_usable = client.is_usable();
+        let (completion, is_broken) = match answer {
             Some(Ok(Ok(answer))) => (valid(op, answer), false),
-            Some(Ok(Err(error))) => (crashed(op, &error.to_string()), false),
-            Some(Err(panic)) => (crashed(op, &format!("panic: {panic}")), true),
-            None => (crashed(op, "timeout"), true),
+            Some(Ok(Err(error))) => (indeterminate(op, &error.to_string()), false),
+            Some(Err(panic)) => (indeterminate(op, &format!("panic: {panic}")), true),
+            None => (indeterminate(op, "timeout"), true),
         };
-        if broken {
+        if is_broken {
+            // Its state is unknown: it is dropped without `close`.
             self.client = None;
-        } else if completion.is_info() || !usable {
+        } else if completion.is_info() || !is_usable {
             self.close().await;
         }
         completion
     }
 
     async fn open(&mut self, process: Process) -> Result<(), String> {
-        let open = caught(|| self.clients.open(&self.seat));
+        let open = caught(|| self.clients.open(&self.slot));
         let client = match timeout(self.timeout, open).await {
             Ok(Ok(Ok(client))) => client,
             Ok(Ok(Err(error))) => return Err(error.to_string()),
@@ -119,12 +120,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Drops the client, whatever it is doing.
+    /// Drops the client, in any state.
     pub(crate) fn abandon(&mut self) {
         self.client = None;
     }
 
-    /// Says good-bye to the client, if there is one.
+    /// Closes the client, if there is one.
     pub(crate) async fn close(&mut self) {
         if let Some((_, mut client)) = self.client.take() {
             let _ = timeout(CLOSE_LIMIT, caught(|| client.close())).await;
@@ -132,29 +133,30 @@ impl Worker {
     }
 }
 
-/// One timer for all operations of a worker. It is set when it goes off too early for the operation that is under way, not for
-/// each operation: setting and clearing a timer costs as much as the rest of a worker.
+/// One timer for all operations of a worker. It is moved only when it expires before the deadline of the operation under way,
+/// not for each operation: setting and clearing a timer costs as much as the rest of a worker.
 #[derive(Default)]
-struct Alarm(Option<Pin<Box<Sleep>>>);
+struct OperationTimer(Option<Pin<Box<Sleep>>>);
 
-impl Alarm {
-    /// What `doing` returns; `None` when it takes longer than `limit`.
+impl OperationTimer {
+    /// The result of `doing`; `None` if it takes longer than `limit`.
     async fn limit<T>(&mut self, limit: Duration, doing: impl Future<Output = T>) -> Option<T> {
         let deadline = Instant::now() + limit;
-        let alarm = self.0.get_or_insert_with(|| Box::pin(sleep(limit)));
+        let timer = self.0.get_or_insert_with(|| Box::pin(sleep(limit)));
         let mut doing = pin!(doing);
         poll_fn(|context| {
             if let Poll::Ready(done) = doing.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
             }
-            if alarm.deadline() > deadline {
-                alarm.as_mut().reset(deadline);
+            if timer.deadline() > deadline {
+                timer.as_mut().reset(deadline);
             }
-            while alarm.as_mut().poll(context).is_ready() {
+            // An expiration of an earlier operation's deadline only moves the timer.
+            while timer.as_mut().poll(context).is_ready() {
                 if Instant::now() >= deadline {
                     return Poll::Ready(None);
                 }
-                alarm.as_mut().reset(deadline);
+                timer.as_mut().reset(deadline);
             }
             Poll::Pending
         })
@@ -162,24 +164,24 @@ impl Alarm {
     }
 }
 
-/// The completion of an operation whose fate nobody knows.
-fn crashed(op: &Op, error: &str) -> Op {
+/// A completion with unknown outcome.
+fn indeterminate(op: &Op, error: &str) -> Op {
     op.complete(OpType::Info, op.value.clone())
         .with(ERROR, Value::text(error))
 }
 
-/// What the client answered, unless that is no completion of `op`.
+/// The client's completion; `info` if it does not belong to `op`.
 fn valid(op: &Op, answer: Op) -> Op {
     if answer.process == op.process && answer.f == op.f && answer.kind != OpType::Invoke {
         return answer;
     }
-    crashed(
+    indeterminate(
         op,
-        &format!("the client's answer is no completion: {answer}"),
+        &format!("the client returned an invalid completion: {answer}"),
     )
 }
 
-/// Runs what a client does; a panic, in making the future or in it, becomes an error with its message.
+/// Runs a call of a client. A panic, in making the future or in polling it, becomes an error with its message.
 async fn caught<'a, T>(make: impl FnOnce() -> BoxFuture<'a, T>) -> Result<T, String> {
     let message = |panic: Box<dyn Any + Send>| panic_text(&*panic).to_owned();
     let mut future = catch_unwind(AssertUnwindSafe(make)).map_err(message)?;
@@ -198,7 +200,7 @@ mod tests {
     use crate::{ClientError, Mesh};
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Opens clients that do what the operation's `f` says; counts how many.
+    /// Opens clients that behave as the operation's `f` says; counts them.
     #[derive(Default)]
     struct Actors {
         opened: AtomicU32,
@@ -211,12 +213,12 @@ mod tests {
     impl Clients for Actors {
         fn open<'a>(
             &'a self,
-            _seat: &'a Seat,
+            _slot: &'a ClientSlot,
         ) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
             self.opened.fetch_add(1, Ordering::Relaxed);
             Box::pin(async {
                 if self.refuse {
-                    return Err("nobody is there".into());
+                    return Err("connection refused".into());
                 }
                 Ok(Box::new(Actor(Arc::clone(&self.closed), true)) as Box<dyn Client>)
             })
@@ -250,14 +252,14 @@ mod tests {
     }
 
     fn worker(actors: &Arc<Actors>) -> Worker {
-        let seat = Seat {
+        let slot = ClientSlot {
             endpoint: NodeId::client(0),
             node: NodeId::server(1),
             address: ([127, 0, 0, 1], 1).into(),
             mesh: Mesh::new(tokio::runtime::Handle::current()),
         };
         Worker::new(
-            seat,
+            slot,
             Arc::clone(actors) as Arc<dyn Clients>,
             Duration::from_millis(50),
         )
@@ -274,11 +276,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_happens_there_is_one_completion() {
+    async fn each_operation_gets_one_completion() {
         let actors = Arc::new(Actors::default());
         let mut worker = worker(&actors);
         worker.open_early(Process::Client(0)).await;
-        let fine = worker.carry_out(&op(0, "read")).await;
+        let fine = worker.execute(&op(0, "read")).await;
         assert_eq!((fine.kind, error(&fine)), (OpType::Ok, String::new()));
         assert_eq!(actors.opened.load(Ordering::Relaxed), 1);
         let cases = [
@@ -289,14 +291,14 @@ mod tests {
             ("info", ""),
         ];
         for (number, (f, text)) in (0..).zip(cases) {
-            let done = worker.carry_out(&op(number, f)).await;
+            let done = worker.execute(&op(number, f)).await;
             assert_eq!(done.kind, OpType::Info, "{f}");
             assert_eq!(error(&done), text, "{f}");
             assert_eq!((done.process, done.f), (Process::Client(number), f.into()));
         }
-        let lie = worker.carry_out(&op(9, "lie")).await;
+        let lie = worker.execute(&op(9, "lie")).await;
         assert!(
-            lie.is_info() && error(&lie).contains("no completion"),
+            lie.is_info() && error(&lie).contains("invalid completion"),
             "{lie}"
         );
         assert_eq!(
@@ -305,22 +307,22 @@ mod tests {
             "one client per process"
         );
         let closed = actors.closed.load(Ordering::Relaxed);
-        assert_eq!(closed, 3, "no good-bye after panic and time-out");
+        assert_eq!(closed, 3, "no close after panic and time-out");
     }
 
-    /// An alarm that was set for an earlier operation goes off for none that has time left.
+    /// An timer that was set for an earlier operation goes off for none that has time left.
     #[tokio::test]
-    async fn each_operation_has_the_whole_time() {
-        let mut alarm = Alarm::default();
+    async fn each_operation_has_its_full_time_limit() {
+        let mut timer = OperationTimer::default();
         let limit = Duration::from_millis(200);
         for _ in 0..5 {
-            let done = alarm.limit(limit, sleep(Duration::from_millis(70))).await;
+            let done = timer.limit(limit, sleep(Duration::from_millis(70))).await;
             assert_eq!(done, Some(()));
         }
         let never = std::future::pending::<()>;
         for limit in [limit, Duration::from_millis(20), limit] {
             let began = Instant::now();
-            assert_eq!(alarm.limit(limit, never()).await, None);
+            assert_eq!(timer.limit(limit, never()).await, None);
             let took = began.elapsed();
             assert!(
                 took >= limit && took < limit + Duration::from_secs(5),
@@ -330,11 +332,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_is_used_up_is_replaced() {
+    async fn an_unusable_client_is_replaced() {
         let actors = Arc::new(Actors::default());
         let mut worker = worker(&actors);
         for f in ["fine", "wear-out", "fine"] {
-            assert_eq!(worker.carry_out(&op(0, f)).await.kind, OpType::Ok);
+            assert_eq!(worker.execute(&op(0, f)).await.kind, OpType::Ok);
         }
         assert_eq!(actors.opened.load(Ordering::Relaxed), 2);
         assert_eq!(actors.closed.load(Ordering::Relaxed), 1);
@@ -349,9 +351,9 @@ mod tests {
         let mut worker = worker(&actors);
         let began = Instant::now();
         for _ in 0..4 {
-            let done = worker.carry_out(&op(0, "read")).await;
+            let done = worker.execute(&op(0, "read")).await;
             assert_eq!(done.kind, OpType::Fail);
-            assert_eq!(error(&done), "\"no client: nobody is there\"");
+            assert_eq!(error(&done), "\"no client: connection refused\"");
         }
         assert!(began.elapsed() >= PAUSE_MIN * 7, "{:?}", began.elapsed());
         assert_eq!(actors.opened.load(Ordering::Relaxed), 4);

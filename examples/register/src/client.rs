@@ -1,7 +1,7 @@
 //! How seatrial starts the server's nodes and talks to them.
 
 use seatrial_history::{Op, OpType, Value};
-use seatrial_runner::{BoxFuture, Client, ClientError, Clients, Place, Seat, System};
+use seatrial_runner::{BoxFuture, Client, ClientError, ClientSlot, Clients, NodePlace, System};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -15,7 +15,7 @@ pub struct Nodes {
 }
 
 impl System for Nodes {
-    fn command(&self, place: &Place) -> Result<Command, ClientError> {
+    fn command(&self, place: &NodePlace) -> Result<Command, ClientError> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["node", "registers", "--listen"]);
         command.arg(place.address.to_string()).arg("--data");
@@ -34,9 +34,12 @@ pub struct Connect {
 }
 
 impl Clients for Connect {
-    fn open<'a>(&'a self, seat: &'a Seat) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
+    fn open<'a>(
+        &'a self,
+        slot: &'a ClientSlot,
+    ) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
         Box::pin(async {
-            let stream = TcpStream::connect_timeout(&seat.address, self.timeout)?;
+            let stream = TcpStream::connect_timeout(&slot.address, self.timeout)?;
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(self.timeout))?;
             let mut connection = Connection(BufReader::new(stream));

@@ -19,8 +19,8 @@ use seatrial_machine::{FaultKind, NodeId, Rng};
 use seatrial_plan::{Limits, Surroundings};
 use seatrial_report::{Drawing, Report, html, results_json, text};
 use seatrial_runner::{
-    self as runner, Ended, Evidence, Observer, Outcome, Phase, Progress, RunFolder, Stop, Test,
-    Urgency, Watch,
+    self as runner, Ended, LiveChecks, Observer, Phase, RunFolder, Stop, Test, TestEvidence,
+    TestOutcome, TestProgress, Urgency,
 };
 use seatrial_suite::{
     OptionValues, PlantedBug, Setup, Suite, known_bug, known_workload, planned_workloads,
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &TestArguments, suites: &Suites) -> Result<Exit> {
     let stop = test.stop.clone();
     let quiet = arguments.run.output.quiet || arguments.run.output.json;
     let observer: Arc<dyn Observer> = if quiet {
-        Arc::new(|_: &Progress| {})
+        Arc::new(|_: &TestProgress| {})
     } else {
         Arc::new(Screen::new(plan.length))
     };
@@ -273,7 +273,7 @@ impl Plan {
             seed: self.seed,
             stop: Stop::new(),
             results: Box::new(|evidence| {
-                let Evidence {
+                let TestEvidence {
                     attributes,
                     overview,
                     verdicts,
@@ -319,12 +319,12 @@ impl Plan {
     }
 
     /// Those of these checkers that can run during the test, if a violation is to end it.
-    fn watch(&self, checkers: &[Box<dyn Checker>]) -> Result<Watch> {
+    fn watch(&self, checkers: &[Box<dyn Checker>]) -> Result<LiveChecks> {
         let planned = self.file.as_ref().map(|file| file.plan.options());
         let planned = planned.and_then(|options| options.stop_on_violation.as_ref());
         let stops = self.arguments.stop_on_violation || planned.is_some_and(|it| it.value);
         if !stops {
-            return Ok(Watch::default());
+            return Ok(LiveChecks::default());
         }
         let is_early = |name: &str| entry(name).is_some_and(|entry| entry.is_early);
         let early = checkers
@@ -346,7 +346,7 @@ impl Plan {
                 _ => anyhow!(reason),
             });
         }
-        Ok(Watch {
+        Ok(LiveChecks {
             checkers: early,
             stops,
         })
@@ -398,7 +398,7 @@ impl Plan {
     }
 
     /// Writes the page and shows the last screen.
-    fn conclude(&self, outcome: &Outcome) -> Result<Exit> {
+    fn conclude(&self, outcome: &TestOutcome) -> Result<Exit> {
         let output = &self.arguments.run.output;
         if outcome.ended == Ended::Aborted {
             complain!(
@@ -494,7 +494,7 @@ struct Listening {
 }
 
 impl Observer for Listening {
-    fn progress(&self, progress: &Progress) {
+    fn progress(&self, progress: &TestProgress) {
         let checking = progress.phase == Phase::Checking;
         self.checking.store(checking, Ordering::Relaxed);
         self.observer.progress(progress);

@@ -1,6 +1,6 @@
-//! One route: its listener and the connections that it carries.
+//! Routes: the listener of one pair of endpoints, and the connections that it forwards.
 
-use super::pump::{self, Ending};
+use super::pump::{self, ConnectionEnd};
 use super::wire::Wire;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
-/// Connections that one route carries at once; more wait in the kernel's backlog.
+/// Maximum number of connections of one route; more wait in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 1024;
-/// Pause after a failed accept (as a rule: out of file descriptors).
+/// Pause after a failed accept (usually: out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How often a connection that waits for a cut link looks whether its opener has given up.
+/// Interval at which a connection that waits for a cut link checks whether its opener has closed it.
 const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The way from one endpoint to one node.
+/// The route from one endpoint to one node.
 #[derive(Debug)]
 pub(super) struct Route {
-    /// Where the endpoint connects.
+    /// Address that the endpoint connects to.
     pub(super) address: SocketAddr,
-    /// Where the node listens.
+    /// Address of the node.
     target: SocketAddr,
-    /// From the endpoint to the node.
+    /// The link from the endpoint to the node.
     forward: Arc<Wire>,
-    /// From the node to the endpoint.
+    /// The link from the node to the endpoint.
     backward: Arc<Wire>,
-    /// Counts resets; each connection subscribes.
+    /// Number of resets; each connection subscribes to it.
     resets: watch::Sender<u64>,
-    /// Connections that are through to the node.
+    /// Number of connections that have reached the node.
     open: AtomicU64,
 }
 
@@ -52,13 +52,13 @@ impl Route {
         }
     }
 
-    /// Breaks the connections that are open; returns their number.
+    /// Resets the open connections; returns their number.
     pub(super) fn reset(&self) -> u64 {
         self.resets.send_modify(|count| *count += 1);
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Waits until a new connection may pass in both directions; false when its opener has given up before.
+    /// Waits until a new connection may pass in both directions; false if its opener closed it before.
     async fn wait_for_links(&self, inbound: &TcpStream) -> bool {
         let mut waited = false;
         loop {
@@ -67,7 +67,7 @@ impl Route {
                 return !(waited && has_ended(inbound).await);
             }
             if !waited {
-                // What is cut for the first packet is the link that it meets first.
+                // The first packet is held by the first cut link that it meets, so that link's meter counts it.
                 let wire = if cut[0] {
                     &self.forward
                 } else {
@@ -92,7 +92,7 @@ impl Route {
         }
     }
 
-    /// One connection from its first packet to its end.
+    /// Forwards one connection from its first packet to its end.
     async fn carry(&self, mut inbound: TcpStream) {
         let mut resets = self.resets.subscribe();
         if !self.wait_for_links(&inbound).await {
@@ -101,7 +101,7 @@ impl Route {
         }
         sleep(self.forward.delay_now() + self.backward.delay_now()).await;
         let Ok(mut outbound) = TcpStream::connect(self.target).await else {
-            let _ = inbound.set_zero_linger(); // nobody listens: the opener sees a reset
+            let _ = inbound.set_zero_linger(); // the node does not listen: the opener gets a reset
             return;
         };
         let _ = inbound.set_nodelay(true);
@@ -117,19 +117,19 @@ impl Route {
                 _ = resets.changed() => {
                     self.forward.count_reset();
                     self.backward.count_reset();
-                    Ending::Reset
+                    ConnectionEnd::Reset
                 }
             }
         };
         self.open.fetch_sub(1, Ordering::Relaxed);
-        if ending == Ending::Reset {
+        if ending == ConnectionEnd::Reset {
             let _ = inbound.set_zero_linger();
             let _ = outbound.set_zero_linger();
         }
     }
 }
 
-/// Has the other side closed or broken this connection?
+/// Has the peer closed or reset this connection?
 async fn has_ended(stream: &TcpStream) -> bool {
     let interest = Interest::READABLE | Interest::WRITABLE;
     match stream.ready(interest).await {
@@ -138,7 +138,7 @@ async fn has_ended(stream: &TcpStream) -> bool {
     }
 }
 
-/// Accepts for ever.
+/// Accepts connections for ever.
 pub(super) async fn accept(listener: TcpListener, route: Arc<Route>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {

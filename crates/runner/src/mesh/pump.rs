@@ -1,4 +1,4 @@
-//! Carries the bytes of one direction of one connection.
+//! Pumps: each forwards the bytes of one direction of one connection.
 
 use super::wire::{Condition, RETRANSMISSION, RETRANSMISSION_MAX, Wire};
 use seatrial_machine::{LinkCondition, Rng};
@@ -11,42 +11,42 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes read at once.
+/// Maximum number of bytes per read.
 const BUFFER_LENGTH: usize = 32 * 1024;
-/// Bytes that may wait in one direction of one connection before its sender feels it.
+/// Capacity of one direction of one connection; then its sender blocks.
 const QUEUE_BYTES_MAX: usize = 64 * 1024;
-/// Further bytes that a slow link holds per millisecond of its delay, so that delay does not throttle.
+/// Additional capacity per millisecond of a link's delay, so that the delay does not throttle the link.
 const QUEUE_BYTES_PER_MILLISECOND: usize = 64 * 1024;
-/// However slow a link is, it holds no more than this per connection.
+/// Bound of the additional capacity.
 const QUEUE_BYTES_SLOW_MAX: usize = 8 * 1024 * 1024;
 
-/// How a connection ends.
+/// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// One side has said that it is done (FIN), or its partner is gone.
+pub(super) enum ConnectionEnd {
+    /// One side closed it (FIN), or its peer is gone.
     Closed,
-    /// It was broken (RST).
+    /// It was reset (RST).
     Reset,
 }
 
-/// Something under way on a link.
+/// An item in flight on a link.
 enum Cargo {
     Bytes(Vec<u8>),
     End,
     Reset,
 }
 
-/// What waits: because the link is cut, or until it is due.
+/// Items that wait, because the link is cut or until they are due.
 #[derive(Default)]
-struct Queue {
+struct ParcelQueue {
     parcels: VecDeque<(Instant, Cargo)>,
     bytes: usize,
-    /// Nothing comes after what is in here.
+    /// The last item is the end of the stream: none follows.
     ended: bool,
 }
 
-impl Queue {
-    /// Appends. What is due before those ahead of it waits for them.
+impl ParcelQueue {
+    /// Appends an item. It is delivered after the items before it, even if it is due earlier.
     fn push(&mut self, due: Instant, cargo: Cargo) {
         match &cargo {
             Cargo::Bytes(bytes) => self.bytes += bytes.len(),
@@ -63,7 +63,7 @@ impl Queue {
         Some(cargo)
     }
 
-    /// When the first parcel may be delivered; `None` while nothing may.
+    /// When the first item may be delivered; `None` while the link is cut or the queue is empty.
     fn due(&self, condition: &Condition) -> Option<Instant> {
         let (due, _) = self.parcels.front()?;
         match condition {
@@ -80,10 +80,10 @@ impl Queue {
     }
 }
 
-/// A number for each stream of jitter.
+/// Number of the next stream of jitter: gives each pump its own random numbers.
 static STREAMS: AtomicU64 = AtomicU64::new(0);
 
-/// Draws how much longer one parcel takes. What TCP has to send again or put in order arrives late.
+/// Draws the additional delay of one item: retransmissions and restored order, as of TCP.
 fn delay(condition: &LinkCondition, rng: &mut Rng) -> Duration {
     let mut total = Duration::ZERO;
     if let Some((delay, jitter)) = condition.slow {
@@ -105,30 +105,30 @@ fn delay(condition: &LinkCondition, rng: &mut Rng) -> Duration {
 
 /// Waits for both directions. A reset of either ends the connection at once.
 pub(super) async fn both(
-    forward: impl Future<Output = Ending>,
-    backward: impl Future<Output = Ending>,
-) -> Ending {
+    forward: impl Future<Output = ConnectionEnd>,
+    backward: impl Future<Output = ConnectionEnd>,
+) -> ConnectionEnd {
     let (mut forward, mut backward) = (pin!(forward), pin!(backward));
     let first = tokio::select! {
         ending = &mut forward => (ending, true),
         ending = &mut backward => (ending, false),
     };
     match first {
-        (Ending::Reset, _) => Ending::Reset,
-        (Ending::Closed, true) => backward.await,
-        (Ending::Closed, false) => forward.await,
+        (ConnectionEnd::Reset, _) => ConnectionEnd::Reset,
+        (ConnectionEnd::Closed, true) => backward.await,
+        (ConnectionEnd::Closed, false) => forward.await,
     }
 }
 
-/// Carries bytes from `reader` to `writer` as `wire` lets them, until an end or a reset has been delivered.
+/// Forwards bytes from `reader` to `writer` as `wire` permits, until an end or a reset has been delivered.
 pub(super) async fn pump(
     mut reader: ReadHalf<'_>,
     mut writer: WriteHalf<'_>,
     wire: &Wire,
-) -> Ending {
+) -> ConnectionEnd {
     let mut rng = Rng::from_seed(STREAMS.fetch_add(1, Ordering::Relaxed));
     let mut watch = wire.watch();
-    let mut queue = Queue::default();
+    let mut queue = ParcelQueue::default();
     let mut buffer = vec![0; BUFFER_LENGTH];
     loop {
         let condition = *watch.borrow_and_update();
@@ -136,7 +136,7 @@ pub(super) async fn pump(
         tokio::select! {
             biased;
             changed = watch.changed() => if changed.is_err() {
-                return Ending::Reset;
+                return ConnectionEnd::Reset;
             },
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                 let Some(cargo) = queue.pop() else { continue };
@@ -145,13 +145,13 @@ pub(super) async fn pump(
                 }
             }
             read = reader.read(&mut buffer), if queue.has_room(&condition) => {
-                // The link may have changed while this waited.
+                // The link's condition may have changed during the wait.
                 let condition = *watch.borrow();
                 let at_once = queue.parcels.is_empty() && condition.is_whole();
                 match read {
                     Ok(length) if length > 0 && at_once => {
                         if write(&mut writer, &buffer[..length], wire).await.is_err() {
-                            return Ending::Closed;
+                            return ConnectionEnd::Closed;
                         }
                     }
                     read => {
@@ -166,7 +166,7 @@ pub(super) async fn pump(
     }
 }
 
-/// Makes a parcel of what a read brought.
+/// Makes an item of the result of a read.
 fn take(read: &io::Result<usize>, buffer: &[u8], condition: &Condition, wire: &Wire) -> Cargo {
     match *read {
         Ok(0) => Cargo::End,
@@ -182,22 +182,22 @@ fn take(read: &io::Result<usize>, buffer: &[u8], condition: &Condition, wire: &W
     }
 }
 
-/// Hands one parcel to the receiver; says how the direction ends if it does.
-async fn deliver(writer: &mut WriteHalf<'_>, cargo: Cargo, wire: &Wire) -> Option<Ending> {
+/// Delivers one item; returns how the direction ends, if it does.
+async fn deliver(writer: &mut WriteHalf<'_>, cargo: Cargo, wire: &Wire) -> Option<ConnectionEnd> {
     match cargo {
         Cargo::Bytes(bytes) => match write(writer, &bytes, wire).await {
             Ok(()) => None,
-            Err(_) => Some(Ending::Closed),
+            Err(_) => Some(ConnectionEnd::Closed),
         },
         Cargo::End => {
             let _ = writer.shutdown().await;
-            Some(Ending::Closed)
+            Some(ConnectionEnd::Closed)
         }
-        Cargo::Reset => Some(Ending::Reset),
+        Cargo::Reset => Some(ConnectionEnd::Reset),
     }
 }
 
-/// A write that fails means that the receiver is gone; the sender learns it from the other direction.
+/// Writes all bytes. An error means that the receiver is gone; the sender notices through the other direction.
 async fn write(writer: &mut WriteHalf<'_>, bytes: &[u8], wire: &Wire) -> io::Result<()> {
     writer.write_all(bytes).await?;
     wire.count_passed(bytes.len());

@@ -1,4 +1,4 @@
-//! The state of one link.
+//! Links: cut, disturbances and meter of one direction between two endpoints.
 
 use seatrial_machine::{Disturbance, LinkCondition};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// One direction between two endpoints: whether it passes, and what it has seen. Those who carry bytes subscribe to
-/// its state; the meters only ever grow.
+/// One link. Connections subscribe to its condition; the meters only grow.
 #[derive(Debug)]
 pub(super) struct Wire {
     condition: watch::Sender<Condition>,
@@ -20,19 +19,19 @@ pub(super) struct Wire {
     pace: Mutex<Pace>,
 }
 
-/// When packets pass a disturbed link, over all its connections.
+/// Pacing of packets on a disturbed link, over all its connections.
 #[derive(Debug)]
 struct Pace {
-    /// The narrow link is busy until then with packets that were sent before.
+    /// A throttled link transmits earlier packets until then.
     busy_until: Instant,
-    /// When the link was disturbed last; the phases of a flapping link are counted from here.
+    /// Time of the last disturbance; the phases of a flapping link are counted from here.
     disturbed: Instant,
 }
 
-/// The state of a link.
+/// Cut and disturbances of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Condition {
-    /// Does nothing pass?
+    /// Is the link cut?
     pub(super) cut: bool,
     /// Its disturbances.
     pub(super) packets: LinkCondition,
@@ -44,12 +43,12 @@ impl Condition {
         *self == Condition::default()
     }
 
-    /// Is it disturbed, cut or not?
+    /// Is it disturbed? A cut is not a disturbance.
     pub(super) fn is_disturbed(&self) -> bool {
         self.packets.is_disturbed()
     }
 
-    /// The longest that one packet takes longer, as far as it is bounded; for what may wait in a proxy.
+    /// Upper bound of a packet's delay where it is bounded, from which the capacity of a proxy's queue follows.
     pub(super) fn delay_max(&self) -> Duration {
         let slow = self
             .packets
@@ -68,12 +67,12 @@ impl Condition {
     }
 }
 
-/// How long TCP waits before it sends a lost packet again; doubled for each further loss of the same packet.
+/// Time until TCP retransmits a lost packet; doubled for each further loss of the same packet.
 pub(super) const RETRANSMISSION: Duration = Duration::from_millis(200);
-/// It does not wait longer than this here, so that a connection over a bad link stays alive.
+/// Bound of that time. TCP's own is longer; this keeps connections over a bad link alive.
 pub(super) const RETRANSMISSION_MAX: Duration = Duration::from_millis(1_600);
 
-/// What passed one or several links, and what faults did to it. All figures count from the beginning of the mesh.
+/// Traffic of links, and the effects of faults on it. All counts begin with the mesh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meter {
     /// Bytes delivered to the receiver.
@@ -82,14 +81,14 @@ pub struct Meter {
     pub held_bytes: u64,
     /// Connections that were opened while the link was cut and had to wait.
     pub held_connections: u64,
-    /// Bytes that were sent while the link was disturbed; each counts, late or not.
+    /// Bytes that were sent while the link was disturbed, delayed or not.
     pub disturbed_bytes: u64,
     /// Connections broken with RST.
     pub reset_connections: u64,
 }
 
 impl Meter {
-    /// Both together.
+    /// The sum of two meters.
     #[must_use]
     pub const fn plus(self, other: Meter) -> Meter {
         Meter {
@@ -101,7 +100,7 @@ impl Meter {
         }
     }
 
-    /// What came since `earlier`.
+    /// The difference to an earlier reading.
     #[must_use]
     pub const fn since(self, earlier: Meter) -> Meter {
         Meter {
@@ -141,7 +140,7 @@ impl Wire {
     }
 
     pub(super) fn disturb(&self, how: Disturbance) {
-        // First, so that no packet meets the new condition with the old phases.
+        // Set before the new condition is published, so that no packet meets the new condition with the old phases.
         self.pace().disturbed = Instant::now();
         self.condition
             .send_modify(|condition| condition.packets.disturb(how));
@@ -158,8 +157,8 @@ impl Wire {
         down + packets.slow.map_or(Duration::ZERO, |(delay, _)| delay)
     }
 
-    /// When a packet of this length that comes now has passed the link, but for its delay. A flapping link holds it, as a
-    /// cut one does, until the link works again.
+    /// Time at which a packet of this length that arrives now has passed the link, without its delay. A flapping link holds it,
+    /// as a cut one does, until the link works again.
     pub(super) fn reserve(&self, length: usize, condition: &Condition) -> Instant {
         let now = Instant::now();
         let packets = &condition.packets;
@@ -188,7 +187,7 @@ impl Wire {
         self.pace().busy_until = Instant::now();
     }
 
-    /// The condition now, and word of each change.
+    /// The present condition, and a notification of each change.
     pub(super) fn watch(&self) -> watch::Receiver<Condition> {
         self.condition.subscribe()
     }

@@ -18,13 +18,13 @@ struct Paper {
     paused: Mutex<BTreeSet<NodeId>>,
 }
 
-type Answer<'a> = BoxFuture<'a, Result<Effect, NodeError>>;
+type Answer<'a> = BoxFuture<'a, Result<InjectionResult, NodeError>>;
 
 fn answer(changed: bool) -> Answer<'static> {
     let effect = if changed {
-        Effect::done("so it was")
+        InjectionResult::done("so it was")
     } else {
-        Effect::nothing("it was so before")
+        InjectionResult::nothing("it was so before")
     };
     Box::pin(std::future::ready(Ok(effect)))
 }
@@ -58,7 +58,7 @@ impl Nodes for Paper {
             }
             Fault::Pause(node) => answer(self.paused.lock().unwrap().insert(*node)),
             Fault::Resume(node) => answer(self.paused.lock().unwrap().remove(node)),
-            _ => Box::pin(std::future::ready(Ok(Effect::unsupported(fault)))),
+            _ => Box::pin(std::future::ready(Ok(InjectionResult::unsupported(fault)))),
         }
     }
 
@@ -79,7 +79,7 @@ fn nemesis() -> (Nemesis, Mesh, Arc<Paper>) {
 /// Which faults have ended, which bit.
 fn told(records: &[FaultRecord]) -> Vec<(String, bool, bool)> {
     let tell = |record: &FaultRecord| {
-        let bit = matches!(record.effect, Effect::Done(_));
+        let bit = matches!(record.effect, InjectionResult::Done(_));
         (record.fault.to_string(), record.end.is_some(), bit)
     };
     records.iter().map(tell).collect()
@@ -99,9 +99,9 @@ async fn faults_begin_and_end() {
         Fault::Restart(N2),
     ];
     for fault in &faults {
-        nemesis.carry_out(fault).await;
+        nemesis.execute(fault).await;
     }
-    let aftermath = nemesis.finish();
+    let report = nemesis.finish();
     let expected = [
         ("kill n1", true, true),
         ("kill n1", false, false),
@@ -111,11 +111,11 @@ async fn faults_begin_and_end() {
         ("kill n2", false, true),
     ];
     let expected = expected.map(|(name, ended, bit)| (name.to_owned(), ended, bit));
-    assert_eq!(told(&aftermath.records), expected);
+    assert_eq!(told(&report.records), expected);
     assert_eq!(paper.dead.lock().unwrap().len(), 2);
     // A restart that fails is told; a kill that hit a dead node is not, as others bit.
-    assert_eq!(aftermath.warnings.len(), 1, "{:?}", aftermath.warnings);
-    let warning = &aftermath.warnings[0];
+    assert_eq!(report.warnings.len(), 1, "{:?}", report.warnings);
+    let warning = &report.warnings[0];
     assert!(
         warning.contains("restart n2 failed") && warning.contains("sulks"),
         "{warning}"
@@ -125,22 +125,22 @@ async fn faults_begin_and_end() {
 #[tokio::test]
 async fn what_is_paused_or_cut_in_the_end_is_mended() {
     let (mut nemesis, mesh, paper) = nemesis();
-    nemesis.carry_out(&Fault::Pause(N1)).await;
-    nemesis.carry_out(&Fault::Pause(N2)).await;
-    nemesis.carry_out(&Fault::Resume(N2)).await;
+    nemesis.execute(&Fault::Pause(N1)).await;
+    nemesis.execute(&Fault::Pause(N2)).await;
+    nemesis.execute(&Fault::Resume(N2)).await;
     nemesis
-        .carry_out(&Fault::Cut(Link::both(N1, N2).to_vec()))
+        .execute(&Fault::Cut(Link::both(N1, N2).to_vec()))
         .await;
     nemesis.final_heal().await;
     assert!(paper.paused.lock().unwrap().is_empty());
-    let aftermath = nemesis.finish();
-    assert!(aftermath.records.iter().all(|record| record.end.is_some()));
+    let report = nemesis.finish();
+    assert!(report.records.iter().all(|record| record.end.is_some()));
     // No route joins the two, so the cut met nothing.
-    let [warning] = &aftermath.warnings[..] else {
-        panic!("{:?}", aftermath.warnings);
+    let [warning] = &report.warnings[..] else {
+        panic!("{:?}", report.warnings);
     };
     assert!(
-        warning.starts_with("cut never took effect: cut n1↔n2: nothing"),
+        warning.starts_with("cut never took effect: cut n1↔n2: no traffic"),
         "{warning}"
     );
     drop(mesh);
@@ -169,9 +169,9 @@ async fn chatter(mesh: &Mesh) -> tokio::task::JoinHandle<()> {
 async fn network_faults_bite_when_traffic_meets_them() {
     let (mut nemesis, mesh, _) = nemesis();
     let reset = Fault::Reset(Link::both(C0, N1).to_vec());
-    let effect = nemesis.carry_out(&reset).await;
+    let effect = nemesis.execute(&reset).await;
     assert!(
-        matches!(effect, Effect::Nothing(_)),
+        matches!(effect, InjectionResult::Nothing(_)),
         "no connection yet: {effect:?}"
     );
     let chatter = chatter(&mesh).await;
@@ -188,19 +188,22 @@ async fn network_faults_bite_when_traffic_meets_them() {
         jitter: Duration::ZERO,
     });
     for fault in [slow, Fault::Calm, Fault::Cut(links)] {
-        nemesis.carry_out(&fault).await;
+        nemesis.execute(&fault).await;
         sleep(Duration::from_millis(100)).await;
     }
-    nemesis.carry_out(&Fault::Heal).await;
-    assert!(matches!(nemesis.carry_out(&reset).await, Effect::Done(_)));
+    nemesis.execute(&Fault::Heal).await;
+    assert!(matches!(
+        nemesis.execute(&reset).await,
+        InjectionResult::Done(_)
+    ));
     chatter.await.unwrap();
-    let aftermath = nemesis.finish();
-    let bit: Vec<bool> = told(&aftermath.records)
+    let report = nemesis.finish();
+    let bit: Vec<bool> = told(&report.records)
         .into_iter()
         .map(|(_, _, bit)| bit)
         .collect();
-    assert_eq!(bit, [false, true, true, true], "{:?}", aftermath.records);
-    assert!(aftermath.warnings.is_empty(), "{:?}", aftermath.warnings);
+    assert_eq!(bit, [false, true, true, true], "{:?}", report.records);
+    assert!(report.warnings.is_empty(), "{:?}", report.warnings);
 }
 
 #[tokio::test]
@@ -211,18 +214,18 @@ async fn what_these_nodes_cannot_do_is_said() {
         offset_ns,
         rate_ppm: 0,
     };
-    nemesis.carry_out(&skew(5)).await;
-    nemesis.carry_out(&skew(0)).await;
+    nemesis.execute(&skew(5)).await;
+    nemesis.execute(&skew(0)).await;
     let rot = Fault::BitRot { node: N1, bits: 3 };
-    nemesis.carry_out(&rot).await;
-    let aftermath = nemesis.finish();
-    let names: Vec<&str> = aftermath
+    nemesis.execute(&rot).await;
+    let report = nemesis.finish();
+    let names: Vec<&str> = report
         .records
         .iter()
         .map(|record| record.fault.name())
         .collect();
     assert_eq!(names, ["skew", "bit-rot"], "a right clock is no fault");
-    let warnings = aftermath.warnings.join("\n");
+    let warnings = report.warnings.join("\n");
     assert!(
         warnings.contains("these nodes do not support the fault skew"),
         "{warnings}"

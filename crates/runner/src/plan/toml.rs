@@ -1,4 +1,4 @@
-//! TOML as a document.
+//! The TOML reader: text to a document with byte positions.
 
 use super::syntax;
 use ::toml::Spanned;
@@ -6,7 +6,7 @@ use ::toml::de::{DeTable, DeValue};
 use seatrial_plan::Problem;
 use seatrial_plan::document::{DEPTH_MAX, Entry, Name, Shape};
 
-/// The document that a text says.
+/// Parses a text as a document.
 pub(super) fn document(text: &str) -> Result<Entry, Problem> {
     let parsed = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -26,7 +26,7 @@ fn table(fields: &DeTable<'_>, at: usize, depth: usize) -> Result<Entry, Problem
         };
         entries.push((name, entry(value, depth + 1)?));
     }
-    // The parser keeps them by name.
+    // The parser returns entries sorted by name; a plan is read in the order of its text.
     entries.sort_by_key(|(name, _)| name.at);
     Ok(Entry {
         at,

@@ -4,7 +4,7 @@ use crate::roles::{command, scratch};
 use crate::run::{read, test};
 use seatrial_generator::{Generator, function, operation};
 use seatrial_history::{Op, OpType, Value};
-use seatrial_runner::{BoxFuture, Client, ClientError, Clients, Progress, Seat, run};
+use seatrial_runner::{BoxFuture, Client, ClientError, ClientSlot, Clients, TestProgress, run};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
@@ -20,7 +20,10 @@ const LOSS_MAX: Duration = Duration::from_millis(100 + 150);
 struct Truthful(Arc<Mutex<File>>);
 
 impl Clients for Truthful {
-    fn open<'a>(&'a self, _seat: &'a Seat) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
+    fn open<'a>(
+        &'a self,
+        _slot: &'a ClientSlot,
+    ) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
         Box::pin(async { Ok(Box::new(Truthful(Arc::clone(&self.0))) as Box<dyn Client>) })
     }
 }
@@ -53,7 +56,7 @@ pub(crate) fn run_for_ever(folder: &Path) {
     let mut test = test(&folder.join("run"), generator.boxed());
     let truth = File::create(folder.join("truth")).unwrap();
     test.clients = Arc::new(Truthful(Arc::new(Mutex::new(truth))));
-    run(test, Arc::new(|_: &Progress| {})).unwrap();
+    run(test, Arc::new(|_: &TestProgress| {})).unwrap();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::roles::{command, nodes, scratch};
 use seatrial_machine::{DiskTrouble, Fault, Link, NodeId, Rng};
-use seatrial_runner::{Effect, Mesh, NodeError, NodeLimits, Nodes, ProcessNodes};
+use seatrial_runner::{InjectionResult, Mesh, NodeError, NodeLimits, Nodes, ProcessNodes};
 use std::fs;
 use std::io;
 use std::net::TcpListener;
@@ -51,24 +51,24 @@ async fn started(name: &str, count: u32) -> (ProcessNodes, Mesh, std::path::Path
     nodes.prepare(&folder, &mesh).await.unwrap();
     for &node in nodes.ids() {
         let effect = nodes.start(node).await.unwrap();
-        assert!(matches!(effect, Effect::Done(_)), "{effect:?}");
+        assert!(matches!(effect, InjectionResult::Done(_)), "{effect:?}");
     }
     nodes.formed().await.unwrap();
     (nodes, mesh, folder)
 }
 
-async fn inject(nodes: &ProcessNodes, fault: Fault) -> Result<Effect, NodeError> {
+async fn inject(nodes: &ProcessNodes, fault: Fault) -> Result<InjectionResult, NodeError> {
     nodes.inject(&fault, Rng::from_seed(1)).await
 }
 
-fn happened(effect: Result<Effect, NodeError>) {
+fn happened(effect: Result<InjectionResult, NodeError>) {
     let effect = effect.unwrap();
-    assert!(matches!(effect, Effect::Done(_)), "{effect:?}");
+    assert!(matches!(effect, InjectionResult::Done(_)), "{effect:?}");
 }
 
-fn did_not_happen(effect: Result<Effect, NodeError>) {
+fn did_not_happen(effect: Result<InjectionResult, NodeError>) {
     let effect = effect.unwrap();
-    assert!(matches!(effect, Effect::Nothing(_)), "{effect:?}");
+    assert!(matches!(effect, InjectionResult::Nothing(_)), "{effect:?}");
 }
 
 #[tokio::test]

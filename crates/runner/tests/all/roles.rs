@@ -2,7 +2,7 @@
 
 use seatrial_machine::{Fault, NodeId, Rng};
 use seatrial_runner::{
-    BoxFuture, ClientError, Mesh, NodeLimits, Nodes, Place, ProcessNodes, System,
+    BoxFuture, ClientError, Mesh, NodeLimits, NodePlace, Nodes, ProcessNodes, System,
 };
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -58,13 +58,13 @@ pub(crate) fn command(role: &str, folder: &Path) -> Command {
 pub(crate) struct Role(pub(crate) &'static str);
 
 impl System for Role {
-    fn command(&self, place: &Place) -> Result<Command, ClientError> {
+    fn command(&self, place: &NodePlace) -> Result<Command, ClientError> {
         let mut command = command(self.0, &place.folder);
         command.env(ADDRESS, place.address.to_string());
         Ok(command)
     }
 
-    fn formed<'a>(&'a self, places: &'a [Place]) -> BoxFuture<'a, Result<(), ClientError>> {
+    fn formed<'a>(&'a self, places: &'a [NodePlace]) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async move {
             match places
                 .iter()

@@ -8,9 +8,9 @@ use seatrial_generator::{
 use seatrial_history::{History, Op, OpType, Process, TestFile, Value};
 use seatrial_machine::{Fault, Link, NodeId, Rng};
 use seatrial_runner::{
-    BoxFuture, Client, ClientError, Clients, Effect, Ended, FolderError, NoNodes, NodeError,
-    NodeLimits, Outcome, Phase, Progress, RunError, RunFolder, Seat, Stop, Test, Watch,
-    plain_results, run,
+    BoxFuture, Client, ClientError, ClientSlot, Clients, Ended, FolderError, InjectionResult,
+    LiveChecks, NoNodes, NodeError, NodeLimits, Phase, RunError, RunFolder, Stop, Test,
+    TestOutcome, TestProgress, plain_results, run,
 };
 use serde_json::Map;
 use std::collections::BTreeMap;
@@ -43,9 +43,12 @@ impl Line {
 }
 
 impl Clients for Lines {
-    fn open<'a>(&'a self, seat: &'a Seat) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
+    fn open<'a>(
+        &'a self,
+        slot: &'a ClientSlot,
+    ) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
         Box::pin(async {
-            let stream = TcpStream::connect(seat.address).await?;
+            let stream = TcpStream::connect(slot.address).await?;
             stream.set_nodelay(true)?;
             let mut line = Line(BufReader::new(stream));
             line.say("r").await?; // so that a dead node is a certain failure
@@ -77,7 +80,10 @@ impl Client for Line {
 struct Echoes;
 
 impl Clients for Echoes {
-    fn open<'a>(&'a self, _: &'a Seat) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
+    fn open<'a>(
+        &'a self,
+        _: &'a ClientSlot,
+    ) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
         Box::pin(async { Ok(Box::new(Echoes) as Box<dyn Client>) })
     }
 }
@@ -102,8 +108,11 @@ impl Client for Echoes {
 struct OnDriver<C>(C);
 
 impl<C: Clients> Clients for OnDriver<C> {
-    fn open<'a>(&'a self, seat: &'a Seat) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
-        self.0.open(seat)
+    fn open<'a>(
+        &'a self,
+        slot: &'a ClientSlot,
+    ) -> BoxFuture<'a, Result<Box<dyn Client>, ClientError>> {
+        self.0.open(slot)
     }
 
     fn never_block(&self) -> bool {
@@ -155,7 +164,7 @@ pub(crate) fn test(folder: &Path, generator: Box<dyn Generator>) -> Test {
         breaks_network: true,
         rate: None,
         checkers: vec![Box::new(Length)],
-        watch: Watch::default(),
+        watch: LiveChecks::default(),
         accept_undecided: false,
         certify: false,
         seed: 7,
@@ -165,7 +174,7 @@ pub(crate) fn test(folder: &Path, generator: Box<dyn Generator>) -> Test {
 }
 
 fn unseen() -> Arc<dyn seatrial_runner::Observer> {
-    Arc::new(|_: &Progress| {})
+    Arc::new(|_: &TestProgress| {})
 }
 
 fn pause(milliseconds: u64) -> Template {
@@ -235,9 +244,9 @@ fn faults_are_seen_by_clients_on_the_drivers_thread() {
 }
 
 fn faults_are_seen(folder: &Path, test: Test) {
-    let seen = Arc::new(Mutex::new(BTreeMap::<Phase, Vec<Progress>>::new()));
+    let seen = Arc::new(Mutex::new(BTreeMap::<Phase, Vec<TestProgress>>::new()));
     let sink = Arc::clone(&seen);
-    let observer = move |progress: &Progress| {
+    let observer = move |progress: &TestProgress| {
         let mut seen = sink.lock().unwrap();
         seen.entry(progress.phase)
             .or_default()
@@ -246,14 +255,14 @@ fn faults_are_seen(folder: &Path, test: Test) {
     let outcome = run(test, Arc::new(observer)).unwrap();
     assert_eq!(outcome.ended, Ended::Completed);
     assert_eq!(outcome.validity(), Validity::Valid);
-    sound(&outcome.history().unwrap(), 2);
+    sound(&read(&outcome.folder), 2);
     assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
     assert!(outcome.crashes.is_empty());
     let faults: Vec<(&str, bool, bool)> = outcome
         .faults
         .iter()
         .map(|record| {
-            let bit = matches!(record.effect, Effect::Done(_));
+            let bit = matches!(record.effect, InjectionResult::Done(_));
             (record.fault.name(), record.end.is_some(), bit)
         })
         .collect();
@@ -264,7 +273,7 @@ fn faults_are_seen(folder: &Path, test: Test) {
         ("reset", false, true),
     ];
     assert_eq!(faults, expected);
-    errors_tell_the_faults(&outcome.history().unwrap());
+    errors_tell_the_faults(&read(&outcome.folder));
     let seen = seen.lock().unwrap();
     let running = &seen[&Phase::Running];
     assert!(
@@ -284,7 +293,7 @@ fn faults_are_seen(folder: &Path, test: Test) {
 }
 
 /// Results and logs are in the folder.
-fn is_kept(folder: &Path, outcome: &Outcome) {
+fn is_kept(folder: &Path, outcome: &TestOutcome) {
     let results = fs::read_to_string(folder.join("results.json")).unwrap();
     let results: serde_json::Value = serde_json::from_str(&results).unwrap();
     assert_eq!(results["valid"], true);
@@ -323,7 +332,7 @@ fn errors_tell_the_faults(history: &History) {
         "{errors:?}"
     );
     assert_eq!(nemesis.len(), 14, "{nemesis:?}");
-    assert!(nemesis[1].1.contains("died of SIGKILL"), "{nemesis:?}");
+    assert!(nemesis[1].1.contains("with SIGKILL"), "{nemesis:?}");
 }
 
 #[test]
@@ -345,7 +354,7 @@ fn a_stop_lets_operations_complete_and_checks() {
         outcome.overview.events()
     );
     assert_eq!(outcome.counts.invoked, outcome.counts.completed());
-    sound(&outcome.history().unwrap(), 0);
+    sound(&read(&outcome.folder), 0);
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -425,7 +434,7 @@ fn one_client_hangs(folder: &Path, clients: Arc<dyn Clients>) {
     let mut test = test(folder, generator.boxed());
     test.clients = clients;
     let outcome = run(test, unseen()).unwrap();
-    let history = outcome.history().unwrap();
+    let history = self::read(&outcome.folder);
     let hung = history.iter().filter(|op| op.f == "hang" && op.is_info());
     let texts: Vec<String> = hung
         .map(|op| op.extra.get("error").unwrap().to_string())
@@ -436,7 +445,7 @@ fn one_client_hangs(folder: &Path, clients: Arc<dyn Clients>) {
         "{texts:?}"
     );
     assert!(outcome.counts.ok > 1000, "{:?}", outcome.counts);
-    sound(&outcome.history().unwrap(), 0);
+    sound(&self::read(&outcome.folder), 0);
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -495,12 +504,12 @@ fn a_node_that_dies_by_itself_is_told_with_its_log() {
     };
     assert_eq!(crash.node, N1);
     let warning = outcome.warnings.join("\n");
-    assert!(warning.contains("n1 ended by itself"), "{warning}");
+    assert!(warning.contains("n1 exited by itself"), "{warning}");
     assert!(
         warning.contains("status: 7") && warning.contains("a bug of mine"),
         "{warning}"
     );
-    sound(&outcome.history().unwrap(), 1);
+    sound(&read(&outcome.folder), 1);
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -538,7 +547,7 @@ fn a_rate_that_was_not_reached_is_warned_of() {
         };
         let outcome = run(test, unseen()).unwrap();
         let warnings = outcome.warnings.join("\n");
-        let found = warnings.contains("1000000 operations a second were asked for");
+        let found = warnings.contains("requested 1000000 operations per second");
         assert_eq!(found, is_missed, "{rate}: {warnings}");
         fs::remove_dir_all(folder).unwrap();
     }
@@ -552,10 +561,10 @@ fn a_fault_that_never_bites_is_warned_of() {
     let nemesis = sequence([kill, cut]).nemesis();
     let clients = reads_and_writes().limit(10).clients();
     let generator = any(Rng::from_seed(1), [clients.boxed(), nemesis.boxed()]);
-    let outcome: Outcome = run(test(&folder, generator.boxed()), unseen()).unwrap();
+    let outcome: TestOutcome = run(test(&folder, generator.boxed()), unseen()).unwrap();
     let warnings = outcome.warnings.join("\n");
     assert!(
-        warnings.contains("kill never took effect: there is no node n1"),
+        warnings.contains("kill never took effect: unknown node n1"),
         "{warnings}"
     );
     assert!(warnings.contains("cut never took effect"), "{warnings}");
@@ -576,7 +585,10 @@ fn links_that_cannot_be_broken_are_warned_of() {
     test.breaks_network = false;
     let outcome = run(test, unseen()).unwrap();
     assert_eq!((outcome.counts.ok, outcome.counts.invoked), (50, 50));
-    assert!(matches!(outcome.faults[0].effect, Effect::Nothing(_)));
+    assert!(matches!(
+        outcome.faults[0].effect,
+        InjectionResult::Nothing(_)
+    ));
     let warnings = outcome.warnings.join("\n");
     assert!(
         warnings.contains("cut never took effect: this test was set up without"),
@@ -592,7 +604,7 @@ pub(crate) fn read(folder: &Path) -> History {
 }
 
 #[test]
-fn a_client_that_blocks_its_thread_for_ever_stops_nobody() {
+fn a_client_that_blocks_its_thread_delays_no_other() {
     let folder = scratch("blocked");
     let reads = operation("read", Value::Nil).repeat().limit(300);
     let blocked = operation("block", Value::Nil).repeat_times(2);
@@ -608,7 +620,7 @@ fn a_client_that_blocks_its_thread_for_ever_stops_nobody() {
     assert_eq!(outcome.ended, Ended::Completed);
     let counts = outcome.counts;
     assert_eq!((counts.ok, counts.info, counts.fail), (300, 2, 0));
-    sound(&outcome.history().unwrap(), 0);
-    let left = |warning: &String| warning.ends_with("were left behind: 2");
+    sound(&read(&outcome.folder), 0);
+    let left = |warning: &String| warning.ends_with("were abandoned: 2");
     assert!(outcome.warnings.iter().any(left), "{:?}", outcome.warnings);
 }

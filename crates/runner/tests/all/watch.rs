@@ -6,12 +6,12 @@ use seatrial_check::by_name;
 use seatrial_checker::Validity;
 use seatrial_generator::{Generator as _, operation};
 use seatrial_history::{TestFile, Value};
-use seatrial_runner::{Ended, Outcome, Progress, Watch, run};
+use seatrial_runner::{Ended, LiveChecks, TestOutcome, TestProgress, run};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Runs a test whose registers forget: reads see nothing, whatever was written.
-fn forgetful(folder: &Path, is_endless: bool, stops: bool) -> Outcome {
+fn forgetful(folder: &Path, is_endless: bool, stops: bool) -> TestOutcome {
     let generator = if is_endless {
         reads_and_writes().clients().boxed()
     } else {
@@ -21,14 +21,14 @@ fn forgetful(folder: &Path, is_endless: bool, stops: bool) -> Outcome {
     let mut test = test(folder, generator);
     test.checkers = vec![by_name("cas-register", None).unwrap()];
     let checkers = vec![by_name("cas-register", None).unwrap()];
-    test.watch = Watch { checkers, stops };
-    run(test, Arc::new(|_: &Progress| {})).unwrap()
+    test.watch = LiveChecks { checkers, stops };
+    run(test, Arc::new(|_: &TestProgress| {})).unwrap()
 }
 
 #[test]
 fn the_first_violation_ends_a_test() {
     let folder = scratch("watch-stops");
-    // Without the judge it would never end.
+    // Without the checker it would never end.
     let outcome = forgetful(&folder, true, true);
     assert_eq!(outcome.ended, Ended::Stopped);
     assert_eq!(outcome.validity(), Validity::Invalid);
@@ -36,17 +36,18 @@ fn the_first_violation_ends_a_test() {
     assert!(sighting.stopped);
     assert_eq!(sighting.checker, "cas-register");
     assert_eq!(sighting.finding.anomaly, "nonlinearizable");
-    let sentence = "cas-register saw nonlinearizable";
-    let is_told = |text: &String| text.starts_with(sentence) && text.contains("ended early");
+    let sentence = "cas-register found nonlinearizable";
+    let is_reported =
+        |text: &String| text.starts_with(sentence) && text.contains("stopped the test early");
     assert!(
-        outcome.warnings.iter().any(is_told),
+        outcome.warnings.iter().any(is_reported),
         "{:?}",
         outcome.warnings
     );
     let early = &outcome.results["seen_early"];
     assert_eq!(early["stopped"], true);
     assert_eq!(early["operations"][0], sighting.finding.operations[0]);
-    // The verdict is that of who watched, on all that there is.
+    // The final verdict is that of the checker that ran during the test, on the whole history.
     let details = outcome.verdicts[0].details.to_json();
     assert_eq!(details["configurations_max"], 8_192);
     let file = TestFile::open(&outcome.history_path).unwrap();
