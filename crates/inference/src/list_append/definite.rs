@@ -2,10 +2,10 @@
 
 use super::lists::OrderedLists;
 use super::reads::Suspect;
-use super::table::{NONE, outcome};
+use super::table::{ListId, outcome};
 use seatrial_checker::Anomaly;
-use seatrial_cycles::Level;
 use seatrial_cycles::anomaly::INCOMPATIBLE_ORDER;
+use seatrial_cycles::{Level, Txn};
 use std::collections::BTreeSet;
 
 /// Decides which suspects in a prefix of a history violate a level however the history continues.
@@ -23,7 +23,7 @@ pub(super) struct Definite {
     forbidden: BTreeSet<Anomaly>,
     has_realtime: bool,
     /// Lists and elements of appends by transactions that are still under way.
-    retried: BTreeSet<(u32, i64)>,
+    retried: BTreeSet<(ListId, i64)>,
 }
 
 impl Definite {
@@ -37,26 +37,27 @@ impl Definite {
     }
 
     /// With these appends under way.
-    pub(super) fn with_retried(self, retried: BTreeSet<(u32, i64)>) -> Definite {
+    pub(super) fn with_retried(self, retried: BTreeSet<(ListId, i64)>) -> Definite {
         Definite { retried, ..self }
     }
 
     /// Is a failed append the only one of this element, however the history continues?
-    fn is_only(&self, list: u32, element: i64, lists: &OrderedLists) -> bool {
-        let is_closed = lists.table.lists[list as usize].is_closed;
+    fn is_only(&self, list: ListId, element: i64, lists: &OrderedLists) -> bool {
+        let is_closed = lists.table.lists[list.index()].is_closed;
         is_closed || self.has_realtime && !self.retried.contains(&(list, element))
     }
 
     /// Is this suspect definite, and does the level forbid it?
     pub(super) fn is(&self, anomaly: Anomaly, suspect: &Suspect, lists: &OrderedLists) -> bool {
-        let is_known = |&number: &u32| {
-            let at = number as usize;
-            match lists.table.outcomes.get(at) {
-                // None: not a transaction, but a helper node between several.
-                Some(&outcome::OK) | None => true,
-                Some(&outcome::FAIL) => false,
-                Some(_) => lists.table.completions.get(at) != Some(&NONE) && lists.happened(number),
-            }
+        let is_known = |number: Txn| match lists.table.outcomes[number.index()] {
+            outcome::OK => true,
+            outcome::FAIL => false,
+            _ => lists.table.completions[number.index()].is_some() && lists.happened(number),
+        };
+        // A node after all transactions is a helper between several.
+        let is_known_node = |&node: &u32| {
+            let is_helper = node as usize >= lists.table.len();
+            is_helper || is_known(Txn::new(node))
         };
         if !self.forbidden.contains(anomaly) {
             return false;
@@ -70,12 +71,12 @@ impl Definite {
             | Suspect::Reordered { .. } => true,
             Suspect::Aborted { list, element, .. } => self.is_only(*list, *element, lists),
             Suspect::Garbage { .. } | Suspect::Unordered { .. } => false,
-            Suspect::Intermediate { writer, .. } => is_known(writer),
+            Suspect::Intermediate { writer, .. } => is_known(*writer),
             Suspect::Dirty { list, below, .. } => {
                 self.has_orders() && self.is_only(*list, below.1, lists)
             }
             Suspect::Lost { .. } => self.has_orders(),
-            Suspect::Cycle(cycle) => self.has_orders() && cycle.nodes.iter().all(is_known),
+            Suspect::Cycle(cycle) => self.has_orders() && cycle.nodes.iter().all(is_known_node),
         }
     }
 

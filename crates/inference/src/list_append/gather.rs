@@ -2,12 +2,15 @@
 
 use super::late::LateKeys;
 use super::lists::OrderedLists;
-use super::renaming::Renamed;
-use super::table::{InternalContradictions, ListTable, ListsError, NONE, Reopening, outcome};
+use super::renaming::{Renamed, rename};
+use super::table::{
+    InternalContradictions, ListId, ListTable, ListsError, ProcessNumber, Reopening, outcome,
+};
 use super::window_record::WindowRecord;
 use super::{ListAppend, Windows};
 use crate::g1::{InternalReadChecker, MicroOperation, MicroOperations};
 use seatrial_checker::FINDINGS_MAX;
+use seatrial_cycles::{Position, Txn};
 use seatrial_history::FixedMap;
 use seatrial_history::chunk::mop_tag;
 use seatrial_history::{Chunk, Fold, Key, OpType, Order, Process};
@@ -32,7 +35,7 @@ pub(super) struct ListFold {
 pub(super) struct ListFoldState {
     table: ListTable,
     record: WindowRecord,
-    processes: FixedMap<Process, u32>,
+    processes: FixedMap<Process, ProcessNumber>,
     /// Transactions without a completion so far, by the position of their invocation.
     open: FixedMap<u64, PendingAppends>,
     /// Position of the next operation.
@@ -58,9 +61,9 @@ struct FreedList {
 
 /// A transaction without a completion so far.
 struct PendingAppends {
-    number: u32,
+    number: Txn,
     /// Its possible appends; the error if it is not a transaction on lists.
-    appends: Result<Vec<(u32, i64)>, (u64, String)>,
+    appends: Result<Vec<(ListId, i64)>, (u64, String)>,
 }
 
 impl Fold for ListFold {
@@ -91,7 +94,8 @@ impl Fold for ListFold {
     }
 
     fn reduce(&self, gathering: &mut ListFoldState, chunk: &Chunk) -> ControlFlow<()> {
-        if chunk.first_position() + chunk.len() as u64 >= u64::from(NONE) {
+        // The highest number is no position.
+        if chunk.first_position() + chunk.len() as u64 >= u64::from(u32::MAX) {
             let refusal = ListsError::Size("more than 2^32 operations");
             gathering.table.refusal.get_or_insert(refusal);
         } else {
@@ -144,7 +148,7 @@ impl ListFoldState {
     }
 
     /// Lists and elements of appends by transactions that are still under way.
-    pub(super) fn open_appends(&self) -> BTreeSet<(u32, i64)> {
+    pub(super) fn open_appends(&self) -> BTreeSet<(ListId, i64)> {
         let open = self.open.values().flat_map(|open| &open.appends);
         open.flatten().copied().collect()
     }
@@ -188,17 +192,16 @@ impl ListFoldState {
             processes,
         } = self.table.free(&judged, &closing);
         for open in self.open.values_mut() {
-            open.number = transactions[open.number as usize];
+            // Later operations affect an open transaction, so it is unsettled.
+            let stays = transactions[open.number.index()];
+            open.number = stays.expect("a transaction that is under way stays");
             if let Ok(appends) = &mut open.appends {
-                appends.retain_mut(|(list, _)| {
-                    *list = lists[*list as usize];
-                    *list != NONE
-                });
+                appends.retain_mut(|(list, _)| rename(list, ListId::index, &lists));
             }
         }
-        self.processes.retain(|_, number| {
-            *number = processes.get(*number as usize).copied().unwrap_or(NONE);
-            *number != NONE
+        // A process without a transaction in the table may be numbered above all others.
+        self.processes.retain(|_, process| {
+            process.index() < processes.len() && rename(process, ProcessNumber::index, &processes)
         });
         // Transactions that stay are checked again with the next window: they must not be most of it.
         self.full = windows.transactions_min.max(2 * self.table.len());
@@ -219,7 +222,7 @@ impl ListFoldState {
                 continue;
             }
             for (at, elements) in completed {
-                let list = &mut self.table.lists[at as usize];
+                let list = &mut self.table.lists[at.index()];
                 list.is_final = true;
                 list.elements = elements.unwrap_or_default();
             }
@@ -229,9 +232,9 @@ impl ListFoldState {
 
     /// Decides which closed lists may be used late: not lists with an unread append that took effect, since a late read misses
     /// it and its writer may be freed. Stores the lists that leave. `unseen`: lists and writers of such appends, sorted.
-    fn show(&mut self, leaving: &[bool], unseen: &[(u32, u32)]) {
+    fn show(&mut self, leaving: &[bool], unseen: &[(ListId, Txn)]) {
         for &(list, _) in unseen {
-            self.table.lists[list as usize].is_final = false;
+            self.table.lists[list.index()].is_final = false;
         }
         let lists = self.table.lists.iter().zip(leaving);
         let shown = lists.filter(|(list, leaving)| **leaving && list.is_final);
@@ -257,7 +260,7 @@ impl ListFoldState {
             return;
         }
         if let Some(at) = self.table.number(key) {
-            let list = &mut self.table.lists[at as usize];
+            let list = &mut self.table.lists[at.index()];
             if list.is_closed && list.is_final {
                 list.is_closed = false;
                 list.is_final = false;
@@ -274,8 +277,9 @@ impl ListFoldState {
 
     /// By list: is its key idle, so that it can be closed? An open transaction keeps the lists open that it appends to, as
     /// long as it may have taken effect; `is_held` keeps lists open in any case.
-    fn closing(&self, windows: Windows, is_held: impl Fn(u32) -> bool) -> Vec<bool> {
-        let lists = self.table.lists.iter().zip(0..);
+    fn closing(&self, windows: Windows, is_held: impl Fn(ListId) -> bool) -> Vec<bool> {
+        let lists = self.table.lists.iter();
+        let lists = lists.zip(ListId::all(self.table.lists.len()));
         let idle = |named: u32| named.saturating_add(windows.idle_chunks) < self.chunks;
         let mut closing: Vec<_> = lists
             .map(|(list, at)| {
@@ -283,18 +287,20 @@ impl ListFoldState {
                 is_idle && !is_held(at) && !self.late.is_pinned(&list.key, self.chunks)
             })
             .collect();
-        let is_unseen = |closing: &[bool], &(at, element): &(u32, i64)| {
-            let list = &self.table.lists[at as usize];
+        let is_unseen = |closing: &[bool], &(at, element): &(ListId, i64)| {
+            let list = &self.table.lists[at.index()];
             let is_seen = list.conflict.is_some() || list.elements.contains(&element);
-            list.is_closed || closing[at as usize] && !is_seen
+            list.is_closed || closing[at.index()] && !is_seen
         };
+        // A list that stays open keeps the other lists of the same open transaction open, so this repeats; each round but the
+        // last opens a list.
         let mut is_final = false;
         while !is_final {
             is_final = true;
             for appends in self.open.values().flat_map(|open| &open.appends) {
                 if !appends.iter().all(|append| is_unseen(&closing, append)) {
                     for &(at, _) in appends {
-                        is_final &= !std::mem::replace(&mut closing[at as usize], false);
+                        is_final &= !std::mem::replace(&mut closing[at.index()], false);
                     }
                 }
             }
@@ -309,7 +315,7 @@ fn apply_unsuccessful(table: &mut ListTable, open: PendingAppends) {
         Ok(appends) => {
             for (list, element) in appends {
                 // A closed list has no later reads, so nothing depends on this append.
-                if !table.lists[list as usize].is_closed {
+                if !table.lists[list.index()].is_closed {
                     table.append(list, element, open.number);
                 }
             }
@@ -327,12 +333,12 @@ struct ListChunkPass<'a> {
     chunk: &'a Chunk,
     own: InternalReadChecker<'a>,
     names: ChunkLists,
-    /// By process id of the chunk: its number; [`NONE`] for a nemesis.
-    processes: Vec<u32>,
+    /// By process id of the chunk: its number; `None` for a nemesis.
+    processes: Vec<Option<ProcessNumber>>,
     /// Operations at its start that were applied before.
     known: usize,
     /// By row of an invocation: its transaction, until it completes.
-    open: Vec<u32>,
+    open: Vec<Option<Txn>>,
     /// Transactions completed so far, for `own`.
     checked: u32,
     /// Are there micro-operations on registers in the chunk?
@@ -342,8 +348,8 @@ struct ListChunkPass<'a> {
 
 /// The lists of a chunk's keys.
 struct ChunkLists {
-    /// By key id: the number of its list; [`NONE`] before its first use in the chunk, and always for a closed list.
-    lists: Vec<u32>,
+    /// By key id: its list; `None` before its first use in the chunk, and always for a closed list.
+    lists: Vec<Option<ListId>>,
     /// By key id: is the chunk's list a prefix of the list in the table, or the reverse?
     is_straight: Vec<bool>,
     /// The number of the chunk.
@@ -360,16 +366,16 @@ impl ChunkLists {
         }
         let table = &mut gathering.table;
         let mut names = ChunkLists {
-            lists: vec![NONE; keys.len()],
+            lists: vec![None; keys.len()],
             is_straight: vec![false; keys.len()],
             now: gathering.chunks,
         };
         for key in keys {
             if let Some(at) = table.number(chunk.key(key)) {
-                let list = &mut table.lists[at as usize];
+                let list = &mut table.lists[at.index()];
                 list.last_chunk = gathering.chunks;
                 if !list.is_closed {
-                    names.lists[key as usize] = at;
+                    names.lists[key as usize] = Some(at);
                     let is_straight = is_straight(&list.elements, chunk.list(key));
                     names.is_straight[key as usize] = is_straight;
                 }
@@ -382,29 +388,29 @@ impl ChunkLists {
 
     /// The list of this key id; `None` if it is closed.
     #[inline]
-    fn open(&mut self, key: u32, chunk: &Chunk, table: &mut ListTable) -> Option<u32> {
+    fn open(&mut self, key: u32, chunk: &Chunk, table: &mut ListTable) -> Option<ListId> {
         match self.lists[key as usize] {
-            NONE => self.begin(key, chunk, table),
-            at => Some(at),
+            None => self.begin(key, chunk, table),
+            at => at,
         }
     }
 
     /// The list of a key id at its first use in the chunk.
     #[cold]
-    fn begin(&mut self, key: u32, chunk: &Chunk, table: &mut ListTable) -> Option<u32> {
+    fn begin(&mut self, key: u32, chunk: &Chunk, table: &mut ListTable) -> Option<ListId> {
         let name = chunk.key(key);
         if table.number(name).is_some() || table.closed.contains(name) {
             return None;
         }
         let at = table.list_of(name);
-        table.lists[at as usize].last_chunk = self.now;
-        self.lists[key as usize] = at;
+        table.lists[at.index()].last_chunk = self.now;
+        self.lists[key as usize] = Some(at);
         Some(at)
     }
 
     /// The list of this key id for a successful operation: one on a closed list is refused.
     #[inline]
-    fn list(&mut self, key: u32, chunk: &Chunk, table: &mut ListTable) -> u32 {
+    fn list(&mut self, key: u32, chunk: &Chunk, table: &mut ListTable) -> ListId {
         self.open(key, chunk, table).unwrap_or_else(|| {
             let name = chunk.key(key);
             table
@@ -421,17 +427,17 @@ impl<'a> ListChunkPass<'a> {
         let numbers = &mut gathering.processes;
         let processes = chunk.processes().iter().map(|&process| {
             if !process.is_client() {
-                return NONE;
+                return None;
             }
-            let next = numbers.len() as u32;
-            *numbers.entry(process).or_insert(next)
+            let next = ProcessNumber::new(numbers.len() as u32);
+            Some(*numbers.entry(process).or_insert(next))
         });
         ListChunkPass {
             own: InternalReadChecker::new(chunk),
             names,
             processes: processes.collect(),
             known,
-            open: vec![NONE; chunk.len()],
+            open: vec![None; chunk.len()],
             checked: 0,
             // Without a branch, so that the compiler compares many tags at once.
             has_others: chunk
@@ -449,23 +455,23 @@ impl<'a> ListChunkPass<'a> {
         let kinds = chunk.kinds().iter().zip(chunk.process_ids());
         let operations = kinds.zip(chunk.pairs()).enumerate();
         for (place, ((&kind, &process), &pair)) in operations.skip(self.known) {
-            let process = self.processes[process as usize];
-            if process == NONE {
+            let Some(process) = self.processes[process as usize] else {
                 continue;
-            }
-            let position = first + place as u32;
+            };
+            let position = Position::new(first + place as u32);
             match kind {
                 OpType::Invoke => {
-                    self.open[place] = self.gathering.table.push(position, process);
+                    let number = self.gathering.table.push(Some(position), process);
+                    self.open[place] = Some(number);
                 }
                 OpType::Ok => {
                     let number = if pair > 0 {
                         self.close(place, pair).map(|open| open.number)
                     } else {
-                        Some(self.gathering.table.push(NONE, process))
+                        Some(self.gathering.table.push(None, process))
                     };
                     if let Some(number) = number {
-                        self.gathering.table.completions[number as usize] = position;
+                        self.gathering.table.completions[number.index()] = Some(position);
                         self.succeed(place, number);
                     }
                 }
@@ -489,9 +495,9 @@ impl<'a> ListChunkPass<'a> {
             let position = self.chunk.invocation(place)?;
             return self.gathering.open.remove(&position);
         };
-        let number = std::mem::replace(&mut self.open[place], NONE);
+        let number = self.open[place].take()?;
         let appends = Ok(Vec::new());
-        (number != NONE).then_some(PendingAppends { number, appends })
+        Some(PendingAppends { number, appends })
     }
 
     /// The row of the invocation of the operation at `place`, if it is among the new operations of this chunk.
@@ -500,13 +506,19 @@ impl<'a> ListChunkPass<'a> {
         place.checked_sub(distance).filter(|&at| at >= self.known)
     }
 
-    fn complete_unsuccessful(&mut self, place: usize, pair: i64, position: u32, is_fail: bool) {
+    fn complete_unsuccessful(
+        &mut self,
+        place: usize,
+        pair: i64,
+        position: Position,
+        is_fail: bool,
+    ) {
         let Some(mut open) = self.close(place, pair) else {
             return;
         };
-        let number = open.number as usize;
+        let number = open.number.index();
         let table = &mut self.gathering.table;
-        table.completions[number] = position;
+        table.completions[number] = Some(position);
         if is_fail {
             table.outcomes[number] = outcome::FAIL;
         }
@@ -517,7 +529,7 @@ impl<'a> ListChunkPass<'a> {
     }
 
     /// The appends of the operation at `place`; the error if it is not a transaction on lists.
-    fn appends(&mut self, place: usize) -> Result<Vec<(u32, i64)>, (u64, String)> {
+    fn appends(&mut self, place: usize) -> Result<Vec<(ListId, i64)>, (u64, String)> {
         let range = self.transaction(place)?;
         let mops = MicroOperations::of(self.chunk).range(range.0, range.1);
         let appends = mops.filter(|&(tag, ..)| tag == mop_tag::APPEND);
@@ -551,7 +563,7 @@ impl<'a> ListChunkPass<'a> {
     }
 
     /// Applies a successful transaction.
-    fn succeed(&mut self, place: usize, number: u32) {
+    fn succeed(&mut self, place: usize, number: Txn) {
         let range = match self.transaction(place) {
             Ok(range) => range,
             Err((index, reason)) => {
@@ -571,7 +583,7 @@ impl<'a> ListChunkPass<'a> {
         let ListFoldState {
             table, late, shown, ..
         } = &mut **gathering;
-        table.outcomes[number as usize] = outcome::OK;
+        table.outcomes[number.index()] = outcome::OK;
         let found = own.check(self.checked, range, |done| match done {
             MicroOperation::Append(key, element) => {
                 let list = names.list(key, chunk, table);
@@ -589,7 +601,7 @@ impl<'a> ListChunkPass<'a> {
                     let length = read.elements.len() as u32;
                     table.read_prefix(list, read.elements, length, number);
                 } else if table.read_any(list, read.elements, number) {
-                    let known = &table.lists[list as usize].elements;
+                    let known = &table.lists[list.index()].elements;
                     names.is_straight[key] = is_straight(known, chunk.list(read.key));
                 }
             }
@@ -611,8 +623,7 @@ impl<'a> ListChunkPass<'a> {
     /// Carries open transactions over to the next chunk.
     fn carry_over(&mut self) {
         for place in 0..self.open.len() {
-            let number = self.open[place];
-            if number != NONE {
+            if let Some(number) = self.open[place] {
                 let appends = self.appends(place);
                 let position = self.chunk.first_position() + place as u64;
                 let open = PendingAppends { number, appends };
@@ -627,7 +638,7 @@ fn is_other(tag: u8) -> bool {
     tag == mop_tag::WRITE || tag == mop_tag::READ_REGISTER
 }
 
-fn note(is_found: bool, contradicting: &mut InternalContradictions, number: u32) {
+fn note(is_found: bool, contradicting: &mut InternalContradictions, number: Txn) {
     if is_found {
         contradicting.count += 1;
         if contradicting.first.len() < FINDINGS_MAX {

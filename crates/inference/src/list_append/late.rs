@@ -1,7 +1,7 @@
 //! Late keys: those that are used again after they were closed.
 
 use super::Windows;
-use super::table::{AppendList, AppendPair, ElementWriter, ListTable, outcome};
+use super::table::{AppendList, AppendPair, ElementWriter, ListId, ListTable, outcome};
 use seatrial_checker::ClosedKeys;
 use seatrial_history::FixedMap;
 use seatrial_history::chunk::{MopView, ValueView};
@@ -147,21 +147,22 @@ impl LateKeys {
         &self,
         table: &ListTable,
         closing: &[bool],
-        running: &BTreeSet<(u32, i64)>,
-    ) -> BTreeMap<u32, Option<Vec<i64>>> {
-        let lists = table.lists.iter().zip(closing).zip(0..);
+        running: &BTreeSet<(ListId, i64)>,
+    ) -> BTreeMap<ListId, Option<Vec<i64>>> {
+        let lists = table.lists.iter().zip(closing);
+        let lists = lists.zip(ListId::all(table.lists.len()));
         let asked = lists.filter_map(|((list, &closing), at)| {
             let known = self.late(&list.key).filter(|_| closing)?;
             Some((at, known))
         });
-        let asked: BTreeMap<u32, &LateKey> = asked.collect();
+        let asked: BTreeMap<ListId, &LateKey> = asked.collect();
         if asked.is_empty() {
             return BTreeMap::new();
         }
         let pairs = table.pairs_of(|at| asked.contains_key(&at));
         let unfinished = table.unfinished(|at| asked.contains_key(&at));
         let completed = asked.into_iter().map(|(at, known)| {
-            let list = &table.lists[at as usize];
+            let list = &table.lists[at.index()];
             let pairs = pairs.get(&at).map_or(&[][..], Vec::as_slice);
             let all: Vec<i64> = known.list.elements().collect();
             let is_known = |element: &i64| list.writer(*element).is_some();
@@ -189,7 +190,7 @@ impl LateKeys {
 fn is_final(list: &AppendList, elements: &[i64], pairs: &[AppendPair], outcomes: &[u8]) -> bool {
     let mut places: FixedMap<i64, usize> = FixedMap::default();
     places.extend(elements.iter().copied().zip(0..));
-    let outcome = |writer: ElementWriter| writer.number().map(|number| outcomes[number as usize]);
+    let outcome = |writer: ElementWriter| writer.number().map(|number| outcomes[number.index()]);
     let is_sound = |&element: &i64| {
         let writer = list.writer(element);
         writer.is_some_and(|writer| {

@@ -1,13 +1,13 @@
 //! Version orders of lists, and the transactions that took effect.
 
-use super::table::{BRANCH, ElementWriter, ListTable, NONE, outcome};
-use seatrial_cycles::Level;
+use super::table::{BRANCH, ElementWriter, ListId, ListTable, outcome};
+use seatrial_cycles::{Level, Txn};
 use std::collections::BTreeMap;
 
 /// For each length of a read of a list: the transactions of the last committed append in it, and of the first after it.
 pub(super) struct CommittedNeighbours {
-    before: Vec<u32>,
-    after: Vec<u32>,
+    before: Vec<Option<Txn>>,
+    after: Vec<Option<Txn>>,
 }
 
 /// A table with fixed version orders: the source of the graph and of the direct anomalies.
@@ -17,11 +17,11 @@ pub(super) struct OrderedLists {
     /// append or with an earlier occurrence.
     versions: Vec<ElementWriter>,
     /// Lists with a version whose transaction is not committed.
-    gaps: BTreeMap<u32, CommittedNeighbours>,
+    gaps: BTreeMap<ListId, CommittedNeighbours>,
     /// Which transactions took effect: the nodes of the graph.
     happened: Vec<bool>,
     /// Unread committed appends of lists whose reads agree: lists and writers, sorted, each pair once.
-    pub(super) unseen: Vec<(u32, u32)>,
+    pub(super) unseen: Vec<(ListId, Txn)>,
     /// By list: has it an unread committed append of a transaction another append of which was read?
     pub(super) has_unseen_inside: Vec<bool>,
 }
@@ -62,6 +62,13 @@ impl OrderedLists {
             lists.unseen.is_sorted(),
             "unread appends are grouped by list"
         );
+        debug_assert!(
+            lists
+                .unseen
+                .iter()
+                .all(|&(_, writer)| lists.happened(writer)),
+            "unread appends that count took effect"
+        );
         assert!(
             lists.has_unseen_inside.len() == lists.table.lists.len(),
             "one flag for each list"
@@ -75,9 +82,9 @@ impl OrderedLists {
         let happened = &mut self.happened;
         let mut add = |writer: ElementWriter| {
             if let Some(number) = writer.number()
-                && outcomes[number as usize] == outcome::INFO
+                && outcomes[number.index()] == outcome::INFO
             {
-                happened[number as usize] = true;
+                happened[number.index()] = true;
             }
         };
         self.versions.iter().copied().for_each(&mut add);
@@ -93,27 +100,34 @@ impl OrderedLists {
     }
 
     fn find_gaps(&mut self) {
-        for at in 0..self.table.lists.len() as u32 {
+        for at in ListId::all(self.table.lists.len()) {
             let versions = self.versions(at);
             let has_place =
-                |&writer: &ElementWriter| writer.is_gone() || self.committed(writer) != NONE;
+                |&writer: &ElementWriter| writer.is_gone() || self.committed(writer).is_some();
             if versions.iter().all(has_place) {
                 continue;
             }
             let count = versions.len();
-            let (mut before, mut after) = (vec![NONE; count + 1], vec![NONE; count + 1]);
+            let (mut before, mut after) = (vec![None; count + 1], vec![None; count + 1]);
             for (position, &writer) in versions.iter().enumerate() {
                 let number = self.committed(writer);
                 let last = before[position];
-                let has_none = number == NONE && !writer.is_gone();
-                before[position + 1] = if has_none { last } else { number };
+                // A freed writer ends what an earlier one wrote: the version before is that of no known transaction.
+                before[position + 1] = if writer.is_gone() {
+                    None
+                } else {
+                    number.or(last)
+                };
                 after[position] = number;
             }
             for position in (0..count).rev() {
-                if after[position] == NONE {
-                    after[position] = after[position + 1];
-                }
+                // From the end, so that a run of versions without a transaction takes the first one after it.
+                after[position] = after[position].or(after[position + 1]);
             }
+            debug_assert!(
+                before[0].is_none() && after[count].is_none(),
+                "no version comes before the empty list or after the whole one"
+            );
             self.gaps.insert(at, CommittedNeighbours { before, after });
         }
     }
@@ -123,7 +137,7 @@ impl OrderedLists {
         let mut inside = vec![false; self.table.lists.len()];
         // Transactions that appended more after an unread append.
         let mut followed = Vec::new();
-        for (at, list) in self.table.lists.iter().enumerate() {
+        for (at, list) in ListId::all(self.table.lists.len()).zip(&self.table.lists) {
             if list.conflict.is_some() {
                 continue;
             }
@@ -131,23 +145,20 @@ impl OrderedLists {
             let open = list.writers().filter(|writer| !writer.is_seen());
             followed.clear();
             open.for_each(|writer| match self.committed(writer) {
-                NONE => {}
-                number => {
+                None => {}
+                Some(number) => {
                     if writer.is_intermediate() {
                         followed.push(number);
                     }
-                    unseen.push((at as u32, number));
+                    unseen.push((at, number));
                 }
             });
             unseen[first..].sort_unstable();
             if !followed.is_empty() {
                 followed.sort_unstable();
                 let is_followed = |number| followed.binary_search(&number).is_ok();
-                let mut seen = self
-                    .versions(at as u32)
-                    .iter()
-                    .filter_map(|one| one.number());
-                inside[at] = seen.any(is_followed);
+                let mut seen = self.versions(at).iter().filter_map(|one| one.number());
+                inside[at.index()] = seen.any(is_followed);
             }
         }
         unseen.dedup();
@@ -155,17 +166,14 @@ impl OrderedLists {
         self.has_unseen_inside = inside;
     }
 
-    /// The committed transaction of a writer, else [`NONE`].
-    pub(super) fn committed(&self, writer: ElementWriter) -> u32 {
-        let number = writer.number();
-        number
-            .filter(|&number| self.happened(number))
-            .unwrap_or(NONE)
+    /// The committed transaction of a writer.
+    pub(super) fn committed(&self, writer: ElementWriter) -> Option<Txn> {
+        writer.number().filter(|&number| self.happened(number))
     }
 
     /// Did this transaction take effect?
-    pub(super) fn happened(&self, number: u32) -> bool {
-        self.happened[number as usize]
+    pub(super) fn happened(&self, number: Txn) -> bool {
+        self.happened[number.index()]
     }
 
     /// Takes the flags of transactions that took effect; the lists cannot be used afterwards.
@@ -174,8 +182,8 @@ impl OrderedLists {
     }
 
     /// The agreed versions of a list.
-    pub(super) fn versions(&self, at: u32) -> &[ElementWriter] {
-        let list = &self.table.lists[at as usize];
+    pub(super) fn versions(&self, at: ListId) -> &[ElementWriter] {
+        let list = &self.table.lists[at.index()];
         &self.versions[list.first..list.first + list.agreed as usize]
     }
 
@@ -185,7 +193,7 @@ impl OrderedLists {
     }
 
     /// Did the transactions of all versions of a list take effect, and is none of them freed?
-    pub(super) fn is_committed(&self, at: u32) -> bool {
+    pub(super) fn is_committed(&self, at: ListId) -> bool {
         let is_gone = |first: &ElementWriter| first.is_gone();
         !self.gaps.contains_key(&at) && !self.versions(at).iter().any(is_gone)
     }
@@ -196,35 +204,34 @@ impl OrderedLists {
     }
 
     /// Is a read's position in the version order known?
-    pub(super) fn is_regular(&self, (list, place): (u32, u32)) -> bool {
-        place & BRANCH == 0 && place <= self.table.lists[list as usize].agreed
+    pub(super) fn is_regular(&self, (list, place): (ListId, u32)) -> bool {
+        place & BRANCH == 0 && place <= self.table.lists[list.index()].agreed
     }
 
     /// The transactions of the last committed append in the first `length` versions, and of the first after them.
-    pub(super) fn neighbours(&self, at: u32, length: u32) -> (u32, u32) {
+    pub(super) fn neighbours(&self, at: ListId, length: u32) -> (Option<Txn>, Option<Txn>) {
         let length = length as usize;
+        // Most tables have no gaps, and this is asked for each read: the check saves the search in the map.
         if !self.gaps.is_empty()
             && let Some(gap) = self.gaps.get(&at)
         {
             return (gap.before[length], gap.after[length]);
         }
         let versions = self.versions(at);
-        let number =
-            |writer: Option<&ElementWriter>| writer.and_then(|one| one.number()).unwrap_or(NONE);
+        let number = |writer: Option<&ElementWriter>| writer.and_then(|one| one.number());
         let before = length.checked_sub(1).and_then(|last| versions.get(last));
         (number(before), number(versions.get(length)))
     }
 
     /// The committed transactions of a list's versions in order.
-    pub(super) fn committed_versions(&self, at: u32) -> impl DoubleEndedIterator<Item = u32> {
+    pub(super) fn committed_versions(&self, at: ListId) -> impl DoubleEndedIterator<Item = Txn> {
         let versions = self.versions(at).iter();
-        let numbers = versions.map(|&writer| self.committed(writer));
-        numbers.filter(|&number| number != NONE)
+        versions.filter_map(|&writer| self.committed(writer))
     }
 
     /// The writer of this element.
-    pub(super) fn writer(&self, at: u32, element: i64) -> Option<ElementWriter> {
-        self.table.lists[at as usize].writer(element)
+    pub(super) fn writer(&self, at: ListId, element: i64) -> Option<ElementWriter> {
+        self.table.lists[at.index()].writer(element)
     }
 
     /// Transactions that later operations may affect: those that accessed a list that is not closed, and those that are still
@@ -236,14 +243,14 @@ impl OrderedLists {
             .map(|(list, &closing)| list.is_closed || closing)
             .collect();
         let completions = table.completions.iter();
-        let mut unsettled: Vec<_> = completions.map(|&position| position == NONE).collect();
+        let mut unsettled: Vec<_> = completions.map(Option::is_none).collect();
         for (reader, (at, _)) in table.each_read() {
-            unsettled[reader as usize] |= !settled[at as usize];
+            unsettled[reader.index()] |= !settled[at.index()];
         }
         for (at, list) in table.lists.iter().enumerate() {
             if !settled[at] {
                 let numbers = list.writers().filter_map(ElementWriter::number);
-                numbers.for_each(|number| unsettled[number as usize] = true);
+                numbers.for_each(|number| unsettled[number.index()] = true);
             }
         }
         unsettled
@@ -257,7 +264,7 @@ fn see_branches(table: &mut ListTable) {
     }
     for &(start, length, at) in &table.branches {
         for &element in &table.branch_elements[start..start + length as usize] {
-            table.lists[at as usize].see(element);
+            table.lists[at.index()].see(element);
         }
     }
     for list in &mut table.lists {

@@ -141,7 +141,10 @@ pub(super) fn certificate(
             let is_replayed =
                 matches!(kind(level), OrderProofKind::Commits(_)) || has_nothing_tolerated(verdict);
             let places = record.order.filter(|_| is_replayed)?;
-            let places = places.into_iter().map(u64::from).collect();
+            let places = places
+                .into_iter()
+                .map(|place| u64::from(place.get()))
+                .collect();
             match kind(level) {
                 OrderProofKind::Serial => Proof::Serial(places),
                 OrderProofKind::Snapshots => Proof::Snapshots(places),

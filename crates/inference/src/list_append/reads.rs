@@ -1,9 +1,10 @@
 //! Anomalies of single reads and lists, which need no graph.
 
 use super::lists::OrderedLists;
-use super::table::{ElementWriter, Update, outcome};
+use super::table::{ElementWriter, ListId, Update, outcome};
 use seatrial_checker::Anomaly;
 use seatrial_checker::FINDINGS_MAX;
+use seatrial_cycles::Txn;
 use seatrial_cycles::anomaly::{
     DIRTY_UPDATE, DUPLICATE_ELEMENTS, FUTURE_READ, G1A, G1B, GARBAGE_READ, INCOMPATIBLE_ORDER,
     INTERNAL, LOST_UPDATE,
@@ -15,66 +16,66 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 pub(super) enum Suspect {
     /// A transaction with an internal contradiction.
-    Internal(u32),
+    Internal(Txn),
     /// A transaction that reads an element that it appends later.
-    Future(u32),
+    Future(Txn),
     /// Two contradictory reads of a list, which agree on the first `agreed` elements.
     Incompatible {
-        list: u32,
-        readers: [u32; 2],
+        list: ListId,
+        readers: [Txn; 2],
         agreed: u32,
     },
     /// A read of an element without the one before it that the same transaction had appended first.
     Reordered {
-        list: u32,
-        reader: u32,
-        writer: u32,
+        list: ListId,
+        reader: Txn,
+        writer: Txn,
         /// The element that is missing or comes later, and the one that was read.
         elements: [i64; 2],
     },
     /// An element that a read has `count` times.
     Duplicate {
-        list: u32,
-        reader: u32,
+        list: ListId,
+        reader: Txn,
         element: i64,
         count: usize,
     },
     /// A committed append and the aborted one before it: writers and elements.
     Dirty {
-        list: u32,
-        above: (u32, i64),
-        below: (u32, i64),
+        list: ListId,
+        above: (Txn, i64),
+        below: (Txn, i64),
     },
     /// A read of an element that was never appended.
     Garbage {
-        list: u32,
-        reader: u32,
+        list: ListId,
+        reader: Txn,
         element: i64,
     },
     /// A read of an aborted append.
     Aborted {
-        list: u32,
-        reader: u32,
-        writer: u32,
+        list: ListId,
+        reader: Txn,
+        writer: Txn,
         element: i64,
     },
     /// A read of an intermediate version.
     Intermediate {
-        list: u32,
-        reader: u32,
-        writer: u32,
+        list: ListId,
+        reader: Txn,
+        writer: Txn,
         element: i64,
     },
     /// Transactions that read the same version and appended to it.
     Lost {
-        list: u32,
+        list: ListId,
         length: u32,
-        transactions: Vec<u32>,
+        transactions: Vec<Txn>,
     },
     /// Transactions without an order: no order of their unread appends to these lists explains their reads.
     Unordered {
-        lists: Vec<u32>,
-        transactions: Vec<u32>,
+        lists: Vec<ListId>,
+        transactions: Vec<Txn>,
     },
     /// A cycle.
     Cycle(Cycle),
@@ -82,7 +83,7 @@ pub(super) enum Suspect {
 
 impl Suspect {
     /// The transactions that take part.
-    pub(super) fn transactions(&self) -> Vec<u32> {
+    pub(super) fn transactions(&self) -> Vec<Txn> {
         match self {
             Suspect::Internal(number) | Suspect::Future(number) => vec![*number],
             Suspect::Incompatible { readers, .. } => readers.to_vec(),
@@ -94,14 +95,14 @@ impl Suspect {
             Suspect::Lost { transactions, .. } | Suspect::Unordered { transactions, .. } => {
                 transactions.clone()
             }
-            Suspect::Cycle(cycle) => cycle.nodes.clone(),
+            Suspect::Cycle(cycle) => cycle.nodes.iter().copied().map(Txn::new).collect(),
         }
     }
 }
 
 impl Suspect {
     /// The list of the anomaly, if it is about one.
-    pub(super) fn list(&self) -> Option<u32> {
+    pub(super) fn list(&self) -> Option<ListId> {
         match self {
             Suspect::Incompatible { list, .. }
             | Suspect::Reordered { list, .. }
@@ -151,7 +152,7 @@ impl OrderedLists {
             (
                 INTERNAL,
                 &self.table.internal,
-                Suspect::Internal as fn(u32) -> Suspect,
+                Suspect::Internal as fn(Txn) -> Suspect,
             ),
             (FUTURE_READ, &self.table.future, Suspect::Future),
         ] {
@@ -169,15 +170,20 @@ impl OrderedLists {
 
     /// Adds anomalies of version orders.
     fn find_in_versions(&self, asked: &[bool], suspects: &mut Suspects) {
-        for (at, list) in self.table.lists.iter().enumerate() {
-            if !asked[at] {
+        assert!(
+            asked.len() == self.table.lists.len(),
+            "each list is in question or not"
+        );
+        for (at, list) in ListId::all(asked.len()).zip(&self.table.lists) {
+            if !asked[at.index()] {
                 continue;
             }
-            let at = at as u32;
-            if let Some((one, other)) = list.conflict {
+            if let Some(readers) = list.conflict {
+                // The list was open until now, and its readers with it.
+                let reader = |reader: Option<Txn>| reader.expect("a reader that is not freed");
                 suspects.add(INCOMPATIBLE_ORDER, || Suspect::Incompatible {
                     list: at,
-                    readers: [one, other],
+                    readers: readers.map(reader),
                     agreed: list.agreed,
                 });
             }
@@ -187,21 +193,23 @@ impl OrderedLists {
             let versions = self.versions(at);
             if versions.iter().any(|writer| writer.number().is_none()) {
                 let agreed = &list.elements[..list.agreed as usize];
-                find_duplicates((at, list.reader), agreed, 0, suspects);
+                if let Some(reader) = list.reader {
+                    find_duplicates((at, reader), agreed, 0, suspects);
+                }
             }
             self.find_dirty_updates(at, suspects);
         }
     }
 
     /// Adds committed appends directly after an aborted one; appends of unknown outcome between them are skipped.
-    fn find_dirty_updates(&self, at: u32, suspects: &mut Suspects) {
-        let mut aborted: Option<(u32, i64)> = None;
-        let elements = &self.table.lists[at as usize].elements;
+    fn find_dirty_updates(&self, at: ListId, suspects: &mut Suspects) {
+        let mut aborted: Option<(Txn, i64)> = None;
+        let elements = &self.table.lists[at.index()].elements;
         for (&version, &element) in self.versions(at).iter().zip(elements) {
             let Some(number) = version.number() else {
                 continue;
             };
-            match self.table.outcomes[number as usize] {
+            match self.table.outcomes[number.index()] {
                 outcome::FAIL => {
                     aborted.get_or_insert((number, element));
                 }
@@ -221,8 +229,9 @@ impl OrderedLists {
 
     /// Adds anomalies of reads.
     fn find_in_reads(&self, asked: &[bool], suspects: &mut Suspects) {
-        let looks = asked.iter().zip(0..).map(|(&is_asked, at)| {
-            let list = &self.table.lists[at as usize];
+        let looks = asked.iter().zip(ListId::all(asked.len()));
+        let looks = looks.map(|(&is_asked, at)| {
+            let list = &self.table.lists[at.index()];
             if !is_asked {
                 ReadCheck::Nothing
             } else if list.conflict.is_none() && self.is_committed(at) {
@@ -234,7 +243,7 @@ impl OrderedLists {
         let looks: Vec<_> = looks.collect();
         for (reader, read) in self.table.each_read() {
             let (at, length) = read;
-            match &looks[at as usize] {
+            match &looks[at.index()] {
                 ReadCheck::Nothing => {}
                 ReadCheck::Last(first) => {
                     if length > 0 && self.is_intermediate(first + length as usize - 1) {
@@ -249,13 +258,13 @@ impl OrderedLists {
     /// Adds anomalies of a read of a list with these tainted positions.
     fn find_in_read(
         &self,
-        reader: u32,
-        read: (u32, u32),
+        reader: Txn,
+        read: (ListId, u32),
         tainted: &[u32],
         suspects: &mut Suspects,
     ) {
         let (at, length) = read;
-        let agreed = self.table.lists[at as usize].agreed;
+        let agreed = self.table.lists[at.index()].agreed;
         if self.is_regular(read) && tainted.is_empty() {
             // A second occurrence of an element may be intermediate, too.
             let last = length.checked_sub(1);
@@ -282,8 +291,8 @@ impl OrderedLists {
     }
 
     /// Agreed positions of a list whose append was aborted or does not exist.
-    fn tainted(&self, at: u32) -> Vec<u32> {
-        let list = &self.table.lists[at as usize];
+    fn tainted(&self, at: ListId) -> Vec<u32> {
+        let list = &self.table.lists[at.index()];
         let versions = self.versions(at).iter().zip(0..);
         let is_tainted = |&(&version, position): &(&ElementWriter, u32)| {
             if list.again.is_some_and(|again| position < again.base) {
@@ -294,7 +303,7 @@ impl OrderedLists {
                 let writer = list.writer(list.elements[position as usize]);
                 writer.and_then(ElementWriter::number)
             });
-            number.is_none_or(|number| self.table.outcomes[number as usize] == outcome::FAIL)
+            number.is_none_or(|number| self.table.outcomes[number.index()] == outcome::FAIL)
         };
         versions
             .filter(is_tainted)
@@ -303,7 +312,7 @@ impl OrderedLists {
     }
 
     /// Adds an aborted or garbage read, if this is one.
-    fn find_tainted(&self, reader: u32, list: u32, element: i64, suspects: &mut Suspects) {
+    fn find_tainted(&self, reader: Txn, list: ListId, element: i64, suspects: &mut Suspects) {
         let writer = self
             .writer(list, element)
             .and_then(|writer| writer.number());
@@ -313,7 +322,7 @@ impl OrderedLists {
                 reader,
                 element,
             }),
-            Some(writer) if self.table.outcomes[writer as usize] == outcome::FAIL => {
+            Some(writer) if self.table.outcomes[writer.index()] == outcome::FAIL => {
                 suspects.add(G1A, || Suspect::Aborted {
                     list,
                     reader,
@@ -326,7 +335,7 @@ impl OrderedLists {
     }
 
     /// Adds an intermediate read, if this is one.
-    fn find_intermediate(&self, reader: u32, read: (u32, u32), suspects: &mut Suspects) {
+    fn find_intermediate(&self, reader: Txn, read: (ListId, u32), suspects: &mut Suspects) {
         let Some(&element) = self.table.elements(read).last() else {
             return;
         };
@@ -346,14 +355,14 @@ impl OrderedLists {
     /// Adds the versions that two or more transactions read and then appended to.
     fn find_lost_updates(&self, asked: &[bool], suspects: &mut Suspects) {
         let regular = |update: &&Update| {
-            let list = update.list as usize;
+            let list = update.list.index();
             asked[list] && update.length <= self.table.lists[list].agreed
         };
         // Few versions have several updates. One flag per version finds them, so that only their updates are sorted; two
         // lists may share the flag of the last version of one, which costs a comparison and no error.
         let updates = self.table.updates.iter().filter(regular);
         let version =
-            |update: &Update| self.table.lists[update.list as usize].first + update.length as usize;
+            |update: &Update| self.table.lists[update.list.index()].first + update.length as usize;
         let count = self.version_count() + 1;
         let (mut seen, mut twice) = (vec![false; count], BTreeSet::new());
         for update in updates.clone() {
@@ -382,7 +391,7 @@ impl OrderedLists {
 
 /// Adds elements that occur at position `from` or later, and also before.
 fn find_duplicates(
-    (list, reader): (u32, u32),
+    (list, reader): (ListId, Txn),
     elements: &[i64],
     from: u32,
     suspects: &mut Suspects,

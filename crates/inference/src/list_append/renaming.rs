@@ -1,32 +1,52 @@
 //! Frees decided transactions, and renumbers the rest.
 
-use super::table::{BRANCH, ElementWriter, InternalContradictions, ListTable, NONE};
+use super::table::BranchId;
+use super::table::{
+    BRANCH, ElementWriter, InternalContradictions, ListId, ListTable, ProcessNumber,
+};
 use super::window_record::WindowResult;
+use seatrial_cycles::Txn;
 
-/// The new number of each old one; [`NONE`] for what was freed.
+/// The new number of each old one; `None` for what was freed.
 pub(super) struct Renamed {
-    pub(super) transactions: Vec<u32>,
-    pub(super) lists: Vec<u32>,
-    pub(super) processes: Vec<u32>,
+    pub(super) transactions: Vec<Option<Txn>>,
+    pub(super) lists: Vec<Option<ListId>>,
+    pub(super) processes: Vec<Option<ProcessNumber>>,
 }
 
-/// New numbers for entries that stay, in their order.
-fn numbers(stays: impl Iterator<Item = bool>) -> Vec<u32> {
+/// New numbers, made by `id`, for entries that stay, in their order.
+fn numbers<Id>(stays: impl Iterator<Item = bool>, id: impl Fn(u32) -> Id) -> Vec<Option<Id>> {
     let mut next = 0;
     let numbers = stays.map(|stays| {
-        if !stays {
-            return NONE;
-        }
-        next += 1;
-        next - 1
+        stays.then(|| {
+            next += 1;
+            id(next - 1)
+        })
     });
     numbers.collect()
 }
 
 /// Keeps the entries of a column that have a number.
-fn keep<T>(column: &mut Vec<T>, numbers: &[u32]) {
-    let mut stays = numbers.iter().map(|&number| number != NONE);
+fn keep<T, Id>(column: &mut Vec<T>, numbers: &[Option<Id>]) {
+    assert!(
+        column.len() == numbers.len(),
+        "each entry stays or is freed"
+    );
+    let mut stays = numbers.iter().map(Option::is_some);
     column.retain(|_| stays.next().unwrap_or(false));
+}
+
+/// Renames an id in place, by the new `numbers`; false if what it stands for was freed.
+pub(super) fn rename<Id: Copy>(
+    id: &mut Id,
+    index: impl Fn(Id) -> usize,
+    numbers: &[Option<Id>],
+) -> bool {
+    let renamed = numbers[index(*id)];
+    if let Some(renamed) = renamed {
+        *id = renamed;
+    }
+    renamed.is_some()
 }
 
 impl ListTable {
@@ -37,11 +57,11 @@ impl ListTable {
             .map(|(list, closing)| list.is_closed || *closing)
             .collect();
         for (reader, (at, _)) in self.each_read() {
-            leaving[at as usize] &= gone[reader as usize];
+            leaving[at.index()] &= gone[reader.index()];
         }
         for (list, leaving) in self.lists.iter().zip(&mut leaving) {
             let mut writers = list.writers().filter_map(|writer| writer.number());
-            *leaving = *leaving && writers.all(|number| gone[number as usize]);
+            *leaving = *leaving && writers.all(|number| gone[number.index()]);
         }
         leaving
     }
@@ -53,41 +73,43 @@ impl ListTable {
             happened,
             leaving,
         } = judged;
-        let transactions = numbers(gone.iter().map(|gone| !gone));
-        for column in [
-            &mut self.invocations,
-            &mut self.completions,
-            &mut self.processes,
-        ] {
-            keep(column, &transactions);
-        }
+        let transactions = numbers(gone.iter().map(|gone| !gone), Txn::new);
+        keep(&mut self.invocations, &transactions);
+        keep(&mut self.completions, &transactions);
+        keep(&mut self.processes, &transactions);
         keep(&mut self.outcomes, &transactions);
         for (list, &closing) in self.lists.iter_mut().zip(closing) {
             list.is_closed |= closing;
         }
         self.keep_reads(&transactions);
         let lists = self.keep_lists(&transactions, happened, leaving);
-        for read in &mut self.reads {
-            read.0 = lists[read.0 as usize];
+        for (list, _) in &mut self.reads {
+            let stays = rename(list, ListId::index, &lists);
+            assert!(
+                stays,
+                "a list leaves only after the transactions that read it"
+            );
         }
         // Closed lists have been checked: their updates and pairs are not needed.
         let checked = self.lists.iter().map(|list| list.is_closed);
         let checked: Vec<bool> = checked.collect();
         self.updates.retain_mut(|update| {
-            update.list = lists[update.list as usize];
-            update.transaction = transactions[update.transaction as usize];
-            let is_kept = update.list != NONE && update.transaction != NONE;
-            is_kept && !checked[update.list as usize]
+            rename(&mut update.list, ListId::index, &lists)
+                && rename(&mut update.transaction, Txn::index, &transactions)
+                && !checked[update.list.index()]
         });
         self.pairs.retain_mut(|pair| {
-            pair.list = lists[pair.list as usize];
-            pair.list != NONE && !checked[pair.list as usize]
+            rename(&mut pair.list, ListId::index, &lists) && !checked[pair.list.index()]
         });
         if !self.branches.is_empty() {
             self.keep_branches(&lists);
         }
         let processes = self.keep_processes();
         let count = self.invocations.len();
+        assert!(
+            transactions.iter().flatten().count() == count,
+            "a transaction has a number if and only if it stays"
+        );
         assert!(
             [
                 self.completions.len(),
@@ -114,12 +136,12 @@ impl ListTable {
         }
     }
 
-    fn keep_reads(&mut self, transactions: &[u32]) {
+    /// Moves the reads of transactions that stay to the front, in place: a window has more reads than anything else.
+    fn keep_reads(&mut self, transactions: &[Option<Txn>]) {
         let (mut start, mut length, mut ended) = (0, 0, 0);
         for at in 0..self.ended.len() {
             let end = self.read_ends[at] as usize;
-            let number = transactions[self.ended[at] as usize];
-            if number != NONE {
+            if let Some(number) = transactions[self.ended[at].index()] {
                 self.reads.copy_within(start..end, length);
                 length += end - start;
                 self.ended[ended] = number;
@@ -135,47 +157,45 @@ impl ListTable {
 
     fn keep_lists(
         &mut self,
-        transactions: &[u32],
+        transactions: &[Option<Txn>],
         happened: &[bool],
         leaving: &[bool],
-    ) -> Vec<u32> {
-        let lists = numbers(leaving.iter().map(|leaving| !leaving));
-        let rename = |number: u32| match transactions.get(number as usize) {
-            Some(&NONE) if !happened[number as usize] => ElementWriter::VOID,
-            None | Some(&NONE) => ElementWriter::GONE,
-            Some(&number) => ElementWriter::new(number),
+    ) -> Vec<Option<ListId>> {
+        let lists = numbers(leaving.iter().map(|leaving| !leaving), ListId::new);
+        let writer = |number: Txn| match transactions[number.index()] {
+            None if happened[number.index()] => ElementWriter::GONE,
+            None => ElementWriter::VOID,
+            Some(number) => ElementWriter::new(number),
         };
         let mut place = 0;
         let closed = &mut self.closed;
         self.lists.retain_mut(|list| {
             place += 1;
-            if lists[place - 1] == NONE {
+            if lists[place - 1].is_none() {
                 closed.insert(list.key.clone());
                 return false;
             }
-            list.rename(rename);
+            list.rename(writer);
             true
         });
-        self.integers.retain(|_, number| {
-            *number = lists[*number as usize];
-            *number != NONE
-        });
-        self.others.retain(|_, number| {
-            *number = lists[*number as usize];
-            *number != NONE
-        });
+        self.integers
+            .retain(|_, list| rename(list, ListId::index, &lists));
+        self.others
+            .retain(|_, list| rename(list, ListId::index, &lists));
         lists
     }
 
     /// Keeps the divergent reads of lists that stay: they show which appends were read.
-    fn keep_branches(&mut self, lists: &[u32]) {
+    fn keep_branches(&mut self, lists: &[Option<ListId>]) {
         let stays = self.branches.iter();
-        let branches = numbers(stays.map(|&(_, _, list)| lists[list as usize] != NONE));
+        let branches = numbers(
+            stays.map(|&(_, _, list)| lists[list.index()].is_some()),
+            BranchId::new,
+        );
         let mut elements = Vec::new();
         let mut kept = Vec::new();
         for &(start, length, list) in &self.branches {
-            let list = lists[list as usize];
-            if list != NONE {
+            if let Some(list) = lists[list.index()] {
                 kept.push((elements.len(), length, list));
                 elements.extend_from_slice(&self.branch_elements[start..start + length as usize]);
             }
@@ -184,30 +204,28 @@ impl ListTable {
         self.branch_elements = elements;
         for (_, place) in &mut self.reads {
             if *place & BRANCH != 0 {
-                *place = BRANCH | branches[(*place & !BRANCH) as usize];
+                let branch = branches[(*place & !BRANCH) as usize];
+                *place = BRANCH | branch.expect("a read stays with its list").get();
             }
         }
         for list in &mut self.lists {
-            list.branches.retain_mut(|branch| {
-                *branch = branches[*branch as usize];
-                *branch != NONE
-            });
+            list.branches
+                .retain_mut(|branch| rename(branch, BranchId::index, &branches));
         }
     }
 
-    fn keep_processes(&mut self) -> Vec<u32> {
-        let count = self
-            .processes
-            .iter()
-            .max()
-            .map_or(0, |&highest| highest + 1);
-        let mut stays = vec![false; count as usize];
+    /// Renumbers the processes, without those that have no transaction left.
+    fn keep_processes(&mut self) -> Vec<Option<ProcessNumber>> {
+        let highest = self.processes.iter().max();
+        let count = highest.map_or(0, |highest| highest.index() + 1);
+        let mut stays = vec![false; count];
         for &process in &self.processes {
-            stays[process as usize] = true;
+            stays[process.index()] = true;
         }
-        let processes = numbers(stays.into_iter());
+        let processes = numbers(stays.into_iter(), ProcessNumber::new);
         for process in &mut self.processes {
-            *process = processes[*process as usize];
+            let stays = rename(process, ProcessNumber::index, &processes);
+            assert!(stays, "a process with a transaction stays");
         }
         processes
     }

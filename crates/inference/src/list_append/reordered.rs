@@ -2,7 +2,8 @@
 
 use super::lists::OrderedLists;
 use super::reads::{Suspect, Suspects};
-use super::table::{AppendPair, BRANCH, NONE, outcome};
+use super::table::{AppendPair, BRANCH, ListId, outcome};
+use seatrial_cycles::Txn;
 use seatrial_cycles::anomaly::INCOMPATIBLE_ORDER;
 use seatrial_history::FixedMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,15 +19,15 @@ impl OrderedLists {
         if self.table.pairs.is_empty() {
             return;
         }
-        let doubtful = (0..self.table.lists.len() as u32)
-            .map(|at| asked[at as usize] && !self.is_plainly_ordered(at));
+        let doubtful = ListId::all(self.table.lists.len())
+            .map(|at| asked[at.index()] && !self.is_plainly_ordered(at));
         let doubtful: Vec<bool> = doubtful.collect();
         if !doubtful.contains(&true) {
             return;
         }
-        let pairs = self.table.pairs_of(|at| doubtful[at as usize]);
+        let pairs = self.table.pairs_of(|at| doubtful[at.index()]);
         // By list: each different read that contradicts the longest one, with its first reader.
-        let mut others: BTreeMap<u32, BTreeMap<u32, u32>> = BTreeMap::new();
+        let mut others: BTreeMap<ListId, BTreeMap<u32, Txn>> = BTreeMap::new();
         let branching = (!self.table.branches.is_empty()).then(|| self.table.each_read());
         for (reader, (at, place)) in branching.into_iter().flatten() {
             if place & BRANCH != 0 && pairs.contains_key(&at) {
@@ -35,9 +36,9 @@ impl OrderedLists {
             }
         }
         for (at, pairs) in pairs {
-            let list = &self.table.lists[at as usize];
-            if list.reader != NONE {
-                self.find_reordered_in(list.reader, &list.elements, &pairs, suspects);
+            let list = &self.table.lists[at.index()];
+            if let Some(reader) = list.reader {
+                self.find_reordered_in(reader, &list.elements, &pairs, suspects);
             }
             for (place, reader) in others.remove(&at).unwrap_or_default() {
                 let elements = self.table.elements((at, place));
@@ -47,9 +48,9 @@ impl OrderedLists {
     }
 
     /// Are the versions of a list in the order of their transactions, and do all its reads agree? False negatives are possible.
-    fn is_plainly_ordered(&self, at: u32) -> bool {
-        let list = &self.table.lists[at as usize];
-        if list.conflict.is_some() || list.is_descending || self.has_unseen_inside[at as usize] {
+    fn is_plainly_ordered(&self, at: ListId) -> bool {
+        let list = &self.table.lists[at.index()];
+        if list.conflict.is_some() || list.is_descending || self.has_unseen_inside[at.index()] {
             return false;
         }
         let versions = self.versions(at);
@@ -65,7 +66,7 @@ impl OrderedLists {
     /// Adds the reordered elements of one read, once for each transaction that appended them.
     fn find_reordered_in(
         &self,
-        reader: u32,
+        reader: Txn,
         elements: &[i64],
         pairs: &[AppendPair],
         suspects: &mut Suspects,
@@ -86,7 +87,7 @@ impl OrderedLists {
             let is_ordered = places.get(&earlier).is_some_and(|before| before < place);
             let writer = self.writer(list, later).and_then(|writer| writer.number());
             // An aborted append is another anomaly, in whatever order.
-            let failed = |number: &u32| self.table.outcomes[*number as usize] == outcome::FAIL;
+            let failed = |number: &Txn| self.table.outcomes[number.index()] == outcome::FAIL;
             if let Some(writer) = writer.filter(|number| !is_ordered && !failed(number))
                 && writers.insert(writer)
             {

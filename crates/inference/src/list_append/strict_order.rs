@@ -1,13 +1,31 @@
 //! Strict order: an order of transactions that respects all dependencies of lists and real time.
 
 use super::lists::OrderedLists;
-use super::table::NONE;
+use super::table::ListId;
+use seatrial_cycles::{Position, Txn, dense_id};
+
+dense_id! {
+    /// A write: the place before it, or, for an unread one, a number after all places.
+    WriteId
+}
+dense_id! {
+    /// A read, by its place in the table's column of reads.
+    ReadId
+}
+dense_id! {
+    /// The rank of a transaction among those that ended.
+    EndRank
+}
+dense_id! {
+    /// A list with versions that had no effect: its row in `kept`.
+    KeptRow
+}
 
 /// A strict order of a window.
 pub(super) struct StrictOrder {
     /// The transactions that took effect, in an order without back edges in which a transaction that ended comes before every
     /// one that began later; empty if it is not wanted.
-    pub(super) order: Vec<u32>,
+    pub(super) order: Vec<Txn>,
     /// By transaction: does it come before all unsettled ones? One without effect does unless it is unsettled itself.
     pub(super) gone: Vec<bool>,
     /// Dependencies that lead to these.
@@ -39,20 +57,20 @@ struct StrictOrderBuilder<'a> {
     spans: Vec<ListSpan>,
     /// For each list with versions that had no effect, by length of a read: the number of its versions that took effect.
     kept: Vec<Vec<u32>>,
-    /// By place: the writer of the last version of a read that ends there; [`NONE`] for a freed writer, and without versions.
-    writers: Vec<u32>,
+    /// By place: the writer of the last version of a read that ends there; `None` for a freed writer, and without versions.
+    writers: Vec<Option<Txn>>,
     /// By place: the first of the reads that end there, in `chain`.
-    readers: Vec<u32>,
-    /// By read: the reader, and the next read that ends at the same place.
-    chain: Vec<(u32, u32)>,
-    /// By transaction: the first of its writes. A write is numbered by the place before it.
-    first_write: Vec<u32>,
+    readers: Vec<Option<ReadId>>,
+    /// By read: the reader, and the next read that ends at the same place; without a reader, it is in no chain.
+    chain: Vec<(Option<Txn>, Option<ReadId>)>,
+    /// By transaction: the first of its writes.
+    first_write: Vec<Option<WriteId>>,
     /// By write: the next one of the same transaction.
-    next_write: Vec<u32>,
+    next_write: Vec<Option<WriteId>>,
     /// For unread writes, which are numbered after all places: the place before.
     tails: Vec<u32>,
-    /// By transaction: its number among those that ended; [`NONE`] if it did not.
-    ended: Vec<u32>,
+    /// By transaction: its rank among those that ended, if it did.
+    ended: Vec<Option<EndRank>>,
     states: Vec<u8>,
     waiting: Vec<WaitingTransaction>,
     /// By transaction; empty when all are settled.
@@ -60,7 +78,7 @@ struct StrictOrderBuilder<'a> {
     /// The state of the next transaction that is placed: [`KEPT`] once an unsettled one was placed.
     placed: u8,
     /// The order, if it is wanted.
-    order: Option<Vec<u32>>,
+    order: Option<Vec<Txn>>,
     /// Dependencies that were followed, up to the first unsettled transaction.
     edges: usize,
 }
@@ -69,15 +87,15 @@ struct StrictOrderBuilder<'a> {
 #[derive(Clone, Copy)]
 struct ListSpan {
     first: u32,
-    /// Its row in `kept`; [`NONE`] if all its versions took effect.
-    kept: u32,
+    /// Its row in `kept`; `None` if all its versions took effect.
+    kept: Option<KeptRow>,
 }
 
 /// A transaction that is to be placed after its predecessors.
 struct WaitingTransaction {
-    number: u32,
+    number: Txn,
     /// Its writes and reads that were not visited: the next write, and a range of reads.
-    write: u32,
+    write: Option<WriteId>,
     read: u32,
     reads_end: u32,
 }
@@ -91,9 +109,9 @@ pub(super) fn strict_order(
     let mut strict_order = StrictOrderBuilder::new(lists, unsettled)?;
     strict_order.order = is_order_wanted.then(|| Vec::with_capacity(lists.table.len()));
     strict_order.run()?;
-    let states = strict_order.states.iter().zip(0..);
+    let states = strict_order.states.iter().zip(Txn::all(lists.table.len()));
     let gone = states.map(|(&state, number)| {
-        let is_free = || unsettled.get(number as usize) != Some(&true);
+        let is_free = || unsettled.get(number.index()) != Some(&true);
         state == GONE || state == NEW && !lists.happened(number) && is_free()
     });
     Some(StrictOrder {
@@ -118,10 +136,10 @@ impl<'a> StrictOrderBuilder<'a> {
             writers: Vec::new(),
             readers: Vec::new(),
             chain: Vec::with_capacity(lists.table.reads.len()),
-            first_write: vec![NONE; count],
+            first_write: vec![None; count],
             next_write: Vec::new(),
             tails: Vec::with_capacity(lists.unseen.len()),
-            ended: vec![NONE; count],
+            ended: vec![None; count],
             states: vec![NEW; count],
             waiting: Vec::new(),
             unsettled,
@@ -147,73 +165,76 @@ impl<'a> StrictOrderBuilder<'a> {
     fn index_versions(&mut self) -> Option<()> {
         let lists = self.lists;
         let count = lists.version_count() + lists.table.lists.len();
-        if count + lists.unseen.len() >= NONE as usize {
+        if count + lists.unseen.len() >= u32::MAX as usize {
             return None;
         }
         self.writers.reserve_exact(count);
-        for at in 0..lists.table.lists.len() as u32 {
+        for at in ListId::all(lists.table.lists.len()) {
             let first = self.writers.len();
-            self.writers.push(NONE);
+            self.writers.push(None);
             let mut is_whole = true;
             for &version in lists.versions(at) {
                 let number = lists.committed(version);
-                if number != NONE {
+                if number.is_some() {
                     self.writers.push(number);
                 } else if version.is_gone() {
                     // Freed versions come first in a list; anything else is left to the graph.
-                    (self.writers.last() == Some(&NONE)).then_some(())?;
-                    self.writers.push(NONE);
+                    (self.writers.last() == Some(&None)).then_some(())?;
+                    self.writers.push(None);
                 } else {
                     is_whole = false;
                 }
             }
             let span = ListSpan {
                 first: first as u32,
-                kept: if is_whole {
-                    NONE
-                } else {
-                    self.count_effective(at)
-                },
+                kept: (!is_whole).then(|| self.count_effective(at)),
             };
             self.spans.push(span);
         }
-        self.readers = vec![NONE; self.writers.len()];
+        self.readers = vec![None; self.writers.len()];
         Some(())
     }
 
     /// Counts the versions of a list that took effect, by length.
-    fn count_effective(&mut self, at: u32) -> u32 {
+    fn count_effective(&mut self, at: ListId) -> KeptRow {
         let lists = self.lists;
         let mut kept = vec![0];
         let mut count = 0;
         for &version in lists.versions(at) {
-            count += u32::from(version.is_gone() || lists.committed(version) != NONE);
+            count += u32::from(version.is_gone() || lists.committed(version).is_some());
             kept.push(count);
         }
+        assert!(
+            kept.len() == lists.versions(at).len() + 1,
+            "one count for each length of a read"
+        );
         self.kept.push(kept);
-        self.kept.len() as u32 - 1
+        KeptRow::new(self.kept.len() as u32 - 1)
     }
 
     /// Links the writes of each transaction, lower versions of a list first.
     fn index_writes(&mut self) {
         let places = self.writers.len();
-        self.next_write = vec![NONE; places + self.lists.unseen.len()];
-        for (at, number) in &self.lists.unseen {
-            let behind = self.spans.get(*at as usize + 1);
-            let behind = behind.map_or(places as u32, |span| span.first);
-            let write = (places + self.tails.len()) as u32;
-            self.tails.push(behind - 1);
-            let first = &mut self.first_write[*number as usize];
-            self.next_write[write as usize] = std::mem::replace(first, write);
+        self.next_write = vec![None; places + self.lists.unseen.len()];
+        for &(at, number) in &self.lists.unseen {
+            let end = self.end_of(at);
+            let write = WriteId::new((places + self.tails.len()) as u32);
+            self.tails.push(end as u32 - 1);
+            let first = &mut self.first_write[number.index()];
+            self.next_write[write.index()] = first.replace(write);
         }
+        // From the last place on: each write goes to the front of its transaction's chain, so the lowest is visited first.
         for place in (1..places).rev() {
-            let number = self.writers[place];
-            if number != NONE {
-                let write = place as u32 - 1;
-                let first = &mut self.first_write[number as usize];
-                self.next_write[write as usize] = std::mem::replace(first, write);
+            if let Some(number) = self.writers[place] {
+                let write = WriteId::new(place as u32 - 1);
+                let first = &mut self.first_write[number.index()];
+                self.next_write[write.index()] = first.replace(write);
             }
         }
+        assert!(
+            self.tails.len() == self.lists.unseen.len(),
+            "each unread append is a write"
+        );
     }
 
     /// Links the reads that end at each place.
@@ -221,23 +242,23 @@ impl<'a> StrictOrderBuilder<'a> {
         let table = &self.lists.table;
         let mut start = 0;
         for (at, &reader) in table.ended.iter().enumerate() {
-            self.ended[reader as usize] = at as u32;
+            self.ended[reader.index()] = Some(EndRank::new(at as u32));
             let end = table.read_ends[at];
             for read in start..end {
                 let (list, length) = table.reads[read as usize];
                 let place = self.place_of(list, length);
                 let writer = self.writers[place];
-                if writer == reader {
+                if writer == Some(reader) {
                     // It read its own append: later versions wait for that by *ww*.
-                    self.chain.push((NONE, NONE));
+                    self.chain.push((None, None));
                     continue;
                 }
-                if writer == NONE && self.is_below_gone(list, place) {
+                if writer.is_none() && self.is_below_gone(list, place) {
                     return None;
                 }
                 let first = &mut self.readers[place];
-                self.chain.push((reader, *first));
-                *first = read;
+                self.chain
+                    .push((Some(reader), first.replace(ReadId::new(read))));
             }
             start = end;
         }
@@ -245,18 +266,22 @@ impl<'a> StrictOrderBuilder<'a> {
     }
 
     /// Does a version of a freed transaction come right after this place?
-    fn is_below_gone(&self, list: u32, place: usize) -> bool {
-        let behind = self.spans.get(list as usize + 1);
-        let behind = behind.map_or(self.writers.len(), |span| span.first as usize);
-        place + 1 < behind && self.writers[place + 1] == NONE
+    fn is_below_gone(&self, list: ListId, place: usize) -> bool {
+        place + 1 < self.end_of(list) && self.writers[place + 1].is_none()
+    }
+
+    /// The end of a list's places.
+    fn end_of(&self, list: ListId) -> usize {
+        let next = self.spans.get(list.index() + 1);
+        next.map_or(self.writers.len(), |span| span.first as usize)
     }
 
     /// The place where a read of `length` elements of a list ends.
-    fn place_of(&self, list: u32, length: u32) -> usize {
-        let span = self.spans[list as usize];
+    fn place_of(&self, list: ListId, length: u32) -> usize {
+        let span = self.spans[list.index()];
         let length = match span.kept {
-            NONE => length,
-            kept => self.kept[kept as usize][length as usize],
+            None => length,
+            Some(row) => self.kept[row.index()][length as usize],
         };
         span.first.wrapping_add(length) as usize
     }
@@ -269,25 +294,26 @@ impl<'a> StrictOrderBuilder<'a> {
         for (&number, &end) in table.ended.iter().zip(&table.read_ends) {
             let waiting = WaitingTransaction {
                 number,
-                write: self.first_write[number as usize],
+                write: self.first_write[number.index()],
                 read: start,
                 reads_end: end,
             };
-            self.place(waiting, table.completions[number as usize])?;
+            self.place(waiting, table.completions[number.index()])?;
             start = end;
         }
         // Transactions of unknown outcome may come last.
-        for number in (0..table.len() as u32).filter(|&number| lists.happened(number)) {
+        for number in Txn::all(table.len()).filter(|&number| lists.happened(number)) {
             let waiting = self.waiting(number);
-            self.place(waiting, NONE)?;
+            self.place(waiting, None)?;
         }
         Some(())
     }
 
-    /// Places a transaction after its predecessors; `None` if one of these began after `now`, or on a cycle.
-    fn place(&mut self, mut waiting: WaitingTransaction, now: u32) -> Option<()> {
+    /// Places a transaction after its predecessors; `None` if one of these began after `now`, or on a cycle. Without `now`, none
+    /// begins too late.
+    fn place(&mut self, mut waiting: WaitingTransaction, now: Option<Position>) -> Option<()> {
         let number = waiting.number;
-        if self.states[number as usize] >= KEPT {
+        if self.states[number.index()] >= KEPT {
             return Some(());
         }
         match self.predecessor(&mut waiting) {
@@ -301,13 +327,14 @@ impl<'a> StrictOrderBuilder<'a> {
     }
 
     /// Places the transactions on the stack: `before` must come first.
-    fn place_before(&mut self, before: u32, now: u32) -> Option<()> {
+    fn place_before(&mut self, before: Txn, now: Option<Position>) -> Option<()> {
         let mut next = Some(before);
         loop {
             if let Some(before) = next {
-                let begun = self.lists.table.invocations[before as usize];
-                let is_later = begun != NONE && begun > now;
-                if is_later || self.states[before as usize] == OPEN {
+                let begun = self.lists.table.invocations[before.index()];
+                let is_later = begun.zip(now).is_some_and(|(begun, now)| begun > now);
+                // An open predecessor waits for this one in turn: a cycle.
+                if is_later || self.states[before.index()] == OPEN {
                     return None;
                 }
                 let waiting = self.waiting(before);
@@ -325,61 +352,60 @@ impl<'a> StrictOrderBuilder<'a> {
     }
 
     #[inline]
-    fn put(&mut self, number: u32) {
-        if self.placed == GONE && self.unsettled.get(number as usize) == Some(&true) {
+    fn put(&mut self, number: Txn) {
+        if self.placed == GONE && self.unsettled.get(number.index()) == Some(&true) {
             self.placed = KEPT;
         }
-        self.states[number as usize] = self.placed;
+        self.states[number.index()] = self.placed;
         if let Some(order) = &mut self.order {
             order.push(number);
         }
     }
 
     fn open(&mut self, waiting: WaitingTransaction) {
-        self.states[waiting.number as usize] = OPEN;
+        self.states[waiting.number.index()] = OPEN;
         self.waiting.push(waiting);
     }
 
     /// A transaction with all its reads and writes.
-    fn waiting(&self, number: u32) -> WaitingTransaction {
+    fn waiting(&self, number: Txn) -> WaitingTransaction {
         let ends = &self.lists.table.read_ends;
-        let (read, reads_end) = match self.ended[number as usize] {
-            NONE => (0, 0),
-            0 => (0, ends[0]),
-            at => (ends[at as usize - 1], ends[at as usize]),
+        let (read, reads_end) = match self.ended[number.index()].map(EndRank::index) {
+            None => (0, 0),
+            Some(0) => (0, ends[0]),
+            Some(at) => (ends[at - 1], ends[at]),
         };
         WaitingTransaction {
             number,
-            write: self.first_write[number as usize],
+            write: self.first_write[number.index()],
             read,
             reads_end,
         }
     }
 
     /// Returns an unplaced predecessor of `waiting`.
-    fn predecessor(&mut self, waiting: &mut WaitingTransaction) -> Option<u32> {
+    fn predecessor(&mut self, waiting: &mut WaitingTransaction) -> Option<Txn> {
         let own = waiting.number;
-        while waiting.write != NONE {
-            let write = waiting.write as usize;
-            let place = match write.checked_sub(self.writers.len()) {
-                None => write,
+        while let Some(write) = waiting.write {
+            let place = match write.index().checked_sub(self.writers.len()) {
+                None => write.index(),
                 Some(tail) => self.tails[tail] as usize,
             };
             let below = self.writers[place];
             if self.is_unplaced(own, below) {
-                return Some(below);
+                return below;
             }
             if let Some(reader) = self.unplaced_reader(place, own) {
                 return Some(reader);
             }
             self.follow(below);
-            waiting.write = self.next_write[write];
+            waiting.write = self.next_write[write.index()];
         }
         while waiting.read < waiting.reads_end {
             let (list, length) = self.lists.table.reads[waiting.read as usize];
             let writer = self.writers[self.place_of(list, length)];
             if self.is_unplaced(own, writer) {
-                return Some(writer);
+                return writer;
             }
             self.follow(writer);
             waiting.read += 1;
@@ -389,28 +415,30 @@ impl<'a> StrictOrderBuilder<'a> {
 
     /// Counts a dependency on `before`.
     #[inline]
-    fn follow(&mut self, before: u32) {
-        self.edges += usize::from(before != NONE && self.placed == GONE);
+    fn follow(&mut self, before: Option<Txn>) {
+        self.edges += usize::from(before.is_some() && self.placed == GONE);
     }
 
     #[inline]
-    fn is_unplaced(&self, own: u32, other: u32) -> bool {
-        other != NONE && other != own && self.states[other as usize] < KEPT
+    fn is_unplaced(&self, own: Txn, other: Option<Txn>) -> bool {
+        other.is_some_and(|other| other != own && self.states[other.index()] < KEPT)
     }
 
     /// Returns an unplaced reader other than `own` whose read ends at this place.
-    fn unplaced_reader(&mut self, place: usize, own: u32) -> Option<u32> {
+    fn unplaced_reader(&mut self, place: usize, own: Txn) -> Option<Txn> {
         let mut link = self.readers[place];
-        let mut last = NONE;
-        while link != NONE {
-            let (reader, next) = self.chain[link as usize];
-            if self.states[reader as usize] >= KEPT {
+        let mut last: Option<ReadId> = None;
+        while let Some(read) = link {
+            let (Some(reader), next) = self.chain[read.index()] else {
+                unreachable!("a read of its own append is in no chain");
+            };
+            if self.states[reader.index()] >= KEPT {
                 // A placed reader is unlinked, so that each link is followed once.
                 match last {
-                    NONE => self.readers[place] = next,
-                    last => self.chain[last as usize].1 = next,
+                    None => self.readers[place] = next,
+                    Some(last) => self.chain[last.index()].1 = next,
                 }
-                self.follow(reader);
+                self.follow(Some(reader));
             } else if reader == own {
                 last = link;
             } else {
@@ -533,12 +561,13 @@ mod tests {
         let StrictOrder { order, gone, .. } = replayed;
         let mut place = vec![None; count];
         for (at, &number) in order.iter().enumerate() {
-            assert_eq!(place[number as usize].replace(at), None, "{context}");
+            assert_eq!(place[number.index()].replace(at), None, "{context}");
         }
-        for number in 0..count {
-            let happened = lists.happened(number as u32);
-            assert_eq!(place[number].is_some(), happened, "{context}");
-            assert!(!(unsettled[number] && gone[number]), "{context}");
+        for number in Txn::all(count) {
+            let happened = lists.happened(number);
+            let at = number.index();
+            assert_eq!(place[at].is_some(), happened, "{context}");
+            assert!(!(unsettled[at] && gone[at]), "{context}");
         }
         let (process, realtime) = (false, false);
         let orders = OrderKinds { process, realtime };
@@ -554,12 +583,12 @@ mod tests {
             }
         }
         for &before in order {
-            let end = lists.table.completions[before as usize];
+            let end = lists.table.completions[before.index()];
             let ended = lists.table.ended.contains(&before);
             for &after in order {
-                if ended && end < lists.table.invocations[after as usize] {
-                    let places = [before, after].map(|number| place[number as usize]);
-                    assert!(places[0] < places[1], "{context}: {before} {after}");
+                if ended && end < lists.table.invocations[after.index()] {
+                    let places = [before, after].map(|number| place[number.index()]);
+                    assert!(places[0] < places[1], "{context}: {before:?} {after:?}");
                 }
             }
         }

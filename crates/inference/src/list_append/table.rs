@@ -1,12 +1,28 @@
 //! The table of a window: transactions in columns, lists as they grew, reads as lengths.
 
 use seatrial_checker::ClosedKeys;
+use seatrial_cycles::{Position, Txn, dense_id};
 use seatrial_history::FixedMap;
 use seatrial_history::Key;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// No transaction, list or position.
-pub(super) const NONE: u32 = u32::MAX;
+dense_id! {
+    /// A list of a table, numbered in the order in which keys first occurred.
+    pub(super) ListId
+}
+dense_id! {
+    /// A client process of a table, numbered in the order in which processes first occurred.
+    pub(super) ProcessNumber
+}
+dense_id! {
+    /// The length of a read of a list.
+    pub(super) ReadLength
+}
+dense_id! {
+    /// A divergent read: an entry of [`ListTable::branches`].
+    pub(super) BranchId
+}
+
 /// Transactions in one window, at most: two bits of a number are marks, and graphs have helper nodes.
 pub(super) const TRANSACTIONS_MAX: usize = 1 << 29;
 
@@ -33,7 +49,7 @@ pub(super) struct ElementWriter(u32);
 
 impl ElementWriter {
     /// No writer, or one whose element occurs earlier already.
-    pub(super) const NOBODY: ElementWriter = ElementWriter(NONE);
+    pub(super) const NOBODY: ElementWriter = ElementWriter(u32::MAX);
     /// A freed transaction that took effect.
     pub(super) const GONE: ElementWriter = ElementWriter(GONE_NUMBER);
     /// A freed transaction without effect.
@@ -41,15 +57,20 @@ impl ElementWriter {
     const IS_INTERMEDIATE: u32 = 1 << 31;
     const IS_SEEN: u32 = 1 << 30;
 
-    /// The transaction of this number.
-    pub(super) fn new(number: u32) -> ElementWriter {
-        ElementWriter(number)
+    /// This transaction, without marks.
+    pub(super) fn new(number: Txn) -> ElementWriter {
+        debug_assert!(
+            number.get() < VOID_NUMBER,
+            "a transaction's number has no marks and is not that of a freed one"
+        );
+        ElementWriter(number.get())
     }
 
     /// The transaction; `None` for no writer, and for a freed one.
-    pub(super) fn number(self) -> Option<u32> {
+    pub(super) fn number(self) -> Option<Txn> {
         let number = self.0 & !(ElementWriter::IS_INTERMEDIATE | ElementWriter::IS_SEEN);
-        (number < VOID_NUMBER).then_some(number)
+        // One comparison excludes all three: the numbers of no writer and of freed ones are the highest.
+        (number < VOID_NUMBER).then(|| Txn::new(number))
     }
 
     /// Is it a freed transaction that took effect?
@@ -78,19 +99,19 @@ pub(super) struct AppendList {
     far: Option<Box<FixedMap<i64, ElementWriter>>>,
     /// The longest read: the first one, as later ones extended it.
     pub(super) elements: Vec<i64>,
-    /// The transaction of the longest read.
-    pub(super) reader: u32,
-    /// Number of first elements on which all reads agree (more than there are, before version orders are fixed).
+    /// The transaction of the longest read; `None` without a read, and once it is freed.
+    pub(super) reader: Option<Txn>,
+    /// Number of first elements on which all reads agree ([`ALL_AGREE`] before version orders are fixed).
     pub(super) agreed: u32,
-    /// The transactions of two contradictory reads.
-    pub(super) conflict: Option<(u32, u32)>,
-    /// Its reads that are not prefixes of `elements`: numbers of [`ListTable::branches`].
-    pub(super) branches: Vec<u32>,
+    /// The transactions of two contradictory reads; `None` in the place of one that is freed.
+    pub(super) conflict: Option<[Option<Txn>; 2]>,
+    /// The first of its reads that are not prefixes of `elements`.
+    pub(super) branches: Vec<BranchId>,
     /// The last append: transaction and element.
-    last: (u32, i64),
-    /// The last successful transaction that accessed the list, and the length of its first read; [`NONE`] if it appended first,
-    /// or is among the updates already.
-    touched: (u32, u32),
+    last: Option<(Txn, i64)>,
+    /// The last successful transaction that accessed the list, and the length of its first read; no length if it appended
+    /// first, or is among the updates already.
+    touched: (Option<Txn>, Option<ReadLength>),
     /// Start of its versions in [`super::lists::OrderedLists::versions`].
     pub(super) first: usize,
     /// The last chunk, counted from 0, with an operation on its key.
@@ -114,6 +135,8 @@ pub(super) struct Reopening {
     pub(super) is_counted: bool,
 }
 
+/// More elements than a list has: no two of its reads contradict each other so far.
+const ALL_AGREE: u32 = u32::MAX;
 /// Elements this far past the end of the array still make it grow.
 const GAP_MAX: usize = 256;
 /// Arrays begin at a multiple of this.
@@ -127,12 +150,12 @@ impl AppendList {
             near: Vec::new(),
             far: None,
             elements: Vec::new(),
-            reader: NONE,
-            agreed: NONE,
+            reader: None,
+            agreed: ALL_AGREE,
             conflict: None,
             branches: Vec::new(),
-            last: (NONE, 0),
-            touched: (NONE, NONE),
+            last: None,
+            touched: (None, None),
             first: 0,
             last_chunk: 0,
             is_closed: false,
@@ -165,7 +188,7 @@ impl AppendList {
 
     /// Sets the writer of `element`. An earlier writer stays and is returned.
     #[inline]
-    fn insert(&mut self, element: i64, number: u32) -> Option<ElementWriter> {
+    fn insert(&mut self, element: i64, number: Txn) -> Option<ElementWriter> {
         // The fast path: elements mostly ascend.
         if self.far.is_none()
             && let Some(place) = self.place(element)
@@ -184,7 +207,7 @@ impl AppendList {
         self.insert_anywhere(element, number)
     }
 
-    fn insert_anywhere(&mut self, element: i64, number: u32) -> Option<ElementWriter> {
+    fn insert_anywhere(&mut self, element: i64, number: Txn) -> Option<ElementWriter> {
         if let Some(before) = self.writer(element) {
             return Some(before);
         }
@@ -221,7 +244,7 @@ impl AppendList {
     }
 
     /// Renumbers all transactions of the list by `rename`, and removes the marks of reads.
-    pub(super) fn rename(&mut self, rename: impl Fn(u32) -> ElementWriter) {
+    pub(super) fn rename(&mut self, rename: impl Fn(Txn) -> ElementWriter) {
         let far = self.far.iter_mut().flat_map(|far| far.values_mut());
         for writer in self.near.iter_mut().chain(far) {
             if *writer == ElementWriter::NOBODY {
@@ -238,15 +261,15 @@ impl AppendList {
                 None => ElementWriter(writer.0 & !ElementWriter::IS_SEEN),
             };
         }
-        self.last.0 = NONE;
-        self.touched = (NONE, NONE);
-        let number = |number| rename(number).number().unwrap_or(NONE);
-        self.reader = number(self.reader);
-        if let Some((one, other)) = &mut self.conflict {
-            *one = number(*one);
-            *other = number(*other);
+        // What a transaction did last matters only until it ends, and transactions are renamed between operations.
+        self.last = None;
+        self.touched = (None, None);
+        let renamed = |number: Txn| rename(number).number();
+        self.reader = self.reader.and_then(renamed);
+        if let Some(readers) = &mut self.conflict {
+            *readers = readers.map(|reader| reader.and_then(renamed));
         } else {
-            self.agreed = NONE;
+            self.agreed = ALL_AGREE;
         }
     }
 
@@ -269,16 +292,16 @@ impl AppendList {
 /// A transaction that read a list and then appended to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Update {
-    pub(super) list: u32,
+    pub(super) list: ListId,
     /// The length of the list that it read.
     pub(super) length: u32,
-    pub(super) transaction: u32,
+    pub(super) transaction: Txn,
 }
 
 /// Two consecutive appends of a transaction to one list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct AppendPair {
-    pub(super) list: u32,
+    pub(super) list: ListId,
     /// In the order of the transaction.
     pub(super) elements: [i64; 2],
 }
@@ -288,7 +311,7 @@ pub(super) enum ListsError {
     /// This operation, for this reason.
     Operation(u64, String),
     /// One element was appended twice: key, element, transactions.
-    Twice(Key, i64, [u32; 2]),
+    Twice(Key, i64, [Txn; 2]),
     /// A limit of size was exceeded.
     Size(&'static str),
     /// This key was used after it was closed.
@@ -300,37 +323,37 @@ pub(super) enum ListsError {
 pub(super) struct InternalContradictions {
     pub(super) count: u64,
     /// The first of these transactions.
-    pub(super) first: Vec<u32>,
+    pub(super) first: Vec<Txn>,
 }
 
 /// The transactions and lists of a window. Transactions are numbered in the order of their invocations. About 130 bytes per
 /// transaction; each column has one entry per transaction.
 #[derive(Default)]
 pub(super) struct ListTable {
-    /// By transaction: position of its invocation; [`NONE`] if it was not recorded.
-    pub(super) invocations: Vec<u32>,
-    /// By transaction: position of its completion; [`NONE`] if there is none.
-    pub(super) completions: Vec<u32>,
-    /// By transaction: the number of its process.
-    pub(super) processes: Vec<u32>,
+    /// By transaction: position of its invocation, if that was recorded.
+    pub(super) invocations: Vec<Option<Position>>,
+    /// By transaction: position of its completion, if there is one.
+    pub(super) completions: Vec<Option<Position>>,
+    /// By transaction: its process.
+    pub(super) processes: Vec<ProcessNumber>,
     /// By transaction: its [`outcome`].
     pub(super) outcomes: Vec<u8>,
     /// Successful transactions in the order of their completions.
-    pub(super) ended: Vec<u32>,
+    pub(super) ended: Vec<Txn>,
     /// By successful transaction: the end of its range in `reads`.
     pub(super) read_ends: Vec<u32>,
-    /// Lists and lengths, in the order of completions.
-    pub(super) reads: Vec<(u32, u32)>,
+    /// Lists and lengths (with [`BRANCH`]: divergent reads), in the order of completions.
+    pub(super) reads: Vec<(ListId, u32)>,
     pub(super) updates: Vec<Update>,
     /// Consecutive appends of a transaction to one list. Removed once their list was checked.
     pub(super) pairs: Vec<AppendPair>,
     pub(super) lists: Vec<AppendList>,
-    pub(super) integers: FixedMap<i64, u32>,
-    pub(super) others: BTreeMap<Key, u32>,
+    pub(super) integers: FixedMap<i64, ListId>,
+    pub(super) others: BTreeMap<Key, ListId>,
     /// Keys whose lists were freed.
     pub(super) closed: ClosedKeys,
     /// Divergent reads: start and length in `branch_elements`, and list.
-    pub(super) branches: Vec<(usize, u32, u32)>,
+    pub(super) branches: Vec<(usize, u32, ListId)>,
     pub(super) branch_elements: Vec<i64>,
     pub(super) internal: InternalContradictions,
     pub(super) future: InternalContradictions,
@@ -338,12 +361,12 @@ pub(super) struct ListTable {
 }
 
 impl ListTable {
-    /// The number of this key's list, new if necessary.
-    pub(super) fn list_of(&mut self, key: &Key) -> u32 {
+    /// This key's list, new if necessary.
+    pub(super) fn list_of(&mut self, key: &Key) -> ListId {
         if let Some(number) = self.number(key) {
             return number;
         }
-        let number = self.lists.len() as u32;
+        let number = ListId::new(self.lists.len() as u32);
         self.lists.push(AppendList::new(key.clone()));
         match key {
             Key::Int(integer) => self.integers.insert(*integer, number),
@@ -352,8 +375,8 @@ impl ListTable {
         number
     }
 
-    /// The number of this key's list.
-    pub(super) fn number(&self, key: &Key) -> Option<u32> {
+    /// This key's list.
+    pub(super) fn number(&self, key: &Key) -> Option<ListId> {
         match key {
             Key::Int(integer) => self.integers.get(integer).copied(),
             other => self.others.get(other).copied(),
@@ -366,22 +389,22 @@ impl ListTable {
     }
 
     /// A transaction's position in a certificate: that of its invocation, or of its completion if only that was recorded.
-    pub(super) fn position(&self, number: u32) -> u32 {
-        match self.invocations[number as usize] {
-            NONE => self.completions[number as usize],
-            invocation => invocation,
-        }
+    pub(super) fn position(&self, number: Txn) -> Position {
+        let at = number.index();
+        let position = self.invocations[at].or(self.completions[at]);
+        position.expect("a transaction has an invocation or a completion")
     }
 
     /// Adds a transaction without a completion; returns its number.
-    pub(super) fn push(&mut self, invocation: u32, process: u32) -> u32 {
-        let number = self.invocations.len() as u32;
+    pub(super) fn push(&mut self, invocation: Option<Position>, process: ProcessNumber) -> Txn {
+        let number = Txn::new(self.invocations.len() as u32);
+        // The fold ends at a refusal, so the number never reaches the marks of `ElementWriter`.
         if self.len() >= TRANSACTIONS_MAX {
             self.refusal
                 .get_or_insert(ListsError::Size("more than 2^29 transactions"));
         }
         self.invocations.push(invocation);
-        self.completions.push(NONE);
+        self.completions.push(None);
         self.processes.push(process);
         self.outcomes.push(outcome::INFO);
         number
@@ -391,9 +414,9 @@ impl ListTable {
     ///
     /// A failed append has no effect, so an element that is appended again after it failed belongs to the other
     /// transaction, whichever of both completed first. With two that did not fail it is unknown whose append was read.
-    pub(super) fn append(&mut self, at: u32, element: i64, number: u32) {
-        let is_failed = |number: u32| self.outcomes[number as usize] == outcome::FAIL;
-        let list = &mut self.lists[at as usize];
+    pub(super) fn append(&mut self, at: ListId, element: i64, number: Txn) {
+        let is_failed = |number: Txn| self.outcomes[number.index()] == outcome::FAIL;
+        let list = &mut self.lists[at.index()];
         if let Some(before) = list.insert(element, number) {
             if is_failed(number) {
                 return;
@@ -415,8 +438,8 @@ impl ListTable {
                 *writer = ElementWriter::new(number);
             }
         }
-        let (last, other) = std::mem::replace(&mut list.last, (number, element));
-        if last == number
+        if let Some((last, other)) = list.last.replace((number, element))
+            && last == number
             && let Some(writer) = list.writer_mut(other)
         {
             writer.0 |= ElementWriter::IS_INTERMEDIATE;
@@ -429,11 +452,13 @@ impl ListTable {
                 });
             }
         }
-        let (before, length) = std::mem::replace(&mut list.touched, (number, NONE));
-        if before == number && length != NONE {
+        let (before, length) = std::mem::replace(&mut list.touched, (Some(number), None));
+        if before == Some(number)
+            && let Some(length) = length
+        {
             self.updates.push(Update {
                 list: at,
-                length,
+                length: length.get(),
                 transaction: number,
             });
         }
@@ -442,7 +467,7 @@ impl ListTable {
     /// Reopens the list of a key that was freed with these elements; `unread` others had been appended.
     pub(super) fn reopen(&mut self, key: &Key, elements: Vec<i64>, unread: &[i64]) {
         let at = self.list_of(key);
-        let list = &mut self.lists[at as usize];
+        let list = &mut self.lists[at.index()];
         for &element in &elements {
             list.set(element, ElementWriter::GONE);
         }
@@ -458,28 +483,28 @@ impl ListTable {
 
     /// Refuses a read of a reopened list that does not begin with its earlier elements.
     #[cold]
-    fn refuse_stale(&mut self, at: u32) {
-        let refusal = ListsError::Reopened(self.lists[at as usize].key.clone());
+    fn refuse_stale(&mut self, at: ListId) {
+        let refusal = ListsError::Reopened(self.lists[at.index()].key.clone());
         self.refusal.get_or_insert(refusal);
     }
 
     /// Applies a successful read of the first `length` elements of a list that `source` extends or is a prefix of.
-    pub(super) fn read_prefix(&mut self, at: u32, source: &[i64], length: u32, number: u32) {
-        let list = &mut self.lists[at as usize];
+    pub(super) fn read_prefix(&mut self, at: ListId, source: &[i64], length: u32, number: Txn) {
+        let list = &mut self.lists[at.index()];
         if list.again.is_some_and(|again| length < again.base) {
             return self.refuse_stale(at);
         }
         if length as usize > list.elements.len() {
             let more = &source[list.elements.len()..length as usize];
             list.elements.extend_from_slice(more);
-            list.reader = number;
+            list.reader = Some(number);
         }
         self.read(at, length, length, number);
     }
 
     /// Applies a successful read of a list; true if the list grew.
-    pub(super) fn read_any(&mut self, at: u32, elements: &[i64], number: u32) -> bool {
-        let list = &mut self.lists[at as usize];
+    pub(super) fn read_any(&mut self, at: ListId, elements: &[i64], number: Txn) -> bool {
+        let list = &mut self.lists[at.index()];
         let length = elements.len() as u32;
         let pairs = list.elements.iter().zip(elements);
         let agreed = pairs.take_while(|(a, b)| a == b).count();
@@ -493,31 +518,31 @@ impl ListTable {
             return false;
         }
         list.agreed = list.agreed.min(agreed as u32);
-        list.conflict.get_or_insert((list.reader, number));
+        list.conflict.get_or_insert([list.reader, Some(number)]);
         let known = list.branches.iter().copied().find(|&branch| {
-            let (start, length, _) = self.branches[branch as usize];
+            let (start, length, _) = self.branches[branch.index()];
             self.branch_elements[start..start + length as usize] == *elements
         });
         let branch = known.unwrap_or_else(|| {
             let start = self.branch_elements.len();
             self.branch_elements.extend_from_slice(elements);
+            let branch = BranchId::new(self.branches.len() as u32);
             self.branches.push((start, length, at));
-            let branch = self.branches.len() as u32 - 1;
             if list.branches.len() < BRANCHES_COMPARED_MAX {
                 list.branches.push(branch);
             }
             branch
         });
-        self.read(at, BRANCH | branch, length, number);
+        self.read(at, BRANCH | branch.get(), length, number);
         false
     }
 
     /// Applies a successful read of a closed list. Refused unless it returned the list as it was closed; `is_shown` says so of a
     /// freed list.
-    pub(super) fn read_late(&mut self, key: &Key, elements: &[i64], is_shown: bool, number: u32) {
+    pub(super) fn read_late(&mut self, key: &Key, elements: &[i64], is_shown: bool, number: Txn) {
         match self.number(key) {
             Some(at) => {
-                let list = &self.lists[at as usize];
+                let list = &self.lists[at.index()];
                 if list.is_final && list.elements == elements {
                     return self.read(at, elements.len() as u32, elements.len() as u32, number);
                 }
@@ -529,18 +554,19 @@ impl ListTable {
         self.refusal.get_or_insert(refusal);
     }
 
-    fn read(&mut self, at: u32, place: u32, length: u32, number: u32) {
+    fn read(&mut self, at: ListId, place: u32, length: u32, number: Txn) {
         self.reads.push((at, place));
-        let list = &mut self.lists[at as usize];
-        if list.touched.0 != number {
-            list.touched = (number, length);
+        let list = &mut self.lists[at.index()];
+        // Only its first read shows the version that the transaction started from.
+        if list.touched.0 != Some(number) {
+            list.touched = (Some(number), Some(ReadLength::new(length)));
         }
     }
 
     /// The elements of a read.
-    pub(super) fn elements(&self, (list, place): (u32, u32)) -> &[i64] {
+    pub(super) fn elements(&self, (list, place): (ListId, u32)) -> &[i64] {
         if place & BRANCH == 0 {
-            &self.lists[list as usize].elements[..place as usize]
+            &self.lists[list.index()].elements[..place as usize]
         } else {
             let (start, length, _) = self.branches[(place & !BRANCH) as usize];
             &self.branch_elements[start..start + length as usize]
@@ -550,9 +576,9 @@ impl ListTable {
     /// The pairs of the lists in question, by list.
     pub(super) fn pairs_of(
         &self,
-        is_asked: impl Fn(u32) -> bool,
-    ) -> BTreeMap<u32, Vec<AppendPair>> {
-        let mut pairs: BTreeMap<u32, Vec<AppendPair>> = BTreeMap::new();
+        is_asked: impl Fn(ListId) -> bool,
+    ) -> BTreeMap<ListId, Vec<AppendPair>> {
+        let mut pairs: BTreeMap<ListId, Vec<AppendPair>> = BTreeMap::new();
         for &pair in self.pairs.iter().filter(|pair| is_asked(pair.list)) {
             pairs.entry(pair.list).or_default().push(pair);
         }
@@ -560,12 +586,12 @@ impl ListTable {
     }
 
     /// The lists in question with a read whose last element is an intermediate append of another transaction.
-    pub(super) fn unfinished(&self, is_asked: impl Fn(u32) -> bool) -> BTreeSet<u32> {
+    pub(super) fn unfinished(&self, is_asked: impl Fn(ListId) -> bool) -> BTreeSet<ListId> {
         let unfinished = self.each_read().filter(|&(reader, read)| {
             let last = || self.elements(read).last().copied();
             is_asked(read.0)
                 && last().is_some_and(|last| {
-                    let writer = self.lists[read.0 as usize].writer(last);
+                    let writer = self.lists[read.0.index()].writer(last);
                     let writer = writer.filter(|writer| writer.is_intermediate());
                     writer.is_some_and(|writer| writer.number() != Some(reader))
                 })
@@ -574,7 +600,11 @@ impl ListTable {
     }
 
     /// All reads of successful transactions, with their readers, in the order of completions.
-    pub(super) fn each_read(&self) -> impl Iterator<Item = (u32, (u32, u32))> {
+    pub(super) fn each_read(&self) -> impl Iterator<Item = (Txn, (ListId, u32))> {
+        debug_assert!(
+            self.ended.len() == self.read_ends.len(),
+            "one range of reads for each successful transaction"
+        );
         let starts = std::iter::once(&0).chain(&self.read_ends);
         let ranges = self.ended.iter().zip(starts.zip(&self.read_ends));
         ranges.flat_map(|(&reader, (&start, &end))| {
@@ -608,13 +638,13 @@ mod tests {
                     _ => rng.below(90).cast_signed() - 30,
                 };
                 let before = twin.get(&element).copied();
-                let found = list.insert(element, number);
-                let found = found.and_then(ElementWriter::number);
+                let found = list.insert(element, Txn::new(number));
+                let found = found.and_then(ElementWriter::number).map(Txn::get);
                 assert_eq!(found, before, "seed {seed} {element}");
                 twin.entry(element).or_insert(number);
                 for (&element, &number) in &twin {
                     let found = list.writer(element).and_then(ElementWriter::number);
-                    assert_eq!(found, Some(number), "seed {seed} {element}");
+                    assert_eq!(found, Some(Txn::new(number)), "seed {seed} {element}");
                 }
                 let absent = rng.below(200).cast_signed() - 100;
                 assert_eq!(list.writer(absent).is_some(), twin.contains_key(&absent));

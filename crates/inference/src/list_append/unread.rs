@@ -16,10 +16,10 @@ use super::edges::OrderKinds;
 use super::lists::OrderedLists;
 use super::proof::SnapshotEvents;
 use super::reads::Suspect;
-use super::table::{BRANCH, NONE, outcome};
-use seatrial_cycles::Level;
+use super::table::{BRANCH, ListId, outcome};
 use seatrial_cycles::graph::{EdgeBuilder, EdgeSink, WW};
 use seatrial_cycles::shape::{EdgeSource, ShapeGraph};
+use seatrial_cycles::{Level, NONE, Position, Txn};
 use seatrial_history::FixedMap;
 use seatrial_isolation::decision::{
     Axiom, GivenDecision, GivenTransaction, OrderModel, OrderWitness, RespectedOrder, decide_given,
@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct UndecidedAppends {
     /// Numbers of the components.
     pub(super) components: BTreeSet<usize>,
-    pub(super) lists: BTreeSet<u32>,
+    pub(super) lists: BTreeSet<ListId>,
     /// Such appends, one for each list and transaction.
     pub(super) appends: usize,
 }
@@ -43,25 +43,28 @@ impl OrderedLists {
         if components.is_empty() || self.unseen.is_empty() {
             return undecided;
         }
-        let mut component = vec![NONE; self.table.len()];
-        for (members, number) in components.iter().zip(0..) {
+        // By transaction: the number of its component, if it is in one.
+        let mut component: Vec<Option<usize>> = vec![None; self.table.len()];
+        for (number, members) in components.iter().enumerate() {
             // Helper nodes come after all transactions.
             for &one in members
                 .iter()
                 .take_while(|&&one| (one as usize) < self.table.len())
             {
-                component[one as usize] = number;
+                component[one as usize] = Some(number);
             }
         }
         for group in self.unseen.chunk_by(|a, b| a.0 == b.0) {
-            let members = group.iter().map(|&(_, writer)| component[writer as usize]);
-            let mut members: Vec<u32> = members.filter(|&number| number != NONE).collect();
+            let members = group
+                .iter()
+                .filter_map(|&(_, writer)| component[writer.index()]);
+            let mut members: Vec<usize> = members.collect();
             members.sort_unstable();
             for same in members
                 .chunk_by(|a, b| a == b)
                 .filter(|same| same.len() > 1)
             {
-                undecided.components.insert(same[0] as usize);
+                undecided.components.insert(same[0]);
                 undecided.lists.insert(group[0].0);
                 undecided.appends += same.len();
             }
@@ -111,29 +114,21 @@ impl OrderedLists {
     /// to it. The versions before them are their initial state.
     fn given(&self, members: &[u32]) -> (Vec<GivenTransaction>, u32) {
         let table = &self.table;
-        let place = |number: u32| members.binary_search(&number).ok().map(|at| at as u32);
-        let mut given: Vec<GivenTransaction> = Vec::with_capacity(members.len());
-        for &number in members {
-            let at = number as usize;
-            let is_ok = table.outcomes[at] == outcome::OK;
-            let ended = if is_ok { table.completions[at] } else { NONE };
-            given.push(GivenTransaction {
-                session: table.processes[at],
-                time: (table.invocations[at], ended),
-                is_completed: is_ok,
-                writes: Vec::new(),
-                reads: Vec::new(),
-            });
-        }
-        let mut keys: FixedMap<u32, u32> = FixedMap::default();
-        for at in 0..table.lists.len() as u32 {
-            let mut last = NONE;
+        // By transaction: its place among the members, which is its number in the decision.
+        let place = |number: Txn| {
+            let found = members.binary_search(&number.get());
+            found.ok().map(|at| at as u32)
+        };
+        let mut given = self.without_accesses(members);
+        let mut keys: FixedMap<ListId, u32> = FixedMap::default();
+        for at in ListId::all(table.lists.len()) {
+            let mut last = None;
             for number in self.committed_versions(at) {
-                let (before, now) = (last, place(number).unwrap_or(NONE));
+                let (before, now) = (last, place(number));
                 last = now;
-                if now == NONE || before == now {
+                let Some(now) = now.filter(|_| before != now) else {
                     continue;
-                }
+                };
                 let next = keys.len() as u32;
                 let key = *keys.entry(at).or_insert(next);
                 let one = &mut given[now as usize];
@@ -142,7 +137,7 @@ impl OrderedLists {
                     "two writes of a key with another between them are on a forbidden cycle"
                 );
                 one.writes.push(key);
-                one.reads.push((key, before));
+                one.reads.push((key, before.unwrap_or(NONE)));
             }
         }
         for &(at, writer) in &self.unseen {
@@ -161,12 +156,12 @@ impl OrderedLists {
                 continue;
             };
             let (before, _) = self.neighbours(at, length);
-            if before == reader {
+            if before == Some(reader) {
                 continue;
             }
             let next = keys.len() as u32;
             let key = *keys.entry(at).or_insert(next);
-            let seen = (key, place_or_none(before, &place));
+            let seen = (key, before.and_then(place).unwrap_or(NONE));
             let reads = &mut given[now as usize].reads;
             if !reads.contains(&seen) {
                 reads.push(seen);
@@ -175,9 +170,30 @@ impl OrderedLists {
         (given, keys.len() as u32)
     }
 
+    /// These transactions without their reads and writes.
+    fn without_accesses(&self, members: &[u32]) -> Vec<GivenTransaction> {
+        let table = &self.table;
+        let given = members.iter().map(|&number| {
+            let at = number as usize;
+            let is_completed = table.outcomes[at] == outcome::OK;
+            let ended = table.completions[at].filter(|_| is_completed);
+            GivenTransaction {
+                session: table.processes[at].get(),
+                time: (
+                    position_or_none(table.invocations[at]),
+                    position_or_none(ended),
+                ),
+                is_completed,
+                writes: Vec::new(),
+                reads: Vec::new(),
+            }
+        });
+        given.collect()
+    }
+
     /// The suspect of transactions that no order of unread appends explains.
-    pub(super) fn without_order(&self, transactions: Vec<u32>) -> Suspect {
-        let mut writers: BTreeMap<u32, u32> = BTreeMap::new();
+    pub(super) fn without_order(&self, transactions: Vec<Txn>) -> Suspect {
+        let mut writers: BTreeMap<ListId, u32> = BTreeMap::new();
         for &(at, writer) in &self.unseen {
             if transactions.binary_search(&writer).is_ok() {
                 *writers.entry(at).or_default() += 1;
@@ -195,7 +211,7 @@ impl OrderedLists {
     pub(super) fn snapshots(
         &self,
         level: Level,
-        ranks: impl Fn(u32) -> Option<(u32, u32)>,
+        ranks: impl Fn(Txn) -> Option<(u32, u32)>,
     ) -> Option<Vec<u32>> {
         let orders = OrderKinds {
             process: level.implies(Level::StrongSessionReadUncommitted),
@@ -222,17 +238,15 @@ impl OrderedLists {
     }
 }
 
-fn place_or_none(number: u32, place: &impl Fn(u32) -> Option<u32>) -> u32 {
-    match number {
-        NONE => NONE,
-        number => place(number).unwrap_or(NONE),
-    }
+/// A position as the decision takes it.
+fn position_or_none(position: Option<Position>) -> u32 {
+    position.map_or(NONE, Position::get)
 }
 
 /// Events, and pairs of transactions of which the first commits before the second takes its snapshot.
 struct Chained<'a> {
     events: SnapshotEvents<'a>,
-    chains: Vec<(u32, u32)>,
+    chains: Vec<(Txn, Txn)>,
 }
 
 impl EdgeSource for Chained<'_> {
@@ -240,7 +254,7 @@ impl EdgeSource for Chained<'_> {
         self.events.emit_edges(edges);
         let transactions = self.events.0.lists.table.len() as u32;
         for &(one, next) in &self.chains {
-            edges.link(one + transactions, next, WW);
+            edges.link(one.get() + transactions, next.get(), WW);
         }
     }
 }

@@ -6,20 +6,19 @@ use super::lists::OrderedLists;
 use super::proof::{self, OrderProofKind};
 use super::reads::{Suspect, Suspects};
 use super::strict_order::{StrictOrder, strict_order};
-use super::table::{AppendList, ListTable, NONE, outcome};
+use super::table::{AppendList, ListTable, outcome};
 use super::unread::UndecidedAppends;
 use super::witness_context::WitnessContext;
 use super::{ListAppend, ListDependencies};
 use crate::graph_verdict::TransactionTally;
 use seatrial_checker::FINDINGS_MAX;
 use seatrial_checker::{Anomaly, Verdict};
-use seatrial_cycles::Level;
 use seatrial_cycles::anomaly::{CycleKind, CycleVariant, NO_ORDER};
 use seatrial_cycles::components::{Adjacency as _, visit};
 use seatrial_cycles::cycles::find_cycles_within;
 use seatrial_cycles::search::{ComponentSketch, CycleReport, SKETCHES_MAX};
 use seatrial_cycles::shape::{ShapeGraph, TooManyEdges};
-use seatrial_cycles::{SearchBound, forbidden_cycles};
+use seatrial_cycles::{Level, Position, SearchBound, Txn, forbidden_cycles};
 use seatrial_history::FixedMap;
 use seatrial_isolation::decision::{GivenDecision, OrderWitness};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +61,7 @@ pub(super) struct WindowRecord {
     /// The proof of the level so far; `None` once a window had cycles that the level allows and no order of another kind.
     pub(super) proof: Option<&'static str>,
     /// Positions of the freed transactions, in an order that proves the level; `None` if it is not wanted, or if there is none.
-    pub(super) order: Option<Vec<u32>>,
+    pub(super) order: Option<Vec<Position>>,
 }
 
 /// A suspect in numbers of its window.
@@ -155,6 +154,12 @@ fn ranks(rows: &ShapeGraph) -> Vec<u32> {
     ranks
 }
 
+/// The transactions among these nodes; helper nodes come after all of them.
+fn transactions_of(nodes: &[u32], count: usize) -> impl Iterator<Item = Txn> {
+    let nodes = nodes.iter().filter(move |&&node| (node as usize) < count);
+    nodes.map(|&node| Txn::new(node))
+}
+
 /// The orders of the cycles that are searched for.
 fn orders(wanted: &BTreeSet<CycleKind>) -> OrderKinds {
     let wants = |variant| wanted.iter().any(|cyclic| cyclic.variant == variant);
@@ -166,7 +171,7 @@ fn orders(wanted: &BTreeSet<CycleKind>) -> OrderKinds {
 
 /// Does real time include the order of each process, if that is needed? It does if the invocation of each transaction is known.
 fn includes_processes(all: OrderKinds, lists: &OrderedLists) -> bool {
-    !all.process || !lists.table.invocations.contains(&NONE)
+    !all.process || !lists.table.invocations.contains(&None)
 }
 
 impl WindowRecord {
@@ -277,7 +282,7 @@ impl WindowRecord {
         if let Some(replayed) = self.strict_order(lists, &unsettled, is_last) {
             let StrictOrder { order, gone, edges } = replayed;
             self.edges += edges;
-            self.append_order(lists, &order, |number| gone[number as usize]);
+            self.append_order(lists, order, |number| gone[number.index()]);
             return Ok(gone);
         }
         let graph = ListGraph::new(lists, level)?;
@@ -295,17 +300,18 @@ impl WindowRecord {
                 .filter(|(unsettled, _)| **unsettled);
             rows.reached(from.map(|(_, number)| number))
         };
-        let is_gone = |node: u32| !stays.get(node as usize).copied().unwrap_or(false);
-        components.retain(|members| is_gone(members[0]));
+        let is_gone_node = |node: u32| !stays.get(node as usize).copied().unwrap_or(false);
+        let is_gone = |number: Txn| is_gone_node(number.get());
+        components.retain(|members| is_gone_node(members[0]));
         self.edges += if is_last {
             rows.edge_count()
         } else {
-            let nodes = (0..rows.node_count() as u32).filter(|&node| is_gone(node));
+            let nodes = (0..rows.node_count() as u32).filter(|&node| is_gone_node(node));
             nodes.map(|node| rows.degree(node)).sum()
         };
         if components.is_empty() {
-            self.append_order(lists, &order, is_gone);
-            return Ok((0..count as u32).map(is_gone).collect());
+            self.append_order(lists, transactions_of(&order, count), is_gone);
+            return Ok(Txn::all(count).map(is_gone).collect());
         }
         drop(order);
         let ranks = if self.needs_events() {
@@ -324,7 +330,7 @@ impl WindowRecord {
             ranks: &ranks,
         };
         self.settle(&part, is_gone, suspects);
-        Ok((0..count as u32).map(is_gone).collect())
+        Ok(Txn::all(count).map(is_gone).collect())
     }
 
     /// Is an order of snapshots and commits needed for a window with cycles?
@@ -338,7 +344,7 @@ impl WindowRecord {
     fn settle(
         &mut self,
         part: &CyclicWindow<'_>,
-        is_gone: impl Fn(u32) -> bool,
+        is_gone: impl Fn(Txn) -> bool,
         suspects: &mut Suspects,
     ) {
         let (level, lists) = (self.checker.level, part.lists);
@@ -352,7 +358,7 @@ impl WindowRecord {
             _ if is_refuted || self.core.is_some() => None,
             OrderProofKind::Serial => None,
             OrderProofKind::Commits(_) => proof::commits(level, lists).map(|order| {
-                self.append_order(lists, &order, is_gone);
+                self.append_order(lists, transactions_of(&order, lists.table.len()), is_gone);
                 Verdict::COMMIT_ORDER
             }),
             OrderProofKind::Snapshots if has_others => {
@@ -376,13 +382,13 @@ impl WindowRecord {
         &mut self,
         part: &CyclicWindow<'_>,
         undecided: &UndecidedAppends,
-        is_gone: impl Fn(u32) -> bool,
+        is_gone: impl Fn(Txn) -> bool,
         suspects: &mut Suspects,
     ) -> Option<&'static str> {
         let (level, lists) = (self.checker.level, part.lists);
         let is_complete = proof::is_absence_of_cycles(level);
         // By transaction of a component with several unread appends to a list: its position in the witness order.
-        let mut places: FixedMap<u32, u32> = FixedMap::default();
+        let mut places: FixedMap<Txn, u32> = FixedMap::default();
         let components = undecided.components.iter();
         for &component in components.filter(|_| is_complete) {
             let members = &part.components[component];
@@ -392,10 +398,12 @@ impl WindowRecord {
                     | OrderWitness::Snapshots(order)
                     | OrderWitness::Visible(order)) = witness;
                     // An order of snapshots has each transaction twice; the second time, its commit, remains.
-                    places.extend(order.into_iter().zip(0..));
+                    places.extend(order.into_iter().map(Txn::new).zip(0..));
                 }
                 GivenDecision::Fails(core) if level != Level::ConsistentView => {
-                    let places = core.iter().map(|&one| u64::from(lists.table.position(one)));
+                    let core: Vec<Txn> = core.into_iter().map(Txn::new).collect();
+                    let position = |&one: &Txn| u64::from(lists.table.position(one).get());
+                    let places = core.iter().map(position);
                     self.core = Some(places.collect());
                     suspects.add(NO_ORDER, || lists.without_order(core));
                     return None;
@@ -408,10 +416,11 @@ impl WindowRecord {
             }
         }
         if self.needs_events() {
-            let rank = |one: u32| {
-                let place = places.get(&one).copied();
-                let place = place.unwrap_or(lists.table.completions[one as usize]);
-                is_gone(one).then(|| (part.ranks[one as usize], place))
+            let rank = |one: Txn| {
+                // One without a completion comes last, as nothing had to come after it.
+                let ended = || lists.table.completions[one.index()].map_or(u32::MAX, Position::get);
+                let place = places.get(&one).copied().unwrap_or_else(ended);
+                is_gone(one).then(|| (part.ranks[one.index()], place))
             };
             if let Some(order) = lists.snapshots(level, rank) {
                 self.append_events(lists, &order, is_gone);
@@ -446,7 +455,12 @@ impl WindowRecord {
     }
 
     /// Appends the decided transactions of an order without back edges to the certificate's order.
-    fn append_order(&mut self, lists: &OrderedLists, order: &[u32], is_gone: impl Fn(u32) -> bool) {
+    fn append_order(
+        &mut self,
+        lists: &OrderedLists,
+        order: impl IntoIterator<Item = Txn>,
+        is_gone: impl Fn(Txn) -> bool,
+    ) {
         let times = match proof::kind(self.checker.level) {
             OrderProofKind::Snapshots => 2,
             OrderProofKind::Serial | OrderProofKind::Commits(_) => 1,
@@ -454,9 +468,8 @@ impl WindowRecord {
         let Some(known) = &mut self.order else {
             return;
         };
-        let count = lists.table.len() as u32;
-        for &number in order {
-            if number < count && is_gone(number) && lists.happened(number) {
+        for number in order {
+            if is_gone(number) && lists.happened(number) {
                 known.extend(std::iter::repeat_n(lists.table.position(number), times));
             }
         }
@@ -467,14 +480,14 @@ impl WindowRecord {
         &mut self,
         lists: &OrderedLists,
         order: &[u32],
-        is_gone: impl Fn(u32) -> bool,
+        is_gone: impl Fn(Txn) -> bool,
     ) {
         let Some(known) = &mut self.order else {
             return;
         };
         let count = lists.table.len() as u32;
         for &event in order.iter().filter(|&&event| event < 2 * count) {
-            let number = event % count;
+            let number = Txn::new(event % count);
             if is_gone(number) && lists.happened(number) {
                 known.push(lists.table.position(number));
             }
@@ -505,7 +518,7 @@ impl WindowRecord {
             let known = &mut self.sketches;
             let at = known.partition_point(|(_, other)| other.size >= sketch.size);
             if at < SKETCHES_MAX {
-                transactions.extend(sketch.nodes.iter().copied());
+                transactions.extend(sketch.nodes.iter().copied().map(Txn::new));
                 known.insert(at, (self.contexts.len(), sketch));
                 known.truncate(SKETCHES_MAX);
             }

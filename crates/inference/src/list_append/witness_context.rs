@@ -1,7 +1,8 @@
 //! Witness context: what a window must keep so that its findings can be explained.
 
 use super::lists::OrderedLists;
-use super::table::NONE;
+use super::table::ListId;
+use seatrial_cycles::{Position, Txn};
 use seatrial_history::Key;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,24 +19,24 @@ pub(super) struct WitnessList {
 #[derive(Default)]
 pub(super) struct WitnessContext {
     /// By number: positions of invocation and completion.
-    pub(super) transactions: BTreeMap<u32, [u32; 2]>,
-    pub(super) lists: BTreeMap<u32, WitnessList>,
-    numbers: BTreeMap<Key, u32>,
+    pub(super) transactions: BTreeMap<Txn, [Option<Position>; 2]>,
+    pub(super) lists: BTreeMap<ListId, WitnessList>,
+    numbers: BTreeMap<Key, ListId>,
 }
 
 impl WitnessContext {
     /// The context of these transactions; it has the lists in `named` in any case.
     pub(super) fn new(
         lists: &OrderedLists,
-        transactions: BTreeSet<u32>,
-        named: Vec<u32>,
+        transactions: BTreeSet<Txn>,
+        named: Vec<ListId>,
     ) -> WitnessContext {
         let table = &lists.table;
-        let mut touched: BTreeSet<u32> = named.into_iter().collect();
+        let mut touched: BTreeSet<ListId> = named.into_iter().collect();
         let reads = table.each_read();
         let reads = reads.filter(|(reader, _)| transactions.contains(reader));
         touched.extend(reads.map(|(_, (at, _))| at));
-        for (list, at) in table.lists.iter().zip(0..) {
+        for (list, at) in table.lists.iter().zip(ListId::all(table.lists.len())) {
             let mut writers = list.writers().filter_map(|writer| writer.number());
             if writers.any(|number| transactions.contains(&number)) {
                 touched.insert(at);
@@ -43,12 +44,12 @@ impl WitnessContext {
         }
         let mut context = WitnessContext::default();
         for number in transactions {
-            let at = number as usize;
+            let at = number.index();
             let positions = [table.invocations[at], table.completions[at]];
             context.transactions.insert(number, positions);
         }
         for at in touched {
-            let list = &table.lists[at as usize];
+            let list = &table.lists[at.index()];
             context.numbers.insert(list.key.clone(), at);
             let shown = WitnessList {
                 key: list.key.clone(),
@@ -66,18 +67,17 @@ impl WitnessContext {
 
     /// Positions of the operations of its transactions.
     pub(super) fn positions(&self) -> impl Iterator<Item = u64> {
-        let positions = self.transactions.values().flatten();
-        let known = positions.filter(|&&position| position != NONE);
-        known.map(|&position| u64::from(position))
+        let known = self.transactions.values().flatten().flatten();
+        known.map(|position| u64::from(position.get()))
     }
 
     /// The list of this key, if the context has it.
-    pub(super) fn number(&self, key: &Key) -> Option<u32> {
+    pub(super) fn number(&self, key: &Key) -> Option<ListId> {
         self.numbers.get(key).copied()
     }
 
     /// The position of an element in the version order of a list; `None` if it is unknown.
-    pub(super) fn position(&self, at: u32, element: i64) -> Option<u32> {
+    pub(super) fn position(&self, at: ListId, element: i64) -> Option<u32> {
         let list = self.lists.get(&at)?;
         let agreed = &list.elements[..list.agreed.min(list.elements.len())];
         let place = agreed.iter().position(|&one| one == element)?;

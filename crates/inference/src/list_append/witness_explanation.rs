@@ -1,9 +1,10 @@
 //! Explanations of findings: the operations that take part are read once more.
 
 use super::reads::Suspect;
-use super::table::NONE;
+use super::table::ListId;
 use super::witness_context::WitnessContext;
 use seatrial_checker::{Anomaly, Finding};
+use seatrial_cycles::Txn;
 use seatrial_cycles::graph::{WR, WW};
 use seatrial_history::{ChunkSource, Mop, Observed, Op, SourceError};
 use seatrial_isolation::explain::{
@@ -35,59 +36,59 @@ const TRANSACTIONS_SHOWN_MAX: usize = 32;
 /// An append in a reason.
 #[derive(Clone, Copy, Debug)]
 struct ExplainedAppend {
-    list: u32,
+    list: ListId,
     element: i64,
-    /// Its position in the version order; [`NONE`] if it is unknown.
+    /// Its position in the version order; `u32::MAX` if it is unknown, as it then comes after the known ones.
     position: u32,
 }
 
 impl RecordedTransactions for WitnessExplanation<'_> {
     fn invocation(&self, number: u32) -> Option<&Op> {
-        self.op(number, 0)
+        self.op(Txn::new(number), 0)
     }
 
     fn completion(&self, number: u32) -> Option<&Op> {
-        self.op(number, 1)
+        self.op(Txn::new(number), 1)
     }
 }
 
 impl WitnessExplanation<'_> {
-    fn op(&self, number: u32, which: usize) -> Option<&Op> {
+    fn op(&self, number: Txn, which: usize) -> Option<&Op> {
         let positions = self.context.transactions.get(&number)?;
-        self.ops.get(&u64::from(positions[which]))
+        self.ops.get(&u64::from(positions[which]?.get()))
     }
 
     /// A transaction's micro-operations with the numbers of their lists.
-    fn mops(&self, number: u32) -> impl Iterator<Item = (u32, &Mop)> {
-        let mops = self.shown_mops(number).iter();
+    fn mops(&self, number: Txn) -> impl Iterator<Item = (ListId, &Mop)> {
+        let mops = self.shown_mops(number.get()).iter();
         mops.filter_map(|mop| Some((self.context.number(mop.key())?, mop)))
     }
 
     /// The appends of a transaction.
-    fn appended(&self, number: u32) -> impl Iterator<Item = ExplainedAppend> {
+    fn appended(&self, number: Txn) -> impl Iterator<Item = ExplainedAppend> {
         self.mops(number).filter_map(|(list, mop)| match mop {
             &Mop::Append { element, .. } => Some(ExplainedAppend {
                 list,
                 element,
-                position: self.context.position(list, element).unwrap_or(NONE),
+                position: self.context.position(list, element).unwrap_or(u32::MAX),
             }),
             _ => None,
         })
     }
 
     /// The reads of a transaction: lists and elements.
-    fn reads(&self, number: u32) -> impl Iterator<Item = (u32, &[i64])> {
+    fn reads(&self, number: Txn) -> impl Iterator<Item = (ListId, &[i64])> {
         self.mops(number)
             .filter_map(|(list, mop)| Some((list, elements(mop)?)))
     }
 
-    fn key(&self, at: u32) -> String {
+    fn key(&self, at: ListId) -> String {
         let list = self.context.lists.get(&at);
         list.map_or_else(String::new, |list| list.key.to_string())
     }
 
     /// The reason of a `ww` edge: the closest pair of appends to one list.
-    fn overwrite(&self, from: u32, to: u32) -> Option<(ExplainedAppend, ExplainedAppend)> {
+    fn overwrite(&self, from: Txn, to: Txn) -> Option<(ExplainedAppend, ExplainedAppend)> {
         let pairs = self.appended(to).filter_map(|later| {
             let same = self
                 .appended(from)
@@ -100,7 +101,7 @@ impl WitnessExplanation<'_> {
     }
 
     /// The reason of a `wr` edge: an append that was read.
-    fn observed(&self, from: u32, to: u32) -> Option<ExplainedAppend> {
+    fn observed(&self, from: Txn, to: Txn) -> Option<ExplainedAppend> {
         let mut seen = self.reads(to).filter_map(|(list, seen)| {
             let theirs = self.appended(from).filter(|append| append.list == list);
             theirs
@@ -111,8 +112,8 @@ impl WitnessExplanation<'_> {
     }
 
     /// The reason of an `rw` edge: whether a read returned the initial state, and the first append of `to` that it missed.
-    fn missed(&self, from: u32, to: u32) -> Option<(bool, ExplainedAppend)> {
-        let agreed = |at: u32| self.context.lists.get(&at).map_or(0, |list| list.agreed);
+    fn missed(&self, from: Txn, to: Txn) -> Option<(bool, ExplainedAppend)> {
+        let agreed = |at: ListId| self.context.lists.get(&at).map_or(0, |list| list.agreed);
         let regular = self
             .reads(from)
             .filter(|&(at, seen)| seen.len() <= agreed(at));
@@ -128,11 +129,11 @@ impl WitnessExplanation<'_> {
     }
 
     /// The message about an element that was appended twice.
-    pub(super) fn appended_twice(&self, key: &str, element: i64, [one, other]: [u32; 2]) -> String {
+    pub(super) fn appended_twice(&self, key: &str, element: i64, [one, other]: [Txn; 2]) -> String {
         format!(
             "op {} does [:append {key} {element}], as op {} did: elements must be unique for each key",
-            self.shown_index(other),
-            self.shown_index(one)
+            self.shown_index(other.get()),
+            self.shown_index(one.get())
         )
     }
 
@@ -143,7 +144,7 @@ impl WitnessExplanation<'_> {
         }
         let mut operations: Vec<u64> = Vec::new();
         for number in suspect.transactions() {
-            let index = self.shown_index(number);
+            let index = self.shown_index(number.get());
             if !operations.contains(&index) {
                 operations.push(index);
             }
@@ -157,8 +158,8 @@ impl WitnessExplanation<'_> {
     }
 
     fn explanation(&self, suspect: &Suspect) -> String {
-        let line = |number: u32| shown(self, number);
-        let key = |list: u32| self.key(list);
+        let line = |number: Txn| shown(self, number.get());
+        let key = |list: ListId| self.key(list);
         match *suspect {
             Suspect::Internal(number) => self.internal(number),
             Suspect::Future(number) => self.future(number),
@@ -218,8 +219,8 @@ impl WitnessExplanation<'_> {
 
     /// The explanation of a garbage, aborted or intermediate read.
     fn bad_read(&self, suspect: &Suspect) -> String {
-        let line = |number: u32| shown(self, number);
-        let key = |list: u32| self.key(list);
+        let line = |number: Txn| shown(self, number.get());
+        let key = |list: ListId| self.key(list);
         match *suspect {
             Suspect::Garbage {
                 list,
@@ -257,10 +258,10 @@ impl WitnessExplanation<'_> {
         }
     }
 
-    fn unordered(&self, lists: &[u32], transactions: &[u32]) -> String {
+    fn unordered(&self, lists: &[ListId], transactions: &[Txn]) -> String {
         let keys: Vec<_> = lists.iter().map(|&list| self.key(list)).collect();
         let lines = transactions.iter().take(TRANSACTIONS_SHOWN_MAX);
-        let lines: Vec<_> = lines.map(|&one| shown(self, one)).collect();
+        let lines: Vec<_> = lines.map(|&one| shown(self, one.get())).collect();
         format!(
             "{} transactions, of which several append to key {} what no read shows. Of two such, one must have committed before \
              the other took its snapshot; each order of them contradicts what these transactions read or the orders that the \
@@ -271,10 +272,13 @@ impl WitnessExplanation<'_> {
         )
     }
 
-    fn lost(&self, at: u32, length: u32, transactions: &[u32]) -> String {
+    fn lost(&self, at: ListId, length: u32, transactions: &[Txn]) -> String {
         let known = self.context.lists.get(&at);
         let version = known.and_then(|list| list.elements.get(..length as usize));
-        let shown = transactions.iter().take(2).map(|&one| shown(self, one));
+        let shown = transactions
+            .iter()
+            .take(2)
+            .map(|&one| shown(self, one.get()));
         let shown: Vec<_> = shown.collect();
         format!(
             "{} transactions read key {} as {} and then appended to it, among them:\n  {}",
@@ -286,18 +290,18 @@ impl WitnessExplanation<'_> {
     }
 
     /// The micro-operations of a transaction on each list.
-    fn groups(&self, number: u32) -> BTreeMap<u32, Vec<&Mop>> {
-        let mut groups: BTreeMap<u32, Vec<&Mop>> = BTreeMap::new();
+    fn groups(&self, number: Txn) -> BTreeMap<ListId, Vec<&Mop>> {
+        let mut groups: BTreeMap<ListId, Vec<&Mop>> = BTreeMap::new();
         for (list, mop) in self.mops(number) {
             groups.entry(list).or_default().push(mop);
         }
         groups
     }
 
-    fn internal(&self, number: u32) -> String {
+    fn internal(&self, number: Txn) -> String {
         let groups = self.groups(number);
         let mut found = groups.values().filter_map(|mops| contradiction(mops));
-        let line = shown(self, number);
+        let line = shown(self, number.get());
         match found.next() {
             Some((mop, expected)) => format!(
                 "{line}\nIts {} contradicts what it read or appended before: {expected} was to be expected.",
@@ -307,10 +311,10 @@ impl WitnessExplanation<'_> {
         }
     }
 
-    fn future(&self, number: u32) -> String {
+    fn future(&self, number: Txn) -> String {
         let groups = self.groups(number);
         let mut found = groups.values().filter_map(|mops| future_read(mops));
-        let line = shown(self, number);
+        let line = shown(self, number.get());
         match found.next() {
             Some((read, append)) => format!(
                 "{line}\nIts {} observes its own {append}, which it performs only later.",
@@ -324,6 +328,7 @@ impl WitnessExplanation<'_> {
 impl DependencyReasons for WitnessExplanation<'_> {
     fn reason(&self, from: (u32, &str), to: (u32, &str), kind: u8) -> String {
         let ((earlier, a), (later, b)) = (from, to);
+        let (earlier, later) = (Txn::new(earlier), Txn::new(later));
         let reason = match kind {
             WW => self.overwrite(earlier, later).map(|(first, second)| {
                 let (one, two) = (first.element, second.element);
