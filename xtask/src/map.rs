@@ -307,15 +307,15 @@ mod tests {
 
     #[test]
     fn pages_that_were_just_written_are_right() {
-        let folder = std::env::temp_dir().join(format!("seatrial-map-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path();
         std::fs::create_dir_all(folder.join(PAGES)).unwrap();
         let gone = ("docs/architecture/gone.md", "# gone\n");
         std::fs::write(folder.join(gone.0), gone.1).unwrap();
         let source = ("crates/one/src/lib.rs", "//! One.\n");
-        assert_eq!(write(&tree(&[source, gone]), &folder).unwrap(), 3);
+        assert_eq!(write(&tree(&[source, gone]), folder).unwrap(), 3);
         assert!(!folder.join(gone.0).exists());
         let page = std::fs::read_to_string(folder.join("docs/architecture/one.md")).unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
         let index = (INDEX, "[one](architecture/one.md)");
         let files = [source, index, ("docs/architecture/one.md", page.as_str())];
         assert_eq!(said(check, &files), [""; 0]);

@@ -180,10 +180,10 @@ impl Process {
         let driver = if memory.is_dir() {
             memory
         } else {
-            &setting.folder
+            setting.folder.path()
         };
         let driver = driver.join(format!("seatrial-bench-driver-{}", std::process::id()));
-        let archive = setting.folder.join("aeron-archive");
+        let archive = setting.folder.path().join("aeron-archive");
         // Free a moment ago; if another takes it meanwhile, the process fails and is started again.
         let port = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut command = Command::new("java");

@@ -17,6 +17,7 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use table::Table;
+use tempfile::TempDir;
 
 /// What can be typed.
 #[derive(Parser, Clone, Debug)]
@@ -162,7 +163,7 @@ struct Row {
 #[derive(Debug)]
 struct Setting {
     /// For recordings; removed in the end.
-    folder: PathBuf,
+    folder: TempDir,
     /// Counted iterations a round.
     iterations: u32,
 }
@@ -175,18 +176,12 @@ impl Setting {
             None if memory.is_dir() => memory.to_owned(),
             None => std::env::temp_dir(),
         };
-        let folder = above.join(format!("seatrial-bench-archive-{}", std::process::id()));
-        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        fs::create_dir_all(&above).with_context(|| above.display().to_string())?;
+        let folder = tempfile::tempdir_in(&above).with_context(|| above.display().to_string())?;
         Ok(Setting {
             folder,
             iterations: arguments.iterations.max(1),
         })
-    }
-}
-
-impl Drop for Setting {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder); // what is left there harms nobody
     }
 }
 

@@ -40,7 +40,7 @@ impl Recorded {
     /// Records all messages of the case: this thread offers them one by one, in one burst (a block changes hands when it is
     /// full) or without (each message may be fetched at once); another one writes them. Answers with the rate too.
     pub(crate) fn new(case: Case, burst: bool, setting: &Setting) -> Result<(Recorded, f64)> {
-        let folder = setting.folder.join("ours");
+        let folder = setting.folder.path().join("ours");
         let (mut archive, _) = Archive::open(Arc::new(Files), &folder, now())?;
         let writer = archive.start(&RecordingOptions::default(), now())?;
         let id = writer.recording();

@@ -11,7 +11,7 @@ const CALL_LENGTH: usize = 256 * 1024;
 
 /// Rates of writing a file of this length, in messages of the case a second; the first is a warm-up.
 pub(crate) fn run(case: Case, length: u64, setting: &Setting) -> Result<Vec<f64>> {
-    let path = setting.folder.join("plain");
+    let path = setting.folder.path().join("plain");
     let shown = || path.display().to_string();
     // Not zeros, and the same buffer for every call: it stays in the cache, which is the best case.
     let buffer: Vec<u8> = (0..CALL_LENGTH).map(|byte| (byte % 251) as u8).collect();

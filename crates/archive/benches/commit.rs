@@ -67,8 +67,8 @@ fn run(writers: usize, patience: Duration, append: impl Fn() + Sync) -> Round {
 
 /// Each writer writes and syncs on its own, with others or after them.
 fn plain(folder: &Path, writers: usize, patience: Duration, at_once: bool) -> Round {
-    let path = folder.join(format!("seatrial-plain-{}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
+    let scratch = tempfile::tempdir_in(folder).expect("a folder");
+    let path = scratch.path().join("plain");
     let file = Files.create(&path).expect("a new file");
     let (end, turn) = (AtomicU64::new(0), Mutex::new(()));
     let round = run(writers, patience, || {
@@ -77,14 +77,14 @@ fn plain(folder: &Path, writers: usize, patience: Duration, at_once: bool) -> Ro
         file.write_at(offset, &[7; BYTES]).expect("space for it");
         file.sync().expect("a sound disk");
     });
-    std::fs::remove_file(&path).expect("it is there");
+    scratch.close().expect("it is there");
     round
 }
 
 /// All share a group writer.
 fn group(folder: &Path, writers: usize, patience: Duration) -> Round {
-    let path = folder.join(format!("seatrial-commit-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
+    let scratch = tempfile::tempdir_in(folder).expect("a folder");
+    let path = scratch.path().join("commit");
     let storage: Arc<dyn Storage> = Arc::new(Files);
     let (mut archive, _) = Archive::open(storage, &path, now()).expect("an empty folder");
     let options = RecordingOptions {
@@ -100,7 +100,7 @@ fn group(folder: &Path, writers: usize, patience: Duration) -> Round {
     });
     drop(group);
     drop(archive);
-    std::fs::remove_dir_all(&path).expect("it is there");
+    scratch.close().expect("it is there");
     round
 }
 

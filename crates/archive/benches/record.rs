@@ -20,6 +20,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
 
 /// How much to measure.
 #[derive(Clone, Copy)]
@@ -73,12 +74,12 @@ fn now() -> u64 {
 }
 
 /// An empty archive in a folder of its own.
-fn archive(folder: &Path) -> (PathBuf, Archive) {
-    let path = folder.join(format!("seatrial-record-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
+fn archive(folder: &Path) -> (TempDir, Archive) {
+    let scratch = tempfile::tempdir_in(folder).expect("a folder");
+    let path = scratch.path().join("archive");
     let storage: Arc<dyn Storage> = Arc::new(Files);
     let (archive, _) = Archive::open(storage, &path, now()).expect("an empty folder");
-    (path, archive)
+    (scratch, archive)
 }
 
 /// How messages are offered.
@@ -114,7 +115,7 @@ const WAYS: [Way; 4] = [
 
 /// Offers `count` messages of `length` bytes one by one and waits until the last is written.
 fn record(folder: &Path, length: usize, way: Way, count: usize) -> Seconds {
-    let (path, mut archive) = archive(folder);
+    let (scratch, mut archive) = archive(folder);
     let options = RecordingOptions {
         durability: Durability::None,
         ..RecordingOptions::default()
@@ -155,14 +156,14 @@ fn record(folder: &Path, length: usize, way: Way, count: usize) -> Seconds {
         seconds
     });
     drop(archive);
-    std::fs::remove_dir_all(path).expect("it is there");
+    scratch.close().expect("it is there");
     seconds
 }
 
 /// Writes as many bytes from one buffer.
 fn write(folder: &Path, bytes: usize) -> Seconds {
-    let path = folder.join(format!("seatrial-plain-{}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
+    let scratch = tempfile::tempdir_in(folder).expect("a folder");
+    let path = scratch.path().join("plain");
     let buffer = vec![1; BATCH_LENGTH];
     let file = Files.create(&path).expect("a new file");
     let seconds = measured(|| {
@@ -172,13 +173,13 @@ fn write(folder: &Path, bytes: usize) -> Seconds {
                 .expect("space for it");
         }
     });
-    std::fs::remove_file(&path).expect("it is there");
+    scratch.close().expect("it is there");
     seconds
 }
 
 /// Offers single messages to a recorder with nothing else to do; the time until each is written, sorted.
 fn single(folder: &Path, count: usize) -> Vec<Duration> {
-    let (path, mut archive) = archive(folder);
+    let (scratch, mut archive) = archive(folder);
     let writer = archive
         .start(&RecordingOptions::default(), now())
         .expect("space for it");
@@ -200,7 +201,7 @@ fn single(folder: &Path, count: usize) -> Vec<Duration> {
         times
     });
     drop(archive);
-    std::fs::remove_dir_all(path).expect("it is there");
+    scratch.close().expect("it is there");
     times.sort_unstable();
     times
 }

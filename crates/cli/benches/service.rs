@@ -68,8 +68,8 @@ fn connect(address: SocketAddr) -> Remote {
 
 /// Runs `work` beside a server of an empty archive.
 fn with_server<T>(folder: &Path, work: impl FnOnce(SocketAddr) -> T) -> T {
-    let path = folder.join(format!("seatrial-service-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
+    let scratch = tempfile::tempdir_in(folder).expect("a folder");
+    let path = scratch.path().join("service");
     let (ready, address) = channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let options = ServiceOptions::new(now());
@@ -97,7 +97,7 @@ fn with_server<T>(folder: &Path, work: impl FnOnce(SocketAddr) -> T) -> T {
         stop.send(()).expect("it serves");
         done
     });
-    std::fs::remove_dir_all(&path).expect("it is there");
+    scratch.close().expect("it is there");
     done
 }
 
@@ -190,8 +190,8 @@ fn run<A: FnMut()>(writers: usize, patience: Duration, begin: impl Fn() -> A + S
 
 /// Each writer writes and syncs on its own, with others or after them.
 fn plain(folder: &Path, writers: usize, patience: Duration, at_once: bool) -> Round {
-    let path = folder.join(format!("seatrial-plain-{}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
+    let scratch = tempfile::tempdir_in(folder).expect("a folder");
+    let path = scratch.path().join("plain");
     let file = Files.create(&path).expect("a new file");
     let (end, turn) = (AtomicU64::new(0), Mutex::new(()));
     let round = run(writers, patience, || {
@@ -202,7 +202,7 @@ fn plain(folder: &Path, writers: usize, patience: Duration, at_once: bool) -> Ro
             file.sync().expect("a sound disk");
         }
     });
-    std::fs::remove_file(&path).expect("it is there");
+    scratch.close().expect("it is there");
     round
 }
 

@@ -34,6 +34,8 @@ mod proofs;
 mod routes;
 #[path = "all/salvage.rs"]
 mod salvage;
+#[path = "support/scratch.rs"]
+mod scratch;
 #[path = "all/stream.rs"]
 mod stream;
 #[path = "all/truncated.rs"]
@@ -43,32 +45,11 @@ mod windows;
 #[path = "all/workloads.rs"]
 mod workloads;
 
+use scratch::Scratch;
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
-
-/// A folder of its own for each test, removed in the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("seatrial-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Scratch(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn command(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seatrial"));

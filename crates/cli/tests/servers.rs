@@ -12,6 +12,8 @@ mod keys;
 mod kv;
 #[path = "servers/process.rs"]
 mod process;
+#[path = "support/scratch.rs"]
+mod scratch;
 #[path = "servers/wire.rs"]
 mod wire;
 

@@ -662,8 +662,8 @@ fn main() {
     let asked = arguments.find_map(|argument| argument.parse().ok());
     let count: u64 = asked.unwrap_or(if is_bench { 4_000_000 } else { 50_000 });
     let rounds = if is_bench { 5 } else { 1 };
-    let name = format!("seatrial-folds-{}.sea", std::process::id());
-    let path = std::env::temp_dir().join(name);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("history.sea");
     for codec in [Codec::Lz4, Codec::None, Codec::Zstd] {
         let file = Arc::new(write(&path, count, codec));
         if codec == Codec::Lz4 {
@@ -673,5 +673,4 @@ fn main() {
         compare(&file, codec, rounds);
         drop(file);
     }
-    std::fs::remove_file(&path).expect("our own file");
 }

@@ -12,7 +12,7 @@ use seatrial_history::{
 use seatrial_machine::Rng;
 use serde_json::json;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use workload::{Rounds, best, list_append, register, run};
 
@@ -263,8 +263,8 @@ fn main() {
         seconds_min: if is_bench { 0.3 } else { 0.0 },
     };
     let mut rng = Rng::from_seed(1);
-    let name = format!("seatrial-bench-{}.sea", std::process::id());
-    let path: PathBuf = std::env::temp_dir().join(name);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("history.sea");
     let ops = list_append(count, &mut rng);
     measure("list-append", &ops, &path, rounds);
     measure("list-append, nodes", &with_nodes(&ops), &path, rounds);
@@ -276,5 +276,4 @@ fn main() {
     measure("log", &log(count, &mut rng), &path, rounds);
     write(&path, &ops, Codec::Lz4);
     open("register", &path, rounds, ops.len() as u64);
-    std::fs::remove_file(&path).expect("our own file");
 }

@@ -4,7 +4,8 @@
 //! ```
 //! use seatrial_history::{HistoryWriter, Op, OpType, Process, TestFile, Value};
 //!
-//! let path = std::env::temp_dir().join(format!("doc-{}.sea", std::process::id()));
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("history.sea");
 //! let mut writer = HistoryWriter::create(&path, &serde_json::json!({"suite": "kv"}))?;
 //! let read = Op { time: 5, ..Op::invoke(Process::Client(0), "read", Value::Nil) };
 //! writer.push(&read)?;
@@ -16,7 +17,6 @@
 //! assert_eq!((file.len(), file.attributes()?["suite"].as_str()), (2, Some("kv")));
 //! assert_eq!(file.operation(1)?.unwrap().value, Value::Int(3));
 //! assert_eq!(file.validity()?, Some(true.into()));
-//! # std::fs::remove_file(&path)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

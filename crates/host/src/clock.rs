@@ -200,9 +200,8 @@ mod tests {
 
     #[test]
     fn orders_are_obeyed_once_and_a_new_life_keeps_the_drift() {
-        let folder = std::env::temp_dir().join(format!("seatrial-clock-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("n1.clock");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("n1.clock");
         let mut clock = ServerClock::new(Some(file.clone()));
         assert!(clock.now() < Time::from_milliseconds(60_000));
         let hour = ClockOrder::Skew {

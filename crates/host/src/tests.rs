@@ -11,7 +11,7 @@ use seatrial_machine::{
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -232,34 +232,16 @@ fn hear(stream: &mut TcpStream) -> u64 {
     u64::from_le_bytes(reply[wire::PREFIX_LENGTH..].try_into().unwrap())
 }
 
-/// A folder of its own, removed in the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let path =
-            std::env::temp_dir().join(format!("seatrial-host-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        Scratch(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn what_was_acknowledged_is_in_the_log_and_comes_back() {
-    let scratch = Scratch::new("restart");
+    let scratch = tempfile::tempdir().unwrap();
     for start in 0..3 {
-        let server = begin(&scratch.0);
+        let server = begin(scratch.path());
         let mut stream = server.connect();
         assert_eq!(ask(&mut stream, b"?"), start * 5);
         for more in 1..=5 {
             assert_eq!(ask(&mut stream, b"+"), start * 5 + more);
-            let durable = fs::metadata(scratch.0.join("log")).unwrap().len();
+            let durable = fs::metadata(scratch.path().join("log")).unwrap().len();
             assert!(
                 durable >= start * 5 + more,
                 "answered before it was written"
@@ -267,7 +249,7 @@ fn what_was_acknowledged_is_in_the_log_and_comes_back() {
         }
         server.end();
         // A torn tail is cut at the next start.
-        let log = scratch.0.join("log");
+        let log = scratch.path().join("log");
         let mut bytes = fs::read(&log).unwrap();
         bytes.extend_from_slice(b"--+");
         fs::write(&log, bytes).unwrap();
@@ -276,8 +258,8 @@ fn what_was_acknowledged_is_in_the_log_and_comes_back() {
 
 #[test]
 fn many_clients_share_syncs() {
-    let scratch = Scratch::new("many");
-    let server = begin(&scratch.0);
+    let scratch = tempfile::tempdir().unwrap();
+    let server = begin(scratch.path());
     let mut streams: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
     let mut message = Vec::new();
     wire::write(&mut message, b"+");
@@ -295,8 +277,8 @@ fn many_clients_share_syncs() {
 
 #[test]
 fn jobs_and_wake_ups_come_back() {
-    let scratch = Scratch::new("jobs");
-    let server = begin(&scratch.0);
+    let scratch = tempfile::tempdir().unwrap();
+    let server = begin(scratch.path());
     let mut stream = server.connect();
     assert_eq!(ask(&mut stream, b"j"), 42);
     let began = Instant::now();
@@ -307,8 +289,8 @@ fn jobs_and_wake_ups_come_back() {
 
 #[test]
 fn a_bad_client_harms_no_other() {
-    let scratch = Scratch::new("bad");
-    let server = begin(&scratch.0);
+    let scratch = tempfile::tempdir().unwrap();
+    let server = begin(scratch.path());
     let mut good = server.connect();
     // Ends within a message.
     server.connect().write_all(&[9, 0, 0, 0, 1]).unwrap();
@@ -335,32 +317,32 @@ fn a_bad_client_harms_no_other() {
 
 #[test]
 fn folders_logs_and_ports_that_cannot_be_used_are_told() {
-    let scratch = Scratch::new("wrong");
-    let server = begin(&scratch.0);
+    let scratch = tempfile::tempdir().unwrap();
+    let server = begin(scratch.path());
     let failed = |options: &ServeOptions| serve(options, boot, |_| {}, async {}).unwrap_err();
-    let error = failed(&options(&scratch.0));
+    let error = failed(&options(scratch.path()));
     assert!(matches!(error, HostError::Locked(_)), "{error}");
     let taken = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
     let _holder = TcpListener::bind(taken).unwrap();
-    let other = Scratch::new("other");
+    let other = tempfile::tempdir().unwrap();
     let error = failed(&ServeOptions {
         listen: taken,
-        ..options(&other.0)
+        ..options(other.path())
     });
     assert!(matches!(error, HostError::Listen { .. }), "{error}");
     assert!(error.to_string().contains(&taken.to_string()), "{error}");
     server.end();
-    fs::write(scratch.0.join("log"), "++x").unwrap();
-    let error = failed(&options(&scratch.0));
+    fs::write(scratch.path().join("log"), "++x").unwrap();
+    let error = failed(&options(scratch.path()));
     assert!(error.to_string().contains("an x in the log"), "{error}");
-    fs::remove_dir_all(&scratch.0).unwrap();
-    fs::write(&scratch.0, "a file").unwrap();
-    let error = failed(&options(&scratch.0));
+    fs::remove_dir_all(scratch.path()).unwrap();
+    fs::write(scratch.path(), "a file").unwrap();
+    let error = failed(&options(scratch.path()));
     assert!(matches!(error, HostError::File { .. }), "{error}");
-    fs::remove_file(&scratch.0).unwrap();
+    fs::remove_file(scratch.path()).unwrap();
 }
 
 /// Asks with one message, answers the number that comes back; gives up after 50 ms.
@@ -437,8 +419,8 @@ fn session(address: SocketAddr, messages: &[&[u8]]) -> Vec<Option<Result<u64, &'
 
 #[test]
 fn a_session_asks_gives_up_and_goes_on() {
-    let scratch = Scratch::new("session");
-    let server = begin(&scratch.0);
+    let scratch = tempfile::tempdir().unwrap();
+    let server = begin(scratch.path());
     let replies = session(server.address, &[b"+", b"nobody answers this", b"+", b"?"]);
     assert_eq!(
         replies,

@@ -73,19 +73,19 @@ pub fn sync_folder_of(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
 
-    fn scratch(name: &str) -> PathBuf {
-        let folder = format!("seatrial-whole-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        let _ = fs::remove_dir_all(&folder);
-        create_folder(&folder.join("a/b")).unwrap();
+    /// A temporary folder with the folder `a/b` in it.
+    fn scratch() -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        create_folder(&folder.path().join("a/b")).unwrap();
         folder
     }
 
     #[test]
     fn a_file_is_whole_or_what_it_was() {
-        let folder = scratch("file");
-        let path = folder.join("a/b/results.json");
+        let folder = scratch();
+        let path = folder.path().join("a/b/results.json");
         write_whole(&path, |out| out.write_all(b"first")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"first");
         let failed = write_whole(&path, |out| {
@@ -99,20 +99,18 @@ mod tests {
         fs::write(partial_of(&path), [9; 1_000]).unwrap();
         write_whole(&path, |out| out.write_all(b"second")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second");
-        assert_eq!(fs::read_dir(folder.join("a/b")).unwrap().count(), 1);
-        fs::remove_dir_all(folder).unwrap();
+        assert_eq!(fs::read_dir(folder.path().join("a/b")).unwrap().count(), 1);
     }
 
     #[test]
     fn links_and_devices_stay_what_they_are() {
-        let folder = scratch("link");
-        let (file, link) = (folder.join("file"), folder.join("link"));
+        let folder = scratch();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
         fs::write(&file, "old").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         write_whole(&link, |out| out.write_all(b"new")).unwrap();
         assert!(link.is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"new");
         write_whole(Path::new("/dev/null"), |out| out.write_all(b"gone")).unwrap();
-        fs::remove_dir_all(folder).unwrap();
     }
 }

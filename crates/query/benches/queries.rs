@@ -397,8 +397,8 @@ fn main() {
         seconds_min: if is_bench { 0.2 } else { 0.0 },
     };
     let mut rng = Rng::from_seed(1);
-    let name = format!("seatrial-queries-{}.sea", std::process::id());
-    let path = std::env::temp_dir().join(name);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("history.sea");
     for (name, list) in [
         ("list-append", list_append(count, &mut rng)),
         ("register", register(count, &mut rng)),
@@ -410,5 +410,4 @@ fn main() {
         paired(&bench);
     }
     numbers(count as u64, rounds);
-    std::fs::remove_file(&path).expect("our own file");
 }

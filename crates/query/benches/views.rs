@@ -13,7 +13,7 @@ use seatrial_machine::Rng;
 use seatrial_query::{self as query, ChunkCache, View};
 use serde_json::json;
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use workload::{list_append, register};
@@ -250,10 +250,9 @@ fn main() {
         accesses: if is_bench { 100_000 } else { 10 },
     };
     let mut rng = Rng::from_seed(1);
-    let file = format!("seatrial-bench-views-{}.sea", std::process::id());
-    let path: PathBuf = std::env::temp_dir().join(file);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("history.sea");
     measure("register", register(count, &mut rng), &path, effort);
     let lists = list_append(count.min(196_608), &mut rng);
     measure("list-append", lists, &path, effort);
-    std::fs::remove_file(&path).expect("our own file");
 }

@@ -14,13 +14,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let invocations = numbers
         .next()
         .unwrap_or(if whole { 2_000_000 } else { 2_000 });
-    let path = std::env::temp_dir().join(format!("seatrial-bench-{}", std::process::id()));
+    let folder = tempfile::tempdir()?;
     let figures = bench_interpreter(
-        RunFolder::open(&path)?,
+        RunFolder::open(folder.path())?,
         u32::try_from(workers)?,
         invocations,
     )?;
-    std::fs::remove_dir_all(&path)?;
     println!(
         "{workers} workers: {} operations in {:.3} s: {:.0} operations/s, {:.1} bytes an event",
         figures.operations,

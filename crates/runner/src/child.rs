@@ -273,7 +273,8 @@ mod tests {
         command
             .args(["-c", "sleep 60 & echo $!; wait"])
             .stdin(Stdio::null());
-        let path = std::env::temp_dir().join(format!("seatrial-group-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("output");
         command.stdout(fs::File::create(&path).unwrap());
         let child = Child::spawn(command).unwrap();
         let grandchild = loop {
@@ -284,7 +285,6 @@ mod tests {
             sleep(Duration::from_millis(5)).await;
         };
         child.kill().await.unwrap();
-        let _ = fs::remove_file(&path);
         for _ in 0..1000 {
             let stat = fs::read_to_string(format!("/proc/{grandchild}/stat"));
             // An orphaned zombie counts as dead.

@@ -113,9 +113,11 @@ mod tests {
 
     #[test]
     fn files_rot_are_cut_and_come_back() {
-        let name = format!("seatrial-damage-{}", std::process::id());
-        let scratch = std::env::temp_dir().join(name);
-        let (data, kept) = (scratch.join("n1"), scratch.join("n1.snapshot"));
+        let scratch = tempfile::tempdir().unwrap();
+        let (data, kept) = (
+            scratch.path().join("n1"),
+            scratch.path().join("n1.snapshot"),
+        );
         fs::create_dir_all(data.join("deep")).unwrap();
         let mut rng = Rng::from_seed(1);
         assert_eq!(rot(&data, 3, &mut rng).unwrap(), 0);
@@ -140,6 +142,5 @@ mod tests {
         assert_eq!(copy(&kept, &data).unwrap(), 150);
         assert_eq!((bits(&data), longest(&data).unwrap()), (0, 100));
         assert!(!data.join("new").exists(), "what came later is lost");
-        fs::remove_dir_all(scratch).unwrap();
     }
 }

@@ -115,15 +115,10 @@ pub fn time_name(time: SystemTime) -> String {
 mod tests {
     use super::*;
 
-    fn scratch(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("seatrial-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        path
-    }
-
     #[test]
     fn one_run_per_folder() {
-        let path = scratch("folder");
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("run");
         let first = RunFolder::open(&path).unwrap();
         assert!(matches!(
             RunFolder::open(&path),
@@ -134,32 +129,31 @@ mod tests {
         let error = RunFolder::open(&path).unwrap_err();
         assert!(matches!(error, FolderError::Used(_)));
         assert!(error.to_string().contains("earlier run"), "{error}");
-        fs::remove_dir_all(&path).unwrap();
     }
 
     #[test]
     fn twins_get_folders_of_their_own() {
-        let path = scratch("twins");
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path();
         let folders: Vec<_> = (0..5)
-            .map(|_| RunFolder::fresh(&path, "kv", 0x91c4).unwrap())
+            .map(|_| RunFolder::fresh(path, "kv", 0x91c4).unwrap())
             .collect();
         for (number, folder) in folders.iter().enumerate() {
             assert!(folder.path().starts_with(path.join("kv")));
             let earlier = &folders[..number];
             assert!(earlier.iter().all(|other| other.path() != folder.path()));
         }
-        fs::remove_dir_all(&path).unwrap();
     }
 
     #[test]
     fn a_file_in_the_way_is_an_error() {
-        let path = scratch("in-the-way");
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("run");
         fs::write(&path, b"x").unwrap();
         assert!(matches!(
             RunFolder::open(&path),
             Err(FolderError::File { .. })
         ));
-        fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -42,8 +42,8 @@ mod tests {
 
     #[test]
     fn shows_the_end_of_the_last_start() {
-        let path = std::env::temp_dir().join(format!("seatrial-log-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("n1.log");
         let (mut first, _) = open(&path, "first").unwrap();
         writeln!(first, "old").unwrap();
         let (mut second, offset) = open(&path, "second").unwrap();
@@ -52,7 +52,6 @@ mod tests {
             writeln!(second, "line {number}").unwrap();
         }
         let shown = tail(&path, offset);
-        std::fs::remove_file(&path).unwrap();
         assert_eq!(shown.lines().count(), TAIL_LINES);
         assert!(
             shown.starts_with("    line 10\n") && shown.ends_with("    line 29"),

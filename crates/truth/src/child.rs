@@ -7,6 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// How often a child is asked whether it has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -144,28 +145,13 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A folder that is removed when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Scratch(pub(crate) PathBuf);
-
-impl Scratch {
-    /// In memory where the system has a folder for that.
-    pub(crate) fn new(name: &str) -> Result<Scratch> {
-        let memory = Path::new("/dev/shm");
-        let base = if memory.is_dir() {
-            memory.to_owned()
-        } else {
-            std::env::temp_dir()
-        };
-        let path = base.join(format!("seatrial-truth-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
-        Ok(Scratch(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Left over, it costs room and nothing else.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A new folder, removed when it is dropped: in memory (`/dev/shm`) where the system has that.
+pub(crate) fn scratch_folder() -> Result<TempDir> {
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    };
+    folder.context("a temporary folder")
 }

@@ -7,7 +7,7 @@
 mod disk;
 mod work;
 
-use crate::child::{Program, Scratch};
+use crate::child::{Program, scratch_folder};
 use anyhow::{Context as _, Result};
 use disk::{Disk, Flush};
 use seatrial_machine::Rng;
@@ -91,8 +91,8 @@ fn usable(kind: &str, maker: &str) -> Result<()> {
         .iter()
         .any(|folder| Path::new(folder).join(maker).is_file());
     anyhow::ensure!(is_there, "{maker} is not installed");
-    let scratch = Scratch::new(&format!("try-{kind}"))?;
-    let mut disk = Disk::new(kind, &scratch)?;
+    let scratch = scratch_folder()?;
+    let mut disk = Disk::new(kind, scratch.path())?;
     disk.cut(Flush::Nothing)?;
     disk.unmount()
 }
@@ -107,9 +107,9 @@ fn all(
     options: CutOptions,
 ) -> Result<(Sums, Vec<String>)> {
     let next = AtomicU64::new(options.first);
-    let work = |thread: usize| -> Result<(Sums, Vec<String>)> {
-        let scratch = Scratch::new(&format!("cuts-{kind}-{thread}"))?;
-        let mut disk = Disk::new(kind, &scratch)?;
+    let work = || -> Result<(Sums, Vec<String>)> {
+        let scratch = scratch_folder()?;
+        let mut disk = Disk::new(kind, scratch.path())?;
         let (mut sums, mut failures) = (Sums::new(), Vec::new());
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -118,7 +118,7 @@ fn all(
             }
             let writer = &WRITERS[(number % WRITERS.len() as u64) as usize];
             let mut rng = Rng::from_seed(options.seed ^ number).fork("cuts");
-            let outcome = cut(program, writer, kind, &mut disk, &scratch, &mut rng);
+            let outcome = cut(program, writer, kind, &mut disk, scratch.path(), &mut rng);
             let outcome = outcome.with_context(|| format!("cut {number}, {}", writer.name))?;
             let sum = sums.entry(writer.name).or_default();
             sum.cuts += 1;
@@ -133,7 +133,7 @@ fn all(
     };
     std::thread::scope(|scope| {
         let work = &work;
-        let threads = (0..options.threads).map(|thread| scope.spawn(move || work(thread)));
+        let threads = (0..options.threads).map(|_| scope.spawn(work));
         let threads: Vec<_> = threads.collect();
         let (mut sums, mut failures) = (Sums::new(), Vec::new());
         for thread in threads {
@@ -166,7 +166,7 @@ fn cut(
     writer: &Writer,
     kind: &str,
     disk: &mut Disk,
-    scratch: &Scratch,
+    scratch: &Path,
     rng: &mut Rng,
 ) -> Result<Outcome> {
     disk.format(kind)?;
@@ -175,7 +175,7 @@ fn cut(
     } else {
         Flush::Journal
     };
-    let running = (writer.begin)(program, &disk.point, &scratch.0, rng)?;
+    let running = (writer.begin)(program, &disk.point, scratch, rng)?;
     let milliseconds =
         writer.milliseconds.start + rng.below(writer.milliseconds.end - writer.milliseconds.start);
     std::thread::sleep(std::time::Duration::from_millis(milliseconds));
@@ -186,7 +186,7 @@ fn cut(
     running.end()?;
     disk.unmount()?;
     disk.mount()?;
-    (writer.check)(program, &disk.point, &scratch.0, promise)
+    (writer.check)(program, &disk.point, scratch, promise)
 }
 
 fn table(sums: &Sums) -> String {

@@ -6,7 +6,7 @@
 mod mutate;
 mod readers;
 
-use crate::child::{End, Program, Scratch};
+use crate::child::{End, Program, scratch_folder};
 use anyhow::{Context as _, Result};
 use mutate::mutate;
 use readers::{DAMAGED, Reader, readers, serve};
@@ -87,14 +87,14 @@ pub(crate) struct FuzzOptions<'a> {
 /// Runs all inputs and prints a table. Did none fail?
 pub(crate) fn run(program: &Program, options: FuzzOptions<'_>) -> Result<bool> {
     let began = Instant::now();
-    let scratch = Scratch::new("fuzz")?;
-    let samples = scratch.0.join("samples");
+    let scratch = scratch_folder()?;
+    let samples = scratch.path().join("samples");
     fs::create_dir(&samples)?;
     let readers = readers(program, &samples).context("samples")?;
     let limited = program.limited(ADDRESS_SPACE);
     let next = AtomicU64::new(options.first);
     let work = |thread: usize| -> Result<Tally> {
-        let folder = scratch.0.join(thread.to_string());
+        let folder = scratch.path().join(thread.to_string());
         let mut tally = Tally::default();
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);

@@ -13,10 +13,11 @@ use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use tempfile::TempDir;
 
 /// A thread's place for files, and the program.
 pub(crate) struct Routes {
-    folder: PathBuf,
+    folder: TempDir,
     program: Option<PathBuf>,
 }
 
@@ -45,13 +46,8 @@ pub(crate) fn program() -> Option<PathBuf> {
 
 impl Routes {
     pub(crate) fn new() -> Result<Routes> {
-        let thread = format!("{:?}", std::thread::current().id());
-        let thread: String = thread.chars().filter(char::is_ascii_digit).collect();
-        let name = format!("seatrial-truth-{}-{thread}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         Ok(Routes {
-            folder,
+            folder: tempfile::tempdir().context("a temporary folder")?,
             program: program(),
         })
     }
@@ -118,7 +114,7 @@ impl Routes {
 
     /// Written as a test file of small chunks, and checked chunk by chunk.
     fn by_file(&self, judge: &Judge, case: &Case) -> Result<Answer> {
-        let path = self.folder.join("case.sea");
+        let path = self.folder.path().join("case.sea");
         let _ = std::fs::remove_file(&path);
         write(&path, case)?;
         let file = Arc::new(TestFile::open(&path)?);
@@ -139,7 +135,7 @@ impl Routes {
         let Some(program) = &self.program else {
             return Ok(None);
         };
-        let path = self.folder.join("case.edn");
+        let path = self.folder.path().join("case.edn");
         std::fs::write(&path, case.edn())?;
         let mut check = Command::new(program);
         check.args(["check", "--checker", judge.name, "--model", judge.model]);
@@ -150,12 +146,6 @@ impl Routes {
             Some(2) => "unknown",
             _ => "an error",
         }))
-    }
-}
-
-impl Drop for Routes {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

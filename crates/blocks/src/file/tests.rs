@@ -2,28 +2,6 @@ use super::*;
 use crate::block::{self, BlockKind};
 use crate::walk::Walker;
 
-/// A directory of its own for one test, removed at the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Directory {
-        let name = format!("seatrial-archive-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.join("log")
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
-
 fn blocks(first: u64, count: u64) -> Vec<u8> {
     let mut out = Vec::new();
     for sequence in first..first + count {
@@ -41,19 +19,19 @@ fn blocks(first: u64, count: u64) -> Vec<u8> {
 
 #[test]
 fn what_was_appended_is_read_back_and_continued() {
-    let directory = Directory::new("append");
-    let mut log = LogFile::create(&directory.file()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = LogFile::create(&folder.path().join("log")).unwrap();
     log.append(&blocks(0, 3)).unwrap();
     log.sync().unwrap();
     assert!(matches!(
-        LogFile::create(&directory.file()),
+        LogFile::create(&folder.path().join("log")),
         Err(FileError::System {
             action: "create",
             ..
         })
     ));
     drop(log);
-    let (mut log, recovery) = LogFile::open_recover(&directory.file(), 0).unwrap();
+    let (mut log, recovery) = LogFile::open_recover(&folder.path().join("log"), 0).unwrap();
     assert_eq!((recovery.blocks, recovery.torn), (3, None));
     log.append(&blocks(recovery.next_sequence, 2)).unwrap();
     let mut walker = Walker::new(&log, 0);
@@ -64,7 +42,7 @@ fn what_was_appended_is_read_back_and_continued() {
         );
     }
     assert!(walker.next_block().unwrap().is_none());
-    let reader = ReadFile::open(&directory.file()).unwrap();
+    let reader = ReadFile::open(&folder.path().join("log")).unwrap();
     assert_eq!(Disk::len(&reader), blocks(0, 5).len() as u64);
     let mut past = [0; 8];
     assert!(log.read_at(Disk::len(&log) - 7, &mut past).is_err());
@@ -72,54 +50,61 @@ fn what_was_appended_is_read_back_and_continued() {
 
 #[test]
 fn a_torn_tail_is_cut_off_the_file() {
-    let directory = Directory::new("torn");
+    let folder = tempfile::tempdir().unwrap();
     let whole = blocks(0, 3);
-    std::fs::write(directory.file(), &whole[..whole.len() - 5]).unwrap();
-    let (mut log, recovery) = LogFile::open_recover(&directory.file(), 0).unwrap();
+    std::fs::write(folder.path().join("log"), &whole[..whole.len() - 5]).unwrap();
+    let (mut log, recovery) = LogFile::open_recover(&folder.path().join("log"), 0).unwrap();
     assert_eq!(recovery.blocks, 2);
     assert!(recovery.torn.is_some());
-    let length = std::fs::metadata(directory.file()).unwrap().len();
+    let length = std::fs::metadata(folder.path().join("log")).unwrap().len();
     assert_eq!(length, recovery.end);
     log.append(&blocks(2, 1)).unwrap();
     drop(log);
-    assert_eq!(std::fs::read(directory.file()).unwrap(), whole);
-    let error = LogFile::open_append(&directory.file(), 1_000_000).unwrap_err();
+    assert_eq!(std::fs::read(folder.path().join("log")).unwrap(), whole);
+    let error = LogFile::open_append(&folder.path().join("log"), 1_000_000).unwrap_err();
     assert!(matches!(error, FileError::Short { .. }), "{error}");
 }
 
 #[test]
 fn damage_names_the_file() {
-    let directory = Directory::new("damage");
+    let folder = tempfile::tempdir().unwrap();
     let mut bytes = blocks(0, 3);
     bytes[40] ^= 1;
-    std::fs::write(directory.file(), &bytes).unwrap();
-    let error = LogFile::open_recover(&directory.file(), 0).unwrap_err();
+    std::fs::write(folder.path().join("log"), &bytes).unwrap();
+    let error = LogFile::open_recover(&folder.path().join("log"), 0).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("damage at 0"), "{text}");
-    assert!(text.contains(directory.file().to_str().unwrap()), "{text}");
-    assert_eq!(std::fs::read(directory.file()).unwrap(), bytes, "untouched");
+    assert!(
+        text.contains(folder.path().join("log").to_str().unwrap()),
+        "{text}"
+    );
+    assert_eq!(
+        std::fs::read(folder.path().join("log")).unwrap(),
+        bytes,
+        "untouched"
+    );
 }
 
 #[test]
 fn opened_or_created() {
-    let directory = Directory::new("create");
-    LogFile::open(&directory.file()).unwrap_err();
-    let mut log = LogFile::open_or_create(&directory.file()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    LogFile::open(&folder.path().join("log")).unwrap_err();
+    let mut log = LogFile::open_or_create(&folder.path().join("log")).unwrap();
     log.append(&blocks(0, 1)).unwrap();
     drop(log);
-    let log = LogFile::open_or_create(&directory.file()).unwrap();
+    let log = LogFile::open_or_create(&folder.path().join("log")).unwrap();
     assert_eq!(Disk::len(&log), blocks(0, 1).len() as u64);
-    LogFile::open_or_create(&directory.0.join("missing/log")).unwrap_err();
+    LogFile::open_or_create(&folder.path().join("missing/log")).unwrap_err();
 }
 
 #[test]
 fn one_writer_at_a_time() {
-    let directory = Directory::new("lock");
-    let log = LogFile::create(&directory.file()).unwrap();
-    let error = LogFile::open(&directory.file()).unwrap_err();
+    let folder = tempfile::tempdir().unwrap();
+    let log = LogFile::create(&folder.path().join("log")).unwrap();
+    let error = LogFile::open(&folder.path().join("log")).unwrap_err();
     assert!(matches!(error, FileError::Locked { .. }), "{error}");
     drop(log);
-    LogFile::open(&directory.file()).unwrap();
+    LogFile::open(&folder.path().join("log")).unwrap();
 }
 
 #[test]

@@ -395,7 +395,8 @@ fn registers_are_judged_as_afterwards() {
 
 #[test]
 fn a_file_is_followed_while_it_is_written() {
-    let path = std::env::temp_dir().join(format!("follow-{}.sea", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.sea");
     let mut ended = 0;
     for seed in 0..40 {
         let mut rng = Rng::from_seed(seed);
@@ -438,6 +439,5 @@ fn a_file_is_followed_while_it_is_written() {
         ended += usize::from(found > 0);
         assert!(found == 0 || whole.valid == Validity::Invalid);
     }
-    std::fs::remove_file(&path).unwrap();
     assert!(ended > 10, "{ended}");
 }

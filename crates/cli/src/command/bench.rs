@@ -14,6 +14,7 @@ use seatrial_runner::{RunFolder, bench_interpreter};
 use seatrial_suite::{OptionValues, Simulation, Work};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use tempfile::TempDir;
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &BenchArguments, suites: &Suites) -> Result<Exit> {
@@ -91,10 +92,10 @@ fn summarize(what: &str, mut rates: Vec<f64>, unit: &str) {
 /// much of a run the bench itself takes, not how fast a real run is.
 fn interpreter(arguments: &BenchLoadArguments) -> Result<Exit> {
     let invocations = arguments.ops.unwrap_or(1_000_000) / 2;
-    let scratch = Scratch::new(arguments.out.as_deref())?;
+    let (path, _temporary) = folder(arguments.out.as_deref())?;
     let mut rates = Vec::new();
     for number in 0..=arguments.runs {
-        let folder = RunFolder::open(scratch.path.join(format!("run-{number}")))?;
+        let folder = RunFolder::open(path.join(format!("run-{number}")))?;
         let figures = bench_interpreter(folder, arguments.concurrency, invocations)?;
         let rate = figures.operations_per_second();
         let warm_up = if number == 0 { "  warm-up" } else { "" };
@@ -117,12 +118,12 @@ fn interpreter(arguments: &BenchLoadArguments) -> Result<Exit> {
 /// Microseconds to open a test file and read its attributes, and to read one operation too. The program's memory
 /// is cold; the page cache is warm, or with `--cold` is asked to forget the file before each run.
 fn open(arguments: &BenchOpenArguments) -> Result<Exit> {
-    let scratch = Scratch::new(arguments.load.out.as_deref())?;
+    let (out, _temporary) = folder(arguments.load.out.as_deref())?;
     let path = if let Some(file) = &arguments.file {
         file.clone()
     } else {
         let invocations = arguments.load.ops.unwrap_or(1_000_000) / 2;
-        let folder = RunFolder::open(scratch.path.join("open"))?;
+        let folder = RunFolder::open(out.join("open"))?;
         let path = folder.history();
         bench_interpreter(folder, arguments.load.concurrency, invocations)?;
         path
@@ -162,30 +163,12 @@ fn forget(path: &Path) -> Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-/// A folder for what a bench writes; a temporary one is removed in the end.
-struct Scratch {
-    path: PathBuf,
-    temporary: bool,
-}
-
-impl Scratch {
-    fn new(wanted: Option<&Path>) -> Result<Scratch> {
-        let path = wanted.map_or_else(
-            || std::env::temp_dir().join(format!("seatrial-bench-{}", std::process::id())),
-            Path::to_owned,
-        );
-        std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
-        Ok(Scratch {
-            path,
-            temporary: wanted.is_none(),
-        })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if self.temporary {
-            let _ = std::fs::remove_dir_all(&self.path); // a leftover folder is harmless
-        }
-    }
+/// The folder for what a bench writes: `wanted`, or a temporary one, which exists as long as the second value.
+fn folder(wanted: Option<&Path>) -> Result<(PathBuf, Option<TempDir>)> {
+    let Some(path) = wanted else {
+        let folder = tempfile::tempdir().context("a temporary folder")?;
+        return Ok((folder.path().to_owned(), Some(folder)));
+    };
+    std::fs::create_dir_all(path).with_context(|| path.display().to_string())?;
+    Ok((path.to_owned(), None))
 }

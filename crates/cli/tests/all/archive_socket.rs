@@ -161,7 +161,7 @@ fn replay(address: SocketAddr, recording: u64, label: &str, bound: ReplayBound, 
 #[test]
 fn clients_live_through_a_restart_of_the_server() {
     let scratch = Scratch::new("archive-socket");
-    let folder = scratch.0.join("archive");
+    let folder = scratch.folder().join("archive");
     let server = Server::start(&folder, "127.0.0.1:0".parse().unwrap());
     let address = server.address;
     std::thread::scope(|scope| {
@@ -237,7 +237,10 @@ fn blocks(folder: &Path) -> Vec<(u64, Vec<u8>)> {
 #[test]
 fn a_copy_goes_on_where_it_ended_and_has_the_same_blocks() {
     let scratch = Scratch::new("archive-socket-copy");
-    let (folder, copies) = (scratch.0.join("archive"), scratch.0.join("copies"));
+    let (folder, copies) = (
+        scratch.folder().join("archive"),
+        scratch.folder().join("copies"),
+    );
     let server = Server::start(&folder, "127.0.0.1:0".parse().unwrap());
     let recording = record(server.address, "log", 0);
     assert_eq!(copy(server.address, &copies, recording), MESSAGES);
@@ -272,7 +275,10 @@ fn push(folder: &Path, address: SocketAddr) -> u64 {
 #[test]
 fn a_pushed_copy_goes_on_where_it_ended_and_has_the_same_blocks() {
     let scratch = Scratch::new("archive-socket-push");
-    let (folder, copies) = (scratch.0.join("archive"), scratch.0.join("copies"));
+    let (folder, copies) = (
+        scratch.folder().join("archive"),
+        scratch.folder().join("copies"),
+    );
     let any = "127.0.0.1:0".parse().unwrap();
     let (source, server) = (Server::start(&folder, any), Server::start(&copies, any));
     record(source.address, "log", 0);
@@ -343,7 +349,7 @@ fn a_cursor_follows_what_other_processes_record() {
 #[test]
 fn record_and_replay_rates_are_told() {
     let scratch = Scratch::new("archive-socket-rate");
-    let folder = scratch.0.join("archive");
+    let folder = scratch.folder().join("archive");
     let server = Server::start(&folder, "127.0.0.1:0".parse().unwrap());
     let mut remote = connect(server.address);
     let claimed = remote.start("rate", 0, Durability::None, false).unwrap();

@@ -84,7 +84,7 @@ fn nothing_is_overwritten_and_nothing_half_is_left() {
         stderr(&output).contains("broken.jsonl:4:19: :type is none of"),
         "{output:?}"
     );
-    let names = fs::read_dir(&scratch.0).unwrap();
+    let names = fs::read_dir(scratch.folder()).unwrap();
     let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["a.jsonl", "a.sea", "broken.jsonl"]);

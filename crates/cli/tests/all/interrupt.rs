@@ -246,7 +246,7 @@ fn can_limit_threads(scratch: &Scratch) -> bool {
         .output()
         .is_ok_and(|output| output.status.success());
     fs::set_permissions(
-        &scratch.0,
+        scratch.folder(),
         std::os::unix::fs::PermissionsExt::from_mode(0o777),
     )
     .unwrap();

@@ -1,6 +1,7 @@
 //! `seatrial archive serve` under attack.
 
-use super::process::{Latencies, Scratch, Server};
+use super::process::{Latencies, Server};
+use super::scratch::Scratch;
 use super::{ATTACK, assert_served, has_sockets, wire};
 use seatrial_archive::Durability;
 use seatrial_archive_service::message::{self, ClientMessage, MESSAGE_LENGTH_MAX, ServerMessage};

@@ -1,6 +1,7 @@
 //! Servers and clients that share a key, or do not.
 
-use super::process::{Scratch, Server, run};
+use super::process::{Server, run};
+use super::scratch::Scratch;
 
 const KEY: &str = "0123456789abcdef0123456789abcdef\n";
 

@@ -1,6 +1,7 @@
 //! `seatrial node kv` under attack.
 
-use super::process::{Latencies, Scratch, Server};
+use super::process::{Latencies, Server};
+use super::scratch::Scratch;
 use super::{ATTACK, assert_served, has_sockets, wire};
 use seatrial_host::Protocol;
 use seatrial_kv::message::{self, Header, MESSAGE_LENGTH_MAX, MessageKind, VALUE_LENGTH_MAX};

@@ -1,19 +1,11 @@
 use super::Files;
 use seatrial_machine::{Rng, Storage};
 use std::io::ErrorKind;
-use std::path::PathBuf;
-
-/// An empty folder for one test.
-fn folder(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("seatrial-files-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    Files.create_folder(&path).unwrap();
-    path
-}
 
 #[test]
 fn a_file_is_created_once_written_cut_synced_and_read() {
-    let folder = folder("file");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     let path = folder.join("a");
     let file = Files.create(&path).unwrap();
     let again = Files.create(&path).unwrap_err();
@@ -40,7 +32,8 @@ fn a_file_is_created_once_written_cut_synced_and_read() {
 
 #[test]
 fn names_are_listed_renamed_and_removed() {
-    let folder = folder("names");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     for name in ["b", "a", "c"] {
         Files.create(&folder.join(name)).unwrap();
     }
@@ -60,7 +53,8 @@ fn names_are_listed_renamed_and_removed() {
 
 #[test]
 fn folders_are_made_with_those_above() {
-    let folder = folder("folders");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     let deep = folder.join("x/y/z");
     Files.create_folder(&deep).unwrap();
     Files.create_folder(&deep).unwrap();
@@ -73,7 +67,8 @@ fn folders_are_made_with_those_above() {
 
 #[test]
 fn a_lock_is_held_until_it_is_dropped() {
-    let folder = folder("lock");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     let path = folder.join("lock");
     let held = Files.lock(&path).unwrap();
     assert_eq!(Files.lock(&path).unwrap_err().kind(), ErrorKind::WouldBlock);
@@ -85,7 +80,8 @@ fn a_lock_is_held_until_it_is_dropped() {
 /// A view has the same bytes as a read, at random places of a file of several windows.
 #[test]
 fn a_view_is_what_reading_gives() {
-    let folder = folder("view");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     let path = folder.join("a");
     let file = Files.create(&path).unwrap();
     let mut rng = Rng::from_seed(7);
@@ -120,7 +116,8 @@ fn a_view_is_what_reading_gives() {
 /// the file was shortened under the view.
 #[test]
 fn bytes_that_are_not_there_are_errors() {
-    let folder = folder("short");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     let path = folder.join("a");
     let file = Files.create(&path).unwrap();
     file.write_at(0, &vec![1; 100_000]).unwrap();

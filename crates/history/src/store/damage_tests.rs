@@ -1,7 +1,7 @@
 //! Every single flipped bit and every length of small files: the same history or an error that says where.
 
 use super::Codec;
-use super::tests::{Scratch, ops, small, written};
+use super::tests::{ops, scratch, small, written};
 use super::{FileTail, HistoryWriter, OpenError, TestFile};
 use crate::Op;
 use seatrial_blocks::block::flags;
@@ -15,26 +15,25 @@ use std::path::Path;
 fn files() -> Vec<(Vec<u8>, Vec<Op>, Option<Json>)> {
     let mut files = Vec::new();
     for (number, codec) in [(50, Codec::Lz4), (51, Codec::None), (52, Codec::Zstd)] {
-        let scratch = Scratch::new(&format!("bits-{number}"));
+        let scratch = scratch();
         let ops = ops(number, 9);
         let mut results = None;
         if number == 52 {
             let mut writer =
-                HistoryWriter::create_with(&scratch.0, &json!({"name": "x"}), small(codec))
-                    .unwrap();
+                HistoryWriter::create_with(&scratch, &json!({"name": "x"}), small(codec)).unwrap();
             for op in &ops {
                 writer.push(op).unwrap();
                 writer.flush().unwrap();
             }
         } else {
-            written(&scratch.0, &ops, small(codec));
+            written(&scratch, &ops, small(codec));
         }
         if number == 51 {
             let found = json!({"valid": false, "text": "because ".repeat(20)});
-            TestFile::append_results(&scratch.0, &found).unwrap();
+            TestFile::append_results(&scratch, &found).unwrap();
             results = Some(found);
         }
-        files.push((fs::read(&scratch.0).unwrap(), ops, results));
+        files.push((fs::read(&scratch).unwrap(), ops, results));
     }
     files
 }

@@ -5,7 +5,7 @@
 )]
 
 use super::Codec;
-use super::tests::{Scratch, ops, small};
+use super::tests::{ops, scratch, small};
 use super::{HistoryWriter, TestFile, WriterOptions};
 use crate::{Op, Process, Value};
 use seatrial_machine::Rng;
@@ -108,15 +108,15 @@ fn a_killed_writer_loses_nothing_that_it_was_told_is_written() {
     let mut rng = Rng::from_seed(60);
     let mut most = 0;
     for round in 0..40 {
-        let scratch = Scratch::new(&format!("kill-{round}"));
+        let scratch = scratch();
         let after = Duration::from_micros(rng.below(30_000));
-        let (written, pushed) = kill_a_writer(&scratch.0, after);
+        let (written, pushed) = kill_a_writer(&scratch, after);
         most = most.max(written);
         if written == 0 {
             // Killed before it had promised anything.
             continue;
         }
-        let file = TestFile::open(&scratch.0).unwrap_or_else(|error| panic!("{round}: {error}"));
+        let file = TestFile::open(&scratch).unwrap_or_else(|error| panic!("{round}: {error}"));
         assert!(
             file.len() >= written,
             "{round}: {} of {written}",
@@ -131,11 +131,11 @@ fn a_killed_writer_loses_nothing_that_it_was_told_is_written() {
         let last = history.ops().last().map_or(0, |op| op.time as u64);
         assert!(pushed.saturating_sub(last) < 100_000_000, "{round}");
         // It can be continued; a kill in the middle of a write leaves a torn end.
-        if let Some(repaired) = TestFile::repair(&scratch.0).unwrap() {
+        if let Some(repaired) = TestFile::repair(&scratch).unwrap() {
             std::fs::remove_file(repaired.kept).unwrap();
         }
-        TestFile::append_results(&scratch.0, &json!({"valid": true})).unwrap();
-        let file = TestFile::open(&scratch.0).unwrap();
+        TestFile::append_results(&scratch, &json!({"valid": true})).unwrap();
+        let file = TestFile::open(&scratch).unwrap();
         assert_eq!(file.history().unwrap().ops(), history.ops());
         assert_eq!(
             (file.validity().unwrap(), file.tail()),
@@ -156,14 +156,14 @@ impl Drop for Done<'_> {
 
 #[test]
 fn readers_see_a_growing_prefix_while_a_test_writes() {
-    let scratch = Scratch::new("live");
+    let scratch = scratch();
     let ops = ops(61, 7 * 520);
-    let mut writer = HistoryWriter::create_with(&scratch.0, &json!({}), small(Codec::Lz4)).unwrap();
+    let mut writer = HistoryWriter::create_with(&scratch, &json!({}), small(Codec::Lz4)).unwrap();
     let (handed, done) = (AtomicU64::new(0), AtomicBool::new(false));
     let opened: u64 = thread::scope(|scope| {
         let readers: Vec<_> = (0..3)
             .map(|reader| {
-                let (handed, done, path, ops) = (&handed, &done, &scratch.0, &ops);
+                let (handed, done, path, ops) = (&handed, &done, &scratch, &ops);
                 scope.spawn(move || {
                     let mut opened = 0;
                     let mut followed = TestFile::open(path).unwrap();
@@ -208,7 +208,7 @@ fn readers_see_a_growing_prefix_while_a_test_writes() {
         writer.seal().unwrap();
         for number in 1..=20 {
             let results = json!({"valid": true, "number": number});
-            TestFile::append_results(&scratch.0, &results).unwrap();
+            TestFile::append_results(&scratch, &results).unwrap();
         }
         drop(guard);
         readers

@@ -41,15 +41,14 @@ pub struct Packed {
 ///
 /// ```
 /// # use seatrial_history::{Codec, HistoryWriter, Op, Process, TestFile, Value, repack};
-/// # let path = std::env::temp_dir().join(format!("doc-repack-{}.sea", std::process::id()));
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("history.sea");
 /// # let copy = path.with_extension("copy");
 /// # let mut writer = HistoryWriter::create(&path, &serde_json::json!({}))?;
 /// # writer.push(&Op::invoke(Process::Client(0), "read", Value::Nil))?;
 /// # writer.seal()?;
 /// let packed = repack(&path, &copy, Codec::Zstd)?;
 /// assert_eq!(TestFile::open(&copy)?.len(), packed.operations);
-/// # std::fs::remove_file(&path)?;
-/// # std::fs::remove_file(&copy)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn repack(path: &Path, new_path: &Path, codec: Codec) -> Result<Packed, WriteError> {

@@ -2,7 +2,7 @@
 //! shortens it, and a repair keeps what it removes.
 
 use super::Codec;
-use super::tests::{Scratch, ops, put, small, written};
+use super::tests::{ops, put, scratch, small, written};
 use super::{FileTail, HistoryWriter, REPAIRED, TestFile, WriteError, repack};
 use seatrial_blocks::Walker;
 use seatrial_blocks::block::HEADER_LENGTH;
@@ -57,17 +57,17 @@ fn damaged(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn no_call_but_a_repair_shortens_a_damaged_file() {
-    let scratch = Scratch::new("never-shorter");
+    let scratch = scratch();
     let (mut refused, mut torn) = (0, 0);
-    for bytes in [unsealed(&scratch.0), {
-        let _ = fs::remove_file(&scratch.0);
-        sealed(&scratch.0)
+    for bytes in [unsealed(&scratch), {
+        let _ = fs::remove_file(&scratch);
+        sealed(&scratch)
     }] {
-        put(&scratch.0, &bytes);
-        let count = TestFile::open(&scratch.0).unwrap().len();
+        put(&scratch, &bytes);
+        let count = TestFile::open(&scratch).unwrap().len();
         for (what, damaged) in damaged(&bytes) {
-            put(&scratch.0, &damaged);
-            let is_torn = TestFile::open(&scratch.0)
+            put(&scratch, &damaged);
+            let is_torn = TestFile::open(&scratch)
                 .is_ok_and(|file| matches!(file.tail(), Some(FileTail::Torn(_))));
             torn += u32::from(is_torn);
             let tries: [Attempt; 2] = [
@@ -76,18 +76,18 @@ fn no_call_but_a_repair_shortens_a_damaged_file() {
             ];
             let mut before = damaged;
             for attempt in tries {
-                let tried = attempt(&scratch.0);
-                let left = fs::read(&scratch.0).unwrap();
+                let tried = attempt(&scratch);
+                let left = fs::read(&scratch).unwrap();
                 if let Err(error) = tried {
                     refused += 1;
                     assert!(left == before, "{what}: {error}");
                     let text = error.to_string();
-                    let name = scratch.0.display().to_string();
+                    let name = scratch.display().to_string();
                     let says = text.strip_prefix(&name).unwrap_or_default();
                     assert!(says.contains(|it: char| it.is_ascii_digit()), "{text}");
                 } else {
                     assert!(!is_torn, "{what}");
-                    let there = TestFile::open(&scratch.0).unwrap();
+                    let there = TestFile::open(&scratch).unwrap();
                     assert!(there.analyses() > 0, "{what}");
                     assert_eq!(there.len(), count, "{what}");
                     before = left;
@@ -100,35 +100,35 @@ fn no_call_but_a_repair_shortens_a_damaged_file() {
 
 #[test]
 fn results_of_a_file_with_a_hole_are_refused_and_name_the_place() {
-    let scratch = Scratch::new("hole");
-    let bytes = unsealed(&scratch.0);
+    let scratch = scratch();
+    let bytes = unsealed(&scratch);
     // Attributes and root come first.
     let third = blocks(&bytes)[2 + 3].0;
     let mut damaged = bytes.clone();
     damaged[third + HEADER_LENGTH] ^= 4;
-    put(&scratch.0, &damaged);
-    let error = TestFile::append_results(&scratch.0, &json!({"valid": true})).unwrap_err();
+    put(&scratch, &damaged);
+    let error = TestFile::append_results(&scratch, &json!({"valid": true})).unwrap_err();
     let WriteError::Torn { torn, .. } = &error else {
         panic!("{error}");
     };
     assert_eq!(torn.offset, third as u64);
     assert!(torn.unordered >= 17, "{torn:?}");
-    assert!(fs::read(&scratch.0).unwrap() == damaged);
+    assert!(fs::read(&scratch).unwrap() == damaged);
 }
 
 #[test]
 fn a_repair_keeps_what_it_removes() {
-    let scratch = Scratch::new("repair");
-    let bytes = unsealed(&scratch.0);
-    assert_eq!(TestFile::repair(&scratch.0).unwrap(), None);
-    assert!(fs::read(&scratch.0).unwrap() == bytes);
+    let scratch = scratch();
+    let bytes = unsealed(&scratch);
+    assert_eq!(TestFile::repair(&scratch).unwrap(), None);
+    assert!(fs::read(&scratch).unwrap() == bytes);
     let place = blocks(&bytes)[2 + 3].0;
     let mut damaged = bytes.clone();
     damaged[place + HEADER_LENGTH] ^= 4;
     // Twice: the second time the name is taken.
     for number in 1..=2 {
-        put(&scratch.0, &damaged);
-        let repaired = TestFile::repair(&scratch.0).unwrap().unwrap();
+        put(&scratch, &damaged);
+        let repaired = TestFile::repair(&scratch).unwrap().unwrap();
         assert_eq!(repaired.torn.offset, place as u64);
         let name = repaired.kept.display().to_string();
         let suffix = if number == 1 { "" } else { "-2" };
@@ -137,9 +137,9 @@ fn a_repair_keeps_what_it_removes() {
             "{name}"
         );
         assert!(fs::read(&repaired.kept).unwrap() == damaged[place..]);
-        let left = fs::read(&scratch.0).unwrap();
+        let left = fs::read(&scratch).unwrap();
         assert!(left[PAGE_LENGTH..].starts_with(&damaged[PAGE_LENGTH..place]));
-        let file = TestFile::open(&scratch.0).unwrap();
+        let file = TestFile::open(&scratch).unwrap();
         assert_eq!((file.len(), file.tail()), (7 * 3, None));
         assert!(!file.is_complete());
         let attributes = file.attributes().unwrap();
@@ -150,10 +150,10 @@ fn a_repair_keeps_what_it_removes() {
         );
         assert_eq!(note["bytes"], damaged.len() - place);
         assert_eq!(
-            TestFile::salvage(&scratch.0).unwrap().attributes(),
+            TestFile::salvage(&scratch).unwrap().attributes(),
             Some(&attributes)
         );
-        TestFile::append_results(&scratch.0, &json!({"valid": "unknown"})).unwrap();
+        TestFile::append_results(&scratch, &json!({"valid": "unknown"})).unwrap();
         if number == 2 {
             fs::remove_file(&repaired.kept).unwrap();
             fs::remove_file(name.strip_suffix("-2").unwrap()).unwrap();
@@ -163,13 +163,13 @@ fn a_repair_keeps_what_it_removes() {
 
 #[test]
 fn a_newest_root_that_is_lost_is_damage_and_not_an_older_truth() {
-    let scratch = Scratch::new("newest-root");
+    let scratch = scratch();
     for has_results in [false, true] {
-        written(&scratch.0, &ops(82, 7 * 6), small(Codec::Lz4));
+        written(&scratch, &ops(82, 7 * 6), small(Codec::Lz4));
         if has_results {
-            TestFile::append_results(&scratch.0, &json!({"valid": false})).unwrap();
+            TestFile::append_results(&scratch, &json!({"valid": false})).unwrap();
         }
-        let bytes = fs::read(&scratch.0).unwrap();
+        let bytes = fs::read(&scratch).unwrap();
         let (root, length) = *blocks(&bytes).last().unwrap();
         let zeroed = |from: usize| {
             let mut zeroed = bytes.clone();
@@ -179,15 +179,15 @@ fn a_newest_root_that_is_lost_is_damage_and_not_an_older_truth() {
         // The root alone, then more and more in front of it.
         let starts = blocks(&bytes).into_iter().rev().map(|(offset, _)| offset);
         for from in starts.take_while(|&offset| offset > PAGE_LENGTH + length) {
-            put(&scratch.0, &zeroed(from));
-            let error = TestFile::open(&scratch.0).unwrap_err().to_string();
+            put(&scratch, &zeroed(from));
+            let error = TestFile::open(&scratch).unwrap_err().to_string();
             let says = [
                 &format!("block at {root}")[..],
                 "newest root",
                 "newest-root",
             ];
             assert!(says.iter().all(|part| error.contains(part)), "{error}");
-            let salvaged = TestFile::salvage(&scratch.0).unwrap();
+            let salvaged = TestFile::salvage(&scratch).unwrap();
             // The seal names all operations; without it nothing says how many there were.
             let has_seal = salvaged.is_complete();
             let is_whole = salvaged.len() == 7 * 6;
@@ -198,6 +198,6 @@ fn a_newest_root_that_is_lost_is_damage_and_not_an_older_truth() {
             );
             assert!(!salvaged.damaged().is_empty(), "{from}");
         }
-        fs::remove_file(&scratch.0).unwrap();
+        fs::remove_file(&scratch).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Codec;
 use super::block_kinds::{ATTRIBUTES, CHUNK, JOURNAL, RESULTS};
-use super::tests::{Scratch, ops, put, small, written};
+use super::tests::{ops, put, scratch, small, written};
 use super::{HistoryWriter, SALVAGED, Salvaged, TestFile, salvage_to};
 use crate::{History, Op};
 use seatrial_blocks::root::{PAGE_LENGTH, first_page};
@@ -37,21 +37,21 @@ impl Sound {
 
     /// A sealed file of many chunks with two analyses.
     fn sealed(seed: u64, count: u64) -> Sound {
-        let scratch = Scratch::new(&format!("sound-sealed-{seed}"));
+        let scratch = scratch();
         let ops = ops(seed, count);
-        written(&scratch.0, &ops, small(Codec::Lz4));
+        written(&scratch, &ops, small(Codec::Lz4));
         for valid in [true, false] {
-            TestFile::append_results(&scratch.0, &json!({"valid": valid})).unwrap();
+            TestFile::append_results(&scratch, &json!({"valid": valid})).unwrap();
         }
-        Sound::read(&scratch.0, ops)
+        Sound::read(&scratch, ops)
     }
 
     /// A file whose writer was killed.
     fn unsealed(seed: u64, count: u64) -> Sound {
-        let scratch = Scratch::new(&format!("sound-open-{seed}"));
+        let scratch = scratch();
         let ops = ops(seed, count);
         let mut writer =
-            HistoryWriter::create_with(&scratch.0, &json!({"name": "x"}), small(Codec::None))
+            HistoryWriter::create_with(&scratch, &json!({"name": "x"}), small(Codec::None))
                 .unwrap();
         for (place, op) in ops.iter().enumerate() {
             writer.push(op).unwrap();
@@ -60,7 +60,7 @@ impl Sound {
             }
         }
         drop(writer);
-        Sound::read(&scratch.0, ops)
+        Sound::read(&scratch, ops)
     }
 
     /// The blocks of this kind, in order.
@@ -272,11 +272,7 @@ fn a_shortened_file_says_that_its_end_is_gone() {
 
 #[test]
 fn a_salvaged_copy_is_whole_and_says_what_it_lacks() {
-    let (old, new, newer) = (
-        Scratch::new("hurt"),
-        Scratch::new("healed"),
-        Scratch::new("healed-again"),
-    );
+    let (old, new, newer) = (scratch(), scratch(), scratch());
     let sound = Sound::sealed(40, 7 * 40);
     let mut bytes = sound.bytes.clone();
     for chunk in [3, 4, 20] {
@@ -285,8 +281,8 @@ fn a_salvaged_copy_is_whole_and_says_what_it_lacks() {
         let range = chunks[chunk - 1].end as usize..chunks[chunk].end as usize;
         bytes[range].fill(0);
     }
-    put(&old.0, &bytes);
-    let salvaged = salvage_to(&old.0, &new.0).unwrap();
+    put(&old, &bytes);
+    let salvaged = salvage_to(&old, &new).unwrap();
     assert_eq!(salvaged.len(), 7 * 37);
     let lost: Vec<String> = salvaged.missing().iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -296,7 +292,7 @@ fn a_salvaged_copy_is_whole_and_says_what_it_lacks() {
             "7 operations, indices 140 to 146 (chunk 20)"
         ]
     );
-    let file = TestFile::open(&new.0).unwrap();
+    let file = TestFile::open(&new).unwrap();
     assert_eq!((file.tail(), file.is_complete()), (None, true));
     let (copied, left) = (file.history().unwrap(), salvaged.history().unwrap());
     assert_eq!(copied.ops(), left.ops());
@@ -309,10 +305,10 @@ fn a_salvaged_copy_is_whole_and_says_what_it_lacks() {
     assert_eq!(file.results_of(1).unwrap(), Some(json!({"valid": true})));
     assert_eq!(file.validity().unwrap(), Some(json!(false)));
     // What was lost once stays told.
-    salvage_to(&new.0, &newer.0).unwrap();
-    let again = TestFile::open(&newer.0).unwrap().attributes().unwrap();
+    salvage_to(&new, &newer).unwrap();
+    let again = TestFile::open(&newer).unwrap().attributes().unwrap();
     assert_eq!(again, attributes);
-    assert!(salvage_to(&old.0, &new.0).is_err(), "it overwrites nothing");
+    assert!(salvage_to(&old, &new).is_err(), "it overwrites nothing");
 }
 
 #[test]
@@ -344,10 +340,10 @@ fn a_hostile_file_is_salvaged_in_bounded_time() {
 
 #[test]
 fn blocks_with_extreme_numbers_are_salvaged_or_refused() {
-    let scratch = Scratch::new("salvage-extreme");
-    written(&scratch.0, &ops(71, 7 * 6), small(Codec::Lz4));
-    TestFile::append_results(&scratch.0, &json!({"valid": true})).unwrap();
-    let bytes = fs::read(&scratch.0).unwrap();
+    let scratch = scratch();
+    written(&scratch, &ops(71, 7 * 6), small(Codec::Lz4));
+    TestFile::append_results(&scratch, &json!({"valid": true})).unwrap();
+    let bytes = fs::read(&scratch).unwrap();
     let mut walker = Walker::new(&bytes, PAGE_LENGTH as u64);
     let mut blocks = Vec::new();
     while let Some((offset, header)) = walker.next_header().unwrap() {
@@ -358,8 +354,8 @@ fn blocks_with_extreme_numbers_are_salvaged_or_refused() {
             let mut changed = bytes.clone();
             let header = BlockHeader { sequence, ..header };
             changed[offset..offset + 32].copy_from_slice(&header.encode());
-            put(&scratch.0, &changed);
-            if let Ok(salvaged) = TestFile::salvage(&scratch.0) {
+            put(&scratch, &changed);
+            if let Ok(salvaged) = TestFile::salvage(&scratch) {
                 salvaged.history().unwrap();
                 salvaged.results().unwrap();
             }

@@ -14,28 +14,16 @@ use seatrial_machine::{Disk, Rng};
 use serde_json::json;
 use std::fs;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tempfile::{NamedTempFile, TempPath};
 
-/// A file of its own, removed in the end.
-pub(super) struct Scratch(pub(super) PathBuf);
-
-impl Scratch {
-    pub(super) fn new(name: &str) -> Scratch {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let file = format!("seatrial-store-{name}-{number}-{}.sea", std::process::id());
-        let path = std::env::temp_dir().join(file);
-        let _ = fs::remove_file(&path);
-        Scratch(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
+/// A path at which there is no file yet; what is there in the end is removed.
+pub(super) fn scratch() -> TempPath {
+    let path = NamedTempFile::new().unwrap().into_temp_path();
+    fs::remove_file(&path).unwrap();
+    path
 }
 
 /// Makes a new file of these bytes. (Overwriting the old one would make some file systems wait for the disk.)
@@ -122,11 +110,11 @@ pub(super) fn written(path: &Path, ops: &[Op], options: WriterOptions) {
 #[test]
 fn what_was_written_is_read_back() {
     for (seed, codec) in [(1, Codec::None), (2, Codec::Lz4), (3, Codec::Zstd)] {
-        let scratch = Scratch::new(&format!("round-{seed}"));
+        let scratch = scratch();
         // More than 256 chunks: the directory carries.
         let ops = ops(seed, 7 * 600 + 3);
-        written(&scratch.0, &ops, small(codec));
-        let file = TestFile::open(&scratch.0).unwrap();
+        written(&scratch, &ops, small(codec));
+        let file = TestFile::open(&scratch).unwrap();
         assert_eq!(
             (file.len(), file.is_complete(), file.tail()),
             (ops.len() as u64, true, None)
@@ -146,21 +134,21 @@ fn what_was_written_is_read_back() {
 /// Long chunks are copied without being decoded into operations.
 #[test]
 fn a_repacked_file_has_its_long_chunks_in_order() {
-    let (first, copy) = (Scratch::new("long"), Scratch::new("long-copy"));
+    let (first, copy) = (scratch(), scratch());
     let ops = ops(22, 45_000);
     let options = WriterOptions {
         chunk_length: 9_000,
         ..WriterOptions::default()
     };
-    let mut writer = HistoryWriter::create_with(&first.0, &json!({}), options).unwrap();
+    let mut writer = HistoryWriter::create_with(&first, &json!({}), options).unwrap();
     for op in &ops {
         writer.push(op).unwrap();
     }
     writer.seal().unwrap();
     for codec in [Codec::None, Codec::Zstd] {
-        let _ = fs::remove_file(&copy.0);
-        repack(&first.0, &copy.0, codec).unwrap();
-        let file = TestFile::open(&copy.0).unwrap();
+        let _ = fs::remove_file(&copy);
+        repack(&first, &copy, codec).unwrap();
+        let file = TestFile::open(&copy).unwrap();
         assert_eq!(file.chunk_count(), 5);
         assert!(file.history().unwrap().ops() == ops, "{codec:?}");
     }
@@ -168,19 +156,19 @@ fn a_repacked_file_has_its_long_chunks_in_order() {
 
 #[test]
 fn a_repacked_file_is_smaller_and_says_the_same() {
-    let (first, copy) = (Scratch::new("repack"), Scratch::new("repacked"));
+    let (first, copy) = (scratch(), scratch());
     let ops = ops(21, 7 * 600 + 3);
-    written(&first.0, &ops, small(Codec::Lz4));
+    written(&first, &ops, small(Codec::Lz4));
     for number in 0..3 {
         let results = json!({"valid": number == 1, "number": number});
-        TestFile::append_results(&first.0, &results).unwrap();
+        TestFile::append_results(&first, &results).unwrap();
     }
-    let before = TestFile::open(&first.0).unwrap();
-    let packed = repack(&first.0, &copy.0, Codec::Zstd).unwrap();
+    let before = TestFile::open(&first).unwrap();
+    let packed = repack(&first, &copy, Codec::Zstd).unwrap();
     assert_eq!(packed.length_before, before.file_length());
     assert!(packed.length * 2 < packed.length_before, "{packed:?}");
     // It must not overwrite a third file, but may take the place of the first.
-    let refused = repack(&copy.0, &first.0, Codec::Zstd).unwrap_err();
+    let refused = repack(&copy, &first, Codec::Zstd).unwrap_err();
     assert!(
         std::error::Error::source(&refused)
             .unwrap()
@@ -189,10 +177,10 @@ fn a_repacked_file_is_smaller_and_says_the_same() {
         "{refused}"
     );
     assert_eq!(
-        repack(&first.0, &first.0, Codec::None).unwrap().operations,
+        repack(&first, &first, Codec::None).unwrap().operations,
         4_203
     );
-    for path in [&first.0, &copy.0] {
+    for path in [&first, &copy] {
         let file = TestFile::open(path).unwrap();
         assert_eq!((file.is_complete(), file.tail()), (true, None));
         assert_eq!(file.history().unwrap().ops(), ops);
@@ -216,10 +204,10 @@ fn a_repacked_file_is_smaller_and_says_the_same() {
 
 #[test]
 fn a_file_that_is_followed_is_what_it_would_be_if_opened_anew() {
-    let scratch = Scratch::new("follow");
+    let scratch = scratch();
     let ops = ops(22, 7 * 300);
-    let mut writer = HistoryWriter::create_with(&scratch.0, &json!({}), small(Codec::Lz4)).unwrap();
-    let mut followed = TestFile::open(&scratch.0).unwrap();
+    let mut writer = HistoryWriter::create_with(&scratch, &json!({}), small(Codec::Lz4)).unwrap();
+    let mut followed = TestFile::open(&scratch).unwrap();
     let mut rng = Rng::from_seed(22);
     let mut news = 0;
     for op in &ops {
@@ -229,7 +217,7 @@ fn a_file_that_is_followed_is_what_it_would_be_if_opened_anew() {
         }
         if rng.chance(0.2) {
             news += u64::from(followed.refresh().unwrap());
-            let opened = TestFile::open(&scratch.0).unwrap();
+            let opened = TestFile::open(&scratch).unwrap();
             assert_eq!(followed.len(), opened.len());
             assert_eq!(followed.chunk_count(), opened.chunk_count());
             assert_eq!(followed.tail(), opened.tail());
@@ -240,7 +228,7 @@ fn a_file_that_is_followed_is_what_it_would_be_if_opened_anew() {
     assert!(followed.refresh().unwrap() && !followed.refresh().unwrap());
     assert_eq!((followed.is_complete(), followed.tail()), (true, None));
     assert_eq!(followed.history().unwrap().ops(), ops);
-    TestFile::append_results(&scratch.0, &json!({"valid": true})).unwrap();
+    TestFile::append_results(&scratch, &json!({"valid": true})).unwrap();
     assert!(followed.refresh().unwrap());
     assert_eq!(followed.validity().unwrap(), Some(json!(true)));
     assert_eq!(followed.chunk_count(), 300);
@@ -248,13 +236,13 @@ fn a_file_that_is_followed_is_what_it_would_be_if_opened_anew() {
 
 #[test]
 fn every_analysis_stays_readable() {
-    let scratch = Scratch::new("analyses");
-    written(&scratch.0, &ops(23, 20), small(Codec::Lz4));
+    let scratch = scratch();
+    written(&scratch, &ops(23, 20), small(Codec::Lz4));
     for number in 1..=1_000 {
         let results = json!({"valid": number % 2 == 0, "number": number});
-        TestFile::append_results(&scratch.0, &results).unwrap();
+        TestFile::append_results(&scratch, &results).unwrap();
     }
-    let file = TestFile::open(&scratch.0).unwrap();
+    let file = TestFile::open(&scratch).unwrap();
     assert_eq!(file.analyses(), 1_000);
     for number in [1, 2, 500, 1_000] {
         let results = file.results_of(number).unwrap().unwrap();
@@ -302,17 +290,17 @@ impl Disk for Counted {
 
 #[test]
 fn no_more_is_read_than_is_asked_for() {
-    let scratch = Scratch::new("reads");
+    let scratch = scratch();
     // Two nodes of the directory, and 88 chunks in none.
     let ops = ops(24, 7 * 600);
-    written(&scratch.0, &ops, small(Codec::Lz4));
+    written(&scratch, &ops, small(Codec::Lz4));
     let disk = Counted {
-        bytes: Arc::new(fs::read(&scratch.0).unwrap()),
+        bytes: Arc::new(fs::read(&scratch).unwrap()),
         reads: Arc::default(),
         length: Arc::default(),
     };
     let whole = disk.bytes.len() as u64;
-    let file = TestFile::on(Box::new(disk.clone()), &scratch.0).unwrap();
+    let file = TestFile::on(Box::new(disk.clone()), &scratch).unwrap();
     let (reads, length) = disk.take();
     // The page and the root of 90 entries, each a few times, however long the history is.
     assert!(
@@ -334,10 +322,10 @@ fn no_more_is_read_than_is_asked_for() {
 
 #[test]
 fn pairs_are_those_of_a_history_in_memory() {
-    let scratch = Scratch::new("pairs");
+    let scratch = scratch();
     let history = History::from_ops(ops(9, 500));
-    written(&scratch.0, history.ops(), small(Codec::Lz4));
-    let file = TestFile::open(&scratch.0).unwrap();
+    written(&scratch, history.ops(), small(Codec::Lz4));
+    let file = TestFile::open(&scratch).unwrap();
     let read = file.history().unwrap();
     for position in 0..500 {
         assert_eq!(read.pair(position), history.pair(position));
@@ -359,10 +347,10 @@ fn pairs_are_those_of_a_history_in_memory() {
 
 #[test]
 fn a_file_cut_at_any_byte_keeps_every_whole_block_before_the_cut() {
-    let (whole, cut) = (Scratch::new("whole"), Scratch::new("cut"));
+    let (whole, cut) = (scratch(), scratch());
     let ops = ops(4, 45);
     let mut writer =
-        HistoryWriter::create_with(&whole.0, &json!({"name": "x"}), small(Codec::Lz4)).unwrap();
+        HistoryWriter::create_with(&whole, &json!({"name": "x"}), small(Codec::Lz4)).unwrap();
     // After each flush: length of the file, operations in it.
     let mut promised = Vec::new();
     for (place, op) in ops.iter().enumerate() {
@@ -371,17 +359,17 @@ fn a_file_cut_at_any_byte_keeps_every_whole_block_before_the_cut() {
             writer.flush().unwrap();
         }
         promised.push((
-            fs::metadata(&whole.0).unwrap().len(),
+            fs::metadata(&whole).unwrap().len(),
             place + 1,
             place % 2 == 0,
         ));
     }
     drop(writer);
-    let bytes = fs::read(&whole.0).unwrap();
+    let bytes = fs::read(&whole).unwrap();
     let mut opened = 0;
     for length in 0..=bytes.len() {
-        put(&cut.0, &bytes[..length]);
-        let file = match TestFile::open(&cut.0) {
+        put(&cut, &bytes[..length]);
+        let file = match TestFile::open(&cut) {
             Ok(file) => file,
             Err(error) => {
                 // Before the newest root, or within it.
@@ -406,19 +394,19 @@ fn a_file_cut_at_any_byte_keeps_every_whole_block_before_the_cut() {
 
 #[test]
 fn a_flipped_bit_never_changes_what_is_read() {
-    let (whole, flipped) = (Scratch::new("sound"), Scratch::new("flipped"));
+    let (whole, flipped) = (scratch(), scratch());
     let ops = ops(5, 60);
-    written(&whole.0, &ops, small(Codec::Lz4));
-    TestFile::append_results(&whole.0, &json!({"valid": true})).unwrap();
-    let bytes = fs::read(&whole.0).unwrap();
+    written(&whole, &ops, small(Codec::Lz4));
+    TestFile::append_results(&whole, &json!({"valid": true})).unwrap();
+    let bytes = fs::read(&whole).unwrap();
     let mut found = 0;
     let mut rng = Rng::from_seed(8);
     for _ in 0..3_000 {
         let mut damaged = bytes.clone();
         let at = rng.index(damaged.len());
         damaged[at] ^= 1 << rng.below(8);
-        put(&flipped.0, &damaged);
-        let read = TestFile::open(&flipped.0).and_then(|file| {
+        put(&flipped, &damaged);
+        let read = TestFile::open(&flipped).and_then(|file| {
             let all = (file.history()?, file.attributes()?, file.results()?);
             Ok((all, file.is_complete()))
         });
@@ -443,9 +431,9 @@ fn a_flipped_bit_never_changes_what_is_read() {
 
 #[test]
 fn bytes_that_nobody_wrote_are_errors() {
-    let (whole, noise) = (Scratch::new("base"), Scratch::new("noise"));
-    written(&whole.0, &ops(6, 40), small(Codec::None));
-    let bytes = fs::read(&whole.0).unwrap();
+    let (whole, noise) = (scratch(), scratch());
+    written(&whole, &ops(6, 40), small(Codec::None));
+    let bytes = fs::read(&whole).unwrap();
     for seed in 0..2_000 {
         let mut rng = Rng::from_seed(seed);
         let mut mutated = bytes.clone();
@@ -454,8 +442,8 @@ fn bytes_that_nobody_wrote_are_errors() {
             mutated[at] = rng.word() as u8;
         }
         mutated.truncate(rng.index(mutated.len() * 2).min(bytes.len()));
-        put(&noise.0, &mutated);
-        if let Ok(file) = TestFile::open(&noise.0) {
+        put(&noise, &mutated);
+        if let Ok(file) = TestFile::open(&noise) {
             let _ = (
                 file.attributes(),
                 file.results(),
@@ -468,10 +456,10 @@ fn bytes_that_nobody_wrote_are_errors() {
 
 #[test]
 fn results_are_appended_and_the_validity_stands_alone() {
-    let scratch = Scratch::new("results");
+    let scratch = scratch();
     let ops = ops(7, 30);
-    written(&scratch.0, &ops, small(Codec::Lz4));
-    let file = TestFile::open(&scratch.0).unwrap();
+    written(&scratch, &ops, small(Codec::Lz4));
+    let file = TestFile::open(&scratch).unwrap();
     assert_eq!(
         (file.validity().unwrap(), file.results().unwrap()),
         (None, None)
@@ -481,8 +469,8 @@ fn results_are_appended_and_the_validity_stands_alone() {
         .enumerate()
     {
         let results = json!({"valid": valid, "text": "long ".repeat(1_000), "number": number});
-        TestFile::append_results(&scratch.0, &results).unwrap();
-        let file = TestFile::open(&scratch.0).unwrap();
+        TestFile::append_results(&scratch, &results).unwrap();
+        let file = TestFile::open(&scratch).unwrap();
         assert_eq!(file.validity().unwrap(), Some(valid));
         assert_eq!(file.results().unwrap(), Some(results));
         assert_eq!(
@@ -495,25 +483,25 @@ fn results_are_appended_and_the_validity_stands_alone() {
 
 #[test]
 fn a_killed_run_can_be_read_and_judged_and_keeps_its_results() {
-    let scratch = Scratch::new("killed");
+    let scratch = scratch();
     let ops = ops(8, 7 * 300 + 4);
-    let mut writer = HistoryWriter::create_with(&scratch.0, &json!({}), small(Codec::Lz4)).unwrap();
+    let mut writer = HistoryWriter::create_with(&scratch, &json!({}), small(Codec::Lz4)).unwrap();
     for op in &ops {
         writer.push(op).unwrap();
     }
     writer.flush().unwrap();
     // Readable while it is written.
-    let file = TestFile::open(&scratch.0).unwrap();
+    let file = TestFile::open(&scratch).unwrap();
     assert_eq!(
         (file.history().unwrap().ops(), file.tail()),
         (&ops[..], Some(FileTail::Open))
     );
     // Nobody appends results meanwhile.
-    let locked = TestFile::append_results(&scratch.0, &json!({"valid": true}));
+    let locked = TestFile::append_results(&scratch, &json!({"valid": true}));
     assert!(matches!(locked, Err(WriteError::File(_))), "{locked:?}");
     drop(writer);
-    TestFile::append_results(&scratch.0, &json!({"valid": true})).unwrap();
-    let file = TestFile::open(&scratch.0).unwrap();
+    TestFile::append_results(&scratch, &json!({"valid": true})).unwrap();
+    let file = TestFile::open(&scratch).unwrap();
     assert_eq!(
         (file.history().unwrap().ops(), file.is_complete()),
         (&ops[..], false)
@@ -524,8 +512,8 @@ fn a_killed_run_can_be_read_and_judged_and_keeps_its_results() {
 /// Of 512 operations or more since the last flush none is kept for a journal, chunks in between or not.
 #[test]
 fn a_flush_after_many_operations_ends_the_chunk_and_after_few_journals() {
-    let scratch = Scratch::new("many");
-    let mut writer = HistoryWriter::create(&scratch.0, &json!({})).unwrap();
+    let scratch = scratch();
+    let mut writer = HistoryWriter::create(&scratch, &json!({})).unwrap();
     let mut index = 0;
     for (pushed, chunks, journals) in [
         (10, 0, 1),
@@ -545,9 +533,9 @@ fn a_flush_after_many_operations_ends_the_chunk_and_after_few_journals() {
             index += 1;
         }
         writer.flush().unwrap();
-        let file = TestFile::open(&scratch.0).unwrap();
+        let file = TestFile::open(&scratch).unwrap();
         assert_eq!(file.len(), index, "after {pushed}");
-        let bytes = fs::read(&scratch.0).unwrap();
+        let bytes = fs::read(&scratch).unwrap();
         let mut walker = Walker::new(&bytes, PAGE_LENGTH as u64);
         let mut kinds = Vec::new();
         while let Some((_, header)) = walker.next_header().unwrap() {
@@ -561,8 +549,8 @@ fn a_flush_after_many_operations_ends_the_chunk_and_after_few_journals() {
 
 #[test]
 fn what_cannot_be_stored_is_refused_and_harms_nothing() {
-    let scratch = Scratch::new("refused");
-    let mut writer = HistoryWriter::create(&scratch.0, &json!({})).unwrap();
+    let scratch = scratch();
+    let mut writer = HistoryWriter::create(&scratch, &json!({})).unwrap();
     let op = |index| Op {
         index,
         ..Op::invoke(Process::Client(0), "read", Value::Nil)
@@ -601,7 +589,7 @@ fn what_cannot_be_stored_is_refused_and_harms_nothing() {
     };
     writer.push(&sound).unwrap();
     writer.seal().unwrap();
-    let file = TestFile::open(&scratch.0).unwrap();
+    let file = TestFile::open(&scratch).unwrap();
     let chunk = file.chunks().next().unwrap().unwrap();
     assert_eq!(chunk.key_count(), 2, "no keys of refused operations");
     assert_eq!(file.history().unwrap().ops(), [op(3), sound]);
@@ -610,14 +598,14 @@ fn what_cannot_be_stored_is_refused_and_harms_nothing() {
 
 #[test]
 fn a_missing_a_foreign_and_an_existing_file_are_told_apart() {
-    let scratch = Scratch::new("foreign");
-    let error = TestFile::open(&scratch.0).unwrap_err();
+    let scratch = scratch();
+    let error = TestFile::open(&scratch).unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(cause.contains("No such file"), "{error}: {cause}");
-    fs::write(&scratch.0, "{:index 0}").unwrap();
-    let error = TestFile::open(&scratch.0).unwrap_err();
+    fs::write(&scratch, "{:index 0}").unwrap();
+    let error = TestFile::open(&scratch).unwrap_err();
     assert!(matches!(error, OpenError::Root { .. }), "{error}");
-    let error = HistoryWriter::create(&scratch.0, &json!({})).err().unwrap();
+    let error = HistoryWriter::create(&scratch, &json!({})).err().unwrap();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(cause.contains("exists"), "{error}: {cause}");
 }
@@ -646,10 +634,10 @@ impl Fold for Times {
 
 #[test]
 fn folds_see_every_chunk_once_and_in_order() {
-    let scratch = Scratch::new("fold");
+    let scratch = scratch();
     let ops = ops(10, 7 * 100 + 1);
-    written(&scratch.0, &ops, small(Codec::Lz4));
-    let file = TestFile::open(&scratch.0).unwrap();
+    written(&scratch, &ops, small(Codec::Lz4));
+    let file = TestFile::open(&scratch).unwrap();
     let times: Vec<i64> = ops.iter().map(|op| op.time).collect();
     assert_eq!(fold_linear(&file, &Times).unwrap(), times);
     let file = Arc::new(file);
@@ -664,8 +652,8 @@ fn folds_see_every_chunk_once_and_in_order() {
 /// A device that is always full. Nothing is written there that a later test would find.
 #[test]
 fn after_a_failed_write_every_call_is_an_error_and_none_a_panic() {
-    let scratch = Scratch::new("full");
-    let mut writer = HistoryWriter::create(&scratch.0, &json!({})).unwrap();
+    let scratch = scratch();
+    let mut writer = HistoryWriter::create(&scratch, &json!({})).unwrap();
     let op = |index| Op {
         index,
         ..Op::invoke(Process::Client(0), "read", Value::Nil)
@@ -680,7 +668,7 @@ fn after_a_failed_write_every_call_is_an_error_and_none_a_panic() {
         assert!(matches!(writer.sync(), Err(WriteError::File(_))));
     }
     assert!(matches!(writer.seal(), Err(WriteError::File(_))));
-    let file = TestFile::open(&scratch.0).unwrap();
+    let file = TestFile::open(&scratch).unwrap();
     assert_eq!(file.history().unwrap().ops(), [op(0)]);
 }
 
@@ -703,11 +691,11 @@ fn damage(path: &Path, kind: u16, nth: usize) -> u64 {
 
 #[test]
 fn a_damaged_node_of_the_directory_is_rebuilt() {
-    let scratch = Scratch::new("node");
+    let scratch = scratch();
     let ops = ops(11, 7 * 600 + 3);
-    written(&scratch.0, &ops, small(Codec::Lz4));
-    damage(&scratch.0, DIRECTORY.0, 1);
-    let file = TestFile::open(&scratch.0).unwrap();
+    written(&scratch, &ops, small(Codec::Lz4));
+    damage(&scratch, DIRECTORY.0, 1);
+    let file = TestFile::open(&scratch).unwrap();
     assert_eq!(file.history().unwrap().ops(), ops);
     for index in [0, 1_791, 1_792, 3_583, 3_584, 4_202] {
         assert_eq!(file.operation(index).unwrap().unwrap(), ops[index as usize]);
@@ -716,16 +704,16 @@ fn a_damaged_node_of_the_directory_is_rebuilt() {
 
 #[test]
 fn a_damaged_chunk_is_named_and_the_others_stay_readable() {
-    let scratch = Scratch::new("chunk");
+    let scratch = scratch();
     let ops = ops(12, 70);
-    written(&scratch.0, &ops, small(Codec::Lz4));
-    let offset = damage(&scratch.0, CHUNK.0, 4);
-    let file = TestFile::open(&scratch.0).unwrap();
+    written(&scratch, &ops, small(Codec::Lz4));
+    let offset = damage(&scratch, CHUNK.0, 4);
+    let file = TestFile::open(&scratch).unwrap();
     let error = file.chunk(4).unwrap_err();
     let expected = format!("chunk 4 at {offset} (operations 28 to 34)");
     assert!(error.to_string().contains(&expected), "{error}");
     assert!(file.history().is_err() && file.operation(30).is_err());
-    let folder = Folder::new(Arc::new(TestFile::open(&scratch.0).unwrap()), 2);
+    let folder = Folder::new(Arc::new(TestFile::open(&scratch).unwrap()), 2);
     let Err(FoldError::Chunk {
         chunk: 4, source, ..
     }) = folder.fold(Times)
@@ -740,14 +728,14 @@ fn a_damaged_chunk_is_named_and_the_others_stay_readable() {
 
 #[test]
 fn a_writer_that_is_given_up_keeps_what_it_has() {
-    let scratch = Scratch::new("dropped");
+    let scratch = scratch();
     let ops = ops(13, 30);
-    let mut writer = HistoryWriter::create_with(&scratch.0, &json!({}), small(Codec::Lz4)).unwrap();
+    let mut writer = HistoryWriter::create_with(&scratch, &json!({}), small(Codec::Lz4)).unwrap();
     for op in &ops {
         writer.push(op).unwrap();
     }
     drop(writer);
-    let file = TestFile::open(&scratch.0).unwrap();
+    let file = TestFile::open(&scratch).unwrap();
     assert_eq!(file.history().unwrap().ops(), ops);
     assert!(!file.is_complete());
 }
@@ -807,15 +795,15 @@ fn list_appends(count: usize) -> Vec<Op> {
 #[test]
 fn a_list_append_operation_takes_at_most_ten_bytes() {
     let ops = list_appends(4 * 16_384);
-    let scratch = Scratch::new("bytes");
-    let mut writer = HistoryWriter::create(&scratch.0, &json!({})).unwrap();
+    let scratch = scratch();
+    let mut writer = HistoryWriter::create(&scratch, &json!({})).unwrap();
     for op in &ops {
         writer.push(op).unwrap();
     }
     writer.seal().unwrap();
-    let bytes = fs::metadata(&scratch.0).unwrap().len();
+    let bytes = fs::metadata(&scratch).unwrap().len();
     let count = ops.len() as u64;
     assert!(bytes <= 10 * count, "{bytes} bytes for {count} operations");
-    let file = TestFile::open(&scratch.0).unwrap();
+    let file = TestFile::open(&scratch).unwrap();
     assert_eq!(file.history().unwrap().ops(), ops);
 }

@@ -151,12 +151,12 @@ fn files_of_version_1_are_read() {
 
 #[test]
 fn what_is_written_today_reads_the_same() {
-    let scratch = super::tests::Scratch::new("today");
-    let mut writer = super::HistoryWriter::create(&scratch.0, &json!({})).unwrap();
+    let scratch = super::tests::scratch();
+    let mut writer = super::HistoryWriter::create(&scratch, &json!({})).unwrap();
     for op in operations() {
         writer.push(&op).unwrap();
     }
     writer.seal().unwrap();
-    let file = TestFile::open(&scratch.0).unwrap();
+    let file = TestFile::open(&scratch).unwrap();
     assert_eq!(file.history().unwrap().ops(), operations());
 }

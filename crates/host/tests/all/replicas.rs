@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// What a process is told: number of the node, ports of all, folder.
 const VARIABLES: [&str; 3] = ["SEATRIAL_NODE", "SEATRIAL_PORTS", "SEATRIAL_DATA"];
@@ -64,7 +65,7 @@ fn a_node_as_a_process() {
 
 /// The processes, their ports and their folders.
 struct Nodes {
-    folder: PathBuf,
+    folder: TempDir,
     ports: [u16; 3],
     processes: [Option<Child>; 3],
 }
@@ -74,14 +75,12 @@ impl Drop for Nodes {
         for place in 0..3 {
             self.kill(place);
         }
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 impl Nodes {
     fn new() -> Nodes {
-        let folder = std::env::temp_dir().join(format!("seatrial-replicas-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let listeners = [(); 3].map(|()| TcpListener::bind(at(0)).unwrap());
         let mut nodes = Nodes {
             folder,
@@ -95,7 +94,7 @@ impl Nodes {
     }
 
     fn data(&self, place: usize) -> PathBuf {
-        self.folder.join(NODES[place].to_string())
+        self.folder.path().join(NODES[place].to_string())
     }
 
     fn start(&mut self, place: usize) {

@@ -5,11 +5,9 @@ use seatrial_host::{Booted, HostError, HostLimits, PeerOptions, ServeOptions, se
 use seatrial_machine::{
     Computed, DataFolder, Disk, Input, Job, LogName, Machine, NodeId, Output, Ticket, Time,
 };
-use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -78,30 +76,6 @@ fn boot(data: &DataFolder) -> Booted<Counter> {
         ..Counter::default()
     };
     Booted::with_log(machine, count)
-}
-
-/// A folder of its own, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("seatrial-host-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Folder(path)
-    }
-
-    fn log(&self) -> PathBuf {
-        self.0.join("log")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
-    }
 }
 
 fn options(data: &Path) -> ServeOptions {
@@ -176,8 +150,8 @@ fn assert_closed(mut stream: &TcpStream) {
 
 #[test]
 fn many_requests_at_once_are_all_answered_in_order() {
-    let folder = Folder::new();
-    let server = Server::start(&folder.0);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
     let stream = server.connect();
     for _ in 0..5_000 {
         send(&stream, b"+");
@@ -190,8 +164,8 @@ fn many_requests_at_once_are_all_answered_in_order() {
 
 #[test]
 fn a_job_that_panics_takes_its_server_with_it() {
-    let folder = Folder::new();
-    let server = Server::start(&folder.0);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
     let stream = server.connect();
     send(&stream, b"p");
     assert!(server.thread.join().is_err());
@@ -200,8 +174,8 @@ fn a_job_that_panics_takes_its_server_with_it() {
 
 #[test]
 fn who_does_not_read_is_disconnected_and_others_are_served() {
-    let folder = Folder::new();
-    let server = Server::start(&folder.0);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
     let deaf = server.connect();
     for _ in 0..120 {
         if (&deaf).write_all(&[1, 0, 0, 0, b'b']).is_err() {
@@ -232,24 +206,24 @@ fn who_does_not_read_is_disconnected_and_others_are_served() {
 
 #[test]
 fn a_full_disk_ends_the_server_and_nothing_is_acknowledged() {
-    let folder = Folder::new();
-    std::os::unix::fs::symlink("/dev/full", folder.log()).unwrap();
-    let server = Server::start(&folder.0);
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("log")).unwrap();
+    let server = Server::start(folder.path());
     let stream = server.connect();
     send(&stream, b"+");
     assert_closed(&stream);
     let error = server.stop().unwrap_err().to_string();
     let expected = format!(
         "{} cannot be written: No space left",
-        folder.log().display()
+        folder.path().join("log").display()
     );
     assert!(error.starts_with(&expected), "{error}");
 }
 
 #[test]
 fn a_folder_is_made_with_its_parents_and_free_again_at_the_end() {
-    let folder = Folder::new();
-    let data = folder.0.join("made/when/missing");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("made/when/missing");
     for count in 1..=3 {
         let server = Server::start(&data);
         assert_eq!(ask(&server.connect(), b"+"), count);

@@ -295,9 +295,9 @@ fn complete(invocation: &Op, lists: &mut [Vec<i64>], lies: bool, rng: &mut Rng) 
 }
 
 /// The same history in chunks of a few operations.
-fn file(ops: &[Op], seed: u64) -> Arc<TestFile> {
-    let path = std::env::temp_dir().join(format!("seatrial-g1-{}-{seed}.sea", std::process::id()));
-    let _ = std::fs::remove_file(&path);
+fn file(ops: &[Op]) -> Arc<TestFile> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.sea");
     let options = WriterOptions {
         chunk_length: 7,
         ..WriterOptions::default()
@@ -308,7 +308,6 @@ fn file(ops: &[Op], seed: u64) -> Arc<TestFile> {
     }
     writer.seal().unwrap();
     let file = TestFile::open(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
     Arc::new(file)
 }
 
@@ -336,7 +335,7 @@ fn one_pass_finds_what_the_whole_history_tells() {
         if seed % 5 > 0 {
             continue;
         }
-        let file = file(&ops, seed);
+        let file = file(&ops);
         let checked = check_source(&G1, &*file, &Aims::default()).unwrap();
         let verdict = checked.verdict;
         assert_eq!(verdict.anomalies, expected, "seed {seed}");

@@ -170,8 +170,8 @@ fn through(ops: &[Op], options: Options, paths: &[PathBuf; 2]) -> Vec<Op> {
 #[test]
 fn histories_of_every_workload_come_back_from_edn_unchanged_and_from_json_settled() {
     let mut rng = Rng::from_seed(2026);
-    let name = |number| format!("seatrial-round-{number}-{}.sea", std::process::id());
-    let paths = [0, 1].map(|number| std::env::temp_dir().join(name(number)));
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["first.sea", "second.sea"].map(|name| folder.path().join(name));
     for round in 0..36 {
         let workload = WORKLOADS[round % WORKLOADS.len()];
         let ops = history(workload, &mut rng);

@@ -235,10 +235,9 @@ fn faults(all: &[Simple]) -> Vec<(u32, u32, ReadFault)> {
 }
 
 /// The same history in chunks of a few operations.
-fn file(ops: &[Op], seed: u64) -> Arc<TestFile> {
-    let name = format!("seatrial-registers-{}-{seed}.sea", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    let _ = std::fs::remove_file(&path);
+fn file(ops: &[Op]) -> Arc<TestFile> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.sea");
     let options = WriterOptions {
         chunk_length: 7,
         ..WriterOptions::default()
@@ -249,7 +248,6 @@ fn file(ops: &[Op], seed: u64) -> Arc<TestFile> {
     }
     writer.seal().unwrap();
     let file = TestFile::open(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
     Arc::new(file)
 }
 
@@ -297,7 +295,7 @@ fn columns_say_what_the_history_says() {
             seen[fault as usize] += 1;
         }
         if seed % 40 == 0 {
-            let chunked = Columns::gather(&*file(&ops, seed)).unwrap().unwrap();
+            let chunked = Columns::gather(&*file(&ops)).unwrap().unwrap();
             assert_eq!(named(&chunked), expected, "seed {seed}");
             assert_eq!(told(&chunked), told(&columns), "seed {seed}");
         }

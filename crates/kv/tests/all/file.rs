@@ -3,7 +3,7 @@
 use seatrial_blocks::LogFile;
 use seatrial_kv::{Answer, Outcome, Store, StoreOptions, Transaction};
 use seatrial_machine::{Input, Machine, Output, Ticket, Time};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A store and its file, driven like a host does: write, sync, tell.
 struct Node {
@@ -54,20 +54,10 @@ impl Node {
     }
 }
 
-/// A file of its own, removed at the end.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.0).ok();
-    }
-}
-
 #[test]
 fn restarts_continue_the_log_and_a_torn_write_is_cut() {
-    let name = format!("seatrial-kv-{}-restarts.log", std::process::id());
-    let scratch = Scratch(std::env::temp_dir().join(name));
-    let path = scratch.0.as_path();
+    let folder = tempfile::tempdir().unwrap();
+    let path = &folder.path().join("log");
     let mut expected: Vec<Vec<u8>> = Vec::new();
     for life in 0..5_u8 {
         let mut node = Node::start(path);

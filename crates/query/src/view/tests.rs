@@ -8,26 +8,16 @@ use seatrial_history::{
 };
 use seatrial_machine::Rng;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tempfile::{NamedTempFile, TempPath};
 
-/// A file of its own, removed in the end.
-pub(super) struct Scratch(pub(super) PathBuf);
-
-impl Scratch {
-    pub(super) fn new(name: &str) -> Scratch {
-        let file = format!("seatrial-view-{name}-{}.sea", std::process::id());
-        let path = std::env::temp_dir().join(file);
-        let _ = std::fs::remove_file(&path);
-        Scratch(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// A path at which there is no file yet; what is there in the end is removed.
+pub(super) fn scratch() -> TempPath {
+    let path = NamedTempFile::new().unwrap().into_temp_path();
+    std::fs::remove_file(&path).unwrap();
+    path
 }
 
 /// A file that counts how often each of its chunks is read.
@@ -140,17 +130,17 @@ fn value(rng: &mut Rng) -> Value {
     }
 }
 
-pub(super) fn written(path: &Scratch, ops: &[Op], chunk_length: usize) -> TestFile {
+pub(super) fn written(path: &Path, ops: &[Op], chunk_length: usize) -> TestFile {
     let options = WriterOptions {
         chunk_length,
         ..WriterOptions::default()
     };
-    let mut writer = HistoryWriter::create_with(&path.0, &json!({}), options).unwrap();
+    let mut writer = HistoryWriter::create_with(path, &json!({}), options).unwrap();
     for op in ops {
         writer.push(op).unwrap();
     }
     writer.seal().unwrap();
-    TestFile::open(&path.0).unwrap()
+    TestFile::open(path).unwrap()
 }
 
 /// What a view should be: base positions and operations.
@@ -400,7 +390,7 @@ fn stacks_of_filters_maps_and_slices_equal_vectors() {
         let (first, gap) = [(0, 0), (0, 3), (1 << 33, 0), (1 << 33, 1 << 20)][rng.index(4)];
         let ops = ops(seed, count, first, gap);
         let twin = Twin::of(&ops);
-        let scratch = Scratch::new("stacks");
+        let scratch = scratch();
         let chunk_length = [1, 7, 64, 100, 1_000][rng.index(if count < 1_000 { 5 } else { 4 })];
         let file = written(&scratch, &ops, chunk_length.max(count / 400));
         let bytes_max = [0, 20_000, CACHE_BYTES_MAX][rng.index(3)];
@@ -448,7 +438,7 @@ fn large_histories_in_memory_equal_vectors() {
 
 #[test]
 fn random_access_through_a_filter_decodes_one_chunk() {
-    let scratch = Scratch::new("logarithmic");
+    let scratch = scratch();
     let file = written(&scratch, &ops(3, 20_000, 0, 0), 100);
     let source = Arc::new(Counting::new(file));
     let view = View::of_source(source.clone(), Arc::new(ChunkCache::new(0)));
@@ -491,7 +481,7 @@ fn random_access_through_a_filter_decodes_one_chunk() {
 
 #[test]
 fn folds_over_different_views_share_a_pass() {
-    let scratch = Scratch::new("fused");
+    let scratch = scratch();
     let ops = ops(9, 4_000, 0, 0);
     let source = Arc::new(Counting::new(written(&scratch, &ops, 100)));
     let view = View::of_source(source.clone(), Arc::default());
@@ -526,7 +516,7 @@ fn folds_over_different_views_share_a_pass() {
 
 #[test]
 fn folds_that_fail_say_why() {
-    let scratch = Scratch::new("failing");
+    let scratch = scratch();
     let ops = ops(10, 1_000, 0, 0);
     let mut source = Counting::new(written(&scratch, &ops, 100));
     source.damaged = vec![4];
@@ -660,13 +650,13 @@ impl Source for Overlapping {
 
 #[test]
 fn a_directory_may_answer_in_any_portions() {
-    let scratch = Scratch::new("portions");
+    let scratch = scratch();
     let ops = ops(30, 1_000, 1 << 33, 4);
     let twin = Twin::of(&ops);
     written(&scratch, &ops, 20);
     for seed in 0..20 {
         let source = Overlapping {
-            file: TestFile::open(&scratch.0).unwrap(),
+            file: TestFile::open(&scratch).unwrap(),
             rng: Rng::from_seed(seed).into(),
         };
         let view = View::of_source(Arc::new(source), Arc::default());
@@ -721,7 +711,7 @@ fn nothing_is_narrower_than_64_bits() {
 
 #[test]
 fn damage_is_told_by_those_who_meet_it() {
-    let scratch = Scratch::new("damage");
+    let scratch = scratch();
     let file = written(&scratch, &ops(8, 1_000, 0, 0), 100);
     let mut source = Counting::new(file);
     source.damaged = vec![4];
@@ -739,7 +729,7 @@ fn damage_is_told_by_those_who_meet_it() {
 
 #[test]
 fn many_readers_see_the_same_and_decode_once() {
-    let scratch = Scratch::new("readers");
+    let scratch = scratch();
     let ops = ops(21, 8_000, 1 << 33, 2);
     let file = written(&scratch, &ops, 500);
     let source = Arc::new(Counting::new(file));

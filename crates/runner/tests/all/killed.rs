@@ -1,6 +1,6 @@
 //! What is left of a test whose bench is killed.
 
-use crate::roles::{command, scratch};
+use crate::roles::command;
 use crate::run::{read, test};
 use seatrial_generator::{Generator, function, operation};
 use seatrial_history::{Op, OpType, Value};
@@ -61,8 +61,9 @@ pub(crate) fn run_for_ever(folder: &Path) {
 
 #[test]
 fn a_killed_bench_loses_nothing_older_than_a_moment() {
-    let folder = scratch("killed");
-    let mut bench = command("tester", &folder).spawn().unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    let mut bench = command("tester", folder).spawn().unwrap();
     let lines = || {
         let text = fs::read_to_string(folder.join("truth")).unwrap_or_default();
         text.lines().count()
@@ -91,5 +92,4 @@ fn a_killed_bench_loses_nothing_older_than_a_moment() {
         }
     }
     assert!(old > 2000, "only {old} writes were old");
-    fs::remove_dir_all(folder).unwrap();
 }

@@ -1,6 +1,6 @@
 //! Nodes as processes: start, kill, pause, damage, and what is left behind.
 
-use crate::roles::{command, nodes, scratch};
+use crate::roles::{command, nodes};
 use seatrial_machine::{DiskTrouble, Fault, Link, NodeId, Rng};
 use seatrial_runner::{InjectionResult, Mesh, NodeError, NodeLimits, Nodes, ProcessNodes};
 use std::fs;
@@ -8,6 +8,7 @@ use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
@@ -44,11 +45,11 @@ impl Line {
     }
 }
 
-async fn started(name: &str, count: u32) -> (ProcessNodes, Mesh, std::path::PathBuf) {
-    let folder = scratch(name);
+async fn started(count: u32) -> (ProcessNodes, Mesh, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
     let mesh = Mesh::new(Handle::current());
     let nodes = nodes("register", count);
-    nodes.prepare(&folder, &mesh).await.unwrap();
+    nodes.prepare(folder.path(), &mesh).await.unwrap();
     for &node in nodes.ids() {
         let effect = nodes.start(node).await.unwrap();
         assert!(matches!(effect, InjectionResult::Done(_)), "{effect:?}");
@@ -73,7 +74,7 @@ fn did_not_happen(effect: Result<InjectionResult, NodeError>) {
 
 #[tokio::test]
 async fn a_kill_is_seen_by_clients_and_a_restart_keeps_the_data() {
-    let (nodes, mesh, folder) = started("kill", 2).await;
+    let (nodes, mesh, folder) = started(2).await;
     let mut line = Line::open(&mesh).await;
     assert_eq!(line.say("w 5").await.unwrap(), "ok");
     happened(inject(&nodes, Fault::Kill(N1)).await);
@@ -88,14 +89,13 @@ async fn a_kill_is_seen_by_clients_and_a_restart_keeps_the_data() {
         nodes.stop(node).await.unwrap();
     }
     assert!(nodes.take_deaths().is_empty(), "no node died by itself");
-    let log = fs::read_to_string(folder.join("n1.log")).unwrap();
+    let log = fs::read_to_string(folder.path().join("n1.log")).unwrap();
     assert_eq!(log.matches("ready").count(), 2, "{log}");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[tokio::test]
 async fn a_pause_stalls_clients_until_the_end_of_it() {
-    let (nodes, mesh, folder) = started("pause", 1).await;
+    let (nodes, mesh, _folder) = started(1).await;
     let mut line = Line::open(&mesh).await;
     happened(inject(&nodes, Fault::Pause(N1)).await);
     did_not_happen(inject(&nodes, Fault::Pause(N1)).await);
@@ -105,28 +105,29 @@ async fn a_pause_stalls_clients_until_the_end_of_it() {
     assert_eq!(line.hear().await.unwrap(), "0");
     happened(inject(&nodes, Fault::Pause(N1)).await);
     happened(inject(&nodes, Fault::Kill(N1)).await);
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[tokio::test]
 async fn a_cut_stalls_clients_until_it_heals() {
-    let (nodes, mesh, folder) = started("cut", 1).await;
+    let (nodes, mesh, folder) = started(1).await;
     let mut line = Line::open(&mesh).await;
     line.say("r").await.unwrap();
     let links = Link::both(C0, N1);
     mesh.cut(&links);
     assert!(timeout(QUIET, line.say("w 9")).await.is_err());
-    assert_eq!(fs::read_to_string(folder.join("n1/value")).unwrap(), "0");
+    assert_eq!(
+        fs::read_to_string(folder.path().join("n1/value")).unwrap(),
+        "0"
+    );
     assert_eq!(mesh.meter(&links).held_bytes, 4);
     mesh.heal();
     assert_eq!(line.hear().await.unwrap(), "ok");
     nodes.stop(N1).await.unwrap();
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[tokio::test]
 async fn a_node_that_dies_by_itself_is_noted() {
-    let (nodes, mesh, folder) = started("death", 1).await;
+    let (nodes, mesh, __folder) = started(1).await;
     Line::open(&mesh).await.say("die").await.unwrap_err();
     let mut deaths = Vec::new();
     while deaths.is_empty() {
@@ -143,7 +144,6 @@ async fn a_node_that_dies_by_itself_is_noted() {
     );
     did_not_happen(inject(&nodes, Fault::Kill(N1)).await);
     assert!(nodes.take_deaths().is_empty(), "noted once");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 /// Starts one node in a role and returns the error.
@@ -157,8 +157,9 @@ async fn start_error(nodes: &ProcessNodes, folder: &Path) -> NodeError {
 
 #[tokio::test]
 async fn a_node_that_does_not_start_shows_its_log() {
-    let folder = scratch("broken");
-    let error = start_error(&nodes("broken", 1), &folder).await;
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    let error = start_error(&nodes("broken", 1), folder).await;
     assert!(matches!(error, NodeError::Ended { .. }), "{error}");
     let text = error.to_string();
     assert!(
@@ -166,41 +167,40 @@ async fn a_node_that_does_not_start_shows_its_log() {
         "{text}"
     );
     assert!(text.contains("n1.log"), "{text}");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[tokio::test]
 async fn a_node_that_does_not_answer_is_an_error_and_is_ended() {
-    let folder = scratch("mute");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     let nodes = nodes("mute", 1).with_limits(NodeLimits {
         ready: Duration::from_millis(500),
         stop: Duration::from_millis(500),
     });
-    let error = start_error(&nodes, &folder).await;
+    let error = start_error(&nodes, folder).await;
     assert!(matches!(error, NodeError::Silent { .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains("0.5 s") && text.contains("refused"), "{text}");
     assert!(text.contains("I do not speak"), "{text}");
     did_not_happen(inject(&nodes, Fault::Kill(N1)).await);
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[tokio::test]
 async fn a_port_in_use_is_named() {
-    let folder = scratch("port");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     let taken = TcpListener::bind("127.0.0.11:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let error = start_error(&nodes("register", 1).with_port(port), &folder).await;
+    let error = start_error(&nodes("register", 1).with_port(port), folder).await;
     assert!(matches!(error, NodeError::PortInUse { .. }), "{error}");
     assert!(error.to_string().contains(&port.to_string()), "{error}");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[tokio::test]
 async fn rot_changes_bits_on_the_disk() {
-    let (nodes, _mesh, folder) = started("rot", 1).await;
+    let (nodes, _mesh, folder) = started(1).await;
     happened(inject(&nodes, Fault::Kill(N1)).await);
-    let path = folder.join("n1/value");
+    let path = folder.path().join("n1/value");
     let before = vec![0; 1000];
     fs::write(&path, &before).unwrap();
     happened(inject(&nodes, Fault::BitRot { node: N1, bits: 5 }).await);
@@ -209,13 +209,13 @@ async fn rot_changes_bits_on_the_disk() {
     assert_eq!((after.len(), wrong), (1000, 5));
     fs::remove_file(&path).unwrap();
     did_not_happen(inject(&nodes, Fault::BitRot { node: N1, bits: 5 }).await);
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn nothing_is_left_of_a_killed_bench() {
-    let folder = scratch("bench");
-    let mut bench = command("bench", &folder).spawn().unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    let mut bench = command("bench", folder).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     let pids = loop {
         if let Ok(pids) = fs::read_to_string(folder.join("pids")) {
@@ -240,12 +240,11 @@ fn nothing_is_left_of_a_killed_bench() {
         assert!(Instant::now() < deadline, "a node outlived the bench");
         std::thread::sleep(Duration::from_millis(5));
     }
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[tokio::test]
 async fn files_are_cut_and_put_back_while_a_node_is_down() {
-    let (nodes, mesh, folder) = started("corruption", 1).await;
+    let (nodes, mesh, _folder) = started(1).await;
     let mut line = Line::open(&mesh).await;
     assert_eq!(line.say("w 5").await.unwrap(), "ok");
     did_not_happen(inject(&nodes, Fault::Restore(N1)).await);
@@ -264,12 +263,11 @@ async fn files_are_cut_and_put_back_while_a_node_is_down() {
     let mut line = Line::open(&mesh).await;
     assert_eq!(line.say("r").await.unwrap(), "5");
     nodes.stop(N1).await.unwrap();
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[tokio::test]
 async fn what_a_program_or_the_kernel_does_not_offer_is_said() {
-    let (nodes, _mesh, folder) = started("offers", 1).await;
+    let (nodes, _mesh, _folder) = started(1).await;
     let disk = |trouble| Fault::Disk { node: N1, trouble };
     did_not_happen(inject(&nodes, Fault::right_clock(N1)).await);
     did_not_happen(inject(&nodes, disk(DiskTrouble::WriteErrors)).await);
@@ -283,5 +281,4 @@ async fn what_a_program_or_the_kernel_does_not_offer_is_said() {
     }
     nodes.view().await.unwrap_err();
     nodes.stop(N1).await.unwrap();
-    fs::remove_dir_all(folder).unwrap();
 }

@@ -149,11 +149,3 @@ pub(crate) fn nodes(role: &'static str, count: u32) -> ProcessNodes {
         stop: Duration::from_secs(2),
     })
 }
-
-/// A folder of its own for a test; emptied first.
-pub(crate) fn scratch(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("seatrial-runner-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).unwrap();
-    path
-}

@@ -1,6 +1,6 @@
 //! Whole tests against real processes.
 
-use crate::roles::{nodes, scratch};
+use crate::roles::nodes;
 use seatrial_checker::{Aims, Checker, OnlineChecker, Validity, Verdict, WholeHistory};
 use seatrial_generator::{
     Generator, Template, any, fault_operation, function, mix, operation, sequence, sleep,
@@ -231,16 +231,18 @@ fn faulty(folder: &Path) -> Test {
 
 #[test]
 fn faults_are_seen_by_clients_and_kept_in_the_outcome() {
-    let folder = scratch("faults");
-    faults_are_seen(&folder, faulty(&folder));
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    faults_are_seen(folder, faulty(folder));
 }
 
 #[test]
 fn faults_are_seen_by_clients_on_the_drivers_thread() {
-    let folder = scratch("faults-driver");
-    let mut test = faulty(&folder);
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    let mut test = faulty(folder);
     test.clients = Arc::new(OnDriver(Lines));
-    faults_are_seen(&folder, test);
+    faults_are_seen(folder, test);
 }
 
 fn faults_are_seen(folder: &Path, test: Test) {
@@ -289,7 +291,6 @@ fn faults_are_seen(folder: &Path, test: Test) {
     drop(outcome);
     let again = RunFolder::open(folder).unwrap_err();
     assert!(matches!(again, FolderError::Used(_)), "{again}");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 /// Results and logs are in the folder.
@@ -337,8 +338,9 @@ fn errors_tell_the_faults(history: &History) {
 
 #[test]
 fn a_stop_lets_operations_complete_and_checks() {
-    let folder = scratch("stop");
-    let test = test(&folder, reads_and_writes().clients().boxed());
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    let test = test(folder, reads_and_writes().clients().boxed());
     let stop = test.stop.clone();
     let stopper = thread::spawn(move || {
         thread::sleep(Duration::from_millis(300));
@@ -355,14 +357,14 @@ fn a_stop_lets_operations_complete_and_checks() {
     );
     assert_eq!(outcome.counts.invoked, outcome.counts.completed());
     sound(&read(&outcome.folder), 0);
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_second_stop_waits_for_nothing() {
-    let folder = scratch("abort");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     let hang = operation("hang", Value::Nil).repeat().clients();
-    let mut test = test(&folder, hang.boxed());
+    let mut test = test(folder, hang.boxed());
     test.timeout = Duration::from_mins(2);
     let stop = test.stop.clone();
     let stopper = thread::spawn(move || {
@@ -382,16 +384,16 @@ fn a_second_stop_waits_for_nothing() {
     assert_eq!(outcome.ended, Ended::Aborted);
     assert!(matches!(outcome.validity(), Validity::Unknown(_)));
     assert_eq!((outcome.counts.invoked, outcome.counts.info), (4, 4));
-    let history = read(&folder);
+    let history = read(folder);
     assert_eq!(history.len(), 8);
     sound(&history, 0);
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_stop_while_nodes_start_ends_them() {
-    let folder = scratch("early");
-    let mut test = test(&folder, reads_and_writes().clients().boxed());
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    let mut test = test(folder, reads_and_writes().clients().boxed());
     test.nodes = Arc::new(nodes("mute", 1));
     let stop = test.stop.clone();
     let stopper = thread::spawn(move || {
@@ -407,19 +409,20 @@ fn a_stop_while_nodes_start_ends_them() {
         "{:?}",
         began.elapsed()
     );
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_client_that_never_answers_stalls_nobody_else() {
-    let folder = scratch("hang");
-    one_client_hangs(&folder, Arc::new(Echoes));
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    one_client_hangs(folder, Arc::new(Echoes));
 }
 
 #[test]
 fn a_client_that_never_answers_stalls_none_on_the_drivers_thread() {
-    let folder = scratch("hang-driver");
-    one_client_hangs(&folder, Arc::new(OnDriver(Echoes)));
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    one_client_hangs(folder, Arc::new(OnDriver(Echoes)));
 }
 
 fn one_client_hangs(folder: &Path, clients: Arc<dyn Clients>) {
@@ -446,13 +449,13 @@ fn one_client_hangs(folder: &Path, clients: Arc<dyn Clients>) {
     );
     assert!(outcome.counts.ok > 1000, "{:?}", outcome.counts);
     sound(&self::read(&outcome.folder), 0);
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_node_that_does_not_start_ends_the_test_before_it_begins() {
-    let folder = scratch("no-start");
-    let mut test = test(&folder, reads_and_writes().clients().boxed());
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    let mut test = test(folder, reads_and_writes().clients().boxed());
     test.nodes = Arc::new(nodes("broken", 2));
     let error = run(test, unseen()).unwrap_err();
     assert!(
@@ -461,13 +464,13 @@ fn a_node_that_does_not_start_ends_the_test_before_it_begins() {
     );
     assert!(error.to_string().contains("my configuration"), "{error}");
     assert!(!folder.join("history.sea").exists());
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn nodes_that_do_not_find_together_end_the_test() {
-    let folder = scratch("unformed");
-    let mut test = test(&folder, reads_and_writes().clients().boxed());
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    let mut test = test(folder, reads_and_writes().clients().boxed());
     let limits = NodeLimits {
         ready: Duration::from_millis(400),
         stop: Duration::from_secs(1),
@@ -479,12 +482,12 @@ fn nodes_that_do_not_find_together_end_the_test() {
         "{error}"
     );
     assert!(error.to_string().contains("has no value yet"), "{error}");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_node_that_dies_by_itself_is_told_with_its_log() {
-    let folder = scratch("dies");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     let die = operation("die", Value::Nil).once();
     let generator = any(
         Rng::from_seed(1),
@@ -495,7 +498,7 @@ fn a_node_that_dies_by_itself_is_told_with_its_log() {
             die.delay(Duration::from_millis(200)).boxed(),
         ],
     );
-    let mut test = test(&folder, generator.clients().boxed());
+    let mut test = test(folder, generator.clients().boxed());
     test.nodes = Arc::new(nodes("register", 1));
     test.clients = Arc::new(Lines);
     let outcome = run(test, unseen()).unwrap();
@@ -510,12 +513,12 @@ fn a_node_that_dies_by_itself_is_told_with_its_log() {
         "{warning}"
     );
     sound(&read(&outcome.folder), 1);
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_mistake_of_the_generator_ends_the_test_and_keeps_the_history() {
-    let folder = scratch("mistake");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     let mut count = 0;
     let wrong = operation("read", Value::Nil).repeat().map(move |mut op| {
         count += 1;
@@ -524,18 +527,18 @@ fn a_mistake_of_the_generator_ends_the_test_and_keeps_the_history() {
         }
         op
     });
-    let test = test(&folder, wrong.clients().boxed());
+    let test = test(folder, wrong.clients().boxed());
     let error = run(test, unseen()).unwrap_err();
     assert!(matches!(error, RunError::Generator(_)), "{error}");
     assert!(error.to_string().contains("99"), "{error}");
-    assert!(!read(&folder).is_empty());
-    fs::remove_dir_all(folder).unwrap();
+    assert!(!read(folder).is_empty());
 }
 
 #[test]
 fn a_rate_that_was_not_reached_is_warned_of() {
     for (rate, is_missed) in [(1_000_000.0, true), (100.0, false)] {
-        let folder = scratch("rate");
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path();
         let interval = Duration::from_secs_f64(1.0 / rate);
         let reads = operation("read", Value::Nil).repeat();
         let generator = reads
@@ -543,43 +546,43 @@ fn a_rate_that_was_not_reached_is_warned_of() {
             .time_limit(Duration::from_millis(800));
         let test = Test {
             rate: Some(rate),
-            ..test(&folder, generator.clients().boxed())
+            ..test(folder, generator.clients().boxed())
         };
         let outcome = run(test, unseen()).unwrap();
         let warnings = outcome.warnings.join("\n");
         let found = warnings.contains("requested 1000000 operations per second");
         assert_eq!(found, is_missed, "{rate}: {warnings}");
-        fs::remove_dir_all(folder).unwrap();
     }
 }
 
 #[test]
 fn a_fault_that_never_bites_is_warned_of() {
-    let folder = scratch("never");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     let kill = fault_operation(&Fault::Kill(N1));
     let cut = fault_operation(&Fault::Cut(Link::both(N1, N2).to_vec()));
     let nemesis = sequence([kill, cut]).nemesis();
     let clients = reads_and_writes().limit(10).clients();
     let generator = any(Rng::from_seed(1), [clients.boxed(), nemesis.boxed()]);
-    let outcome: TestOutcome = run(test(&folder, generator.boxed()), unseen()).unwrap();
+    let outcome: TestOutcome = run(test(folder, generator.boxed()), unseen()).unwrap();
     let warnings = outcome.warnings.join("\n");
     assert!(
         warnings.contains("kill never took effect: unknown node n1"),
         "{warnings}"
     );
     assert!(warnings.contains("cut never took effect"), "{warnings}");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 /// Without proxies clients talk to the node itself; a fault of links has no effect, and is warned of.
 #[test]
 fn links_that_cannot_be_broken_are_warned_of() {
-    let folder = scratch("no-proxies");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     let cut = fault_operation(&Fault::Cut(Link::both(NodeId::client(0), N1).to_vec()));
     let nemesis = sequence([cut, fault_operation(&Fault::Heal)]).nemesis();
     let clients = reads_and_writes().limit(50).clients();
     let generator = any(Rng::from_seed(1), [clients.boxed(), nemesis.boxed()]);
-    let mut test = test(&folder, generator.boxed());
+    let mut test = test(folder, generator.boxed());
     test.nodes = Arc::new(nodes("register", 1));
     test.clients = Arc::new(OnDriver(Lines));
     test.breaks_network = false;
@@ -594,7 +597,6 @@ fn links_that_cannot_be_broken_are_warned_of() {
         warnings.contains("cut never took effect: this test was set up without"),
         "{warnings}"
     );
-    fs::remove_dir_all(folder).unwrap();
 }
 
 /// The history in a run folder, read anew.
@@ -605,7 +607,8 @@ pub(crate) fn read(folder: &Path) -> History {
 
 #[test]
 fn a_client_that_blocks_its_thread_delays_no_other() {
-    let folder = scratch("blocked");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     let reads = operation("read", Value::Nil).repeat().limit(300);
     let blocked = operation("block", Value::Nil).repeat_times(2);
     let generator = sequence([
@@ -615,7 +618,7 @@ fn a_client_that_blocks_its_thread_delays_no_other() {
             .boxed(),
     ]);
     let began = Instant::now();
-    let outcome = run(test(&folder, generator.clients().boxed()), unseen()).unwrap();
+    let outcome = run(test(folder, generator.clients().boxed()), unseen()).unwrap();
     assert!(began.elapsed() < Duration::from_mins(1));
     assert_eq!(outcome.ended, Ended::Completed);
     let counts = outcome.counts;

@@ -1,6 +1,5 @@
 //! Tests that are judged while they run.
 
-use crate::roles::scratch;
 use crate::run::{reads_and_writes, test};
 use seatrial_check::by_name;
 use seatrial_checker::Validity;
@@ -27,9 +26,10 @@ fn forgetful(folder: &Path, is_endless: bool, stops: bool) -> TestOutcome {
 
 #[test]
 fn the_first_violation_ends_a_test() {
-    let folder = scratch("watch-stops");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     // Without the checker it would never end.
-    let outcome = forgetful(&folder, true, true);
+    let outcome = forgetful(folder, true, true);
     assert_eq!(outcome.ended, Ended::Stopped);
     assert_eq!(outcome.validity(), Validity::Invalid);
     let sighting = outcome.sighting.as_ref().unwrap();
@@ -57,8 +57,9 @@ fn the_first_violation_ends_a_test() {
 
 #[test]
 fn nothing_to_see_changes_nothing() {
-    let folder = scratch("watch-valid");
-    let outcome = forgetful(&folder, false, true);
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    let outcome = forgetful(folder, false, true);
     assert_eq!(outcome.ended, Ended::Completed);
     assert_eq!(outcome.validity(), Validity::Valid);
     assert!(outcome.sighting.is_none());

@@ -1,6 +1,5 @@
 //! A file system on a loop device that loses its power.
 
-use crate::child::Scratch;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -31,8 +30,8 @@ pub(super) struct Disk {
 
 impl Disk {
     /// Makes a file system of this kind in `folder`, on a device of its own.
-    pub(super) fn new(kind: &str, folder: &Scratch) -> Result<Disk> {
-        let (image, point) = (folder.0.join("image"), folder.0.join("disk"));
+    pub(super) fn new(kind: &str, folder: &Path) -> Result<Disk> {
+        let (image, point) = (folder.join("image"), folder.join("disk"));
         File::create(&image)?.set_len(LENGTH)?;
         fs::create_dir_all(&point)?;
         let device = system("losetup", &["--find", "--show", &name(&image)])?;

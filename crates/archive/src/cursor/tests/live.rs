@@ -141,11 +141,9 @@ fn readers_in_threads_miss_nothing_and_get_nothing_twice() {
 
 #[test]
 fn readers_of_real_files_miss_nothing_and_get_nothing_twice() {
-    let folder = std::env::temp_dir().join(format!("seatrial-live-{}", std::process::id()));
-    let (desk, writer) = Desk::new(Arc::new(Files), &folder);
+    let folder = tempfile::tempdir().unwrap();
+    let (desk, writer) = Desk::new(Arc::new(Files), &folder.path().join("archive"));
     many_readers_beside_one_writer(&desk, writer);
-    drop(desk);
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
