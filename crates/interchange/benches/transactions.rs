@@ -1,6 +1,6 @@
 //! What reading transactions of other checkers costs: `cargo bench -p seatrial-interchange --bench transactions`. Without the
 //! argument `--bench` everything runs once with tiny input. Nanoseconds of processor time per read or write, the least of
-//! several rounds, from memory: told to a sink that counts, and made operations of a history. Linux only.
+//! several rounds, from memory: passed to a counting sink, and as operations of a history. Linux only.
 
 #[allow(dead_code, reason = "other benches measure with these histories")]
 #[path = "../../history/benches/workload/mod.rs"]
@@ -15,7 +15,7 @@ use seatrial_machine::Rng;
 use std::fmt::Write as _;
 use workload::{Rounds, best};
 
-/// Counts what it is told.
+/// A sink that counts its calls.
 #[derive(Default)]
 struct Count {
     events: u64,
@@ -92,7 +92,7 @@ fn texts(events: u64, by_session: bool, rng: &mut Rng) -> Texts {
 /// A row: the format, bytes and nanoseconds per read or write.
 fn measure(name: &str, bytes: &[u8], format: Format, rounds: Rounds) {
     let options = Options::default();
-    let (told, count) = best(rounds, || {
+    let (sink, count) = best(rounds, || {
         let mut count = Count::default();
         let mut reader = TransactionReader::open(name, bytes, format, options);
         while reader.advance(&mut count).expect("written by this bench") {}
@@ -107,9 +107,9 @@ fn measure(name: &str, bytes: &[u8], format: Format, rounds: Rounds) {
     });
     let per_event = |seconds: f64| seconds * 1e9 / count.events as f64;
     println!(
-        "{name:>20} {:6.1} bytes {:7.1} ns told {:7.1} ns as operations   {} transactions",
+        "{name:>20} {:6.1} bytes {:7.1} ns to a sink {:7.1} ns as operations   {} transactions",
         bytes.len() as f64 / count.events as f64,
-        per_event(told),
+        per_event(sink),
         per_event(made),
         count.transactions,
     );

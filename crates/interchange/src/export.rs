@@ -54,7 +54,7 @@ impl<W: Write> TextWriter<W> {
         TextWriter { out, layout, count }
     }
 
-    /// Begins a text of a history of which this is known. [`Layout::Json`] cannot say it.
+    /// Begins a text with `provenance` in its header. [`Layout::Json`] has no place for it and drops it.
     pub fn with_provenance(out: W, layout: Layout, provenance: &Provenance) -> io::Result<Self> {
         let mut writer = TextWriter::new(out, layout);
         let header = match layout {
@@ -67,7 +67,7 @@ impl<W: Write> TextWriter<W> {
         Ok(writer)
     }
 
-    /// Adds one operation. An error, and nothing is written, if the text would be read as something else.
+    /// Writes one operation. If it would not read back unchanged (see [`check_names`]), returns an error and writes nothing.
     pub fn push(&mut self, op: &Op) -> io::Result<()> {
         check_names(op, self.layout)?;
         let begin = match (self.layout, self.count) {
@@ -84,7 +84,7 @@ impl<W: Write> TextWriter<W> {
         }
     }
 
-    /// Ends the text and hands everything to whoever takes it.
+    /// Ends the text, flushes the output and returns it.
     pub fn finish(mut self) -> io::Result<W> {
         match (self.layout, self.count) {
             (Layout::Json, 0) => self.out.write_all(b"[]\n")?,
@@ -96,11 +96,11 @@ impl<W: Write> TextWriter<W> {
     }
 }
 
-/// The members that every operation has; an extra field of one of these names would be taken for it.
+/// Members of every operation; an extra field with one of these names would replace it.
 const MEMBERS: [&str; 6] = ["index", "time", "type", "process", "f", "value"];
 
-/// Fails when a name of the operation cannot be written so that a reader gets it back: an extra field with the name of one of
-/// the six members, and in EDN a keyword that EDN has no form for.
+/// Returns an error when a name of the operation would not read back: an extra field with the name of one of the six
+/// members, or, in EDN, a keyword that EDN has no form for.
 pub fn check_names(op: &Op, layout: Layout) -> io::Result<()> {
     let wrong = |reason: String| {
         let text = format!("operation {}: {reason}", op.index);
@@ -132,7 +132,7 @@ pub fn check_names(op: &Op, layout: Layout) -> io::Result<()> {
 }
 
 /// Does `:NAME` read back as this keyword, with Clojure's reader and with ours? Letters, digits and the signs that EDN permits
-/// in symbols; what is no ASCII only if it is shown as itself.
+/// in symbols; non-ASCII characters only if they are printed unescaped.
 fn is_keyword(name: &str) -> bool {
     let is_part = |letter: char| match letter {
         // The last two not at the beginning.
@@ -175,7 +175,7 @@ fn unwritable(value: &Value) -> Option<&str> {
 }
 
 /// The operation as JSON, with the members of Jepsen's EDN map: `index`, `time`, `type`, `process`, `f`, `value`, and
-/// the extra fields. What becomes of shapes that JSON lacks stands at the head of this module.
+/// the extra fields.
 pub fn json(op: &Op) -> Json {
     let mut members = Map::new();
     let process = match op.process {
@@ -194,7 +194,7 @@ pub fn json(op: &Op) -> Json {
     Json::Object(members)
 }
 
-/// A value as JSON.
+/// A value as JSON; the module's documentation lists the shapes that JSON lacks.
 pub fn value(shape: &Value) -> Json {
     match shape {
         Value::Nil => Json::Null,
@@ -217,7 +217,7 @@ pub fn value(shape: &Value) -> Json {
     }
 }
 
-/// A map whose keys are distinct integers, and keywords that do not look like one.
+/// A JSON object of a map whose keys are distinct integers and keywords that do not look like integers; else `None`.
 fn object(pairs: &[(Value, Value)]) -> Option<Json> {
     let mut members = Map::new();
     for (key, item) in pairs {
@@ -234,7 +234,7 @@ fn object(pairs: &[(Value, Value)]) -> Option<Json> {
     Some(Json::Object(members))
 }
 
-/// The integer that the name of a JSON member stands for: its own decimal form only, so not `007` or `+7`.
+/// The integer whose decimal form is `name`; `None` for other spellings, such as `007` or `+7`.
 pub(crate) fn integer_name(name: &str) -> Option<i64> {
     let number: i64 = name.parse().ok()?;
     (number.to_string() == name).then_some(number)

@@ -3,15 +3,15 @@
 use seatrial_history::{Provenance, REPAIRED, SALVAGED};
 use serde_json::{Map, Value as Json};
 
-/// What a header begins with in EDN, a comment.
+/// Beginning of a header in EDN, a comment.
 const EDN: &str = ";; seatrial ";
-/// What a header begins with in JSON lines; it ends with [`JSON_END`].
+/// Beginning of a header in JSON lines; its end is [`JSON_END`].
 const JSON: &str = "{\"seatrial\":";
 const JSON_END: &str = "}";
-/// Longest header in bytes. One that would be longer names no gaps but their number.
+/// Longest header in bytes. A longer one is shortened: the number of gaps instead of the gaps, the first repair only.
 const LENGTH_MAX: usize = 2_048;
 
-/// What stands before the first operation in EDN.
+/// The header before the first operation in EDN; `None` when there is nothing to record.
 pub(crate) fn edn(provenance: &Provenance) -> Option<String> {
     let worth = short(provenance).unwrap_or_default();
     let members: Map<String, Json> = worth
@@ -25,13 +25,13 @@ pub(crate) fn edn(provenance: &Provenance) -> Option<String> {
     Some(format!("{EDN}{members}\n"))
 }
 
-/// What stands before the first operation in JSON lines.
+/// The header before the first operation in JSON lines; `None` when there is nothing to record.
 pub(crate) fn json(provenance: &Provenance) -> Option<String> {
     let members = serde_json::to_string(&short(provenance)?).ok()?;
     Some(format!("{JSON}{members}{JSON_END}\n"))
 }
 
-/// What the history is worth, short enough for a header; `None` when there is nothing to say.
+/// The members of `provenance` that a header carries, at most [`LENGTH_MAX`] bytes; `None` for a plain provenance.
 fn short(provenance: &Provenance) -> Option<Map<String, Json>> {
     if provenance.is_plain() {
         return None;
@@ -50,8 +50,8 @@ fn short(provenance: &Provenance) -> Option<Map<String, Json>> {
     Some(short)
 }
 
-/// Takes the header from the first bytes of a text. What stands there becomes blank, so that places in the text stay what
-/// they are.
+/// Takes the header from the first bytes of a text: returns its provenance and overwrites it with blanks, so that lines and
+/// columns of the text do not change.
 pub(crate) fn take(first: &mut [u8]) -> Provenance {
     let is_blank = |byte: &u8| byte.is_ascii_whitespace();
     let start = first.iter().position(|byte| !is_blank(byte));
@@ -65,13 +65,13 @@ pub(crate) fn take(first: &mut [u8]) -> Provenance {
     let Some(members) = text.strip_prefix(EDN).or_else(of_json) else {
         return Provenance::default();
     };
-    let said = serde_json::from_str::<Json>(members);
-    let Some(said) = said.ok().filter(Json::is_object) else {
+    let attributes = serde_json::from_str::<Json>(members);
+    let Some(attributes) = attributes.ok().filter(Json::is_object) else {
         return Provenance::default();
     };
     let (start, length) = (start.unwrap_or(0), text.len());
     first[start..start + length].fill(b' ');
-    Provenance::of_attributes(&said)
+    Provenance::of_attributes(&attributes)
 }
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
         }
         let plain = Provenance::of_attributes(&json!({"name": "x"}));
         assert!(plain.is_plain() && edn(&plain).is_none());
-        // A comment may say how a test is checked; a line that other programs take for an operation does not.
+        // A comment may carry how a test is checked; a line that other programs read as an operation does not.
         let test = json!({"workload": "queue", "checkers": ["g1"], "options": {"rate": 7}});
         let test = Provenance::of_attributes(&test);
         let (found, _) = header(&format!("{}next", edn(&test).unwrap()));

@@ -25,12 +25,12 @@ mod sequence;
 mod stream;
 mod transaction;
 
-pub use chunks::{Taken, TextChunks};
+pub use chunks::{ChunkReadError, TextChunks};
 pub use jepsen::{JepsenError, JepsenFile, JepsenOperations, is_jepsen};
 pub use operations::Operations;
 
 use edn::Reader;
-use operation::Keys;
+use operation::KeyPlace;
 use seatrial_history::{History, Op};
 use std::fmt;
 use std::io::Read;
@@ -97,8 +97,8 @@ impl Format {
         }
     }
 
-    /// Does it say when operations began and ended? If not, their order in the file is no order in real time, except
-    /// within a process.
+    /// Does the format record the real-time order of invocations and completions? If not, the order in the file means nothing,
+    /// except within a process.
     pub const fn has_times(self) -> bool {
         matches!(self, Format::Edn | Format::Json | Format::Porcupine)
     }
@@ -121,74 +121,77 @@ impl Format {
     }
 }
 
-/// What the text does not say about itself.
+/// Properties of a history that its text does not contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Client values `[key value]` are tuples of one independent key (`jepsen.independent`), not plain lists.
     pub keyed: bool,
-    /// The value that reads of a register see which nobody wrote, in formats of transactions; `None`: what the format
-    /// says (0, or nothing).
+    /// The initial value of registers, in formats of transactions; `None`: the format's default (0, or no value).
     pub initial: Option<i64>,
 }
 
 impl Options {
-    fn keys(self) -> Keys {
-        if self.keyed { Keys::Tuple } else { Keys::None }
+    fn keys(self) -> KeyPlace {
+        if self.keyed {
+            KeyPlace::Tuple
+        } else {
+            KeyPlace::None
+        }
     }
 }
 
-/// Why a file is not a history. Printed as `file:line:column: reason`, of a binary file `file: byte n: reason`.
+/// Why a file is not a history. Printed as `file:line:column: problem`, of a binary file `file: byte n: problem`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}{place}: {problem}")]
 pub struct ImportError {
     /// The file's name, as given.
     pub file: String,
-    /// Where.
-    pub place: Place,
-    /// What is wrong there.
+    /// The place of the problem.
+    pub place: SourcePosition,
+    /// The problem.
     pub problem: String,
 }
 
-/// A place in a file.
+/// A position in an imported file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Of a text.
+pub enum SourcePosition {
+    /// Position in a text.
     Text {
         /// Line, from 1.
         line: usize,
         /// Character within the line, from 1.
         column: usize,
     },
-    /// Of a binary file: bytes before it.
+    /// Byte offset in a binary file.
     Byte(u64),
 }
 
-impl Place {
-    /// Where a text begins.
-    const START: Place = Place::line(1);
+impl SourcePosition {
+    /// The first character of a text.
+    const START: SourcePosition = SourcePosition::line(1);
 
     /// The beginning of a line.
-    const fn line(line: u64) -> Place {
-        Place::Text {
+    const fn line(line: u64) -> SourcePosition {
+        SourcePosition::Text {
             line: line as usize,
             column: 1,
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Text { line, column } => write!(f, ":{line}:{column}"),
-            Place::Byte(offset) => write!(f, ": byte {offset}"),
+            SourcePosition::Text { line, column } => write!(f, ":{line}:{column}"),
+            SourcePosition::Byte(offset) => write!(f, ": byte {offset}"),
         }
     }
 }
 
-/// Bytes at a file's start that are looked at to tell its format.
+/// Bytes at a file's start from which its format is detected.
 const DETECTION_LENGTH: usize = 4_096;
 
-/// Tells a file's format from its first bytes (some thousand suffice) and its name; `None` when it is none of these.
+/// Detects a file's format from its first 4,096 bytes and its name; `None` for an unknown format.
 pub fn detect(name: &str, first: &[u8]) -> Option<Format> {
     let first = &first[..first.len().min(DETECTION_LENGTH)];
     if let Some(format) = registers::detect(first) {
@@ -240,8 +243,8 @@ pub fn detect(name: &str, first: &[u8]) -> Option<Format> {
 
 /// The history in `bytes`. Operations without an index are numbered by position, unknown times are -1.
 ///
-/// One operation at a time is held besides the result, which takes two to four times the size of the text. For what
-/// does not fit in memory there is [`Operations`].
+/// Memory: the result, two to four times the size of the text, and one operation. [`Operations`] reads histories that do
+/// not fit in memory.
 pub fn read(
     name: &str,
     bytes: &[u8],
@@ -251,7 +254,7 @@ pub fn read(
     collect(&mut Operations::open(name, bytes, Some(format), options)?)
 }
 
-/// All operations as a history in memory.
+/// All operations as a history in memory; at most 2³² - 2, more are an error.
 pub fn collect(operations: &mut Operations<impl Read>) -> Result<History, ImportError> {
     let mut ops: Vec<Op> = Vec::new();
     while let Some(op) = operations.next().transpose()? {

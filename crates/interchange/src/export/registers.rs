@@ -1,10 +1,10 @@
 //! Writes transactions on registers in the formats of other isolation checkers.
 //!
 //! These formats have sessions, transactions and what these read and wrote, but no times of clients and no unknown outcome. A
-//! transaction whose outcome nobody knows is written when a committed one read from it: then it took place, with all its
-//! writes. Otherwise it is left out, which no level of isolation can tell from its taking place after everything. What
-//! it read is not known in either case. A session that goes on after such a transaction (Jepsen's never do) would have to
-//! wait for that, so the transaction gets a session of its own.
+//! transaction of unknown outcome is written as committed when a committed transaction read from it: it took place, with
+//! all its writes. Otherwise it is omitted; no isolation level distinguishes that from a commit after all others. Its reads
+//! are unknown in both cases and are omitted. When its session continues (Jepsen's never do), the transaction is written in a
+//! session of its own, because the file's order within a session would otherwise claim that it came first.
 
 use seatrial_history::FixedMap;
 use seatrial_history::{Key, Mop, Observed, Op, OpType, Process, Value};
@@ -12,16 +12,16 @@ use seatrial_history::{Stamp, Stamps};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-/// Which format.
+/// A format of transactions on registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterLayout {
     /// Plume's and PolySI's text, a line for each operation.
     Plume,
-    /// TimeKiller's JSON, a transaction in a line, with the timestamps that completions carry ([`Stamps`]); what was
-    /// aborted is left out.
+    /// TimeKiller's JSON, a transaction in a line, with the timestamps of completions ([`Stamps`]); aborted
+    /// transactions are omitted.
     TimeKiller,
-    /// dbcop's bincode of 2019, which PolySI, VeriStrong and AWDIT read as well. It begins with numbers that are known at
-    /// the end, so its transactions are held in memory: 18 bytes for each operation.
+    /// dbcop's bincode of 2019, which PolySI, VeriStrong and AWDIT read as well. Its header contains totals, so
+    /// all transactions are held in memory: 18 bytes for each operation.
     Dbcop,
 }
 
@@ -36,33 +36,33 @@ pub enum RegisterError {
         /// What cannot be carried.
         problem: String,
     },
-    /// The output takes no more.
+    /// The output cannot be written.
     #[error(transparent)]
     Write(#[from] io::Error),
 }
 
-/// The state that nobody wrote.
+/// The value of the initial state.
 const INITIAL: i64 = 0;
-/// Plume's transaction of all that was aborted.
+/// Plume's transaction number for aborted operations.
 const ABORTED: i64 = -1;
-/// Why a transaction cannot be told with timestamps.
-const UNSTAMPED: &str = "it has no start-stamp and commit-stamp, which this format tells";
+/// The error for a transaction without timestamps.
+const UNSTAMPED: &str = "it has no start-stamp and commit-stamp, which this format requires";
 /// A point of time that dbcop can parse; histories have none.
 const TIME: &str = "1970-01-01T00:00:00+00:00";
 
 /// Writes transactions one after another. [`RegisterWriter::finish`] must be called.
 pub struct RegisterWriter<W> {
-    out: Output<W>,
-    /// Invocations whose outcome is not known yet, or never will be.
-    waiting: Waiting,
+    out: RegisterOutput<W>,
+    /// Invocations without a known outcome.
+    waiting: UndecidedTransactions,
 }
 
-/// Transactions that may have taken place.
+/// Transactions without a known outcome, which a later read may prove to have committed.
 #[derive(Default)]
-struct Waiting {
-    /// In the order of their invocations.
-    transactions: BTreeMap<u64, Transaction>,
-    /// By what they wrote: the number of the invocation.
+struct UndecidedTransactions {
+    /// By the number of the invocation.
+    transactions: BTreeMap<u64, UndecidedTransaction>,
+    /// From a written key and value to the number of the invocation.
     writers: FixedMap<(Key, i64), u64>,
     /// The invocation of each process that has not completed.
     open: FixedMap<u64, u64>,
@@ -70,25 +70,25 @@ struct Waiting {
     count: u64,
 }
 
-struct Transaction {
+struct UndecidedTransaction {
     index: u64,
     process: u64,
     writes: Vec<(Key, i64)>,
     /// Did a committed transaction read from it?
     observed: bool,
-    /// Has its process gone on?
-    passed: bool,
+    /// Did its process invoke another operation?
+    has_continued: bool,
 }
 
 /// One operation of a transaction.
 #[derive(Clone, Copy)]
-struct Event {
+struct RegisterAccess {
     writes: bool,
     key: i64,
     value: i64,
 }
 
-enum Output<W> {
+enum RegisterOutput<W> {
     Plume {
         out: W,
         /// Transactions so far.
@@ -105,7 +105,7 @@ enum Output<W> {
     },
     Dbcop {
         out: W,
-        sessions: Vec<Session>,
+        sessions: Vec<DbcopSession>,
         /// Which session each process has.
         numbers: FixedMap<u64, usize>,
         events: u64,
@@ -116,14 +116,14 @@ enum Output<W> {
 
 /// A session of dbcop, as its bytes.
 #[derive(Default)]
-struct Session {
+struct DbcopSession {
     transactions: u64,
     bytes: Vec<u8>,
 }
 
-impl Session {
-    /// Adds a transaction, or says why it cannot be written.
-    fn add(&mut self, events: &[Event], committed: bool) -> Result<(), String> {
+impl DbcopSession {
+    /// Adds a transaction; the error is why it cannot be written.
+    fn add(&mut self, events: &[RegisterAccess], committed: bool) -> Result<(), String> {
         self.transactions += 1;
         self.bytes.extend((events.len() as u64).to_le_bytes());
         for event in events {
@@ -142,9 +142,9 @@ impl Session {
     }
 }
 
-impl Waiting {
+impl UndecidedTransactions {
     fn invoke(&mut self, op: &Op, process: u64) {
-        self.pass(process);
+        self.continue_process(process);
         let mops = op.value.as_txn().unwrap_or_default();
         let writes = mops.iter().filter_map(|mop| match mop {
             Mop::Write { key, value } => Some((key.clone(), *value)),
@@ -157,26 +157,26 @@ impl Waiting {
             self.writers.insert(write.clone(), number);
         }
         self.open.insert(process, number);
-        let transaction = Transaction {
+        let transaction = UndecidedTransaction {
             index: op.index,
             process,
             writes,
             observed: false,
-            passed: false,
+            has_continued: false,
         };
         self.transactions.insert(number, transaction);
     }
 
-    /// A process goes on: what it left is not its last.
-    fn pass(&mut self, process: u64) {
+    /// Notes that a process invokes another operation after one of unknown outcome.
+    fn continue_process(&mut self, process: u64) {
         if let Some(before) = self.open.remove(&process)
             && let Some(transaction) = self.transactions.get_mut(&before)
         {
-            transaction.passed = true;
+            transaction.has_continued = true;
         }
     }
 
-    /// A process's transaction has a known outcome.
+    /// Removes a process's transaction, whose outcome is known now.
     fn settle(&mut self, process: u64) {
         let number = self.open.remove(&process);
         let Some(transaction) = number.and_then(|number| self.transactions.remove(&number)) else {
@@ -189,7 +189,7 @@ impl Waiting {
         }
     }
 
-    /// A committed transaction saw this.
+    /// Notes that a committed transaction read this value.
     fn observe(&mut self, key: &Key, value: i64) {
         let writer = self.writers.get(&(key.clone(), value));
         if let Some(transaction) = writer.and_then(|number| self.transactions.get_mut(number)) {
@@ -202,17 +202,17 @@ impl<W: Write> RegisterWriter<W> {
     /// Begins a history.
     pub fn new(out: W, layout: RegisterLayout) -> RegisterWriter<W> {
         let out = match layout {
-            RegisterLayout::Plume => Output::Plume {
+            RegisterLayout::Plume => RegisterOutput::Plume {
                 out,
                 count: 0,
                 next_session: 0,
             },
-            RegisterLayout::TimeKiller => Output::TimeKiller {
+            RegisterLayout::TimeKiller => RegisterOutput::TimeKiller {
                 out,
                 count: 0,
                 next_session: 0,
             },
-            RegisterLayout::Dbcop => Output::Dbcop {
+            RegisterLayout::Dbcop => RegisterOutput::Dbcop {
                 out,
                 sessions: Vec::new(),
                 numbers: FixedMap::default(),
@@ -223,11 +223,11 @@ impl<W: Write> RegisterWriter<W> {
         };
         RegisterWriter {
             out,
-            waiting: Waiting::default(),
+            waiting: UndecidedTransactions::default(),
         }
     }
 
-    /// Adds one operation of a history. Those of no client are passed over.
+    /// Adds one operation of a history; operations of the nemesis are skipped.
     pub fn push(&mut self, op: &Op) -> Result<(), RegisterError> {
         let Process::Client(process) = op.process else {
             return Ok(());
@@ -251,7 +251,7 @@ impl<W: Write> RegisterWriter<W> {
         self.waiting.settle(process);
         let mut events = Vec::with_capacity(mops.len());
         for mop in mops.iter() {
-            // What an aborted transaction read, nobody has to answer for.
+            // Reads of an aborted transaction are not part of any level's definition.
             if ok || !matches!(mop, Mop::Read { .. }) {
                 events.push(event(mop).map_err(unfit)?);
             }
@@ -266,7 +266,7 @@ impl<W: Write> RegisterWriter<W> {
         self.out.add(op.index, process, &events, ok, stamps)
     }
 
-    /// Writes what is left and hands everything to whoever takes it.
+    /// Writes the transactions of unknown outcome that committed ones read from, flushes the output and returns it.
     pub fn finish(mut self) -> Result<W, RegisterError> {
         let waiting = std::mem::take(&mut self.waiting.transactions);
         for transaction in waiting.into_values().filter(|one| one.observed) {
@@ -277,7 +277,7 @@ impl<W: Write> RegisterWriter<W> {
                 event(&write).map_err(unfit)
             });
             let events: Vec<_> = events.collect::<Result<_, _>>()?;
-            let process = if transaction.passed {
+            let process = if transaction.has_continued {
                 self.out.new_session()
             } else {
                 transaction.process
@@ -288,8 +288,8 @@ impl<W: Write> RegisterWriter<W> {
     }
 }
 
-/// A micro-operation as these formats have it.
-fn event(mop: &Mop) -> Result<Event, String> {
+/// A micro-operation in these formats; the error is the reason why it has no form.
+fn event(mop: &Mop) -> Result<RegisterAccess, String> {
     let (writes, key, value) = match mop {
         Mop::Write { key, value } => (true, key, Some(*value)),
         Mop::Append { .. } => return Err("appends to lists have no place in this format".into()),
@@ -308,25 +308,25 @@ fn event(mop: &Mop) -> Result<Event, String> {
         let problem = "which in this format is the initial state";
         return Err(format!("key {key} has the value {INITIAL}, {problem}"));
     }
-    Ok(Event {
+    Ok(RegisterAccess {
         writes,
         key: *number,
         value: value.unwrap_or(INITIAL),
     })
 }
 
-impl<W: Write> Output<W> {
+impl<W: Write> RegisterOutput<W> {
     fn add(
         &mut self,
         index: u64,
         process: u64,
-        events: &[Event],
+        events: &[RegisterAccess],
         committed: bool,
         stamps: Option<Stamps>,
     ) -> Result<(), RegisterError> {
         let unfit = |problem| RegisterError::Unfit { index, problem };
         match self {
-            Output::Plume {
+            RegisterOutput::Plume {
                 out,
                 count,
                 next_session,
@@ -337,13 +337,13 @@ impl<W: Write> Output<W> {
                 *next_session = (*next_session).max(process + 1);
                 let transaction = if committed { *count } else { ABORTED };
                 for event in events {
-                    let &Event { key, value, .. } = event;
+                    let &RegisterAccess { key, value, .. } = event;
                     let f = if event.writes { 'w' } else { 'r' };
                     writeln!(out, "{f}({key},{value},{process},{transaction})")?;
                 }
                 *count += i64::from(committed);
             }
-            Output::TimeKiller {
+            RegisterOutput::TimeKiller {
                 out,
                 count,
                 next_session,
@@ -355,7 +355,7 @@ impl<W: Write> Output<W> {
                     *count += 1;
                 }
             }
-            Output::Dbcop {
+            RegisterOutput::Dbcop {
                 sessions,
                 numbers,
                 events: count,
@@ -366,7 +366,7 @@ impl<W: Write> Output<W> {
                 *next_session = (*next_session).max(process.saturating_add(1));
                 let number = *numbers.entry(process).or_insert(sessions.len());
                 if number == sessions.len() {
-                    sessions.push(Session::default());
+                    sessions.push(DbcopSession::default());
                 }
                 sessions[number].add(events, committed).map_err(unfit)?;
                 keys.extend(events.iter().map(|event| event.key));
@@ -376,23 +376,23 @@ impl<W: Write> Output<W> {
         Ok(())
     }
 
-    /// A process that nobody is.
+    /// A session number that no process has.
     fn new_session(&self) -> u64 {
         match self {
-            Output::Plume { next_session, .. }
-            | Output::TimeKiller { next_session, .. }
-            | Output::Dbcop { next_session, .. } => *next_session,
+            RegisterOutput::Plume { next_session, .. }
+            | RegisterOutput::TimeKiller { next_session, .. }
+            | RegisterOutput::Dbcop { next_session, .. } => *next_session,
         }
     }
 
     fn finish(self) -> Result<W, RegisterError> {
         let mut out = match self {
-            Output::Plume { out, .. } => out,
-            Output::TimeKiller { mut out, count, .. } => {
+            RegisterOutput::Plume { out, .. } => out,
+            RegisterOutput::TimeKiller { mut out, count, .. } => {
                 out.write_all(if count == 0 { b"[]\n" } else { b"\n]\n" })?;
                 out
             }
-            Output::Dbcop {
+            RegisterOutput::Dbcop {
                 mut out,
                 sessions,
                 events,
@@ -421,13 +421,13 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// Writes a transaction as TimeKiller has it, in a line of its own.
+/// Writes a transaction as a line of TimeKiller's JSON.
 fn write_stamped(
     out: &mut impl Write,
     number: u64,
     session: u64,
     Stamps { start, commit }: Stamps,
-    events: &[Event],
+    events: &[RegisterAccess],
 ) -> io::Result<()> {
     let stamp = |Stamp { physical, logical }| format!(r#"{{"p":{physical},"l":{logical}}}"#);
     let begin = if number == 0 { "[" } else { "," };
@@ -437,7 +437,7 @@ fn write_stamped(
         r#"{begin}
 {{"tid":{number},"sid":{session},"sts":{start},"cts":{commit},"ops":["#
     )?;
-    for (place, &Event { writes, key, value }) in events.iter().enumerate() {
+    for (place, &RegisterAccess { writes, key, value }) in events.iter().enumerate() {
         let comma = if place == 0 { "" } else { "," };
         let f = if writes { 'w' } else { 'r' };
         write!(out, r#"{comma}{{"t":"{f}","k":{key},"v":"#)?;
@@ -503,7 +503,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_carried_is_named() {
-        let mut said = String::new();
+        let mut errors = String::new();
         for (layout, value) in [
             (RegisterLayout::Plume, "[[:append 1 2]]"),
             (RegisterLayout::Plume, "[[:r 1 [1 2]]]"),
@@ -515,7 +515,7 @@ mod tests {
         ] {
             let text = format!("{{:index 5 :process 0 :type :ok :f :txn :value {value}}}");
             let error = export(history(&text).ops(), layout).unwrap_err();
-            writeln!(said, "{error}").unwrap();
+            writeln!(errors, "{error}").unwrap();
         }
         expect![[r"
             operation 5: appends to lists have no place in this format
@@ -526,7 +526,7 @@ mod tests {
             operation 5: value -2 is negative
             operation 5: no transaction on registers
         "]]
-        .assert_eq(&said);
+        .assert_eq(&errors);
     }
 
     #[test]
@@ -551,7 +551,7 @@ mod tests {
         let text_again = export(again.ops(), RegisterLayout::TimeKiller).unwrap();
         assert_eq!(text_again, text);
         let none = export(&[], RegisterLayout::TimeKiller).unwrap();
-        assert_eq!(told(&none, Format::TimeKiller), Told::default());
+        assert_eq!(read_back(&none, Format::TimeKiller), ReadBack::default());
         let unstamped = history("{:process 0 :type :ok :f :txn :value [[:w 1 7]]}");
         let refused = export(unstamped.ops(), RegisterLayout::TimeKiller).unwrap_err();
         assert!(refused.to_string().contains("no start-stamp"), "{refused}");
@@ -559,9 +559,9 @@ mod tests {
 
     /// Sessions, committed or not, and what each transaction did.
     #[derive(Default, PartialEq, Debug)]
-    struct Told(BTreeMap<u64, Vec<(bool, Vec<Mop>)>>, u64);
+    struct ReadBack(BTreeMap<u64, Vec<(bool, Vec<Mop>)>>, u64);
 
-    impl TransactionSink for Told {
+    impl TransactionSink for ReadBack {
         fn begin(&mut self, session: u64, _: Option<Stamps>) {
             self.1 = session;
             self.0.entry(session).or_default().push((false, Vec::new()));
@@ -591,7 +591,7 @@ mod tests {
         }
     }
 
-    impl Told {
+    impl ReadBack {
         fn mop(&mut self, mop: Mop) {
             self.0
                 .get_mut(&self.1)
@@ -603,11 +603,11 @@ mod tests {
         }
     }
 
-    fn told(bytes: &[u8], format: Format) -> Told {
-        let mut told = Told::default();
+    fn read_back(bytes: &[u8], format: Format) -> ReadBack {
+        let mut transactions = ReadBack::default();
         let mut reader = TransactionReader::open("a", bytes, format, Options::default());
-        while reader.advance(&mut told).unwrap() {}
-        told
+        while reader.advance(&mut transactions).unwrap() {}
+        transactions
     }
 
     /// A read of anything, or a write of this value.
@@ -626,7 +626,7 @@ mod tests {
         let mut rng = Rng::from_seed(17);
         for _ in 0..300 {
             let mut ops = Vec::new();
-            let mut expected = Told::default();
+            let mut expected = ReadBack::default();
             for value in 0..rng.below(30).cast_signed() {
                 let session = rng.below(4);
                 let committed = rng.chance(0.8);
@@ -641,7 +641,7 @@ mod tests {
                 let kept = mops.into_iter();
                 let kept = kept.filter(|mop| committed || matches!(mop, Mop::Write { .. }));
                 let kept: Vec<Mop> = kept.collect();
-                // Of transactions without operations Plume says nothing, and it joins aborted ones.
+                // Plume has no transactions without operations, and joins aborted ones.
                 if !kept.is_empty() && (committed || expected.1 != session + 1) {
                     expected.begin(session, None);
                     for mop in kept {
@@ -656,7 +656,7 @@ mod tests {
             }
             let ops = History::from_unindexed(ops);
             expected.1 = 0;
-            let mut plume = told(
+            let mut plume = read_back(
                 &export(ops.ops(), RegisterLayout::Plume).unwrap(),
                 Format::Plume,
             );
@@ -664,7 +664,7 @@ mod tests {
             assert_eq!(plume, expected);
             // dbcop numbers sessions as they come.
             let bytes = export(ops.ops(), RegisterLayout::Dbcop).unwrap();
-            let dbcop = told(&bytes, Format::Dbcop);
+            let dbcop = read_back(&bytes, Format::Dbcop);
             let mut sessions: Vec<_> = Vec::new();
             for op in &ops {
                 let Process::Client(number) = op.process else {

@@ -1,4 +1,4 @@
-//! Reads a text as chunks.
+//! Operations of a file as chunks of columns.
 
 use super::stream::Unread;
 use super::{ImportError, Operations};
@@ -8,31 +8,31 @@ use std::io::Read;
 
 /// The operations of a file of any format, chunk by chunk, in constant memory and without a file of their own.
 ///
-/// It owns the reader and one [`Assembly`]. Transactions that are written as usual go from the text into
-/// columns without becoming operations; everything else is read as [`Operations`] does.
+/// It owns the reader and one [`Assembly`]. Transactions in their usual spelling go from the text into
+/// columns without becoming an [`Op`](seatrial_history::Op); everything else is read as by [`Operations`].
 pub struct TextChunks<R> {
     operations: Operations<R>,
     assembly: Assembly,
 }
 
-/// Why there is no further chunk.
+/// Why the next chunk cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum Taken {
-    /// The text is wrong.
+pub enum ChunkReadError {
+    /// The text is malformed.
     #[error(transparent)]
     Text(#[from] ImportError),
-    /// An operation is more than a chunk can hold.
+    /// An operation exceeds a limit of chunks.
     #[error("{place}")]
     Operation {
-        /// Where it is.
+        /// Its place.
         place: ImportError,
-        /// What it has too much of.
+        /// The exceeded limit.
         source: Unstorable,
     },
 }
 
 impl<R: Read> TextChunks<R> {
-    /// The operations in chunks of at most so many.
+    /// Chunks of at most `length_max` operations.
     pub(super) fn new(operations: Operations<R>, length_max: usize) -> TextChunks<R> {
         let assembly = Assembly::new(length_max);
         TextChunks {
@@ -41,28 +41,28 @@ impl<R: Read> TextChunks<R> {
         }
     }
 
-    /// The next chunk; `None` at the end. After an error there is nothing more.
-    pub fn read(&mut self) -> Result<Option<&Chunk>, Taken> {
+    /// Reads the next chunk; `None` at the end and after an error.
+    pub fn read(&mut self) -> Result<Option<&Chunk>, ChunkReadError> {
         self.fill()?;
         Ok(self.assembly.rest())
     }
 
-    /// The same, put in the place of `chunk`; false at the end.
-    pub fn read_into(&mut self, chunk: &mut Chunk) -> Result<bool, Taken> {
+    /// Reads the next chunk into `chunk`, whose memory is reused; false at the end.
+    pub fn read_into(&mut self, chunk: &mut Chunk) -> Result<bool, ChunkReadError> {
         self.fill()?;
         Ok(self.assembly.swap_rest(chunk))
     }
 
-    /// Reads until there is a chunk.
-    fn fill(&mut self) -> Result<(), Taken> {
+    /// Reads until a chunk is full or the text ends.
+    fn fill(&mut self) -> Result<(), ChunkReadError> {
         while !self.assembly.is_full() {
             match self.operations.read_into(&mut self.assembly) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    // What was begun is not handed out.
+                    // The chunk under construction is dropped: after an error nothing is returned.
                     self.assembly = Assembly::new(1);
-                    return Err(self.taken(error));
+                    return Err(self.read_error(error));
                 }
             }
         }
@@ -74,17 +74,17 @@ impl<R: Read> TextChunks<R> {
         self.operations.bytes()
     }
 
-    /// What the text says of its indices, once it was read.
+    /// A warning about indices that do not rise; complete once the text was read.
     pub fn warning(&self) -> Option<&str> {
         self.operations.warning()
     }
 
-    fn taken(&self, error: Unread) -> Taken {
+    fn read_error(&self, error: Unread) -> ChunkReadError {
         match error {
             Unread::Text(error) => error.into(),
             Unread::Operation(source) => {
                 let place = self.operations.error("this operation cannot be taken over");
-                Taken::Operation { place, source }
+                ChunkReadError::Operation { place, source }
             }
         }
     }

@@ -3,16 +3,15 @@
 use seatrial_history::{Symbol, Value};
 use std::borrow::Cow;
 
-/// Collections, tags and discards that may be open at once; what nests deeper is refused, so the reader's recursion
-/// has a bound.
+/// Collections, tags and discards that may be open at once: the bound of the reader's recursion.
 const DEPTH_MAX: u32 = 64;
 
-/// Why reading stopped, and at which byte.
+/// A problem in a text and its byte offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     /// Offset in bytes from the start of the text.
     pub(super) at: usize,
-    /// What is wrong there.
+    /// The problem.
     pub(super) problem: String,
 }
 
@@ -71,7 +70,7 @@ impl<'a> Reader<'a> {
         Reader { text, at, depth: 0 }
     }
 
-    /// Where it stands, in bytes.
+    /// Byte offset of the next byte.
     pub(super) fn at(&self) -> usize {
         self.at
     }

@@ -9,14 +9,14 @@ use std::fmt::Write as _;
 
 /// Values that may be open at once.
 const DEPTH_MAX: u32 = 64;
-/// Values that may come out of a block, besides those that its length allows: what is cached once may be named over and
-/// over, also from inside itself.
+/// Values that a block may decode to, in addition to [`BUDGET_PER_BYTE`] per byte: a cached value may be referenced again
+/// and again, also from inside another cached value, so that output grows exponentially with input.
 const BUDGET: u64 = 1 << 20;
-/// Values that may come out of a byte.
+/// Values that one byte may decode to.
 const BUDGET_PER_BYTE: u64 = 16;
 /// Bytes of the largest whole number.
 const NUMBER_LENGTH_MAX: usize = 1_024;
-/// Names kept at hand.
+/// Names cached for comparison.
 const NAMES_MAX: usize = 64;
 
 /// The tag of an operation since version 1 of Jepsen's files, and its components.
@@ -25,7 +25,7 @@ const OPERATION: (&str, u32) = ("jepsen.history.Op", 7);
 /// A value that owns everything.
 pub(super) type Datum = Form<'static>;
 
-/// The codes that are no ranges.
+/// Codes outside of ranges.
 mod code {
     pub(super) const LONG_ARRAY: u8 = 0xb0;
     pub(super) const OBJECT_ARRAY: u8 = 0xb5;
@@ -69,7 +69,7 @@ mod code {
 #[derive(Clone, Debug)]
 struct Struct {
     tag: String,
-    /// How many values follow.
+    /// Number of values that follow.
     components: u32,
 }
 
@@ -83,10 +83,10 @@ impl Struct {
 /// A value with the number of values in it.
 type Cached = (Datum, u64);
 
-/// A cursor over Fressian values that stand one after another and share their caches. Recursive descent with a bound on
-/// the depth and on how much may come out; nothing is allocated because the input claims a length.
+/// A cursor over consecutive Fressian values that share their caches. Recursive descent with a bound on the depth and on the
+/// number of values; nothing is allocated because the input claims a length.
 ///
-/// Its downside: a cached value is copied whenever it is named.
+/// Its downside: a cached value is copied at each reference.
 pub(super) struct Fressian<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -94,7 +94,7 @@ pub(super) struct Fressian<'a> {
     /// Cached values; `None` while one is being read.
     objects: Vec<Option<Cached>>,
     structs: Vec<Struct>,
-    /// Values that may still come out.
+    /// Values that may still be decoded.
     budget: u64,
     /// Names seen so far.
     names: Vec<Symbol>,
@@ -115,7 +115,7 @@ impl<'a> Fressian<'a> {
         }
     }
 
-    /// Where it stands.
+    /// Byte offset of the next value.
     pub(super) fn at(&self) -> usize {
         self.at
     }
@@ -135,7 +135,7 @@ impl<'a> Fressian<'a> {
         Ok(byte)
     }
 
-    /// The next bytes, if there are so many.
+    /// The next `count` bytes; an error when fewer are left.
     fn take(&mut self, count: u64) -> Result<&'a [u8]> {
         let there = self.bytes.len() - self.at;
         let Some(count) = usize::try_from(count).ok().filter(|&count| count <= there) else {
@@ -163,7 +163,7 @@ impl<'a> Fressian<'a> {
         Ok(self.at < self.bytes.len())
     }
 
-    /// A footer behind its first byte: the rest of its mark, a length, a checksum that Jepsen turns off.
+    /// A footer after its first byte: the rest of its mark, a length, and a checksum, which Jepsen turns off.
     fn footer(&mut self) -> Result<()> {
         if self.raw(3)? != 0x00cf_cfcf {
             return Err(self.fault("half of a footer"));
@@ -178,7 +178,7 @@ impl<'a> Fressian<'a> {
         self.structs.clear();
     }
 
-    /// The next value; `None` when it is an operation, whose components come next.
+    /// The next value; `None` for an operation, whose components follow.
     pub(super) fn unless_operation(&mut self) -> Result<Option<Datum>> {
         match self.peek() {
             Some(first @ (0xa0..=0xaf | code::STRUCT | code::STRUCT_TYPE)) => {
@@ -210,7 +210,7 @@ impl<'a> Fressian<'a> {
         Ok((value?, before - self.budget))
     }
 
-    /// Counts values that came out.
+    /// Subtracts decoded values from the budget.
     fn spend(&mut self, count: u64) -> Result<()> {
         match self.budget.checked_sub(count) {
             Some(left) => {
@@ -318,14 +318,14 @@ impl<'a> Fressian<'a> {
         })
     }
 
-    /// How much follows.
+    /// A length or count.
     fn count(&mut self) -> Result<u64> {
         let start = self.at;
         let count = self.int()?;
         u64::try_from(count).map_err(|_| Fault::new(start, format!("a length of {count}")))
     }
 
-    /// A value that may be named again.
+    /// A value that later references may name.
     fn put(&mut self) -> Result<Datum> {
         let place = self.objects.len();
         self.objects.push(None);
@@ -354,7 +354,7 @@ impl<'a> Fressian<'a> {
         Ok(value)
     }
 
-    /// The kind of a tagged value, behind its first code.
+    /// The kind of a tagged value, after its first code.
     fn structure(&mut self, first: u8) -> Result<Struct> {
         let start = self.at - 1;
         let place = match first {
@@ -381,7 +381,7 @@ impl<'a> Fressian<'a> {
         })
     }
 
-    /// So many values, or those before the end of the collection.
+    /// `count` values, or those up to the end of the collection.
     fn list(&mut self, count: Option<u64>) -> Result<Datum> {
         let mut ints = Vec::new();
         let mut forms = Vec::new();
@@ -413,8 +413,8 @@ impl<'a> Fressian<'a> {
         })
     }
 
-    /// Bytes or a string, in one piece or in chunks, behind the first code. `packed` is the first code of its kind: eight
-    /// short lengths, then the code of a chunk that goes on, then that of the last.
+    /// Bytes or a string, in one piece or in chunks, after the first code. `packed` is the first code of its kind: eight short
+    /// lengths, then the code of a chunk that others follow, then that of the last.
     fn chunked(&mut self, first: u8, packed: u8) -> Result<Cow<'a, [u8]>> {
         let (chunk, last) = (packed + 8, packed + 9);
         let mut code = first;
@@ -452,7 +452,7 @@ impl<'a> Fressian<'a> {
         Some(symbol)
     }
 
-    /// The values with codes of their own that consist of others.
+    /// Composite values with codes of their own.
     fn composite(&mut self, first: u8) -> Result<Datum> {
         let start = self.at - 1;
         let wrong = |what: &str| Fault::new(start, format!("this is no {what}"));
@@ -495,8 +495,8 @@ impl<'a> Fressian<'a> {
         })
     }
 
-    /// A tagged value, behind its kind. Known tags of data.fressian and of Jepsen become what they stand for, others the
-    /// value or values that they enclose.
+    /// A tagged value, after its kind. Known tags of data.fressian and of Jepsen are converted; of others the enclosed value or
+    /// values remain.
     fn components(&mut self, kind: &Struct) -> Result<Datum> {
         let start = self.at;
         let mut components = Vec::new();
@@ -540,7 +540,7 @@ fn ints_or_empty(ints: Vec<i64>) -> Datum {
     }
 }
 
-/// The elements of a list. Clojure's `seq` of what is empty is nil, and that is what Jepsen writes for it.
+/// The elements of a list. Clojure's `seq` of an empty collection is nil, which Jepsen writes.
 fn elements(list: Datum) -> Option<Vec<Datum>> {
     match list {
         Form::Nil => Some(Vec::new()),
@@ -568,7 +568,7 @@ fn set(list: Datum) -> Option<Datum> {
     elements(list).map(Form::Set)
 }
 
-/// An operation inside of another value, as the map that Jepsen prints.
+/// An operation inside another value, as the map that Jepsen prints.
 fn operation(components: Vec<Datum>) -> Option<Datum> {
     let names = ["index", "time", "type", "process", "f", "value"];
     let mut components = components.into_iter();
@@ -604,14 +604,14 @@ fn uuid(bytes: &Datum) -> Option<Datum> {
 }
 
 /// A whole number of any size.
-struct Whole {
+struct BigInteger {
     negative: bool,
     /// Digits to the base of a thousand millions, the lowest first.
     digits: Vec<u32>,
 }
 
 /// The number of these bytes in two's complement, the highest first.
-fn whole(bytes: &[i64]) -> Option<Whole> {
+fn whole(bytes: &[i64]) -> Option<BigInteger> {
     const BASE: u64 = 1_000_000_000;
     if bytes.len() > NUMBER_LENGTH_MAX {
         return None;
@@ -636,10 +636,10 @@ fn whole(bytes: &[i64]) -> Option<Whole> {
     if negative {
         add(1, 1);
     }
-    Some(Whole { negative, digits })
+    Some(BigInteger { negative, digits })
 }
 
-impl Whole {
+impl BigInteger {
     fn text(&self) -> String {
         let mut text = String::from(if self.negative { "-" } else { "" });
         for (number, digit) in self.digits.iter().rev().enumerate() {
@@ -681,7 +681,8 @@ fn text(bytes: &[u8]) -> std::result::Result<String, String> {
     Ok(String::from_utf16_lossy(&units))
 }
 
-/// Milliseconds since 1970 as Clojure prints them. The calendar ends 262,000 years from now; what is beyond keeps its number.
+/// Milliseconds since 1970 as Clojure prints them. The calendar ends in 262,000 years; later instants
+/// are printed as milliseconds.
 fn instant(milliseconds: i64) -> String {
     let time = DateTime::from_timestamp_millis(milliseconds);
     let shown = time.map(|time| time.format("%Y-%m-%dT%H:%M:%S%.3f-00:00").to_string());

@@ -21,8 +21,8 @@
 use super::Options;
 use super::edn::{Fault, Form};
 use super::fressian::{Datum, Fressian};
-use super::operation::{Builder, Draft, Fields, Keys};
-use super::sequence::Sequence;
+use super::operation::{KeyPlace, OperationBuilder, OperationDraft, OperationFields};
+use super::sequence::ProcessSequence;
 use crate::export;
 use seatrial_history::Op;
 use serde_json::{Map, Value as Json, json};
@@ -41,11 +41,11 @@ const BLOCKS_START: u64 = 18;
 const HEADER_LENGTH: u64 = 28;
 /// Longest block; Jepsen's own bound.
 const BLOCK_LENGTH_MAX: u64 = i32::MAX as u64;
-/// Bytes that are looked at together when blocks are searched for.
+/// Bytes per read of a search for blocks.
 const SEARCH_LENGTH: u64 = 1 << 20;
-/// How often a file's bytes may be looked at while an older index is searched for.
+/// Bound on a search for an older index, in lengths of the file.
 const SEARCH_PASSES: u64 = 4;
-/// Big vectors and partial maps that may follow one another.
+/// Big vectors or partial maps in one chain at most.
 const CHAIN_LENGTH_MAX: usize = 65_536;
 
 /// What a block holds.
@@ -57,7 +57,7 @@ mod kind {
     pub(super) const BIG_VECTOR: u16 = 5;
 }
 
-/// Why a file, or a part of it, cannot be read.
+/// Why a file or a part of it cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum JepsenError {
     /// The system does not give the bytes.
@@ -65,7 +65,7 @@ pub enum JepsenError {
     Read {
         /// The file's name, as given.
         file: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// Not one of these files.
@@ -73,7 +73,7 @@ pub enum JepsenError {
     Format {
         /// The file's name, as given.
         file: String,
-        /// What it is instead.
+        /// The difference.
         problem: String,
     },
     /// A part of the file is not as it was written.
@@ -85,45 +85,45 @@ pub enum JepsenError {
         offset: u64,
         /// Which part of the file this is.
         what: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
 
 /// A chunk of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
-    /// How many operations stand before it.
+struct HistoryChunk {
+    /// Number of operations before it.
     first: u64,
     block: u32,
 }
 
-/// A test file of Jepsen: attributes, operations, results. Reads only what is asked for, and checks every block that it
-/// reads; one block is in memory at a time.
+/// A test file of Jepsen: attributes, operations, results. Each is read on demand; every block is checked when it is read,
+/// and one block is in memory at a time.
 ///
-/// Jepsen finds its blocks by an index that is written anew after each chunk. When the newest one is torn or damaged,
-/// the newest one that is whole is used, and [`JepsenFile::warnings`] say so; Jepsen itself cannot open such a file.
+/// Blocks are found by an index, which Jepsen writes anew after each chunk. When the newest index is torn or damaged, the
+/// newest intact one is used and [`JepsenFile::warnings`] names the difference; Jepsen itself cannot open such a file.
 pub struct JepsenFile<R> {
     name: String,
     input: R,
     length: u64,
     version: u32,
-    /// Where each block begins.
+    /// From a block's id to its offset.
     blocks: BTreeMap<u32, u64>,
     root: u32,
     warnings: Vec<String>,
 }
 
-/// A search for blocks, which comes to an end also in a file that is made to prolong it.
-struct Search {
-    /// Where it goes on.
+/// A search for blocks. Its budget bounds it in files made to prolong it (headers whose blocks overlap).
+struct BlockSearch {
+    /// Offset at which it continues.
     offset: u64,
-    /// Bytes that may still be looked at.
+    /// Bytes that may still be read.
     budget: u64,
 }
 
-impl Search {
-    /// May so many bytes be looked at?
+impl BlockSearch {
+    /// Takes `length` from the budget; false when it is exhausted.
     fn spend(&mut self, length: u64) -> bool {
         let left = self.budget.checked_sub(length);
         self.budget = left.unwrap_or(0);
@@ -132,13 +132,13 @@ impl Search {
 }
 
 /// A block that was read and checked.
-struct Block {
+struct JepsenBlock {
     offset: u64,
     kind: u16,
     data: Vec<u8>,
 }
 
-impl Block {
+impl JepsenBlock {
     fn word(&self, at: usize) -> u32 {
         let bytes = self.data.get(at..at + 4);
         bytes.map_or(0, |bytes| number(bytes) as u32)
@@ -213,7 +213,7 @@ impl<R: Read + Seek> JepsenFile<R> {
         self.version
     }
 
-    /// What a reader should know: an older index had to be used.
+    /// Warnings: an older index was used.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -242,7 +242,7 @@ impl<R: Read + Seek> JepsenFile<R> {
     }
 
     /// Reads and checks the block at `offset`.
-    fn block(&mut self, offset: u64, what: &str) -> Result<Block, JepsenError> {
+    fn block(&mut self, offset: u64, what: &str) -> Result<JepsenBlock, JepsenError> {
         let there = self.length.saturating_sub(offset);
         let header = self.bytes(offset, HEADER_LENGTH)?;
         if offset < BLOCKS_START || (header.len() as u64) < HEADER_LENGTH {
@@ -271,7 +271,7 @@ impl<R: Read + Seek> JepsenFile<R> {
             return Err(self.damaged(offset, what, problem));
         }
         let kind = number(&header[12..14]) as u16;
-        Ok(Block { offset, kind, data })
+        Ok(JepsenBlock { offset, kind, data })
     }
 
     /// Takes the block index at `offset`.
@@ -295,10 +295,10 @@ impl<R: Read + Seek> JepsenFile<R> {
         Ok(())
     }
 
-    /// Takes the last index that is whole, because the newest has this problem.
+    /// Takes the newest intact index, because the newest one has this problem.
     fn older_index(&mut self, problem: &str) -> Result<(), JepsenError> {
         let mut found = None;
-        let mut search = Search {
+        let mut search = BlockSearch {
             offset: BLOCKS_START,
             budget: self.length.saturating_mul(SEARCH_PASSES) + 16 * SEARCH_LENGTH,
         };
@@ -310,7 +310,7 @@ impl<R: Read + Seek> JepsenFile<R> {
             match self.index(at) {
                 Ok(()) => found = Some((at, search.offset)),
                 Err(error @ JepsenError::Read { .. }) => return Err(error),
-                // No block after all, or a damaged one: what follows may begin inside of it.
+                // Not a block, or a damaged one: the next may begin inside of it.
                 Err(_) => search.offset = at + 1,
             }
         }
@@ -319,17 +319,20 @@ impl<R: Read + Seek> JepsenFile<R> {
             return Err(self.damaged(INDEX_PLACE, "block index", problem));
         };
         self.index(at)?;
-        let behind = self.length - end;
+        let after = self.length - end;
         self.warnings.push(format!(
-            "{}: {problem}; the one at byte {at} is used, and the {behind} bytes after it are not",
+            "{}: {problem}; the one at byte {at} is used, and the {after} bytes after it are not",
             self.name
         ));
         Ok(())
     }
 
-    /// The next thing that has the header of a block which fits in the file: place, type, length. As a rule it is right
-    /// where the last one ended.
-    fn next_block(&mut self, search: &mut Search) -> Result<Option<(u64, u16, u64)>, JepsenError> {
+    /// The next bytes with a block's header that fits in the file: offset, type, length. Usually it begins where the last
+    /// one ended.
+    fn next_block(
+        &mut self,
+        search: &mut BlockSearch,
+    ) -> Result<Option<(u64, u16, u64)>, JepsenError> {
         let mut length = HEADER_LENGTH;
         while search.offset + HEADER_LENGTH <= self.length && search.spend(length) {
             let window = self.bytes(search.offset, length)?;
@@ -352,14 +355,14 @@ impl<R: Read + Seek> JepsenFile<R> {
     }
 
     /// The block with this id.
-    fn block_of(&mut self, id: u32, what: &str) -> Result<Block, JepsenError> {
+    fn block_of(&mut self, id: u32, what: &str) -> Result<JepsenBlock, JepsenError> {
         match self.blocks.get(&id) {
             Some(&offset) => self.block(offset, what),
             None => Err(self.damaged(BLOCKS_START, what, format!("there is no block {id}"))),
         }
     }
 
-    fn fault(&self, block: &Block, start: u64, what: &str, fault: Fault) -> JepsenError {
+    fn fault(&self, block: &JepsenBlock, start: u64, what: &str, fault: Fault) -> JepsenError {
         let offset = block.offset + HEADER_LENGTH + start + fault.at as u64;
         self.damaged(offset, what, fault.problem)
     }
@@ -394,7 +397,7 @@ impl<R: Read + Seek> JepsenFile<R> {
         Err(self.damaged(BLOCKS_START, what, "a map that has no end"))
     }
 
-    /// What the test map says, without history and results.
+    /// The test map, without history and results.
     pub fn attributes(&mut self) -> Result<Json, JepsenError> {
         let test = self.map(self.root, "test")?;
         let mut members = Map::new();
@@ -439,7 +442,7 @@ impl<R: Read + Seek> JepsenFile<R> {
     }
 
     /// The chunks of the history in order.
-    fn parts(&mut self) -> Result<Vec<Part>, JepsenError> {
+    fn parts(&mut self) -> Result<Vec<HistoryChunk>, JepsenError> {
         let what = "history";
         let test = self.map(self.root, "test")?;
         let history = test
@@ -448,8 +451,8 @@ impl<R: Read + Seek> JepsenFile<R> {
         let Some(history) = history.and_then(|(_, value)| reference(&value)) else {
             return Ok(Vec::new());
         };
-        // Parts yet to be looked at, the next one last.
-        let mut open = vec![Part {
+        // Parts yet to be read, the next one last.
+        let mut open = vec![HistoryChunk {
             first: 0,
             block: history,
         }];
@@ -474,7 +477,7 @@ impl<R: Read + Seek> JepsenFile<R> {
                 let problem = format!("a vector of {} bytes", block.data.len());
                 return Err(self.damaged(offset, what, problem));
             }
-            let inner = entries.0.iter().rev().map(|entry| Part {
+            let inner = entries.0.iter().rev().map(|entry| HistoryChunk {
                 first: part.first.saturating_add(number(&entry[..8])),
                 block: number(&entry[8..]) as u32,
             });
@@ -498,7 +501,7 @@ impl<R: Read + Seek> JepsenFile<R> {
             ops: Vec::new().into_iter(),
             count: 0,
             last: None,
-            sequence: Sequence::default(),
+            sequence: ProcessSequence::default(),
         })
     }
 }
@@ -525,11 +528,11 @@ fn checksum(header: &[u8], data: &[u8]) -> u32 {
 }
 
 /// The operations of a file: an iterator that holds one chunk. A chunk that is damaged is one error, which names it;
-/// after that, it goes on with the next chunk, for those who want what is left.
+/// after that, it continues with the next chunk, for salvage.
 pub struct JepsenOperations<'a, R> {
     file: &'a mut JepsenFile<R>,
-    keys: Keys,
-    parts: Vec<Part>,
+    keys: KeyPlace,
+    parts: Vec<HistoryChunk>,
     /// The next part.
     next: usize,
     /// Of the current one.
@@ -537,7 +540,7 @@ pub struct JepsenOperations<'a, R> {
     /// Operations so far.
     count: u64,
     last: Option<u64>,
-    sequence: Sequence,
+    sequence: ProcessSequence,
 }
 
 impl<R: Read + Seek> JepsenOperations<'_, R> {
@@ -547,11 +550,11 @@ impl<R: Read + Seek> JepsenOperations<'_, R> {
     }
 
     /// Reads the next chunk.
-    fn chunk(&mut self, part: Part) -> Result<Vec<Op>, JepsenError> {
+    fn chunk(&mut self, part: HistoryChunk) -> Result<Vec<Op>, JepsenError> {
         let number = self.next - 1;
         let what = match self.parts.get(self.next) {
-            Some(behind) => {
-                let (first, last) = (part.first, behind.first.saturating_sub(1));
+            Some(next) => {
+                let (first, last) = (part.first, next.first.saturating_sub(1));
                 format!("chunk {number} (operations {first} to {last})")
             }
             None => format!("chunk {number} (operations from {} on)", part.first),
@@ -575,8 +578,8 @@ impl<R: Read + Seek> JepsenOperations<'_, R> {
     }
 
     /// Takes an operation if it may follow those before it.
-    fn admit(&mut self, draft: Draft) -> Result<Op, String> {
-        let Draft {
+    fn admit(&mut self, draft: OperationDraft) -> Result<Op, String> {
+        let OperationDraft {
             mut op,
             has_process,
             ..
@@ -593,13 +596,17 @@ impl<R: Read + Seek> JepsenOperations<'_, R> {
     }
 
     /// One operation after another to the end of the block.
-    fn stream(&self, fressian: &mut Fressian<'_>, first: u64) -> Result<Vec<Draft>, Fault> {
-        let mut builder = Builder::new(self.keys);
+    fn stream(
+        &self,
+        fressian: &mut Fressian<'_>,
+        first: u64,
+    ) -> Result<Vec<OperationDraft>, Fault> {
+        let mut builder = OperationBuilder::new(self.keys);
         let mut ops = Vec::new();
         while fressian.more()? {
             let at = fressian.at();
             let place = first + ops.len() as u64;
-            let mut fields = Fields::default();
+            let mut fields = OperationFields::default();
             match fressian.unless_operation()? {
                 None => {
                     for name in ["index", "time", "type", "process", "f", "value"] {
@@ -617,8 +624,12 @@ impl<R: Read + Seek> JepsenOperations<'_, R> {
     }
 
     /// A list of operations in one value.
-    fn vector(&self, fressian: &mut Fressian<'_>, first: u64) -> Result<Vec<Draft>, Fault> {
-        let mut builder = Builder::new(self.keys);
+    fn vector(
+        &self,
+        fressian: &mut Fressian<'_>,
+        first: u64,
+    ) -> Result<Vec<OperationDraft>, Fault> {
+        let mut builder = OperationBuilder::new(self.keys);
         let maps = match fressian.value()? {
             Form::List(maps) => maps,
             Form::Nil => Vec::new(),
@@ -626,7 +637,7 @@ impl<R: Read + Seek> JepsenOperations<'_, R> {
         };
         let maps = maps.into_iter().enumerate();
         maps.map(|(number, map)| {
-            let mut fields = Fields::default();
+            let mut fields = OperationFields::default();
             take_all(&mut builder, &mut fields, map, 0)?;
             finish(&builder, fields, first + number as u64, 0)
         })
@@ -635,8 +646,8 @@ impl<R: Read + Seek> JepsenOperations<'_, R> {
 }
 
 fn take(
-    builder: &mut Builder,
-    fields: &mut Fields<'static>,
+    builder: &mut OperationBuilder,
+    fields: &mut OperationFields<'static>,
     name: &str,
     value: Datum,
     at: usize,
@@ -647,8 +658,8 @@ fn take(
 
 /// Takes a map of fields.
 fn take_all(
-    builder: &mut Builder,
-    fields: &mut Fields<'static>,
+    builder: &mut OperationBuilder,
+    fields: &mut OperationFields<'static>,
     map: Datum,
     at: usize,
 ) -> Result<(), Fault> {
@@ -669,7 +680,12 @@ fn take_all(
 }
 
 /// The operation of these fields; without an index it has that of its place.
-fn finish(builder: &Builder, fields: Fields<'_>, place: u64, at: usize) -> Result<Draft, Fault> {
+fn finish(
+    builder: &OperationBuilder,
+    fields: OperationFields<'_>,
+    place: u64,
+    at: usize,
+) -> Result<OperationDraft, Fault> {
     let mut draft = builder.finish(fields, at)?;
     if !draft.indexed {
         draft.op.index = place;

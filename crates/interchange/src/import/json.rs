@@ -1,8 +1,10 @@
 //! A reader of JSON that yields the forms of EDN.
 
 use super::edn::{Fault, Form, Reader};
-use super::operation::{Builder, Container, Draft, Fields, Keys, Next};
-use super::stream::Step;
+use super::operation::{
+    AfterBlank, Container, KeyPlace, OperationBuilder, OperationDraft, OperationFields,
+};
+use super::stream::Parsed;
 use crate::export::integer_name;
 use std::borrow::Cow;
 
@@ -11,14 +13,14 @@ const DEPTH_MAX: u32 = 64;
 
 /// Finds operations in JSON: an array of objects, or one object after another.
 pub(super) struct JsonOperations {
-    builder: Builder,
+    builder: OperationBuilder,
     container: Container,
 }
 
 impl JsonOperations {
-    pub(super) fn new(keys: Keys) -> JsonOperations {
+    pub(super) fn new(keys: KeyPlace) -> JsonOperations {
         JsonOperations {
-            builder: Builder::new(keys),
+            builder: OperationBuilder::new(keys),
             container: Container::default(),
         }
     }
@@ -34,16 +36,16 @@ impl JsonOperations {
     }
 
     /// The next operation in `text` from `at` on. Nothing changes unless there is one.
-    pub(super) fn next(&mut self, text: &str, at: usize) -> Result<Step, Fault> {
+    pub(super) fn next(&mut self, text: &str, at: usize) -> Result<Parsed, Fault> {
         // Blanks, commas and the bracket are those of EDN; comments that it allows are not JSON, but do no harm.
         let mut between = Reader::starting(text, at);
         let mut container = self.container;
         match container.next(&mut between, &[(b'[', b']')])? {
-            Next::End => return Ok(Step::End),
-            Next::Unclosed => return Ok(Step::Unclosed(container.opened())),
-            Next::Operation => {}
+            AfterBlank::End => return Ok(Parsed::End),
+            AfterBlank::Unclosed => return Ok(Parsed::Unclosed(container.opened())),
+            AfterBlank::Operation => {}
         }
-        let mut json = Json {
+        let mut json = JsonReader {
             text,
             at: between.at(),
             depth: 0,
@@ -51,18 +53,18 @@ impl JsonOperations {
         let draft = json.operation(&mut self.builder)?;
         let end = json.at;
         self.container = container;
-        Ok(Step::Operation(draft, end))
+        Ok(Parsed::Operation(draft, end))
     }
 }
 
 /// A cursor over JSON text. Recursive descent with a depth bound; strings without escapes are borrowed.
-struct Json<'a> {
+struct JsonReader<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
 }
 
-impl<'a> Json<'a> {
+impl<'a> JsonReader<'a> {
     fn fault(&self, problem: impl Into<String>) -> Fault {
         Fault::new(self.at, problem)
     }
@@ -77,12 +79,12 @@ impl<'a> Json<'a> {
     }
 
     /// One operation: an object.
-    fn operation(&mut self, builder: &mut Builder) -> Result<Draft, Fault> {
+    fn operation(&mut self, builder: &mut OperationBuilder) -> Result<OperationDraft, Fault> {
         if self.peek() != Some(b'{') {
             return Err(self.fault("an operation (an object) is expected"));
         }
         let at = self.at;
-        let mut fields = Fields::default();
+        let mut fields = OperationFields::default();
         self.members(|json, name| {
             json.peek();
             let value_at = json.at;
@@ -142,7 +144,7 @@ impl<'a> Json<'a> {
         match self.peek() {
             None => Err(self.fault("the text ends where a value is expected")),
             Some(b'"') => self.string().map(Form::Text),
-            Some(b'[') => self.nested(Json::array),
+            Some(b'[') => self.nested(JsonReader::array),
             Some(b'{') => self.nested(|json| {
                 let mut pairs = Vec::new();
                 json.members(|json, name| {

@@ -13,7 +13,7 @@ const BYTES_MAX: usize = 4 << 20;
 const RECENT_KEYS: usize = 256;
 /// Memory of a longer text is not used again for another list.
 const KEPT_LENGTH_MAX: usize = 4_096;
-/// Zeros behind a known text, so that its last bytes are compared as a word.
+/// Zeros after a known text, so that its last bytes are compared as a word.
 const PADDING: usize = 8;
 
 /// By key the longest list that was read of it, as it was written.
@@ -36,7 +36,7 @@ pub(super) struct KnownLists {
 /// One list.
 #[derive(Default)]
 pub(super) struct Known {
-    /// From behind its opening bracket to its last digit, and then [`PADDING`].
+    /// The text after its opening bracket up to its last digit, then [`PADDING`].
     text: Vec<u8>,
     pub(super) integers: Vec<i64>,
     /// By position in the text: how many integers there are before, when one ends there, else 0.
@@ -101,9 +101,9 @@ impl KnownLists {
         number
     }
 
-    /// How many integers the list has that is written at the start of `rest`, behind its opening bracket, and how many bytes
-    /// they take, without the closing one. `read` reads an integer, `pass` what stands between two: each says where what
-    /// follows begins. `None` when the list is not written as before, or not at all.
+    /// Reads the list at the start of `rest`, after its opening bracket: the number of its integers and of its bytes, without
+    /// the closing bracket. `read` reads an integer, `pass` a separator; both return the offset after it. `None` when the list
+    /// does not extend the cached one, or is not a list of integers.
     pub(super) fn list(
         &mut self,
         number: u32,
@@ -115,7 +115,7 @@ impl KnownLists {
         let length = list.text.len() - PADDING;
         let common = common_length(&list.text, rest).min(length);
         if rest.get(common) == Some(&b']') {
-            // It ends within what is known, or with it.
+            // The list ends within the known text, or with it.
             let count = usize::from(list.counts[common]);
             return (count > 0).then_some((count, common));
         }
@@ -141,8 +141,8 @@ impl Known {
         self.bond.set(0);
     }
 
-    /// Reads on behind what is known. How long the list's text is; `None` when it is not one of plain integers, or a very long
-    /// one.
+    /// Reads the rest of the list, after the cached part, and returns the length of its text; `None` when it has other elements
+    /// than integers, or is longer than [`TEXT_LENGTH_MAX`].
     fn extend(
         &mut self,
         rest: &[u8],
@@ -153,7 +153,7 @@ impl Known {
         let mut at = known;
         let end = loop {
             if at > 0 {
-                // An integer may go on where the known one ends: then nothing is passed.
+                // An integer may continue where the known one ends: then nothing was consumed.
                 match pass(rest, at) {
                     Some(next) => at = next,
                     None => break None,

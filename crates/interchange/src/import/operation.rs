@@ -1,12 +1,12 @@
-//! Converts EDN maps to operations.
+//! From EDN maps to operations.
 
 use super::edn::{Fault, Form, Reader};
-use super::stream::Step;
+use super::stream::Parsed;
 use seatrial_history::{Extra, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
 
-/// Finds operations in EDN: a vector or list of maps, or one map after another.
+/// A parser of operations in EDN: a vector or list of maps, or one map after another.
 pub(super) struct EdnOperations {
-    builder: Builder,
+    builder: OperationBuilder,
     container: Container,
 }
 
@@ -15,22 +15,22 @@ pub(super) struct EdnOperations {
 pub(super) struct Container {
     /// Was the beginning of the history passed?
     started: bool,
-    /// What closes it.
+    /// Its closing bracket; a newline after that was read.
     close: Option<u8>,
     /// Where it opened.
     opened: usize,
 }
 
-/// Makes operations of fields.
-pub(super) struct Builder {
-    keys: Keys,
+/// Builds operations from their fields.
+pub(super) struct OperationBuilder {
+    keys: KeyPlace,
     /// Names seen so far; few, so searched in order.
     names: Vec<Symbol>,
 }
 
-/// Where the key of an independent object stands.
+/// Where an operation has the key of its independent object.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keys {
+pub(super) enum KeyPlace {
     /// Nowhere: values are plain.
     None,
     /// In the value: `[key value]`.
@@ -39,24 +39,24 @@ pub(super) enum Keys {
     Field,
 }
 
-/// Names kept at hand; past that, the global table is asked.
+/// Names cached for comparison; further ones are looked up in the global table.
 const NAMES_MAX: usize = 32;
 
-/// An operation as written, with what tells its place in the history.
-pub(super) struct Draft {
+/// An operation as written, before it is numbered and has a process.
+pub(super) struct OperationDraft {
     /// The operation; its index is 0 when none was written.
     pub(super) op: Op,
     /// Was an index written?
     pub(super) indexed: bool,
-    /// Was a process written? If not, that of the operation means nothing.
+    /// Was a process written? If not, `op.process` is meaningless.
     pub(super) has_process: bool,
-    /// Where it begins, in bytes.
+    /// Byte offset of its start.
     pub(super) at: usize,
 }
 
 /// The fields of an operation's map, as they are found.
 #[derive(Default)]
-pub(super) struct Fields<'a> {
+pub(super) struct OperationFields<'a> {
     index: Option<i64>,
     time: Option<i64>,
     kind: Option<OpType>,
@@ -67,13 +67,13 @@ pub(super) struct Fields<'a> {
     extra: Vec<(Symbol, Value)>,
 }
 
-/// What stands at a place between operations.
-pub(super) enum Next {
-    /// An operation, as it should be.
+/// What follows the blanks between two operations.
+pub(super) enum AfterBlank {
+    /// An operation.
     Operation,
     /// Nothing more in this text.
     End,
-    /// The same, but the history's bracket was not closed.
+    /// The end of the text, inside the history's bracket.
     Unclosed,
 }
 
@@ -88,12 +88,12 @@ impl Container {
         self.started && self.close != Some(b'\n')
     }
 
-    /// What follows at the reader's place. `brackets` are those that may enclose a history.
+    /// Skips blanks and brackets, and returns what follows. `brackets` are those that may enclose a history.
     pub(super) fn next(
         &mut self,
         reader: &mut Reader<'_>,
         brackets: &[(u8, u8)],
-    ) -> Result<Next, Fault> {
+    ) -> Result<AfterBlank, Fault> {
         reader.skip_blank()?;
         if !self.started {
             let bracket = reader.peek();
@@ -107,8 +107,8 @@ impl Container {
             }
         }
         match (reader.peek(), self.close) {
-            (None, None | Some(b'\n')) => Ok(Next::End),
-            (None, Some(_)) => Ok(Next::Unclosed),
+            (None, None | Some(b'\n')) => Ok(AfterBlank::End),
+            (None, Some(_)) => Ok(AfterBlank::Unclosed),
             (Some(_), Some(b'\n')) => Err(Fault::new(
                 reader.at(),
                 "something follows the history's closing bracket",
@@ -119,7 +119,7 @@ impl Container {
                 self.close = Some(b'\n');
                 self.next(reader, brackets)
             }
-            _ => Ok(Next::Operation),
+            _ => Ok(AfterBlank::Operation),
         }
     }
 }
@@ -128,9 +128,9 @@ impl Container {
 const BRACKETS: [(u8, u8); 2] = [(b'[', b']'), (b'(', b')')];
 
 impl EdnOperations {
-    pub(super) fn new(keys: Keys) -> EdnOperations {
+    pub(super) fn new(keys: KeyPlace) -> EdnOperations {
         EdnOperations {
-            builder: Builder::new(keys),
+            builder: OperationBuilder::new(keys),
             container: Container::default(),
         }
     }
@@ -146,23 +146,23 @@ impl EdnOperations {
     }
 
     /// The next operation in `text` from `at` on. Nothing changes unless there is one.
-    pub(super) fn next(&mut self, text: &str, at: usize) -> Result<Step, Fault> {
+    pub(super) fn next(&mut self, text: &str, at: usize) -> Result<Parsed, Fault> {
         let mut reader = Reader::starting(text, at);
         let mut container = self.container;
         match container.next(&mut reader, &BRACKETS)? {
-            Next::End => return Ok(Step::End),
-            Next::Unclosed => return Ok(Step::Unclosed(container.opened)),
-            Next::Operation => {}
+            AfterBlank::End => return Ok(Parsed::End),
+            AfterBlank::Unclosed => return Ok(Parsed::Unclosed(container.opened)),
+            AfterBlank::Operation => {}
         }
         let draft = self.builder.edn(&mut reader)?;
         self.container = container;
-        Ok(Step::Operation(draft, reader.at()))
+        Ok(Parsed::Operation(draft, reader.at()))
     }
 }
 
-impl Builder {
-    pub(super) fn new(keys: Keys) -> Builder {
-        Builder {
+impl OperationBuilder {
+    pub(super) fn new(keys: KeyPlace) -> OperationBuilder {
+        OperationBuilder {
             keys,
             names: Vec::new(),
         }
@@ -170,11 +170,11 @@ impl Builder {
 
     /// Are values plain?
     pub(super) fn is_plain(&self) -> bool {
-        self.keys == Keys::None
+        self.keys == KeyPlace::None
     }
 
     /// One operation: a map, with or without a record's tag.
-    fn edn(&mut self, reader: &mut Reader<'_>) -> Result<Draft, Fault> {
+    fn edn(&mut self, reader: &mut Reader<'_>) -> Result<OperationDraft, Fault> {
         let at = reader.at();
         if reader.peek() == Some(b'#') {
             reader.tag()?;
@@ -186,7 +186,7 @@ impl Builder {
         }
         let opened = reader.at();
         reader.bump();
-        let mut fields = Fields::default();
+        let mut fields = OperationFields::default();
         while reader.more(b'}', opened)? {
             let key_at = reader.at();
             let name = reader.form()?;
@@ -207,7 +207,7 @@ impl Builder {
     /// Takes one field of an operation.
     pub(super) fn field<'a>(
         &mut self,
-        fields: &mut Fields<'a>,
+        fields: &mut OperationFields<'a>,
         name: &str,
         value: Form<'a>,
     ) -> Result<(), String> {
@@ -216,7 +216,7 @@ impl Builder {
             "process" => fields.process = self.process(&value)?,
             "f" => fields.f = self.function(&value)?,
             "value" => fields.value = Some(value),
-            "key" if self.keys == Keys::Field => fields.key = Some(value),
+            "key" if self.keys == KeyPlace::Field => fields.key = Some(value),
             "index" => match value {
                 Form::Int(index) if index >= 0 => fields.index = Some(index),
                 // Jepsen marks an operation outside of a history so.
@@ -276,7 +276,11 @@ impl Builder {
     }
 
     /// The operation of these fields, which begins at `at`.
-    pub(super) fn finish(&self, fields: Fields<'_>, at: usize) -> Result<Draft, Fault> {
+    pub(super) fn finish(
+        &self,
+        fields: OperationFields<'_>,
+        at: usize,
+    ) -> Result<OperationDraft, Fault> {
         let missing = |name: &str| Fault::new(at, format!("this operation has no :{name}"));
         let kind = fields.kind.ok_or_else(|| missing("type"))?;
         let has_process = fields.process.is_some();
@@ -295,7 +299,7 @@ impl Builder {
                 let key = key_of(&key).ok_or_else(|| Fault::new(at, ":key is not a key"))?;
                 Value::Keyed(key, value(form, f).into())
             }
-            None if client && self.keys == Keys::Tuple => keyed(form, f),
+            None if client && self.keys == KeyPlace::Tuple => keyed(form, f),
             None if client => value(form, f),
             None => form.into_value(),
         };
@@ -309,7 +313,7 @@ impl Builder {
             extra: Extra::new(&fields.extra),
         };
         let indexed = fields.index.is_some();
-        Ok(Draft {
+        Ok(OperationDraft {
             op,
             indexed,
             has_process,

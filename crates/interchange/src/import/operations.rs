@@ -7,34 +7,34 @@ use seatrial_history::chunk::Assembly;
 use seatrial_history::{Op, Provenance};
 use std::io::{self, Read};
 
-/// The operations of a file, one after another, in constant memory: an iterator, which ends after an error.
+/// The operations of a file of any format, in constant memory: an iterator, which ends after an error.
 pub struct Operations<R> {
     format: Format,
     provenance: Provenance,
-    kind: Kind<Replay<R>>,
+    kind: FormatReader<PeekedInput<R>>,
     done: bool,
 }
 
-enum Kind<R> {
+enum FormatReader<R> {
     Text(Box<TextOperations<R>>),
     Registers(Box<RegisterOperations<R>>),
 }
 
-/// An input whose first bytes were looked at already: they come again, then what happened behind them.
-pub(super) struct Replay<R> {
+/// An input whose first bytes were read for detection: yields them again, then the rest of the input or its error.
+pub(super) struct PeekedInput<R> {
     first: Vec<u8>,
     at: usize,
-    /// Why there are not more of them.
+    /// The error that ended the first read.
     failure: Option<io::Error>,
     input: R,
 }
 
-impl<R: Read> Replay<R> {
-    pub(super) fn new(mut input: R) -> Replay<R> {
+impl<R: Read> PeekedInput<R> {
+    pub(super) fn new(mut input: R) -> PeekedInput<R> {
         let mut first = Vec::new();
         let limit = DETECTION_LENGTH as u64;
         let read = input.by_ref().take(limit).read_to_end(&mut first);
-        Replay {
+        PeekedInput {
             first,
             at: 0,
             failure: read.err(),
@@ -43,7 +43,7 @@ impl<R: Read> Replay<R> {
     }
 }
 
-impl<R: Read> Read for Replay<R> {
+impl<R: Read> Read for PeekedInput<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let rest = &self.first[self.at..];
         if !rest.is_empty() {
@@ -60,7 +60,7 @@ impl<R: Read> Read for Replay<R> {
 }
 
 impl<R: Read> Operations<R> {
-    /// The operations of `input`; without a format it is told from the first bytes. `name` is for errors.
+    /// The operations of `input`. Without a `format` it is detected from the name and the first bytes. `name` is for errors.
     pub fn open(
         name: &str,
         input: R,
@@ -70,7 +70,7 @@ impl<R: Read> Operations<R> {
         Operations::with_window(name, input, format, options, READ_LENGTH)
     }
 
-    /// The same with reads of this length, at least 4.
+    /// [`Operations::open`] with reads of `read_length` bytes, at least 4.
     pub(super) fn with_window(
         name: &str,
         input: R,
@@ -78,7 +78,7 @@ impl<R: Read> Operations<R> {
         options: Options,
         read_length: usize,
     ) -> Result<Operations<R>, ImportError> {
-        let mut input = Replay::new(input);
+        let mut input = PeekedInput::new(input);
         let provenance = crate::header::take(&mut input.first);
         let Some(format) = format.or_else(|| detect(name, &input.first)) else {
             let problem = match &input.failure {
@@ -89,10 +89,10 @@ impl<R: Read> Operations<R> {
         };
         let kind = if format.has_times() {
             let text = TextOperations::open(name, input, format, options, read_length);
-            Kind::Text(Box::new(text))
+            FormatReader::Text(Box::new(text))
         } else {
             let reader = TransactionReader::with_window(name, input, format, options, read_length);
-            Kind::Registers(Box::new(RegisterOperations::new(reader)))
+            FormatReader::Registers(Box::new(RegisterOperations::new(reader)))
         };
         let provenance = if format.has_times() {
             provenance
@@ -107,8 +107,8 @@ impl<R: Read> Operations<R> {
         })
     }
 
-    /// The operations of sessions that have a file each ([`Format::Cobra`]), which are opened one after another; each comes
-    /// with its name.
+    /// The operations of sessions with a file each ([`Format::Cobra`]), opened one after another; the iterator yields
+    /// each file's name and input.
     pub fn of_sessions(
         name: &str,
         sessions: impl Iterator<Item = (String, io::Result<R>)> + 'static,
@@ -117,29 +117,29 @@ impl<R: Read> Operations<R> {
     where
         R: 'static,
     {
-        let sessions = sessions.map(|(name, input)| (name, input.map(Replay::new)));
+        let sessions = sessions.map(|(name, input)| (name, input.map(PeekedInput::new)));
         let reader = TransactionReader::of_sessions(name, sessions, options)?;
         Ok(Operations {
             format: Format::Cobra,
             provenance: Provenance::default().timeless(),
-            kind: Kind::Registers(Box::new(RegisterOperations::new(reader))),
+            kind: FormatReader::Registers(Box::new(RegisterOperations::new(reader))),
             done: false,
         })
     }
 
-    /// The same in chunks of at most so many operations.
+    /// The operations in chunks of at most `length_max`.
     pub fn into_chunks(self, length_max: usize) -> TextChunks<R> {
         TextChunks::new(self, length_max)
     }
 
-    /// Puts the next operation into chunks. Was there one? Nothing comes after an error.
+    /// Adds the next operation to chunks; false at the end and after an error.
     pub(super) fn read_into(&mut self, assembly: &mut Assembly) -> Result<bool, Unread> {
         if self.done {
             return Ok(false);
         }
         let read = match &mut self.kind {
-            Kind::Text(text) => text.read_into(assembly),
-            Kind::Registers(registers) => match registers.read() {
+            FormatReader::Text(text) => text.read_into(assembly),
+            FormatReader::Registers(registers) => match registers.read() {
                 Ok(Some(op)) => assembly.add(&op).map(|()| true).map_err(Unread::from),
                 Ok(None) => Ok(false),
                 Err(error) => Err(error.into()),
@@ -149,46 +149,46 @@ impl<R: Read> Operations<R> {
         read
     }
 
-    /// Without quick ways.
+    /// Without the fast path for transactions.
     #[cfg(test)]
     pub(super) fn slow(mut self) -> Operations<R> {
-        if let Kind::Text(text) = &mut self.kind {
+        if let FormatReader::Text(text) = &mut self.kind {
             text.slow();
         }
         self
     }
 
-    /// What the format, or the beginning of the text, says of the history.
+    /// Provenance from the header of the text; timeless for formats without times.
     pub fn provenance(&self) -> &Provenance {
         &self.provenance
     }
 
-    /// The format that was told or found.
+    /// The format that was given or detected.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// What a reader should know about the operations so far: indices that do not rise.
+    /// A warning about the operations so far: indices that do not rise.
     pub fn warning(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Text(text) => text.warning(),
-            Kind::Registers(_) => None,
+            FormatReader::Text(text) => text.warning(),
+            FormatReader::Registers(_) => None,
         }
     }
 
-    /// Bytes that the operations so far have taken.
+    /// Bytes consumed so far.
     pub fn bytes(&self) -> u64 {
         match &self.kind {
-            Kind::Text(text) => text.bytes(),
-            Kind::Registers(registers) => registers.bytes(),
+            FormatReader::Text(text) => text.bytes(),
+            FormatReader::Registers(registers) => registers.bytes(),
         }
     }
 
-    /// An error at the operation that was handed out last, for whoever cannot take it.
+    /// An error at the operation that was returned last, for a caller that rejects it.
     pub fn error(&self, problem: impl Into<String>) -> ImportError {
         match &self.kind {
-            Kind::Text(text) => text.error(problem),
-            Kind::Registers(registers) => registers.error(problem),
+            FormatReader::Text(text) => text.error(problem),
+            FormatReader::Registers(registers) => registers.error(problem),
         }
     }
 }
@@ -201,8 +201,8 @@ impl<R: Read> Iterator for Operations<R> {
             return None;
         }
         let result = match &mut self.kind {
-            Kind::Text(text) => text.read(),
-            Kind::Registers(registers) => registers.read(),
+            FormatReader::Text(text) => text.read(),
+            FormatReader::Registers(registers) => registers.read(),
         };
         self.done = !matches!(result, Ok(Some(_)));
         result.transpose()

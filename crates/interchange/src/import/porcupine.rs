@@ -2,8 +2,8 @@
 //! which has these lines without anything before them, their fields between tabs.
 
 use super::edn::{Fault, Form, Reader};
-use super::operation::{Draft, kind, value};
-use super::stream::Step;
+use super::operation::{OperationDraft, kind, value};
+use super::stream::Parsed;
 use seatrial_history::{Extra, Op, Process, Symbol};
 
 /// What comes before an operation in a line of the log.
@@ -24,7 +24,7 @@ fn is_row(line: &str) -> bool {
 
 /// The next operation in log lines such as `INFO  jepsen.util - 3 :invoke :cas [1 2]`, from `at` on; lines of other
 /// loggers are passed over. A line without end counts only when the text `ended`.
-pub(super) fn next(text: &str, at: usize, ended: bool) -> Result<Step, Fault> {
+pub(super) fn next(text: &str, at: usize, ended: bool) -> Result<Parsed, Fault> {
     let mut start = at;
     while start < text.len() {
         let rest = &text[start..];
@@ -39,17 +39,17 @@ pub(super) fn next(text: &str, at: usize, ended: bool) -> Result<Step, Fault> {
         if let Some(from) = mark.or_else(|| is_row(line).then_some(0)) {
             let op = operation(&line[from..])
                 .map_err(|fault| Fault::new(start + from + fault.at, fault.problem))?;
-            let draft = Draft {
+            let draft = OperationDraft {
                 op,
                 indexed: false,
                 has_process: true,
                 at: start,
             };
-            return Ok(Step::Operation(draft, end));
+            return Ok(Parsed::Operation(draft, end));
         }
         start = end;
     }
-    Ok(Step::End)
+    Ok(Parsed::End)
 }
 
 /// An operation from `PROCESS TYPE F VALUE`, perhaps with an error after it.

@@ -1,9 +1,9 @@
 //! Reads transactions on registers and lists in the formats of other isolation checkers.
 //!
-//! These formats say which session ran which transactions in which order, what each read and wrote, and, some of them,
-//! which were aborted. Except for the timestamps of the database that one of them has, none says *when*: a transaction
-//! has no place in real time. A reader hands transactions to a [`TransactionSink`]: a history in memory is one
-//! ([`super::Operations`] makes it), a checker's columns may be another, without operations in between.
+//! These formats contain the transactions of each session in order, their reads and writes, and in some formats which
+//! ones aborted. None has times of clients (TimeKiller has the database's timestamps), so transactions of different
+//! sessions are not ordered in real time. A reader calls a [`TransactionSink`]: a history ([`super::Operations`] builds one)
+//! or a checker's columns, without operations in between.
 //!
 //! ```
 //! use seatrial_history::{Stamps, TransactionSink};
@@ -50,7 +50,7 @@ mod veristrong;
 pub(super) use collector::RegisterOperations;
 
 use super::stream::READ_LENGTH;
-use super::{Format, ImportError, Options, Place};
+use super::{Format, ImportError, Options, SourcePosition};
 use awdit::Awdit;
 use bytes::Bytes;
 use cobra::Cobra;
@@ -62,15 +62,15 @@ use std::io::{self, Read};
 use timekiller::TimeKiller;
 use veristrong::VeriStrong;
 
-/// What is wrong, and where.
+/// A problem and its place.
 #[derive(Debug)]
 struct Fault {
-    place: Place,
+    place: SourcePosition,
     problem: String,
 }
 
 /// The parser of one format.
-enum Parser {
+enum TransactionParser {
     Plume(Plume),
     Awdit(Awdit),
     VeriStrong(VeriStrong),
@@ -85,28 +85,28 @@ enum Parser {
 /// The inputs of sessions that have a file each, opened one after another.
 type Sessions<R> = Box<dyn Iterator<Item = (String, io::Result<R>)>>;
 
-/// Reads a file of one of the formats that carry transactions without times, in constant memory.
+/// Reads transactions of one of these formats, in memory that does not grow with the file (Cobra: 32 bytes per write).
 pub struct TransactionReader<R> {
     name: String,
     input: Bytes<R>,
-    parser: Parser,
-    /// Where the transaction begins that was handed over last.
-    place: Place,
-    /// What follows the input.
+    parser: TransactionParser,
+    /// Start of the transaction that was passed to the sink last.
+    place: SourcePosition,
+    /// Inputs of the sessions after this one.
     sessions: Option<Sessions<R>>,
-    /// Bytes of inputs before.
+    /// Bytes of the inputs before this one.
     passed: u64,
     read_length: usize,
 }
 
 impl<R: Read> TransactionReader<R> {
-    /// A reader of `input`. `name` is for errors. A format that is no list of transactions is an error of the first
+    /// A reader of `input`. `name` is for errors. Any other format is an error of the first
     /// [`TransactionReader::advance`].
     pub fn open(name: &str, input: R, format: Format, options: Options) -> TransactionReader<R> {
         TransactionReader::with_window(name, input, format, options, READ_LENGTH)
     }
 
-    /// The same with reads of this length.
+    /// [`TransactionReader::open`] with reads of `read_length` bytes.
     pub(super) fn with_window(
         name: &str,
         input: R,
@@ -116,29 +116,33 @@ impl<R: Read> TransactionReader<R> {
     ) -> TransactionReader<R> {
         let initial = options.initial;
         let parser = match format {
-            Format::Plume => Parser::Plume(Plume::new(initial)),
-            Format::Awdit => Parser::Awdit(Awdit::new(initial)),
-            Format::VeriStrong => Parser::VeriStrong(VeriStrong::new()),
-            Format::Dbcop => Parser::Dbcop(Dbcop::new(initial)),
-            Format::DbcopJson => Parser::DbcopJson(DbcopJson::new(initial)),
-            Format::TimeKiller => Parser::TimeKiller(TimeKiller::new(initial)),
-            Format::Cobra => Parser::Cobra(Cobra::new()),
-            Format::Edn | Format::Json | Format::Porcupine => Parser::None,
+            Format::Plume => TransactionParser::Plume(Plume::new(initial)),
+            Format::Awdit => TransactionParser::Awdit(Awdit::new(initial)),
+            Format::VeriStrong => TransactionParser::VeriStrong(VeriStrong::new()),
+            Format::Dbcop => TransactionParser::Dbcop(Dbcop::new(initial)),
+            Format::DbcopJson => TransactionParser::DbcopJson(DbcopJson::new(initial)),
+            Format::TimeKiller => TransactionParser::TimeKiller(TimeKiller::new(initial)),
+            Format::Cobra => TransactionParser::Cobra(Cobra::new()),
+            Format::Edn | Format::Json | Format::Porcupine => TransactionParser::None,
         };
         let binary = matches!(format, Format::Dbcop | Format::Cobra);
         TransactionReader {
             name: name.to_owned(),
             input: Bytes::new(input, read_length, binary),
             parser,
-            place: if binary { Place::Byte(0) } else { Place::START },
+            place: if binary {
+                SourcePosition::Byte(0)
+            } else {
+                SourcePosition::START
+            },
             sessions: None,
             passed: 0,
             read_length,
         }
     }
 
-    /// A reader of sessions that have a file each ([`Format::Cobra`]), which are opened one after another; each comes
-    /// with its name.
+    /// A reader of sessions with a file each ([`Format::Cobra`]), opened one after another; the iterator yields
+    /// each file's name and input.
     pub fn of_sessions(
         name: &str,
         sessions: impl Iterator<Item = (String, io::Result<R>)> + 'static,
@@ -154,7 +158,7 @@ impl<R: Read> TransactionReader<R> {
         Ok(reader)
     }
 
-    /// Hands the next transaction to `sink`, or some of them; false when there is none.
+    /// Passes the next transaction, or several, to `sink`; false at the end.
     pub fn advance<S: TransactionSink + ?Sized>(
         &mut self,
         sink: &mut S,
@@ -162,15 +166,15 @@ impl<R: Read> TransactionReader<R> {
         loop {
             let (input, place) = (&mut self.input, &mut self.place);
             let result = match &mut self.parser {
-                Parser::Plume(plume) => plume.advance(input, sink, place),
-                Parser::Awdit(awdit) => awdit.advance(input, sink, place),
-                Parser::VeriStrong(veristrong) => veristrong.advance(input, sink, place),
-                Parser::Dbcop(dbcop) => dbcop.advance(input, sink, place),
-                Parser::DbcopJson(dbcop) => dbcop.advance(input, sink, place),
-                Parser::TimeKiller(timekiller) => timekiller.advance(input, sink, place),
-                Parser::Cobra(cobra) => cobra.advance(input, sink, place),
-                Parser::None => Err(Fault {
-                    place: Place::START,
+                TransactionParser::Plume(plume) => plume.advance(input, sink, place),
+                TransactionParser::Awdit(awdit) => awdit.advance(input, sink, place),
+                TransactionParser::VeriStrong(veristrong) => veristrong.advance(input, sink, place),
+                TransactionParser::Dbcop(dbcop) => dbcop.advance(input, sink, place),
+                TransactionParser::DbcopJson(dbcop) => dbcop.advance(input, sink, place),
+                TransactionParser::TimeKiller(timekiller) => timekiller.advance(input, sink, place),
+                TransactionParser::Cobra(cobra) => cobra.advance(input, sink, place),
+                TransactionParser::None => Err(Fault {
+                    place: SourcePosition::START,
                     problem: "this format is no list of transactions without times".to_owned(),
                 }),
             };
@@ -185,7 +189,7 @@ impl<R: Read> TransactionReader<R> {
         }
     }
 
-    /// Turns to the file of the next session, if there is one.
+    /// Opens the file of the next session; false when there is none.
     fn next_session(&mut self) -> Result<bool, ImportError> {
         let Some((name, input)) = self.sessions.as_mut().and_then(Iterator::next) else {
             return Ok(false);
@@ -194,18 +198,18 @@ impl<R: Read> TransactionReader<R> {
         self.passed += self.input.passed();
         self.input = Bytes::new(input, self.read_length, true);
         self.name = name;
-        if let Parser::Cobra(cobra) = &mut self.parser {
+        if let TransactionParser::Cobra(cobra) = &mut self.parser {
             cobra.next_session();
         }
         Ok(true)
     }
 
-    /// Bytes that the transactions so far have taken, with those that are still put together.
+    /// Bytes consumed so far, including transactions that are not complete yet.
     pub fn bytes(&self) -> u64 {
         self.passed + self.input.passed()
     }
 
-    /// An error at the transaction that was handed over last.
+    /// An error at the transaction that was passed to the sink last.
     pub fn error(&self, problem: impl Into<String>) -> ImportError {
         ImportError {
             file: self.name.clone(),
@@ -218,7 +222,7 @@ impl<R: Read> TransactionReader<R> {
 fn unreadable(name: &str, problem: &str) -> ImportError {
     ImportError {
         file: name.to_owned(),
-        place: Place::Byte(0),
+        place: SourcePosition::Byte(0),
         problem: problem.to_owned(),
     }
 }
@@ -227,7 +231,7 @@ fn cannot(error: &io::Error) -> String {
     format!("cannot be read: {error}")
 }
 
-/// Tells which of these formats a file has, from its first bytes.
+/// Detects one of these formats from the first bytes of a file.
 pub(super) fn detect(first: &[u8]) -> Option<Format> {
     let formats = [
         (plume::is_plume(first), Format::Plume),
@@ -242,21 +246,21 @@ pub(super) fn detect(first: &[u8]) -> Option<Format> {
     found.map(|(_, format)| format)
 }
 
-/// Where a state that nobody wrote is a value like others: which one it is, and what becomes of writes of it.
+/// The value that stands for the initial state in a format without a form for it; `None`: no value does.
 #[derive(Clone, Copy)]
 struct Initial {
     value: Option<i64>,
 }
 
 impl Initial {
-    /// What a read saw; `None` is the initial state.
+    /// The value that a read returned; `None` for the initial state.
     #[inline]
     fn seen(self, value: i64) -> Option<i64> {
         (Some(value) != self.value).then_some(value)
     }
 
-    /// Is a write to be handed on? One of the initial value is not: when it is done by the file's `first` transaction it
-    /// says what is known, otherwise reads of it could mean two things.
+    /// Is a write passed to the sink? A write of the initial value by the file's `first` transaction is redundant and dropped;
+    /// a later one is an error, because a read of the value would be ambiguous.
     #[inline]
     fn writes(self, value: i64, first: bool) -> Result<bool, String> {
         if Some(value) != self.value {

@@ -6,19 +6,18 @@ use seatrial_history::{Mop, Op, OpType, Process, Symbol, Value};
 /// Operations without `:process` that may be open at once; each completion is compared with all of them.
 const ANONYMOUS_MAX: usize = 4_096;
 
-/// Follows the operations of a history from outside and refuses what no process can have done: an invocation while an
-/// earlier one of the same client is open, and a completion of what the client did not invoke. The latter is accepted
-/// where it has an explanation: operations before it are missing (indices have a gap), or the history has no
-/// invocations at all. The nemesis is free, as in Jepsen.
+/// Checks the order of operations within each process of a foreign history: an invocation while the client has an open one is
+/// an error, and so is a completion without invocation, unless operations before it are missing (indices have a gap) or the
+/// history has no invocations at all. The nemesis is exempt, as in Jepsen.
 ///
-/// A history without processes gets them here: each of its operations is a client of its own, so nothing follows from an
-/// order within a client. A completion belongs to the open invocation of the same function, among several to the one whose
-/// value agrees.
+/// A history without processes gets them here: each operation is a client of its own, so no order within a client is
+/// concluded. A completion belongs to the open invocation of the same function; among several, to the only one whose value
+/// agrees.
 ///
-/// Cost per operation: one look into a table by client.
+/// Cost per operation: one look-up in a table by client.
 #[derive(Default)]
-pub(super) struct Sequence {
-    /// By client, the index of what it invoked.
+pub(super) struct ProcessSequence {
+    /// The index of each client's open invocation.
     open: OpenInvocations,
     /// Are operations missing before this place?
     gap: bool,
@@ -28,7 +27,7 @@ pub(super) struct Sequence {
     orphan: Option<u64>,
     /// Do operations of clients name their process? `None` before the first one.
     names_process: Option<bool>,
-    /// Clients that were made up.
+    /// Number of clients assigned to operations without process.
     anonymous: u64,
     /// Open invocations without process.
     open_anonymous: Vec<Anonymous>,
@@ -42,8 +41,8 @@ struct Anonymous {
     value: Value,
 }
 
-impl Sequence {
-    /// Takes into account that operations are missing here.
+impl ProcessSequence {
+    /// Notes that operations are missing here.
     pub(super) fn skip(&mut self) {
         self.gap = true;
     }
@@ -54,7 +53,7 @@ impl Sequence {
         self.gap |= index > next;
     }
 
-    /// May a client do this now? What is refused is refused by [`Sequence::take`] too, which says why.
+    /// May a client do this now? A subset of what [`ProcessSequence::take`] accepts, which reports errors.
     #[inline]
     pub(super) fn permits(&self, client: u64, kind: OpType) -> bool {
         let is_open = self.open.running_client(client).is_some();
@@ -62,7 +61,7 @@ impl Sequence {
         is_plain && is_open != (kind == OpType::Invoke)
     }
 
-    /// Takes what [`Sequence::permits`] into account.
+    /// Takes what [`ProcessSequence::permits`] into account.
     #[inline]
     pub(super) fn follow(&mut self, index: u64, client: u64, kind: OpType) {
         self.invokes |= kind == OpType::Invoke;
@@ -183,7 +182,7 @@ mod tests {
     use super::*;
 
     fn taken(ops: &[(u64, Option<u64>, OpType, i64)]) -> Result<Vec<u64>, String> {
-        let mut sequence = Sequence::default();
+        let mut sequence = ProcessSequence::default();
         let mut previous = None;
         let clients = ops.iter().map(|&(index, process, kind, value)| {
             let client = Process::Client(process.unwrap_or(0));
@@ -204,23 +203,23 @@ mod tests {
     #[test]
     fn what_no_process_can_have_done_is_refused() {
         let twice = [(0, Some(3), Invoke, 1), (1, Some(3), Invoke, 2)];
-        let said = "operation 1: process 3 invokes while its operation 0 is running";
-        assert_eq!(taken(&twice), Err(said.into()));
+        let error = "operation 1: process 3 invokes while its operation 0 is running";
+        assert_eq!(taken(&twice), Err(error.into()));
         let orphan = [
             (0, Some(0), Invoke, 1),
             (1, Some(0), Info, 1),
             (2, Some(0), Done, 1),
         ];
-        let said = "operation 2: process 0 completes (ok) what it did not invoke";
-        assert_eq!(taken(&orphan), Err(said.into()));
+        let error = "operation 2: process 0 completes (ok) what it did not invoke";
+        assert_eq!(taken(&orphan), Err(error.into()));
         // Operation 2 may be the invocation.
         let gap = [(1, Some(0), Invoke, 1), (3, Some(5), Done, 1)];
         assert_eq!(taken(&gap), Ok(vec![0, 5]));
         let cut = [(7, Some(0), Done, 1), (8, Some(0), Invoke, 1)];
         assert_eq!(taken(&cut), Ok(vec![0, 0]));
         let beginning = [(0, Some(0), Done, 1), (1, Some(0), Invoke, 1)];
-        let said = "operation 0 completes what was not invoked";
-        assert_eq!(taken(&beginning), Err(said.into()));
+        let error = "operation 0 completes what was not invoked";
+        assert_eq!(taken(&beginning), Err(error.into()));
         let completions = [(0, Some(0), Done, 1), (1, Some(0), Done, 2)];
         assert_eq!(taken(&completions), Ok(vec![0, 0]));
     }
@@ -246,14 +245,14 @@ mod tests {
             (1, None, Invoke, 1),
             (2, None, Done, 1),
         ];
-        let said =
+        let error =
             "operation 2 completes operation 0 or operation 1, and none of them has a :process";
-        assert_eq!(taken(&ambiguous), Err(said.into()));
+        assert_eq!(taken(&ambiguous), Err(error.into()));
         let mixed = [(0, None, Invoke, 1), (1, Some(0), Done, 1)];
-        let said = "this operation has a :process, those before it have none";
-        assert_eq!(taken(&mixed), Err(said.into()));
+        let error = "this operation has a :process, those before it have none";
+        assert_eq!(taken(&mixed), Err(error.into()));
         let orphan = [(0, None, Invoke, 1), (1, None, Done, 1), (2, None, Done, 1)];
-        let said = "operation 2 completes (ok) what was not invoked";
-        assert_eq!(taken(&orphan), Err(said.into()));
+        let error = "operation 2 completes (ok) what was not invoked";
+        assert_eq!(taken(&orphan), Err(error.into()));
     }
 }

@@ -2,45 +2,45 @@
 
 use super::edn::Fault;
 use super::json::JsonOperations;
-use super::operation::{Draft, EdnOperations, Keys};
-use super::sequence::Sequence;
-use super::transaction::{Dialect, Row};
-use super::{DETECTION_LENGTH, Format, ImportError, Options, Place, porcupine};
+use super::operation::{EdnOperations, KeyPlace, OperationDraft};
+use super::sequence::ProcessSequence;
+use super::transaction::{Dialect, TransactionRow};
+use super::{DETECTION_LENGTH, Format, ImportError, Options, SourcePosition, porcupine};
 use seatrial_history::chunk::{Assembly, Unstorable};
 use seatrial_history::{Op, Symbol};
 use std::io::{ErrorKind, Read};
 
 /// Bytes that are read at a time, at least.
 pub(super) const READ_LENGTH: usize = 256 << 10;
-/// What is left of a window is not parsed when it is less than one of so many parts of a reading.
+/// A rest of a window shorter than `READ_LENGTH / REST_PART` is not parsed before more was read.
 const REST_PART: usize = 64;
-/// Longest operation, with what stands between it and the one before, in bytes.
+/// Longest operation in bytes, with the blanks and comments before it.
 const OPERATION_LENGTH_MAX: usize = 64 << 20;
 
-/// What a parser finds when it is asked for an operation in a text whose end may be missing.
-pub(super) enum Step {
-    /// An operation, and where what follows it begins.
-    Operation(Draft, usize),
+/// What a parser found at a place in a text whose end may be missing.
+pub(super) enum Parsed {
+    /// An operation and the offset after it.
+    Operation(OperationDraft, usize),
     /// Nothing more in this text.
     End,
-    /// The text ends, but the bracket around the history, which opened there, was not closed.
+    /// The text ends inside the bracket around the history, which opened at this offset.
     Unclosed(usize),
 }
 
 /// The parser of one format.
-enum Parser {
+enum TextParser {
     Edn(EdnOperations),
     Json(JsonOperations),
     Log,
 }
 
-/// A part of a text, which moves forward.
-struct Window<R> {
+/// A window over a text. It owns the input and the unconsumed part of the text, and moves forward only.
+struct TextWindow<R> {
     input: R,
     text: String,
-    /// First bytes of a character whose others were not read yet.
+    /// First bytes of a character that is not complete yet.
     split: Vec<u8>,
-    /// Where in the text the next operation is looked for.
+    /// Offset in the text at which the next operation is parsed.
     at: usize,
     /// Bytes before the text.
     passed: u64,
@@ -49,7 +49,7 @@ struct Window<R> {
     column: u64,
     /// Nothing more to read.
     ended: bool,
-    /// Why not, when this is not the file's end.
+    /// The error that ended reading, unless it was the end of the file.
     failure: Option<String>,
     /// Bytes that are read at a time, at least.
     read_length: usize,
@@ -57,80 +57,80 @@ struct Window<R> {
 
 /// The operations of a text in EDN or JSON, or of a log, one after another, in constant memory.
 ///
-/// Its loop: a transaction that is written as usual is read as a [`Row`]. For everything else a parser looks for the next
-/// operation in a window of the text. When it finds none, or something wrong, and the text goes on, the window grows and
-/// both try again; so an error is told when the text ends, or when an operation would be longer than 64 MiB.
+/// Its loop: a transaction in its usual spelling is read as a [`TransactionRow`]. For everything else a parser parses the next
+/// operation in the window. When it finds none or an error, and the input has not ended, the window grows and both try
+/// again; so an error is reported only at the end of the text, or when an operation would be longer than 64 MiB.
 pub(super) struct TextOperations<R> {
     name: String,
-    window: Window<R>,
-    parser: Parser,
+    window: TextWindow<R>,
+    parser: TextParser,
     /// Line and column where the bracket around the history opened.
     opened: (u64, u64),
     count: u64,
     indexed: bool,
     previous: Option<u64>,
-    /// Where indices began not to rise; from there on operations are numbered by position.
+    /// Warning about the first index that did not rise; later operations are numbered by position.
     unordered: Option<String>,
-    sequence: Sequence,
-    /// Where in the window the operation begins that was handed out last.
+    sequence: ProcessSequence,
+    /// Offset in the window of the operation that was returned last.
     current: usize,
-    row: Row,
-    /// Are transactions looked for that are written as usual?
+    row: TransactionRow,
+    /// Is the fast path for transactions on?
     is_quick: bool,
-    /// What rows do.
+    /// The function of rows: `txn`.
     f: Symbol,
 }
 
-/// What came of an attempt to read an operation.
+/// The result of one attempt to read an operation.
 enum Attempt {
     Operation(Op),
     /// Nothing more.
     End,
-    /// It has to be made again.
+    /// The window grew; try again.
     Grown,
 }
 
-/// Why operations of a text cannot be put into chunks.
+/// Why the next operation cannot be added to a chunk.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unread {
-    /// The text is wrong.
+    /// The text is malformed.
     #[error(transparent)]
     Text(#[from] ImportError),
-    /// The operation that was read last cannot be stored.
+    /// The operation that was read last exceeds a limit of chunks.
     #[error(transparent)]
     Operation(#[from] Unstorable),
 }
 
-impl Parser {
-    /// How the text is written, while plain operations may follow.
+impl TextParser {
+    /// The dialect of the fast path; `None` where it cannot be used.
     fn dialect(&self) -> Option<Dialect> {
         match self {
-            Parser::Edn(operations) => operations.is_plain().then_some(Dialect::Edn),
-            Parser::Json(operations) => operations.is_plain().then_some(Dialect::Json),
-            Parser::Log => None,
+            TextParser::Edn(operations) => operations.is_plain().then_some(Dialect::Edn),
+            TextParser::Json(operations) => operations.is_plain().then_some(Dialect::Json),
+            TextParser::Log => None,
         }
     }
 
-    /// Where the bracket around the history opened, in the window that had the first operation.
+    /// Offset of the bracket around the history, in the window of the first operation.
     fn opened(&self) -> usize {
         match self {
-            Parser::Edn(operations) => operations.opened(),
-            Parser::Json(operations) => operations.opened(),
-            Parser::Log => 0,
+            TextParser::Edn(operations) => operations.opened(),
+            TextParser::Json(operations) => operations.opened(),
+            TextParser::Log => 0,
         }
     }
 }
 
-impl<R: Read> Window<R> {
-    /// Reads on; what was consumed makes room.
+impl<R: Read> TextWindow<R> {
+    /// Reads more; the consumed part is dropped.
     fn grow(&mut self) {
         let consumed = std::mem::take(&mut self.at);
         (self.line, self.column) = self.place(consumed);
         self.passed += consumed as u64;
-        // Read into the same memory; what is there already is short, or doubled.
+        // Read into the same allocation: the rest is short, or its length doubles, so copying it is cheap.
         let mut bytes = std::mem::take(&mut self.text).into_bytes();
         bytes.drain(..consumed);
-        // A window that found nothing doubles, so that a long operation is not tried over and over.
+        // A window without a complete operation doubles: parsing a long operation again and again stays linear.
         let wanted = self.read_length.max(bytes.len());
         bytes.append(&mut self.split);
         let is_first = self.passed == 0 && bytes.is_empty();
@@ -150,7 +150,7 @@ impl<R: Read> Window<R> {
         });
     }
 
-    /// Reads up to so many bytes.
+    /// Reads up to `wanted` bytes.
     fn fill(&mut self, bytes: &mut Vec<u8>, wanted: usize) {
         let mut filled = bytes.len();
         bytes.resize(filled + wanted, 0);
@@ -194,8 +194,7 @@ impl<R: Read> Window<R> {
     }
 }
 
-/// How many lines end in it. The count of a piece fits a byte, and nothing is checked, so that many bytes are looked at at
-/// once.
+/// The number of line ends. Counts of pieces fit a byte, without checks of overflow, so that the loop is vectorized.
 fn line_ends(bytes: &[u8]) -> u64 {
     let ends = |piece: &[u8]| {
         let one = |count: u8, &byte: &u8| count.wrapping_add(u8::from(byte == b'\n'));
@@ -206,8 +205,8 @@ fn line_ends(bytes: &[u8]) -> u64 {
 }
 
 impl<R: Read> TextOperations<R> {
-    /// The operations of `input`, which is read in pieces of this length, at least 4 (a byte order mark is looked for in
-    /// the first one). `name` is for errors.
+    /// The operations of `input`, read in pieces of `read_length` bytes, at least 4: a byte order mark is in the first piece.
+    /// `name` is for errors.
     pub(super) fn open(
         name: &str,
         input: R,
@@ -215,7 +214,7 @@ impl<R: Read> TextOperations<R> {
         options: Options,
         read_length: usize,
     ) -> TextOperations<R> {
-        let mut window = Window {
+        let mut window = TextWindow {
             input,
             text: String::new(),
             split: Vec::new(),
@@ -229,15 +228,15 @@ impl<R: Read> TextOperations<R> {
         };
         window.grow();
         let parser = match format {
-            Format::Edn => Parser::Edn(EdnOperations::new(options.keys())),
-            Format::Json => Parser::Json(JsonOperations::new(options.keys())),
+            Format::Edn => TextParser::Edn(EdnOperations::new(options.keys())),
+            Format::Json => TextParser::Json(JsonOperations::new(options.keys())),
             _ => {
                 let length = window.text.floor_char_boundary(DETECTION_LENGTH);
                 let first = &window.text[..length];
                 if first.contains(porcupine::MARK) || porcupine::is_table(first) {
-                    Parser::Log
+                    TextParser::Log
                 } else {
-                    Parser::Edn(EdnOperations::new(Keys::Field))
+                    TextParser::Edn(EdnOperations::new(KeyPlace::Field))
                 }
             }
         };
@@ -250,31 +249,31 @@ impl<R: Read> TextOperations<R> {
             indexed: false,
             previous: None,
             unordered: None,
-            sequence: Sequence::default(),
+            sequence: ProcessSequence::default(),
             current: 0,
-            row: Row::default(),
+            row: TransactionRow::default(),
             is_quick: true,
             f: Symbol::new("txn"),
         }
     }
 
-    /// The same without looking for transactions that are written as usual: a twin for tests.
+    /// Turns the fast path off, for tests that compare both paths.
     #[cfg(test)]
     pub(super) fn slow(&mut self) {
         self.is_quick = false;
     }
 
-    /// Bytes that the operations so far have taken.
+    /// Bytes consumed so far.
     pub(super) fn bytes(&self) -> u64 {
         self.window.passed + self.window.at as u64
     }
 
-    /// What a reader should know: indices that do not rise.
+    /// A warning about indices that do not rise.
     pub(super) fn warning(&self) -> Option<&str> {
         self.unordered.as_deref()
     }
 
-    /// An error at the operation that was handed out last, for whoever cannot take it.
+    /// An error at the operation that was returned last.
     pub(super) fn error(&self, problem: impl Into<String>) -> ImportError {
         error_at(&self.name, self.window.place(self.current), problem.into())
     }
@@ -293,7 +292,7 @@ impl<R: Read> TextOperations<R> {
         }
     }
 
-    /// Puts the next operation into chunks. Was there one?
+    /// Adds the next operation to chunks; false at the end.
     pub(super) fn read_into(&mut self, assembly: &mut Assembly) -> Result<bool, Unread> {
         loop {
             if let Some(index) = self.quick() {
@@ -316,9 +315,10 @@ impl<R: Read> TextOperations<R> {
         }
     }
 
-    /// Reads the next operation as a row, if it is written as usual and stands in the window; its index.
+    /// Reads the next operation as a row and returns its index; `None` when it is not in its usual spelling or not all in the
+    /// window.
     fn quick(&mut self) -> Option<u64> {
-        // Where a history begins is for the parser.
+        // The first operation is the parser's: brackets and headers come before it.
         if self.count == 0 || !self.is_quick {
             return None;
         }
@@ -339,8 +339,8 @@ impl<R: Read> TextOperations<R> {
         Some(index)
     }
 
-    /// Numbers an operation without an index by position; `None` when something is wrong with the one that it has, which
-    /// [`TextOperations::number`] tells.
+    /// The index of an operation, by position when it has none; `None` when its index is invalid, which
+    /// [`TextOperations::number`] reports.
     fn follow(&mut self, index: Option<u64>) -> Option<u64> {
         if index.is_some() != self.indexed {
             return None;
@@ -358,17 +358,17 @@ impl<R: Read> TextOperations<R> {
     fn general(&mut self) -> Result<Attempt, ImportError> {
         let (text, at) = (&self.window.text, self.window.at);
         if !self.window.ended && text.len() - at < self.window.read_length / REST_PART {
-            // Most likely an operation that goes on; read again it costs more than these few bytes moved.
+            // Most likely an incomplete operation: moving these few bytes costs less than parsing it twice.
             self.window.grow();
             return Ok(Attempt::Grown);
         }
         let step = match &mut self.parser {
-            Parser::Edn(operations) => operations.next(text, at),
-            Parser::Json(operations) => operations.next(text, at),
-            Parser::Log => porcupine::next(text, at, self.window.ended),
+            TextParser::Edn(operations) => operations.next(text, at),
+            TextParser::Json(operations) => operations.next(text, at),
+            TextParser::Log => porcupine::next(text, at, self.window.ended),
         };
         match step {
-            Ok(Step::Operation(draft, end)) => {
+            Ok(Parsed::Operation(draft, end)) => {
                 if self.count == 0 {
                     self.opened = self.window.place(self.parser.opened());
                 }
@@ -392,7 +392,7 @@ impl<R: Read> TextOperations<R> {
                 Err(self.located(Fault::new(end, problem)))
             }
             Err(fault) => Err(self.located(fault)),
-            Ok(Step::Unclosed(at)) => {
+            Ok(Parsed::Unclosed(at)) => {
                 let first = self.count == 0;
                 let place = if first {
                     self.window.place(at)
@@ -402,11 +402,11 @@ impl<R: Read> TextOperations<R> {
                 let problem = "this bracket is never closed".to_owned();
                 Err(error_at(&self.name, place, problem))
             }
-            Ok(Step::End) if self.count == 0 => {
+            Ok(Parsed::End) if self.count == 0 => {
                 let problem = "no operation found".to_owned();
                 Err(error_at(&self.name, (1, 1), problem))
             }
-            Ok(Step::End) => Ok(Attempt::End),
+            Ok(Parsed::End) => Ok(Attempt::End),
         }
     }
 
@@ -414,9 +414,9 @@ impl<R: Read> TextOperations<R> {
         error_at(&self.name, self.window.place(fault.at), fault.problem)
     }
 
-    /// Numbers an operation by position, unless it carries an index, which must rise, and follows its process.
-    fn number(&mut self, draft: Draft) -> Result<Op, String> {
-        let Draft {
+    /// Completes an operation: its index (by position unless it has a rising one) and its process.
+    fn number(&mut self, draft: OperationDraft) -> Result<Op, String> {
+        let OperationDraft {
             mut op,
             indexed,
             has_process,
@@ -458,7 +458,7 @@ impl<R: Read> TextOperations<R> {
 pub(super) fn error_at(name: &str, (line, column): (u64, u64), problem: String) -> ImportError {
     ImportError {
         file: name.to_owned(),
-        place: Place::Text {
+        place: SourcePosition::Text {
             line: line as usize,
             column: column as usize,
         },

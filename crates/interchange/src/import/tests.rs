@@ -337,8 +337,8 @@ fn fuzz_one(bytes: &[u8]) {
         };
         if let Err(error) = read("a", bytes, format, options) {
             match error.place {
-                Place::Text { line, column } => assert!(line >= 1 && column >= 1),
-                Place::Byte(at) => assert!(at <= bytes.len() as u64),
+                SourcePosition::Text { line, column } => assert!(line >= 1 && column >= 1),
+                SourcePosition::Byte(at) => assert!(at <= bytes.len() as u64),
             }
         }
     }

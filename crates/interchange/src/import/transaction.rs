@@ -5,7 +5,7 @@ use seatrial_history::FixedMap;
 use seatrial_history::chunk::{self, OPERATION_BYTES_MAX, PartKey, TransactionPart, mop_tag};
 use seatrial_history::{Extra, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};
 
-/// How a text is written.
+/// A notation of the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// JSON.
@@ -14,38 +14,38 @@ pub(super) enum Dialect {
     Edn,
 }
 
-/// One operation of a client that is a transaction, as it was read. Used again for the next.
+/// One transaction of a client, as read; reused for the next.
 ///
-/// It reads an operation in one go from bytes to columns, if that is written as nearly all are: the members `index`, `time`,
-/// `type`, `process`, `f` (`txn`) and `value`, in any order, integers for elements, at most one blank where there
-/// may be any. Whatever is written otherwise is for the general reader, which also says what is wrong with it; what is read
-/// here is read there just so.
-pub(super) struct Row {
+/// An operation goes in one pass from bytes to columns if it is in its usual spelling: the members `index`, `time`, `type`,
+/// `process`, `f` (`txn`) and `value`, in any order, integers for elements, at most one blank where blanks are allowed.
+/// Every other spelling, and every error, is left to the general parser; the fast path accepts nothing that the general
+/// parser reads differently.
+pub(super) struct TransactionRow {
     pub(super) index: Option<u64>,
     time: i64,
     pub(super) kind: OpType,
     pub(super) client: u64,
-    mops: Vec<Written>,
-    /// Lists that are not written as the known ones.
+    mops: Vec<RowMop>,
+    /// Elements of lists that are not in the cache.
     integers: Vec<i64>,
-    /// Elements of all lists that it read.
+    /// Number of elements of all lists that it read.
     elements: usize,
-    names: Names,
-    /// Lists of keys that are integers.
+    names: KeyNames,
+    /// Cached lists of integer keys.
     known: KnownLists,
-    /// Of those that are names, by their numbers.
+    /// Cached lists of named keys, by the names' numbers.
     known_of_names: KnownLists,
 }
 
 /// Keys that are names, numbered.
 #[derive(Default)]
-struct Names {
+struct KeyNames {
     keys: Vec<Key>,
-    /// By how they are written.
+    /// From a name's text to its number.
     by_text: FixedMap<Box<[u8]>, u32>,
 }
 
-/// Names that are known at a time.
+/// Names in the table at most.
 const NAMES_MAX: usize = 1_024;
 /// Longest name, in bytes.
 const NAME_LENGTH_MAX: usize = 64;
@@ -54,31 +54,31 @@ const NAME_LENGTH_MAX: usize = 64;
 #[derive(Clone, Copy)]
 enum RowKey {
     Integer(i64),
-    /// A number of [`Names`].
+    /// A name's number in [`KeyNames`].
     Name(u32),
 }
 
-/// What a micro-operation takes in a chunk at most, without elements that it read.
+/// Bytes of a micro-operation in a chunk at most, without the elements that it read.
 const MOP_BYTES: usize = 64 + 2 * NAME_LENGTH_MAX;
 
 /// A micro-operation.
 #[derive(Clone, Copy)]
-struct Written {
+struct RowMop {
     tag: u8,
     key: RowKey,
-    /// Of a list that was read, its length.
+    /// The value or element; of a read of a list, its length.
     argument: i64,
-    list: List,
+    list: ListPlace,
 }
 
-/// Where a list is that was read.
+/// Where the elements of a read are.
 #[derive(Clone, Copy)]
-enum List {
-    /// It was none.
+enum ListPlace {
+    /// Not a read of a list.
     None,
-    /// The first elements of the known list of this number.
+    /// The first elements of the cached list with this number.
     Known(u32),
-    /// In the row's integers, from there on.
+    /// In the row's integers, from this index.
     Own(usize),
 }
 
@@ -90,13 +90,13 @@ mod member {
     pub(super) const PROCESS: u8 = 8;
     pub(super) const F: u8 = 16;
     pub(super) const VALUE: u8 = 32;
-    /// Those that must be there.
+    /// Required members.
     pub(super) const NEEDED: u8 = TYPE | PROCESS | F | VALUE;
 }
 
-impl Default for Row {
-    fn default() -> Row {
-        Row {
+impl Default for TransactionRow {
+    fn default() -> TransactionRow {
+        TransactionRow {
             index: None,
             time: -1,
             kind: OpType::Invoke,
@@ -104,24 +104,24 @@ impl Default for Row {
             mops: Vec::new(),
             integers: Vec::new(),
             elements: 0,
-            names: Names::default(),
+            names: KeyNames::default(),
             known: KnownLists::default(),
             known_of_names: KnownLists::default(),
         }
     }
 }
 
-impl Row {
-    /// Reads the operation that begins at `at`; where what follows it begins. `None` when it is not written as usual, or
-    /// not all of it is there.
+impl TransactionRow {
+    /// Reads the operation that begins at `at` and returns the offset after it; `None` when it is not in its usual spelling or
+    /// not complete.
     pub(super) fn read(&mut self, text: &[u8], at: usize, dialect: Dialect) -> Option<usize> {
         self.known.make_room();
         self.known_of_names.make_room();
         if self.names.keys.len() >= NAMES_MAX {
-            self.names = Names::default();
+            self.names = KeyNames::default();
             self.known_of_names.forget();
         }
-        let mut cursor = Cursor { text, at };
+        let mut cursor = TextCursor { text, at };
         match dialect {
             Dialect::Json => cursor.operation::<false>(self)?,
             Dialect::Edn => cursor.operation::<true>(self)?,
@@ -129,7 +129,7 @@ impl Row {
         Some(cursor.at)
     }
 
-    /// Can it be stored without being measured?
+    /// Is it below every limit of chunks, so that it needs no measuring?
     pub(super) fn is_small(&self) -> bool {
         MOP_BYTES * self.mops.len() + 8 * self.elements < OPERATION_BYTES_MAX / 2
     }
@@ -148,17 +148,17 @@ impl Row {
     /// Its micro-operations for a chunk.
     pub(super) fn parts(&self) -> impl ExactSizeIterator<Item = TransactionPart<'_>> {
         self.mops.iter().map(|mop| match mop.list {
-            List::None => TransactionPart::Plain {
+            ListPlace::None => TransactionPart::Plain {
                 tag: mop.tag,
                 key: self.key(mop),
                 argument: mop.argument,
             },
-            List::Known(number) => TransactionPart::List {
+            ListPlace::Known(number) => TransactionPart::List {
                 key: self.key(mop),
                 elements: self.elements(mop),
                 bond: Some(&self.known_of(mop.key).get(number).bond),
             },
-            List::Own(_) => TransactionPart::List {
+            ListPlace::Own(_) => TransactionPart::List {
                 key: self.key(mop),
                 elements: self.elements(mop),
                 bond: None,
@@ -166,7 +166,7 @@ impl Row {
         })
     }
 
-    fn key(&self, mop: &Written) -> PartKey<'_> {
+    fn key(&self, mop: &RowMop) -> PartKey<'_> {
         match mop.key {
             RowKey::Integer(number) => PartKey::Integer(number),
             RowKey::Name(number) => PartKey::Name(&self.names.keys[number as usize]),
@@ -181,16 +181,16 @@ impl Row {
         }
     }
 
-    fn elements(&self, mop: &Written) -> &[i64] {
+    fn elements(&self, mop: &RowMop) -> &[i64] {
         let length = mop.argument as usize;
         match mop.list {
-            List::None => &[],
-            List::Known(number) => &self.known_of(mop.key).get(number).integers[..length],
-            List::Own(start) => &self.integers[start..start + length],
+            ListPlace::None => &[],
+            ListPlace::Known(number) => &self.known_of(mop.key).get(number).integers[..length],
+            ListPlace::Own(start) => &self.integers[start..start + length],
         }
     }
 
-    /// It as an operation with this index.
+    /// The row as an operation with this index.
     pub(super) fn op(&self, index: u64, f: Symbol) -> Op {
         let mops = self.mops.iter().map(|mop| {
             let key = match self.key(mop) {
@@ -224,8 +224,8 @@ impl Row {
     }
 }
 
-impl Names {
-    /// The number of the key that is written so.
+impl KeyNames {
+    /// The number of a key by its spelling; `key` parses a new one.
     fn number(&mut self, written: &[u8], key: impl FnOnce() -> Option<Key>) -> Option<RowKey> {
         if let Some(&number) = self.by_text.get(written) {
             return Some(RowKey::Name(number));
@@ -237,14 +237,14 @@ impl Names {
     }
 }
 
-/// A place in a text. Its methods pass what they are asked for, or say that it is not there.
-struct Cursor<'a> {
+/// A cursor over a text. Each method consumes what it names, or returns `None` and leaves the row to the general parser.
+struct TextCursor<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl Cursor<'_> {
-    /// The next byte; behind the end 0, which stands nowhere.
+impl TextCursor<'_> {
+    /// The next byte; 0 at the end, which no spelling contains.
     fn byte(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(0)
     }
@@ -255,19 +255,19 @@ impl Cursor<'_> {
         rest.starts_with(literal).then(|| self.at += literal.len())
     }
 
-    /// A name, as one and as the other writes it.
+    /// Consumes a name: its spelling in JSON or in EDN.
     #[inline]
     fn word<const EDN: bool>(&mut self, json: &[u8], edn: &[u8]) -> Option<()> {
         self.pass(if EDN { edn } else { json })
     }
 
-    /// What stands between two elements or members.
+    /// Consumes the separator of two elements or members.
     fn separator<const EDN: bool>(&mut self) -> Option<()> {
         self.at = separated::<EDN>(self.text, self.at)?;
         Some(())
     }
 
-    /// What stands between a member's name and its value.
+    /// Consumes the separator of a member's name and its value.
     fn colon<const EDN: bool>(&mut self) -> Option<()> {
         if EDN {
             return self.separator::<EDN>();
@@ -287,7 +287,7 @@ impl Cursor<'_> {
         u64::try_from(self.integer()?).ok()
     }
 
-    fn operation<const EDN: bool>(&mut self, row: &mut Row) -> Option<()> {
+    fn operation<const EDN: bool>(&mut self, row: &mut TransactionRow) -> Option<()> {
         if EDN && self.byte() == b'#' {
             self.pass(b"#jepsen.history.Op")?;
         }
@@ -316,7 +316,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// A member's name, and what stands between it and the value.
+    /// Consumes a member's name and the separator after it.
     fn member<const EDN: bool>(&mut self) -> Option<u8> {
         self.pass(if EDN { b":" } else { b"\"" })?;
         // Literals, so that they are compared without a call.
@@ -372,7 +372,7 @@ impl Cursor<'_> {
     }
 
     /// The micro-operations.
-    fn value<const EDN: bool>(&mut self, row: &mut Row) -> Option<()> {
+    fn value<const EDN: bool>(&mut self, row: &mut TransactionRow) -> Option<()> {
         row.mops.clear();
         row.integers.clear();
         row.elements = 0;
@@ -392,7 +392,7 @@ impl Cursor<'_> {
         }
     }
 
-    fn mop<const EDN: bool>(&mut self, row: &mut Row) -> Option<Written> {
+    fn mop<const EDN: bool>(&mut self, row: &mut TransactionRow) -> Option<RowMop> {
         self.pass(b"[")?;
         let mut tag = match self.text.get(self.at + 1)? {
             b'a' => {
@@ -411,7 +411,7 @@ impl Cursor<'_> {
         self.separator::<EDN>()?;
         let key = self.key::<EDN>(row)?;
         self.separator::<EDN>()?;
-        let (mut argument, mut list) = (0, List::None);
+        let (mut argument, mut list) = (0, ListPlace::None);
         match self.byte() {
             b'n' if tag == mop_tag::READ_NIL => self.word::<EDN>(b"null", b"nil")?,
             b'[' if tag == mop_tag::READ_NIL => {
@@ -427,7 +427,7 @@ impl Cursor<'_> {
             }
         }
         self.pass(b"]")?;
-        Some(Written {
+        Some(RowMop {
             tag,
             key,
             argument,
@@ -437,7 +437,7 @@ impl Cursor<'_> {
 
     /// A key: an integer, a text without escapes, or a keyword of EDN.
     #[inline]
-    fn key<const EDN: bool>(&mut self, row: &mut Row) -> Option<RowKey> {
+    fn key<const EDN: bool>(&mut self, row: &mut TransactionRow) -> Option<RowKey> {
         match self.byte() {
             b'"' => self.text_key(row),
             b':' if EDN => self.keyword_key(row),
@@ -445,7 +445,7 @@ impl Cursor<'_> {
         }
     }
 
-    fn text_key(&mut self, row: &mut Row) -> Option<RowKey> {
+    fn text_key(&mut self, row: &mut TransactionRow) -> Option<RowKey> {
         let rest = &self.text[self.at + 1..];
         let rest = &rest[..rest.len().min(NAME_LENGTH_MAX + 1)];
         let length = rest
@@ -460,7 +460,7 @@ impl Cursor<'_> {
         row.names.number(written, || Some(Key::Text(name.into())))
     }
 
-    fn keyword_key(&mut self, row: &mut Row) -> Option<RowKey> {
+    fn keyword_key(&mut self, row: &mut TransactionRow) -> Option<RowKey> {
         let rest = &self.text[self.at + 1..];
         let inside = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         let length = rest.iter().take_while(inside).count();
@@ -475,13 +475,17 @@ impl Cursor<'_> {
         row.names.number(written, key)
     }
 
-    /// A list that was read of this key: its length, and where it is.
-    fn list<const EDN: bool>(&mut self, key: RowKey, row: &mut Row) -> Option<(i64, List)> {
+    /// A list that was read from this key: its length and place.
+    fn list<const EDN: bool>(
+        &mut self,
+        key: RowKey,
+        row: &mut TransactionRow,
+    ) -> Option<(i64, ListPlace)> {
         self.at += 1;
         let start = row.integers.len();
         if self.byte() == b']' {
             self.at += 1;
-            return Some((0, List::Own(start)));
+            return Some((0, ListPlace::Own(start)));
         }
         let rest = &self.text[self.at..];
         let (lists, key) = match key {
@@ -492,7 +496,7 @@ impl Cursor<'_> {
         let known = lists.list(number, rest, integer, separated::<EDN>);
         if let Some((count, length)) = known {
             self.at += length + 1;
-            return Some((count as i64, List::Known(number)));
+            return Some((count as i64, ListPlace::Known(number)));
         }
         loop {
             let integer = self.integer()?;
@@ -500,17 +504,17 @@ impl Cursor<'_> {
             if self.byte() == b']' {
                 self.at += 1;
                 let length = row.integers.len() - start;
-                return Some((length as i64, List::Own(start)));
+                return Some((length as i64, ListPlace::Own(start)));
             }
             self.separator::<EDN>()?;
         }
     }
 }
 
-/// Digits of integers that are read here; longer ones may not fit.
+/// Digits of integers on the fast path; longer ones may not fit 64 bits.
 const DIGITS_MAX: usize = 18;
 
-/// The integer at `at`, and where it ends. Whether something else goes on there is seen by who reads on.
+/// The integer at `at` and its end. The caller checks the byte after it.
 #[inline]
 pub(super) fn integer(text: &[u8], at: usize) -> Option<(i64, usize)> {
     let rest = text.get(at..)?;
@@ -530,20 +534,20 @@ pub(super) fn integer(text: &[u8], at: usize) -> Option<(i64, usize)> {
     Some((integer, at + usize::from(is_negative) + length))
 }
 
-/// The integer of the digits that eight bytes begin with, the first one lowest, and how many these are. They are looked
-/// at all at once: how long a number is cannot be foreseen.
+/// The integer of the leading digits of eight bytes, the first byte lowest, and their number. All bytes are examined at once:
+/// a branch per digit would be mispredicted, because lengths of numbers vary.
 #[inline]
 fn eight_digits(word: u64) -> (i64, usize) {
     const ZEROS: u64 = 0x3030_3030_3030_3030;
     const HIGH: u64 = 0xf0f0_f0f0_f0f0_f0f0;
     const SIXES: u64 = 0x0606_0606_0606_0606;
-    // A digit's upper half is 3, and still is when 6 is added. What is added to bytes past 0xf9 runs over only into later ones.
+    // A digit's upper half is 3, and still is when 6 is added. A carry out of a byte past 0xf9 reaches later bytes only.
     let is_other = (word & HIGH ^ ZEROS) | (word.wrapping_add(SIXES) & HIGH ^ ZEROS);
     let length = is_other.trailing_zeros() as usize / 8;
     if length == 0 {
         return (0, 0);
     }
-    // As many zeros before them as are missing; then neighbours are joined: pairs, fours, all.
+    // Leading zeros up to eight digits; then neighbours are combined: pairs, fours, all.
     let digits = (word ^ ZEROS) << (64 - 8 * length);
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
     let upper = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
@@ -567,8 +571,8 @@ fn digits(rest: &[u8], first: i64, read: usize) -> Option<(i64, usize)> {
     Some((integer, length))
 }
 
-/// Where the element begins that a separator at `at` is followed by: behind a comma and at most one blank in JSON, behind any
-/// blanks and commas in EDN.
+/// The start of the element after a separator at `at`: after a comma and at most one blank in JSON, after any blanks and
+/// commas in EDN.
 fn separated<const EDN: bool>(text: &[u8], at: usize) -> Option<usize> {
     let rest = text.get(at..)?;
     if EDN {

@@ -145,8 +145,8 @@ fn a_damaged_chunk_is_named_and_the_others_are_read() {
         .filter(|line| line.starts_with("{:index"))
         .count();
     assert_eq!(ops, 5, "{text}");
-    let told: Vec<&str> = text.lines().filter(|line| line.starts_with('!')).collect();
-    expect!["! test.jepsen: byte 572: chunk 1 (operations 3 to 5): its checksum is 0xf7128271, 0xd9dd5183 is written there"].assert_eq(&told.join("\n"));
+    let errors: Vec<&str> = text.lines().filter(|line| line.starts_with('!')).collect();
+    expect!["! test.jepsen: byte 572: chunk 1 (operations 3 to 5): its checksum is 0xf7128271, 0xd9dd5183 is written there"].assert_eq(&errors.join("\n"));
 }
 
 #[test]
@@ -154,14 +154,14 @@ fn what_is_no_such_file_is_told() {
     let mut newer = VERSION_1.to_vec();
     newer[9] = 2;
     let cases: [&[u8]; 4] = [b"", b"SEATRIAL", b"JEPSEN\0\0", &newer];
-    let told: String = cases.iter().map(|bytes| printed(bytes)).collect();
+    let printed: String = cases.iter().map(|bytes| printed(bytes)).collect();
     expect![[r#"
         test.jepsen: not a test file of Jepsen
         test.jepsen: not a test file of Jepsen
         test.jepsen: ends inside its header, after 8 bytes
         test.jepsen: is of version 2; versions 0 to 1 are known
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&printed);
 }
 
 /// Fressian as Jepsen writes it, byte for byte, as far as the file below needs it: keywords are cached after they were
@@ -211,7 +211,7 @@ impl Pen {
         self.bytes.push(0xe4 + length);
     }
 
-    /// A map of so many entries.
+    /// A map of `count` entries.
     fn map(&mut self, entries: u8) {
         self.bytes.extend([0xc0, 0xec, 2 * entries]);
     }

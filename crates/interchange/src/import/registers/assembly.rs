@@ -1,48 +1,48 @@
-//! Puts transactions together whose operations stand in lines of their own.
+//! Assembles transactions whose operations are on separate lines.
 
 use super::Fault;
-use super::draft::{Draft, Kind};
-use crate::import::Place;
+use super::draft::{DraftAccessKind, TransactionDraft};
+use crate::import::SourcePosition;
 use seatrial_history::FixedMap;
 use seatrial_history::OpType;
 use seatrial_history::TransactionSink;
 use std::collections::VecDeque;
 
-/// Operations that wait at most for lines of their transactions.
+/// Operations that wait at most for further lines of their transactions.
 const WAITING_MAX: usize = 65_536;
-/// A transaction whose lines may not be over.
+
+/// A transaction that further lines may belong to.
 #[derive(Default)]
-struct Open {
+struct OpenDraft {
     session: u64,
     /// `None`: aborted, so without a number.
     id: Option<i64>,
     /// The line where it begins.
     line: u64,
-    draft: Draft,
-    /// Will nothing follow?
+    draft: TransactionDraft,
+    /// Is it complete?
     closed: bool,
 }
 
 /// Transactions that come line by line, each line with the numbers of its session and transaction.
 ///
 /// A session runs one transaction at a time, so its transaction is over when its next one begins. Lines of different
-/// sessions may be mixed. Transactions are handed over in the order of their first lines; the first one that is still
-/// open holds back those behind it, until 65,536 operations wait: then it counts as ended, so that a file that is
-/// sorted by session passes in constant memory. A line that comes for a transaction that has ended is an error, never a
-/// second transaction of the same number: the numbers that were seen are kept, half a byte for each transaction when
-/// they are dense, 16 bytes when they are far apart.
-pub(super) struct Assembly {
-    queue: VecDeque<Open>,
-    /// How many were handed over, so the number of the queue's first.
+/// sessions may be mixed. Transactions are emitted in the order of their first lines; an open one delays later ones until
+/// 65,536 operations wait, and then counts as complete, so that a file sorted by session needs constant memory. A line for
+/// a transaction that is complete is an error, never a second transaction of the same number: all numbers are kept in a
+/// set, half a byte for each transaction when they are dense, 16 bytes when they are far apart.
+pub(super) struct TransactionAssembly {
+    queue: VecDeque<OpenDraft>,
+    /// Transactions emitted so far, so the number of the queue's first.
     first: u64,
-    /// The number of each session's open transaction, or of one that was handed over.
+    /// The number of each session's open transaction, or of one that was emitted.
     sessions: FixedMap<u64, u64>,
     seen: Numbers,
     /// Operations in the queue.
     waiting: usize,
-    /// Where in the queue the transaction of the line before is.
+    /// Index in the queue of the previous line's transaction.
     current: usize,
-    spare: Vec<Open>,
+    spare: Vec<OpenDraft>,
 }
 
 /// A set of numbers, 64 to a word.
@@ -52,7 +52,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Adds a number; was it new?
+    /// Adds a number; returns whether it was new.
     fn insert(&mut self, number: i64) -> bool {
         let word = self.words.entry(number >> 6).or_default();
         let bit = 1 << (number & 63);
@@ -62,9 +62,9 @@ impl Numbers {
     }
 }
 
-impl Assembly {
-    pub(super) fn new() -> Assembly {
-        Assembly {
+impl TransactionAssembly {
+    pub(super) fn new() -> TransactionAssembly {
+        TransactionAssembly {
             queue: VecDeque::new(),
             first: 0,
             sessions: FixedMap::default(),
@@ -75,9 +75,9 @@ impl Assembly {
         }
     }
 
-    /// Turns to the transaction that a line names; `None`: an aborted one, which goes on in lines that follow directly.
+    /// Selects the transaction that a line names; `None`: an aborted one, which continues on directly following lines.
     #[inline]
-    pub(super) fn turn_to(
+    pub(super) fn select(
         &mut self,
         session: u64,
         id: Option<i64>,
@@ -120,7 +120,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Why a line cannot belong to this transaction, which was seen.
+    /// The error for a line of a transaction that cannot continue here.
     fn again(&self, session: u64, number: i64) -> String {
         let mut known = self.queue.iter().filter(|open| open.id == Some(number));
         match known.next() {
@@ -150,40 +150,45 @@ impl Assembly {
         self.first == 0 && self.current == 0
     }
 
-    /// Adds an operation to the transaction that was turned to.
+    /// Adds an operation to the selected transaction.
     #[inline]
-    pub(super) fn add(&mut self, kind: Kind, key: i64, value: i64) -> Result<(), String> {
+    pub(super) fn add(
+        &mut self,
+        kind: DraftAccessKind,
+        key: i64,
+        value: i64,
+    ) -> Result<(), String> {
         self.waiting += 1;
         self.queue[self.current].draft.add(kind, key, value)
     }
 
-    /// Adds an element to what the list read that comes next saw.
+    /// Adds an element to the next read of a list.
     pub(super) fn element(&mut self, element: i64) -> Result<(), String> {
         self.queue[self.current].draft.element(element)
     }
 
-    /// Can a transaction be handed over?
+    /// Can a transaction be emitted?
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
-        // The transaction of the line before is spared: it may go on in the next.
+        // Never the previous line's transaction: it may continue on the next line.
         self.current > 0
             && self.current < usize::MAX
             && (self.waiting > WAITING_MAX || self.queue[0].closed)
     }
 
-    /// Nothing follows. Is there a transaction still?
+    /// Ends the input; returns whether a transaction is left.
     pub(super) fn finish(&mut self) -> bool {
         self.current = usize::MAX;
         !self.queue.is_empty()
     }
 
-    /// Hands the first transaction over; the place where it began, which an error names too.
-    pub(super) fn hand_over<S: TransactionSink + ?Sized>(
+    /// Emits the first transaction and returns the position of its start, which an error has too.
+    pub(super) fn emit<S: TransactionSink + ?Sized>(
         &mut self,
         sink: &mut S,
-    ) -> Result<Place, Fault> {
+    ) -> Result<SourcePosition, Fault> {
         let Some(mut open) = self.queue.pop_front() else {
-            return Ok(Place::line(0));
+            return Ok(SourcePosition::line(0));
         };
         let number = self.first;
         self.first += 1;
@@ -196,12 +201,12 @@ impl Assembly {
         }
         self.waiting -= open.draft.len();
         sink.begin(open.session, None);
-        open.draft.tell(sink);
+        open.draft.emit(sink);
         let outcome = match open.id {
             Some(_) => OpType::Ok,
             None => OpType::Fail,
         };
-        let place = Place::line(open.line);
+        let place = SourcePosition::line(open.line);
         sink.end(outcome)
             .map_err(|problem| Fault { place, problem })?;
         if open.draft.is_small() {

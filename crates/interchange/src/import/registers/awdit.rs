@@ -1,13 +1,13 @@
 //! The text of AWDIT's tests: a line `r KEY VALUE` or `w KEY VALUE` for each operation, a line of `-` after a
 //! transaction, a line of `=` after a session.
 //!
-//! No initial state is implied: a value that nobody wrote is one out of thin air, unless whoever reads names an initial
-//! value. Transactions without operations are none.
+//! No initial state is implied: a read of an unwritten value is an anomaly, unless [`Options::initial`](super::super::Options)
+//! names an initial value. Transactions without operations are dropped.
 
 use super::bytes::Bytes;
-use super::line::{Line, LineFault};
+use super::line::{LineFault, LineParser};
 use super::{Fault, Initial};
-use crate::import::Place;
+use crate::import::SourcePosition;
 use seatrial_history::OpType;
 use seatrial_history::TransactionSink;
 use std::io::Read;
@@ -23,8 +23,8 @@ pub(super) struct Awdit {
     initial: Initial,
 }
 
-/// What a line says.
-enum Item {
+/// A parsed line.
+enum AwditLine {
     Blank,
     Operation { writes: bool, key: i64, value: i64 },
     TransactionEnd,
@@ -40,12 +40,12 @@ impl Awdit {
         }
     }
 
-    /// Hands over the next transaction.
+    /// Passes the next transaction to `sink`.
     pub(super) fn advance<R: Read, S: TransactionSink + ?Sized>(
         &mut self,
         input: &mut Bytes<R>,
         sink: &mut S,
-        place: &mut Place,
+        place: &mut SourcePosition,
     ) -> Result<bool, Fault> {
         let mut begun = false;
         loop {
@@ -58,21 +58,21 @@ impl Awdit {
             let item = read.map_err(|(at, problem)| input.fault(at, problem))?;
             let line = input.line;
             match item {
-                Item::Operation { writes, key, value } => {
+                AwditLine::Operation { writes, key, value } => {
                     if !begun {
                         begun = true;
-                        *place = Place::line(line);
+                        *place = SourcePosition::line(line);
                         sink.begin(self.session, None);
                     }
                     self.operation(sink, writes, key, value)
                         .map_err(|problem| input.fault(0, problem))?;
                 }
-                Item::SessionEnd => self.session += 1,
-                Item::TransactionEnd | Item::Blank => {}
+                AwditLine::SessionEnd => self.session += 1,
+                AwditLine::TransactionEnd | AwditLine::Blank => {}
             }
             input.consume(length + usize::from(ends));
             input.line += u64::from(ends);
-            let closes = matches!(item, Item::TransactionEnd | Item::SessionEnd);
+            let closes = matches!(item, AwditLine::TransactionEnd | AwditLine::SessionEnd);
             if begun && (closes || over) {
                 self.count += 1;
                 let place = *place;
@@ -102,22 +102,22 @@ impl Awdit {
     }
 }
 
-/// Does a text begin so?
+/// Does a text begin in this format?
 pub(super) fn is_awdit(text: &[u8]) -> bool {
     let mut lines = text.split(|&byte| byte == b'\n');
     let first = lines.find_map(|line| match item(line) {
-        Ok(Item::Blank) => None,
-        Ok(Item::Operation { .. }) => Some(true),
+        Ok(AwditLine::Blank) => None,
+        Ok(AwditLine::Operation { .. }) => Some(true),
         Ok(_) | Err(_) => Some(false),
     });
     first == Some(true)
 }
 
-/// What a line says.
-fn item(text: &[u8]) -> Result<Item, LineFault> {
-    let mut line = Line::new(text);
+/// Parses a line.
+fn item(text: &[u8]) -> Result<AwditLine, LineFault> {
+    let mut line = LineParser::new(text);
     if line.is_over() {
-        return Ok(Item::Blank);
+        return Ok(AwditLine::Blank);
     }
     let first = line.peek();
     match first {
@@ -139,7 +139,7 @@ fn item(text: &[u8]) -> Result<Item, LineFault> {
                 return line.fault("the end of the line");
             }
             let writes = letter == b'w';
-            return Ok(Item::Operation { writes, key, value });
+            return Ok(AwditLine::Operation { writes, key, value });
         }
         _ => return line.fault("`r KEY VALUE`, `w KEY VALUE`, `---` or `===`"),
     }
@@ -147,7 +147,7 @@ fn item(text: &[u8]) -> Result<Item, LineFault> {
         return line.fault("the end of the line");
     }
     Ok(match first {
-        Some(b'-') => Item::TransactionEnd,
-        _ => Item::SessionEnd,
+        Some(b'-') => AwditLine::TransactionEnd,
+        _ => AwditLine::SessionEnd,
     })
 }

@@ -1,6 +1,6 @@
 //! A window over a stream of bytes.
 
-use super::{Fault, Place};
+use super::{Fault, SourcePosition};
 use std::io::Read;
 
 /// A part of an input, which moves forward.
@@ -17,9 +17,9 @@ pub(super) struct Bytes<R> {
     failure: Option<String>,
     /// Bytes that are read at a time.
     read_length: usize,
-    /// Line, from 1; whoever consumes lines counts them.
+    /// Line, from 1; counted by the consumer of lines.
     pub(super) line: u64,
-    /// Bytes before the line; for whoever consumes parts of lines.
+    /// Bytes before the line; for consumers of parts of lines.
     line_start: u64,
     /// Are places bytes, not lines and columns?
     binary: bool,
@@ -79,7 +79,7 @@ impl<R: Read> Bytes<R> {
         let consumed = std::mem::take(&mut self.at);
         self.passed += consumed as u64;
         self.buffer.drain(..consumed);
-        // A window that was too small doubles, so that nothing long is looked at over and over.
+        // A window that was too small doubles, so that long lines are scanned in linear time.
         let wanted = self.read_length.max(self.buffer.len());
         let mut input = self.input.by_ref().take(wanted as u64);
         match input.read_to_end(&mut self.buffer) {
@@ -102,18 +102,18 @@ impl<R: Read> Bytes<R> {
     /// The length of the next line without its newline, and whether it has one. A line of more than `length_max` bytes
     /// is a fault.
     pub(super) fn line_length(&mut self, length_max: usize) -> Result<(usize, bool), Fault> {
-        let mut looked = 0;
+        let mut searched = 0;
         loop {
             let rest = self.rest();
-            let newline = rest[looked..].iter().position(|&byte| byte == b'\n');
-            let length = newline.map_or(rest.len(), |at| looked + at);
+            let newline = rest[searched..].iter().position(|&byte| byte == b'\n');
+            let length = newline.map_or(rest.len(), |at| searched + at);
             if length > length_max {
                 return Err(self.fault(length_max, "this line is too long"));
             }
             if newline.is_some() {
                 return Ok((length, true));
             }
-            looked = length;
+            searched = length;
             if !self.fill() {
                 return Ok((length, false));
             }
@@ -136,19 +136,19 @@ impl<R: Read> Bytes<R> {
     }
 
     /// The place in a text that is consumed in parts of lines.
-    pub(super) fn place(&self) -> Place {
-        Place::Text {
+    pub(super) fn place(&self) -> SourcePosition {
+        SourcePosition::Text {
             line: self.line as usize,
             column: (self.passed() - self.line_start) as usize + 1,
         }
     }
 
-    /// A fault this far behind what was consumed, which in a text are whole lines.
+    /// A fault `column` bytes after the consumed input, which in a text consists of whole lines.
     pub(super) fn fault(&self, column: usize, problem: impl Into<String>) -> Fault {
         let place = if self.binary {
-            Place::Byte(self.passed() + column as u64)
+            SourcePosition::Byte(self.passed() + column as u64)
         } else {
-            Place::Text {
+            SourcePosition::Text {
                 line: self.line as usize,
                 column: column + 1,
             }

@@ -1,5 +1,5 @@
-//! Cobra's logs: a folder with a file `*.log` for each session. Numbers are big-endian, 64 bits with sign, after a byte
-//! that says what follows:
+//! Cobra's logs: a folder with a file `*.log` for each session. Numbers are big-endian, 64 bits with sign, after a tag
+//! of one byte:
 //!
 //! | tag | what follows |
 //! | --- | --- |
@@ -8,42 +8,42 @@
 //! | `W` | it wrote: id of the write, hash of the key, hash of the value |
 //! | `R` | it read: id of the writing transaction, id of the write, hash of the key, hash of the value |
 //!
-//! The value of a key is the id of the write, which Cobra makes unique. A read that names another transaction than the one
-//! whose write that is, in whichever log, is an error: what the log says of one of them is wrong. The ids 0xbebeebee
+//! The value of a key is the id of the write, which Cobra makes unique. A read that names another transaction than the
+//! writer of that write, in any session's log, is an error: one of the logs is wrong. The ids 0xbebeebee
 //! (from before the run) and 0xdeadbeef (nothing) are the initial state. What Cobra's own garbage collector reads and
-//! writes (0x23332333, 0x66666666) is left out. A transaction without `C` at the end of a log has an unknown end. A last
-//! byte 0xff, which some logs have, is passed over.
+//! writes (0x23332333, 0x66666666) is omitted. A transaction without `C` at the end of a log has an unknown outcome. A
+//! last byte 0xff, which some logs have, is ignored.
 
 use super::Fault;
 use super::bytes::Bytes;
-use crate::import::Place;
+use crate::import::SourcePosition;
 use seatrial_history::FixedMap;
 use seatrial_history::OpType;
 use seatrial_history::TransactionSink;
 use std::io::Read;
 
-/// What was there before the run: transaction and write.
+/// The transaction and write id of the state before the run.
 const INITIAL: i64 = 0xbebe_ebee;
-/// Nothing.
+/// The write id of an absent value.
 const NULL: i64 = 0xdead_beef;
-/// A key that was deleted.
+/// The write id of a deleted key.
 const DELETED: i64 = 0xabcd_efab;
 /// Writes of the garbage collector.
 const COLLECTOR: [i64; 2] = [0x2333_2333, 0x6666_6666];
 
 /// Reads such logs.
 ///
-/// It remembers of every write whose it is, some 32 bytes each.
+/// It keeps the transaction of every write, about 32 bytes each.
 pub(super) struct Cobra {
     session: u64,
-    writers: FixedMap<i64, Writer>,
+    writers: FixedMap<i64, WriteOrigin>,
 }
 
-/// Whose a write is.
+/// The transaction of a write.
 #[derive(Clone, Copy)]
-struct Writer {
+struct WriteOrigin {
     transaction: i64,
-    /// Is it in that transaction's log, or does only a read say so?
+    /// Is the write in that transaction's log, or known from a read only?
     is_logged: bool,
 }
 
@@ -55,58 +55,60 @@ impl Cobra {
         }
     }
 
-    /// This transaction wrote this.
+    /// Notes a write of a transaction's log.
     fn wrote(&mut self, write: i64, transaction: i64) -> Result<(), String> {
-        let logged = Writer {
+        let logged = WriteOrigin {
             transaction,
             is_logged: true,
         };
         match self.writers.insert(write, logged) {
             Some(before) if !before.is_logged && before.transaction != transaction => Err(format!(
-                "write {write} is transaction {transaction}'s, a read before says {}",
+                "write {write} is of transaction {transaction}; an earlier read names transaction {}",
                 before.transaction
             )),
             _ => Ok(()),
         }
     }
 
-    /// This was read, and this transaction is said to have written it.
+    /// Notes a read, which names the transaction of the write.
     fn read(&mut self, write: i64, transaction: i64) -> Result<(), String> {
         if write == DELETED {
-            return Err("a read of a deleted key: it does not say by whom".to_owned());
+            return Err(
+                "a read of a deleted key does not name the deleting transaction".to_owned(),
+            );
         }
-        let said = Writer {
+        let origin = WriteOrigin {
             transaction,
             is_logged: false,
         };
-        let known = *self.writers.entry(write).or_insert(said);
+        let known = *self.writers.entry(write).or_insert(origin);
         if known.transaction == transaction {
             return Ok(());
         }
         let other = known.transaction;
         let because = if known.is_logged {
-            format!("it is {other}'s")
+            format!("the writer is transaction {other}")
         } else {
-            format!("another read says {other}")
+            format!("another read names transaction {other}")
         };
         Err(format!(
-            "a read of write {write} says that it is transaction {transaction}'s, {because}"
+            "a read of write {write} names transaction {transaction}; {because}"
         ))
     }
 
-    /// The log of the next session follows.
+    /// Begins the log of the next session.
     pub(super) fn next_session(&mut self) {
         self.session += 1;
     }
 
-    /// Hands over the next transaction.
+    /// Passes the next transaction to `sink`.
     pub(super) fn advance<R: Read, S: TransactionSink + ?Sized>(
         &mut self,
         input: &mut Bytes<R>,
         sink: &mut S,
-        place: &mut Place,
+        place: &mut SourcePosition,
     ) -> Result<bool, Fault> {
-        let begins = Place::Byte(input.passed());
+        let begins = SourcePosition::Byte(input.passed());
         match tag(input)? {
             None => return Ok(false),
             Some(b'S') => {}
@@ -125,7 +127,7 @@ impl Cobra {
         let [id] = numbers(input, "the beginning of a transaction")?;
         sink.begin(self.session, None);
         loop {
-            let at = Place::Byte(input.passed());
+            let at = SourcePosition::Byte(input.passed());
             let wrong = |problem| Fault { place: at, problem };
             match tag(input)? {
                 None => {
@@ -184,17 +186,17 @@ fn unexpected<R: Read>(input: &Bytes<R>, tag: u8, expected: &str) -> Fault {
         _ => format!("{tag:#04x}"),
     };
     Fault {
-        place: Place::Byte(input.passed()),
+        place: SourcePosition::Byte(input.passed()),
         problem: format!("{expected} is expected, found {found}"),
     }
 }
 
-/// The numbers of a record, behind its tag.
+/// The numbers of a record, after its tag.
 fn numbers<R: Read, const N: usize>(input: &mut Bytes<R>, what: &str) -> Result<[i64; N], Fault> {
     let length = 1 + 8 * N;
     let found = input.at_least(length).len();
     if found < length {
-        let place = Place::Byte(input.passed());
+        let place = SourcePosition::Byte(input.passed());
         input.finish()?;
         return Err(Fault {
             place,
@@ -210,12 +212,12 @@ fn numbers<R: Read, const N: usize>(input: &mut Bytes<R>, what: &str) -> Result<
     Ok(numbers)
 }
 
-/// Does a log begin so?
+/// Does a log begin in this format?
 pub(super) fn is_cobra(first: &[u8]) -> bool {
     let Some((b'S', rest)) = first.split_first() else {
         return false;
     };
-    // An id is no text: it would have to be very large.
+    // A text would be read as very large ids.
     let binary = rest.iter().take(8).any(|byte| !(0x20..0x7f).contains(byte));
     binary && rest.len() > 8 && matches!(rest[8], b'R' | b'W' | b'C')
 }

@@ -3,26 +3,26 @@
 //!
 //! | size | what |
 //! | --- | --- |
-//! | 8 each | id, and the numbers of nodes, variables, transactions and events that were asked for: not looked at |
-//! | 8 + n, three times | texts: information, start and end (RFC 3339): not looked at |
+//! | 8 each | id, and the numbers of nodes, variables, transactions and events of the generator: ignored |
+//! | 8 + n, three times | texts: information, start and end (RFC 3339): ignored |
 //! | 8 | number of sessions |
 //! | 8 | of each: number of transactions |
 //! | 8 | of each of these: number of events |
 //! | 18 | of each of these: 1 is it a write, 8 variable, 8 value, 1 did it succeed |
 //! | 1 | after a transaction's events: was it committed |
 //!
-//! Value 0 is the state that nobody wrote. A read that failed is none; writes of a committed transaction that failed
-//! become an aborted transaction behind it.
+//! Value 0 is the initial state. A failed read is dropped; failed writes of a committed transaction become an aborted
+//! transaction after it.
 
 use super::bytes::Bytes;
-use super::draft::{Draft, Kind};
+use super::draft::{DraftAccessKind, TransactionDraft};
 use super::{Fault, Initial};
-use crate::import::Place;
+use crate::import::SourcePosition;
 use seatrial_history::OpType;
 use seatrial_history::TransactionSink;
 use std::io::Read;
 
-/// The value of a variable that nobody wrote.
+/// The initial value of a variable.
 const INITIAL: i64 = 0;
 /// Numbers and texts at the beginning.
 const NUMBERS: usize = 5;
@@ -44,10 +44,10 @@ pub(super) struct Dbcop {
     /// Transactions so far.
     count: u64,
     /// Writes that failed in a transaction that did not.
-    failed: Draft,
+    failed: TransactionDraft,
 }
 
-struct Event {
+struct DbcopEvent {
     writes: bool,
     key: i64,
     value: i64,
@@ -57,7 +57,7 @@ struct Event {
 /// A fault at the next byte.
 fn fault<R: Read>(input: &Bytes<R>, problem: impl Into<String>) -> Fault {
     Fault {
-        place: Place::Byte(input.passed()),
+        place: SourcePosition::Byte(input.passed()),
         problem: problem.into(),
     }
 }
@@ -90,7 +90,7 @@ fn truth<R: Read>(input: &Bytes<R>, byte: u8, before: u64, what: &str) -> Result
         0 => Ok(false),
         1 => Ok(true),
         _ => Err(Fault {
-            place: Place::Byte(input.passed() - before),
+            place: SourcePosition::Byte(input.passed() - before),
             problem: format!("{what} is {byte}, neither 0 nor 1"),
         }),
     }
@@ -106,7 +106,7 @@ impl Dbcop {
             transactions: 0,
             session: 0,
             count: 0,
-            failed: Draft::default(),
+            failed: TransactionDraft::default(),
         }
     }
 
@@ -115,7 +115,7 @@ impl Dbcop {
         &mut self,
         input: &mut Bytes<R>,
         sink: &mut S,
-        place: &mut Place,
+        place: &mut SourcePosition,
     ) -> Result<bool, Fault> {
         let mut sessions = match self.sessions {
             Some(sessions) => sessions,
@@ -136,7 +136,7 @@ impl Dbcop {
             self.transactions = word(input, "the number of a session's transactions")?;
         }
         self.transactions -= 1;
-        *place = Place::Byte(input.passed());
+        *place = SourcePosition::Byte(input.passed());
         self.transaction(input, sink)?;
         self.count += 1;
         Ok(true)
@@ -147,7 +147,7 @@ impl Dbcop {
         input: &mut Bytes<R>,
         sink: &mut S,
     ) -> Result<(), Fault> {
-        let place = Place::Byte(input.passed());
+        let place = SourcePosition::Byte(input.passed());
         let refused = |problem| Fault { place, problem };
         let events = word(input, "the number of a transaction's events")?;
         sink.begin(self.session, None);
@@ -155,7 +155,7 @@ impl Dbcop {
             let at = input.passed();
             let event = event(input)?;
             let wrong = |problem| Fault {
-                place: Place::Byte(at),
+                place: SourcePosition::Byte(at),
                 problem,
             };
             if !event.writes {
@@ -172,21 +172,21 @@ impl Dbcop {
                 sink.write(event.key, event.value);
             } else {
                 self.failed
-                    .add(Kind::Write, event.key, event.value)
+                    .add(DraftAccessKind::Write, event.key, event.value)
                     .map_err(wrong)?;
             }
         }
         let committed = take(input, 1, "the end of a transaction")?[0];
         let committed = truth(input, committed, 1, "whether a transaction was committed")?;
         if !committed {
-            self.failed.tell(sink);
+            self.failed.emit(sink);
             self.failed.clear();
             return sink.end(OpType::Fail).map_err(refused);
         }
         sink.end(OpType::Ok).map_err(refused)?;
         if self.failed.len() > 0 {
             sink.begin(self.session, None);
-            self.failed.tell(sink);
+            self.failed.emit(sink);
             self.failed.clear();
             sink.end(OpType::Fail).map_err(refused)?;
         }
@@ -208,7 +208,7 @@ fn header<R: Read>(input: &mut Bytes<R>) -> Result<u64, Fault> {
             if found == 0 {
                 input.finish()?;
                 return Err(Fault {
-                    place: Place::Byte(at),
+                    place: SourcePosition::Byte(at),
                     problem: format!("a text has {length} bytes, the file ends before"),
                 });
             }
@@ -220,7 +220,7 @@ fn header<R: Read>(input: &mut Bytes<R>) -> Result<u64, Fault> {
     word(input, "the number of sessions")
 }
 
-fn event<R: Read>(input: &mut Bytes<R>) -> Result<Event, Fault> {
+fn event<R: Read>(input: &mut Bytes<R>) -> Result<DbcopEvent, Fault> {
     let bytes = take(input, EVENT_LENGTH, "an event")?;
     let bytes: [u8; EVENT_LENGTH] = *bytes.first_chunk().unwrap_or(&[0; EVENT_LENGTH]);
     let number = |at: usize| {
@@ -231,11 +231,11 @@ fn event<R: Read>(input: &mut Bytes<R>) -> Result<Event, Fault> {
     let (variable, value) = (number(1), number(9));
     let narrow = |number: u64, before: u64, what: &str| {
         i64::try_from(number).map_err(|_| Fault {
-            place: Place::Byte(input.passed() - before),
+            place: SourcePosition::Byte(input.passed() - before),
             problem: format!("{what} {number} does not fit in 63 bits"),
         })
     };
-    Ok(Event {
+    Ok(DbcopEvent {
         writes: truth(input, writes, 18, "whether an event is a write")?,
         key: narrow(variable, 17, "variable")?,
         value: narrow(value, 9, "value")?,
@@ -248,15 +248,15 @@ pub(super) fn is_dbcop(first: &[u8]) -> bool {
     let mut rest = first.get(8 * NUMBERS..).unwrap_or_default();
     let mut times = 0;
     for text in 0..TEXTS {
-        let Some((length, behind)) = rest.split_first_chunk() else {
+        let Some((length, after)) = rest.split_first_chunk() else {
             return false;
         };
         let length = u64::from_le_bytes(*length);
         let Some(bytes) = usize::try_from(length)
             .ok()
-            .and_then(|length| behind.get(..length))
+            .and_then(|length| after.get(..length))
         else {
-            // It goes on behind what is known of the file.
+            // It continues after the known part of the file.
             return times > 0 && length <= TEXT_LENGTH_MAX;
         };
         if text > 0 {
@@ -268,7 +268,7 @@ pub(super) fn is_dbcop(first: &[u8]) -> bool {
             }
             times += 1;
         }
-        rest = &behind[bytes.len()..];
+        rest = &after[bytes.len()..];
     }
     true
 }

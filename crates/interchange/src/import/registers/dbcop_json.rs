@@ -1,13 +1,12 @@
 //! The JSON of dbcop's main branch: one object with `data`, an array of sessions, each an array of transactions
 //! `{"events": […], "committed": true}`, where an event is `{"Write": {"variable": 1, "version": 2}}` or `{"Read": …}`.
 //!
-//! A read's version `null` is the state that nobody wrote. Other members (`params`, `info`, `start`, `end`) are not
-//! looked at.
+//! A read's version `null` is the initial state. Other members (`params`, `info`, `start`, `end`) are ignored.
 
 use super::bytes::Bytes;
-use super::json::{Json, first_name};
+use super::json::{JsonTokens, first_name};
 use super::{Fault, Initial};
-use crate::import::Place;
+use crate::import::SourcePosition;
 use seatrial_history::OpType;
 use seatrial_history::TransactionSink;
 use std::io::Read;
@@ -15,7 +14,7 @@ use std::io::Read;
 /// Reads such a text.
 pub(super) struct DbcopJson {
     initial: Initial,
-    state: State,
+    state: DocumentPlace,
     session: u64,
     /// Transactions so far.
     count: u64,
@@ -25,9 +24,9 @@ pub(super) struct DbcopJson {
     buffer: Vec<u8>,
 }
 
-/// Where the next byte stands.
+/// The context of the next byte.
 #[derive(Clone, Copy)]
-enum State {
+enum DocumentPlace {
     Start,
     /// Between sessions.
     Sessions,
@@ -40,7 +39,7 @@ impl DbcopJson {
     pub(super) fn new(initial: Option<i64>) -> DbcopJson {
         DbcopJson {
             initial: Initial { value: initial },
-            state: State::Start,
+            state: DocumentPlace::Start,
             session: 0,
             count: 0,
             first: true,
@@ -49,17 +48,17 @@ impl DbcopJson {
         }
     }
 
-    /// Hands over the next transaction.
+    /// Passes the next transaction to `sink`.
     pub(super) fn advance<R: Read, S: TransactionSink + ?Sized>(
         &mut self,
         input: &mut Bytes<R>,
         sink: &mut S,
-        place: &mut Place,
+        place: &mut SourcePosition,
     ) -> Result<bool, Fault> {
-        let mut json = Json { input };
+        let mut json = JsonTokens { input };
         loop {
             match self.state {
-                State::Start => {
+                DocumentPlace::Start => {
                     json.expect(b'{')?;
                     let mut first = true;
                     loop {
@@ -73,13 +72,13 @@ impl DbcopJson {
                         json.skip(&mut self.buffer, 0)?;
                     }
                     json.expect(b'[')?;
-                    self.state = State::Sessions;
+                    self.state = DocumentPlace::Sessions;
                 }
-                State::Sessions => {
+                DocumentPlace::Sessions => {
                     if json.more(b']', &mut self.first_session)? {
                         json.expect(b'[')?;
                         self.first = true;
-                        self.state = State::Transactions;
+                        self.state = DocumentPlace::Transactions;
                         continue;
                     }
                     let mut first = false;
@@ -90,9 +89,9 @@ impl DbcopJson {
                         }
                         json.skip(&mut self.buffer, 0)?;
                     }
-                    self.state = State::End;
+                    self.state = DocumentPlace::End;
                 }
-                State::Transactions => {
+                DocumentPlace::Transactions => {
                     if json.more(b']', &mut self.first)? {
                         json.peek()?;
                         *place = json.input.place();
@@ -101,9 +100,9 @@ impl DbcopJson {
                         return Ok(true);
                     }
                     self.session += 1;
-                    self.state = State::Sessions;
+                    self.state = DocumentPlace::Sessions;
                 }
-                State::End => {
+                DocumentPlace::End => {
                     json.over()?;
                     return Ok(false);
                 }
@@ -113,7 +112,7 @@ impl DbcopJson {
 
     fn transaction<R: Read, S: TransactionSink + ?Sized>(
         &mut self,
-        json: &mut Json<'_, R>,
+        json: &mut JsonTokens<'_, R>,
         sink: &mut S,
     ) -> Result<(), Fault> {
         let place = json.input.place();
@@ -154,7 +153,7 @@ impl DbcopJson {
 
     fn event<R: Read, S: TransactionSink + ?Sized>(
         &mut self,
-        json: &mut Json<'_, R>,
+        json: &mut JsonTokens<'_, R>,
         sink: &mut S,
     ) -> Result<(), Fault> {
         json.peek()?;
@@ -199,7 +198,7 @@ impl DbcopJson {
 }
 
 /// A number that is not negative.
-fn natural<R: Read>(json: &mut Json<'_, R>, what: &str) -> Result<i64, Fault> {
+fn natural<R: Read>(json: &mut JsonTokens<'_, R>, what: &str) -> Result<i64, Fault> {
     json.peek()?;
     let place = json.input.place();
     let number = json.int(what)?;
@@ -210,7 +209,7 @@ fn natural<R: Read>(json: &mut Json<'_, R>, what: &str) -> Result<i64, Fault> {
     Ok(number)
 }
 
-/// Does a text begin so?
+/// Does a text begin in this format?
 pub(super) fn is_dbcop_json(first: &[u8]) -> bool {
     let has = |name: &[u8]| first.windows(name.len()).any(|part| part == name);
     match first_name(first) {

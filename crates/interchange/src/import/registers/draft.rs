@@ -1,39 +1,39 @@
-//! Collects the operations of a transaction before it is emitted.
+//! Operations of a transaction that is not complete yet.
 
 use seatrial_history::TransactionSink;
 
-/// Operations of one transaction, and elements of the lists that it read, at most.
+/// Limit of the operations of one transaction, and of the elements of all lists that it read.
 const LENGTH_MAX: usize = 1 << 24;
-/// Room that is worth keeping for another transaction.
+/// Capacity that is kept for another transaction.
 const ROOM_MAX: usize = 4_096;
 
-/// What a transaction did.
+/// The kind of one access of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DraftAccessKind {
     Read,
     ReadInitial,
     Write,
     Append,
-    /// The value is how many of the transaction's elements it saw, after those of its lists before.
+    /// The value is the number of elements read, which follow those of earlier reads in `elements`.
     ReadList,
 }
 
 #[derive(Clone, Copy)]
-struct Event {
+struct DraftAccess {
     key: i64,
     value: i64,
-    kind: Kind,
+    kind: DraftAccessKind,
 }
 
-/// What a transaction did so far.
+/// The accesses of a transaction so far.
 #[derive(Default)]
-pub(super) struct Draft {
-    events: Vec<Event>,
-    /// Of all lists that it read.
+pub(super) struct TransactionDraft {
+    events: Vec<DraftAccess>,
+    /// Elements of all its reads of lists, in order.
     elements: Vec<i64>,
 }
 
-impl Draft {
+impl TransactionDraft {
     /// How many operations there are.
     pub(super) fn len(&self) -> usize {
         self.events.len()
@@ -41,15 +41,20 @@ impl Draft {
 
     /// Adds an operation.
     #[inline]
-    pub(super) fn add(&mut self, kind: Kind, key: i64, value: i64) -> Result<(), String> {
+    pub(super) fn add(
+        &mut self,
+        kind: DraftAccessKind,
+        key: i64,
+        value: i64,
+    ) -> Result<(), String> {
         if self.events.len() == LENGTH_MAX {
             return Err(too_long());
         }
-        self.events.push(Event { key, value, kind });
+        self.events.push(DraftAccess { key, value, kind });
         Ok(())
     }
 
-    /// Adds an element to what the list read that comes next saw.
+    /// Adds an element to the next read of a list.
     pub(super) fn element(&mut self, element: i64) -> Result<(), String> {
         if self.elements.len() == LENGTH_MAX {
             return Err(too_long());
@@ -58,31 +63,31 @@ impl Draft {
         Ok(())
     }
 
-    /// Tells the operations.
+    /// Passes the operations to `sink`, in order.
     #[inline]
-    pub(super) fn tell<S: TransactionSink + ?Sized>(&self, sink: &mut S) {
+    pub(super) fn emit<S: TransactionSink + ?Sized>(&self, sink: &mut S) {
         let mut elements = &self.elements[..];
         for event in &self.events {
             match event.kind {
-                Kind::Read => sink.read(event.key, Some(event.value)),
-                Kind::ReadInitial => sink.read(event.key, None),
-                Kind::Write => sink.write(event.key, event.value),
-                Kind::Append => sink.append(event.key, event.value),
-                Kind::ReadList => {
-                    let (seen, rest) = elements.split_at(event.value as usize);
+                DraftAccessKind::Read => sink.read(event.key, Some(event.value)),
+                DraftAccessKind::ReadInitial => sink.read(event.key, None),
+                DraftAccessKind::Write => sink.write(event.key, event.value),
+                DraftAccessKind::Append => sink.append(event.key, event.value),
+                DraftAccessKind::ReadList => {
+                    let (read, rest) = elements.split_at(event.value as usize);
                     elements = rest;
-                    sink.read_list(event.key, seen);
+                    sink.read_list(event.key, read);
                 }
             }
         }
     }
 
-    /// Is its room worth keeping?
+    /// Is its capacity small enough to be kept?
     pub(super) fn is_small(&self) -> bool {
         self.events.capacity() + self.elements.capacity() <= ROOM_MAX
     }
 
-    /// Forgets everything but the room.
+    /// Removes all accesses; the capacity remains.
     pub(super) fn clear(&mut self) {
         self.events.clear();
         self.elements.clear();

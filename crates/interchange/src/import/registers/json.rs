@@ -4,20 +4,20 @@ use super::Fault;
 use super::bytes::Bytes;
 use std::io::Read;
 
-/// Levels of nesting in what is passed over.
+/// Levels of nesting in skipped values.
 const DEPTH_MAX: usize = 64;
-/// Longest text that is looked at.
+/// Longest text that is compared.
 const TEXT_LENGTH_MAX: usize = 4_096;
 /// More bytes than a number of 64 bits has, with its sign and what follows it.
 const NUMBER_LENGTH_MAX: usize = 24;
 
-/// Takes tokens of JSON from an input. Whoever asks knows what should come next.
-pub(super) struct Json<'a, R> {
+/// Takes tokens of JSON from an input. The caller names the token that it expects.
+pub(super) struct JsonTokens<'a, R> {
     pub(super) input: &'a mut Bytes<R>,
 }
 
-impl<R: Read> Json<'_, R> {
-    /// What is wrong at the next byte.
+impl<R: Read> JsonTokens<'_, R> {
+    /// A fault at the next byte.
     pub(super) fn fault(&self, problem: impl Into<String>) -> Fault {
         Fault {
             place: self.input.place(),
@@ -47,7 +47,7 @@ impl<R: Read> Json<'_, R> {
         }
     }
 
-    /// What is wrong when something else is expected next.
+    /// A fault: `expected` instead of the next byte.
     pub(super) fn unexpected(&mut self, expected: &str) -> Fault {
         let found = match self.peek() {
             Err(fault) => return fault,

@@ -1,19 +1,19 @@
 //! Parses a line of numbers.
 
 /// Reads words and numbers of a line. Errors are the byte where something is wrong, from 0, and what.
-pub(super) struct Line<'a> {
+pub(super) struct LineParser<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-/// What is wrong in a line, and where, in bytes from its start.
+/// The byte offset in a line and the problem there.
 pub(super) type LineFault = (usize, String);
 
-impl<'a> Line<'a> {
+impl<'a> LineParser<'a> {
     /// A line without its newline; a carriage return at its end is none of it.
-    pub(super) fn new(text: &'a [u8]) -> Line<'a> {
+    pub(super) fn new(text: &'a [u8]) -> LineParser<'a> {
         let text = text.strip_suffix(b"\r").unwrap_or(text);
-        Line { text, at: 0 }
+        LineParser { text, at: 0 }
     }
 
     /// Passes spaces and tabs.
@@ -39,7 +39,7 @@ impl<'a> Line<'a> {
         self.at == self.text.len()
     }
 
-    /// What is wrong here.
+    /// A fault at the next byte.
     pub(super) fn fault<T>(&self, expected: &str) -> Result<T, LineFault> {
         let found = match self.peek() {
             None => "the line ends".to_owned(),

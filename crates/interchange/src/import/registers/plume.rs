@@ -2,20 +2,19 @@
 //!
 //! All four are decimal numbers of 64 bits with sign; a session is not negative. Operations of a transaction stand in
 //! program order, transactions of a session in the order of their first lines. Transaction `-1` is every aborted one:
-//! lines of one session that follow each other directly are taken for one transaction. Value 0 is the state that nobody
-//! wrote.
+//! consecutive lines of one session are read as one transaction. Value 0 is the initial state.
 
-use super::assembly::Assembly;
+use super::assembly::TransactionAssembly;
 use super::bytes::Bytes;
-use super::draft::Kind;
-use super::line::{Line, LineFault};
+use super::draft::DraftAccessKind;
+use super::line::{LineFault, LineParser};
 use super::{Fault, Initial};
-use crate::import::Place;
+use crate::import::SourcePosition;
 use crate::import::transaction::integer;
 use seatrial_history::TransactionSink;
 use std::io::Read;
 
-/// The value of a register that nobody wrote.
+/// The initial value of a register.
 const INITIAL: i64 = 0;
 /// The transaction of all that was aborted.
 const ABORTED: i64 = -1;
@@ -24,27 +23,26 @@ const LINE_LENGTH_MAX: usize = 4_096;
 /// Longest line as programs write it: four numbers of 20 digits.
 const PLAIN_LENGTH_MAX: usize = 96;
 
-/// Reads such a text: a quick look at a line as programs write it, and a slow one at all others, which knows what is
-/// wrong with it.
+/// Reads such a text: a fast path for lines as programs write them, and a careful one for all others, which reports errors.
 ///
-/// Lines of one transaction mostly follow each other: the end of a line is compared with that of the one before, and read only
-/// when they differ.
+/// Lines of one transaction are mostly adjacent: the end of a line (session and transaction) is compared with that of the
+/// previous line, and parsed only when they differ.
 pub(super) struct Plume {
-    assembly: Assembly,
+    assembly: TransactionAssembly,
     initial: Initial,
     end: LineEnd,
 }
 
-/// What a line says.
-struct Operation {
-    access: Access,
+/// A parsed line.
+struct PlumeLine {
+    access: PlumeAccess,
     session: u64,
     transaction: i64,
 }
 
-/// What one does in its transaction.
+/// The access of a line.
 #[derive(Clone, Copy)]
-struct Access {
+struct PlumeAccess {
     writes: bool,
     key: i64,
     value: i64,
@@ -54,7 +52,7 @@ struct Access {
 #[derive(Default)]
 struct LineEnd {
     bytes: u128,
-    /// The bits that count.
+    /// Selects the bits of the end.
     mask: u128,
     /// 0: there is none.
     length: usize,
@@ -73,7 +71,7 @@ impl LineEnd {
         }
     }
 
-    /// Does what is kept stand at the start of `rest`?
+    /// Does `rest` begin with the kept end?
     #[inline]
     fn is_at(&self, rest: &[u8]) -> bool {
         let same = |bytes: &[u8; 16]| (u128::from_le_bytes(*bytes) ^ self.bytes) & self.mask == 0;
@@ -85,18 +83,18 @@ impl Plume {
     pub(super) fn new(initial: Option<i64>) -> Plume {
         let value = Some(initial.unwrap_or(INITIAL));
         Plume {
-            assembly: Assembly::new(),
+            assembly: TransactionAssembly::new(),
             initial: Initial { value },
             end: LineEnd::default(),
         }
     }
 
-    /// Hands over the next transaction.
+    /// Passes the next transaction to `sink`.
     pub(super) fn advance<R: Read, S: TransactionSink + ?Sized>(
         &mut self,
         input: &mut Bytes<R>,
         sink: &mut S,
-        place: &mut Place,
+        place: &mut SourcePosition,
     ) -> Result<bool, Fault> {
         while !self.assembly.is_ready() {
             let line = input.line;
@@ -117,11 +115,11 @@ impl Plume {
                 Err(problem) => return Err(input.fault(0, problem)),
             }
         }
-        *place = self.assembly.hand_over(sink)?;
+        *place = self.assembly.emit(sink)?;
         Ok(true)
     }
 
-    /// Takes the line that `text` begins with, if it is as programs write it; its length with the newline.
+    /// Takes the first line of `text`, if it is in the usual spelling; returns its length with the newline.
     #[inline]
     fn quick(&mut self, text: &[u8], line: u64) -> Result<Option<usize>, String> {
         let Some((access, at)) = access(text) else {
@@ -136,7 +134,7 @@ impl Plume {
             return Ok(None);
         };
         self.end.keep(&rest[..length]);
-        let operation = Operation {
+        let operation = PlumeLine {
             access,
             session,
             transaction,
@@ -145,20 +143,20 @@ impl Plume {
         Ok(Some(at + length))
     }
 
-    fn take(&mut self, operation: &Operation, line: u64) -> Result<(), String> {
+    fn take(&mut self, operation: &PlumeLine, line: u64) -> Result<(), String> {
         let id = (operation.transaction != ABORTED).then_some(operation.transaction);
-        self.assembly.turn_to(operation.session, id, line)?;
+        self.assembly.select(operation.session, id, line)?;
         self.add(operation.access)
     }
 
     /// Adds to the transaction of the line before.
     #[inline]
-    fn add(&mut self, access: Access) -> Result<(), String> {
-        let Access { writes, key, value } = access;
+    fn add(&mut self, access: PlumeAccess) -> Result<(), String> {
+        let PlumeAccess { writes, key, value } = access;
         let kind = match (writes, self.initial.seen(value)) {
-            (false, Some(_)) => Kind::Read,
-            (false, None) => Kind::ReadInitial,
-            (true, Some(_)) => Kind::Write,
+            (false, Some(_)) => DraftAccessKind::Read,
+            (false, None) => DraftAccessKind::ReadInitial,
+            (true, Some(_)) => DraftAccessKind::Write,
             (true, None) => {
                 self.initial.writes(value, self.assembly.is_first())?;
                 return Ok(());
@@ -167,11 +165,11 @@ impl Plume {
         self.assembly.add(kind, key, value)
     }
 
-    /// A line that is not as programs write it.
+    /// Reads a line in any spelling, and reports its errors.
     fn careful<R: Read>(&mut self, input: &mut Bytes<R>) -> Result<(), Fault> {
         let (length, ends) = input.line_length(LINE_LENGTH_MAX)?;
         if !ends && input.ended() {
-            // A part of a line that cannot be read on is no line.
+            // A part of a line before a read error is not a line.
             input.finish()?;
         }
         let line = input.line;
@@ -188,7 +186,7 @@ impl Plume {
     }
 }
 
-/// Does a text begin so?
+/// Does a text begin in this format?
 pub(super) fn is_plume(text: &[u8]) -> bool {
     let mut lines = text.split(|&byte| byte == b'\n');
     lines
@@ -196,9 +194,9 @@ pub(super) fn is_plume(text: &[u8]) -> bool {
         .is_some_and(|first| first.is_ok())
 }
 
-/// What a line without blanks says that is done, and where its session's comma is expected; `None` for whoever looks closer.
+/// The access of a line without blanks, and the expected offset of the comma before its session; `None`: use the careful path.
 #[inline]
-fn access(text: &[u8]) -> Option<(Access, usize)> {
+fn access(text: &[u8]) -> Option<(PlumeAccess, usize)> {
     let writes = match text {
         [b'r', b'(', ..] => false,
         [b'w', b'(', ..] => true,
@@ -206,7 +204,7 @@ fn access(text: &[u8]) -> Option<(Access, usize)> {
     };
     let (key, at) = integer(text, 2)?;
     let (value, at) = integer(text, comma(text, at)?)?;
-    Some((Access { writes, key, value }, at))
+    Some((PlumeAccess { writes, key, value }, at))
 }
 
 /// Session and transaction from the comma in front of them, and the length up to the newline and with it.
@@ -218,15 +216,15 @@ fn owner(text: &[u8]) -> Option<(u64, i64, usize)> {
     (text.get(at..at + 2) == Some(b")\n")).then_some((session, transaction, at + 2))
 }
 
-/// Where what follows a comma begins.
+/// The offset after a comma.
 #[inline]
 fn comma(text: &[u8], at: usize) -> Option<usize> {
     (text.get(at) == Some(&b',')).then_some(at + 1)
 }
 
-/// What a line says; `None` of a blank one.
-fn operation(text: &[u8]) -> Result<Option<Operation>, LineFault> {
-    let mut line = Line::new(text);
+/// Parses a line; `None` for a blank one.
+fn operation(text: &[u8]) -> Result<Option<PlumeLine>, LineFault> {
+    let mut line = LineParser::new(text);
     if line.is_over() {
         return Ok(None);
     }
@@ -254,8 +252,8 @@ fn operation(text: &[u8]) -> Result<Option<Operation>, LineFault> {
     if !line.is_over() {
         return line.fault("the end of the line");
     }
-    Ok(Some(Operation {
-        access: Access { writes, key, value },
+    Ok(Some(PlumeLine {
+        access: PlumeAccess { writes, key, value },
         session,
         transaction,
     }))

@@ -7,7 +7,7 @@ use seatrial_history::{OpType, Stamps};
 use seatrial_machine::Rng;
 use std::fmt::Write as _;
 
-/// Writes down what it is told.
+/// A sink that prints its calls.
 #[derive(Default)]
 struct Script(String);
 
@@ -39,8 +39,8 @@ impl TransactionSink for Script {
     }
 }
 
-/// What a reader tells of these bytes, and the error at its end.
-fn told(name: &str, bytes: &[u8], format: Format, read_length: usize) -> String {
+/// The printed calls of a reader of these bytes, and the error at the end.
+fn read_all(name: &str, bytes: &[u8], format: Format, read_length: usize) -> String {
     let options = Options::default();
     let mut reader = TransactionReader::with_window(name, bytes, format, options, read_length);
     let mut script = Script::default();
@@ -55,9 +55,9 @@ fn told(name: &str, bytes: &[u8], format: Format, read_length: usize) -> String 
 
 /// The same for a text, whatever the length of its window.
 fn check(text: &str, format: Format, expected: &Expect) {
-    let whole = told("a.txt", text.as_bytes(), format, 1 << 16);
+    let whole = read_all("a.txt", text.as_bytes(), format, 1 << 16);
     for length in [1, 7, 100] {
-        assert_eq!(told("a.txt", text.as_bytes(), format, length), whole);
+        assert_eq!(read_all("a.txt", text.as_bytes(), format, length), whole);
     }
     expected.assert_eq(&whole);
 }
@@ -143,12 +143,12 @@ fn an_error_of_plume_names_its_place() {
         "w(1,2,3,\u{e9})",
         "",
     ];
-    let mut said = String::new();
+    let mut printed = String::new();
     for text in errors {
         let text = format!("w(9,9,9,9)\n{text}\n");
         let text = if text.len() == 12 { "\n\n" } else { &text[..] };
         let error = read("a.txt", text.as_bytes(), Format::Plume, Options::default());
-        writeln!(said, "{}", error.unwrap_err()).unwrap();
+        writeln!(printed, "{}", error.unwrap_err()).unwrap();
     }
     expect![[r#"
         a.txt:2:8: `,` is expected, found `)`
@@ -163,13 +163,13 @@ fn an_error_of_plume_names_its_place() {
         a.txt:4:1: transaction 4 has ended: all its lines must come before its session's next transaction, at most 65536 operations after the first
         a.txt:2:9: a transaction (a number) is expected, found byte 0xc3
         a.txt:1:1: no transaction found
-    "#]].assert_eq(&said);
+    "#]].assert_eq(&printed);
     let long = format!("w(9,9,9,9)\n{}", " ".repeat(5_000));
-    let said = told("a.txt", long.as_bytes(), Format::Plume, 100);
-    assert_eq!(said, "a.txt:2:4097: this line is too long\n");
+    let printed = read_all("a.txt", long.as_bytes(), Format::Plume, 100);
+    assert_eq!(printed, "a.txt:2:4097: this line is too long\n");
 }
 
-/// Plume lines of `transactions`, and what they should be told as.
+/// Plume lines of `transactions`, and their expected calls.
 fn plume(transactions: &[(u64, Option<u64>, usize)], rng: &mut Rng) -> (String, String) {
     let (mut text, mut script) = (String::new(), String::new());
     for &(session, id, length) in transactions {
@@ -198,19 +198,22 @@ fn a_file_sorted_by_session_passes_in_its_order() {
     }
     let (text, script) = plume(&transactions, &mut rng);
     assert!(transactions.iter().map(|it| it.2).sum::<usize>() > 65_536);
-    let said = told("a", text.as_bytes(), Format::Plume, 1 << 16);
-    let first = said.lines().zip(script.lines()).position(|(a, b)| a != b);
-    assert!(said == script, "{first:?}, {:?}", said.lines().last());
-    // Too late for a transaction that was handed over long ago.
+    let printed = read_all("a", text.as_bytes(), Format::Plume, 1 << 16);
+    let first = printed
+        .lines()
+        .zip(script.lines())
+        .position(|(a, b)| a != b);
+    assert!(printed == script, "{first:?}, {:?}", printed.lines().last());
+    // Too late: the transaction was emitted.
     let late = format!("{text}w(1,1,0,{})\n", transactions[8_999].1.unwrap());
-    let said = told("a", late.as_bytes(), Format::Plume, 1 << 16);
-    let last = said.lines().last().unwrap();
+    let printed = read_all("a", late.as_bytes(), Format::Plume, 1 << 16);
+    let last = printed.lines().last().unwrap();
     let expected = " has ended: all its lines must come before";
     assert!(last.contains(expected), "{last}");
 }
 
 #[test]
-fn random_plume_is_told_whatever_its_window() {
+fn random_plume_is_read_with_windows_of_any_length() {
     let mut rng = Rng::from_seed(72);
     for _ in 0..200 {
         let mut transactions: Vec<(u64, Option<u64>, usize)> = Vec::new();
@@ -224,7 +227,10 @@ fn random_plume_is_told_whatever_its_window() {
         }
         let (text, script) = plume(&transactions, &mut rng);
         let length = 1 + rng.index(200);
-        assert_eq!(told("a", text.as_bytes(), Format::Plume, length), script);
+        assert_eq!(
+            read_all("a", text.as_bytes(), Format::Plume, length),
+            script
+        );
         if !text.is_empty() {
             assert_eq!(detect("a.txt", text.as_bytes()), Some(Format::Plume));
             let operations = Operations::open("a", text.as_bytes(), None, Options::default());
@@ -279,8 +285,8 @@ fn fuzz(valid: &[u8], format: Format, rng: &mut Rng) -> usize {
         match result {
             Ok(_) => whole += 1,
             Err(error) => match error.place {
-                Place::Text { line, column } => assert!(line >= 1 && column >= 1),
-                Place::Byte(at) => assert!(at <= bytes.len() as u64, "{error}"),
+                SourcePosition::Text { line, column } => assert!(line >= 1 && column >= 1),
+                SourcePosition::Byte(at) => assert!(at <= bytes.len() as u64, "{error}"),
             },
         }
         let _ = detect("a", &bytes);
@@ -420,11 +426,11 @@ fn dbcop(sessions: &[&[DbcopTransaction<'_>]]) -> Vec<u8> {
     bytes
 }
 
-/// What a reader tells of these bytes, whatever the length of its window.
+/// The printed calls of a reader of these bytes, equal for all lengths of its window.
 fn check_bytes(bytes: &[u8], format: Format, expected: &Expect) {
-    let whole = told("a.bin", bytes, format, 1 << 16);
+    let whole = read_all("a.bin", bytes, format, 1 << 16);
     for length in [1, 7, 100] {
-        assert_eq!(told("a.bin", bytes, format, length), whole);
+        assert_eq!(read_all("a.bin", bytes, format, length), whole);
     }
     expected.assert_eq(&whole);
 }
@@ -461,15 +467,15 @@ fn dbcop_is_read_from_bytes() {
     check_bytes(&bytes, Format::Dbcop, &expected);
     assert_eq!(detect("a", &bytes), Some(Format::Dbcop));
     assert_eq!(detect("a", &bytes[..70]), None);
-    let mut said = String::new();
+    let mut printed = String::new();
     let mut wrong = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = bytes.clone();
         change(&mut bytes);
-        said += told("a.bin", &bytes, Format::Dbcop, 64)
+        printed += read_all("a.bin", &bytes, Format::Dbcop, 64)
             .lines()
             .last()
             .unwrap();
-        said.push('\n');
+        printed.push('\n');
     };
     let length = bytes.len();
     wrong(&|bytes| bytes.push(0));
@@ -492,7 +498,7 @@ fn dbcop_is_read_from_bytes() {
         a.bin: byte 40: a text has 18446744073709551615 bytes, the file ends before
         a.bin: byte 358: the number of a session's transactions takes 8 bytes, 0 are left
     "#]]
-    .assert_eq(&said);
+    .assert_eq(&printed);
     let whole = fuzz(&bytes, Format::Dbcop, &mut Rng::from_seed(76));
     assert!((100..3_900).contains(&whole), "{whole}");
 }
@@ -511,7 +517,7 @@ fn dbcop_main_writes_json() {
     "#]];
     check(text, Format::DbcopJson, &expected);
     assert_eq!(detect("a", text.as_bytes()), Some(Format::DbcopJson));
-    let mut said = String::new();
+    let mut printed = String::new();
     for text in [
         r#"{"params":{}}"#,
         r#"{"data":[[{"events":[]}]]}"#,
@@ -526,11 +532,11 @@ fn dbcop_main_writes_json() {
         "{\"data\":\n[[]]} \n {",
         "[]",
     ] {
-        said += told("a.json", text.as_bytes(), Format::DbcopJson, 64)
+        printed += read_all("a.json", text.as_bytes(), Format::DbcopJson, 64)
             .lines()
             .last()
             .unwrap_or("");
-        said.push('\n');
+        printed.push('\n');
     }
     expect![[r#"
         a.json:1:14: this object has no `data`
@@ -546,10 +552,10 @@ fn dbcop_main_writes_json() {
         a.json:3:2: the end of the file is expected, found `{`
         a.json:1:1: `{` is expected, found `[`
     "#]]
-    .assert_eq(&said);
+    .assert_eq(&printed);
     let deep = format!("{{\"x\":{}", "[".repeat(1_000));
-    let said = told("a", deep.as_bytes(), Format::DbcopJson, 64);
-    assert_eq!(said, "a:1:71: more than 64 levels of nesting\n");
+    let printed = read_all("a", deep.as_bytes(), Format::DbcopJson, 64);
+    assert_eq!(printed, "a:1:71: more than 64 levels of nesting\n");
     let whole = fuzz(text.as_bytes(), Format::DbcopJson, &mut Rng::from_seed(77));
     assert!((20..3_980).contains(&whole), "{whole}");
 }
@@ -571,7 +577,7 @@ fn timekiller_has_the_stamps_of_the_database() {
     assert_eq!(detect("a", text.as_bytes()), Some(Format::TimeKiller));
     let history = read("a", text.as_bytes(), Format::TimeKiller, Options::default()).unwrap();
     expect!["{:index 1, :time -1, :type :ok, :process 19, :f :txn, :value [[:w 7 2] [:r 8 nil] [:r 8 nil] [:r 3 nil]], :start-stamp [1691420095436341 61], :commit-stamp [1691420095659914 18]}"].assert_eq(&history.ops()[1].to_string());
-    let mut said = String::new();
+    let mut printed = String::new();
     let stamps = r#""sid":1,"sts":{"p":1,"l":5},"cts":{"p":1,"l":6}"#;
     for text in [
         r#"[{"sid":1,"sts":{"p":1,"l":5},"cts":{"p":1,"l":4},"ops":[]}]"#,
@@ -590,11 +596,11 @@ fn timekiller_has_the_stamps_of_the_database() {
             "[{{{stamps},\"ops\":[]}},{{{stamps},\n\"ops\":[\n {{\"t\":\"w\",\"k\":1,\"v\":0}}]}}]"
         ),
     ] {
-        said += told("a.json", text.as_bytes(), Format::TimeKiller, 64)
+        printed += read_all("a.json", text.as_bytes(), Format::TimeKiller, 64)
             .lines()
             .last()
             .unwrap_or("");
-        said.push('\n');
+        printed.push('\n');
     }
     expect![[r#"
         a.json:1:2: this transaction commits (`cts`) before it starts (`sts`)
@@ -610,7 +616,7 @@ fn timekiller_has_the_stamps_of_the_database() {
         a.json:1:60: `,` or `]` is expected, the file ends
         a.json:1:51: this text is never closed
         a.json:3:2: a write of 0, which in this file is the initial state: a read of it could mean both
-    "#]].assert_eq(&said);
+    "#]].assert_eq(&printed);
     let whole = fuzz(text.as_bytes(), Format::TimeKiller, &mut Rng::from_seed(78));
     assert!((20..3_980).contains(&whole), "{whole}");
 }
@@ -652,7 +658,7 @@ fn cobra_has_a_log_for_each_session() {
     .assert_eq(&script.0);
     assert_eq!(detect("T0.log", &first), Some(Format::Cobra));
     assert_eq!(detect("T0.log", b"SELECT A FROM B WHERE"), None);
-    let mut said = String::new();
+    let mut printed = String::new();
     for records in [
         vec![record(b'W', &[1, 2, 3])],
         vec![record(b'S', &[1]), record(b'S', &[2])],
@@ -664,37 +670,37 @@ fn cobra_has_a_log_for_each_session() {
         vec![record(b'S', &[])],
     ] {
         let records = records.concat();
-        said += told("T0.log", &records, Format::Cobra, 64)
+        printed += read_all("T0.log", &records, Format::Cobra, 64)
             .lines()
             .last()
             .unwrap_or("");
-        said.push('\n');
+        printed.push('\n');
     }
     let gone = [(
         "T7.log".to_owned(),
         Err::<&[u8], _>(io::Error::other("gone")),
     )];
     let reader = TransactionReader::of_sessions("logs", gone.into_iter(), Options::default());
-    said += &reader.err().unwrap().to_string();
+    printed += &reader.err().unwrap().to_string();
     expect![[r#"
         T0.log: byte 0: `S` (a transaction begins) is expected, found `W`
         0:T0.log: byte 9: `R`, `W` or `C` is expected, found `S`
         0:T0.log: byte 9: transaction 2 is committed within 1
         0:T0.log: byte 9: a read takes 33 bytes, 25 are left
-        0:T0.log: byte 9: a read of a deleted key: it does not say by whom
+        0:T0.log: byte 9: a read of a deleted key does not name the deleting transaction
         0:T0.log: byte 9: a write with the id of the initial state
         T0.log: byte 18: `S` (a transaction begins) is expected, found 0xff
         T0.log: byte 0: the beginning of a transaction takes 9 bytes, 1 are left
         T7.log: byte 0: cannot be read: gone"#]]
-    .assert_eq(&said);
+    .assert_eq(&printed);
     let whole = fuzz(&first, Format::Cobra, &mut Rng::from_seed(79));
     assert!((20..3_980).contains(&whole), "{whole}");
 }
 
 #[test]
-fn cobra_says_whose_a_write_is_once_and_the_same() {
+fn cobra_names_one_transaction_for_a_write() {
     let initial = 0xbebe_ebee;
-    let mut said = String::new();
+    let mut printed = String::new();
     for records in [
         vec![
             record(b'S', &[1]),
@@ -727,15 +733,15 @@ fn cobra_says_whose_a_write_is_once_and_the_same() {
             record(b'C', &[2]),
         ],
     ] {
-        let told = told("T0.log", &records.concat(), Format::Cobra, 64);
-        said += told.lines().last().unwrap_or("");
-        said.push('\n');
+        let calls = read_all("T0.log", &records.concat(), Format::Cobra, 64);
+        printed += calls.lines().last().unwrap_or("");
+        printed.push('\n');
     }
     expect![[r#"
-        0:T0.log: byte 52: a read of write 5 says that it is transaction 2's, it is 1's
-        0: r3=5T0.log: byte 42: a read of write 5 says that it is transaction 3's, another read says 2
-        0:T0.log: byte 60: write 5 is transaction 2's, a read before says 3
+        0:T0.log: byte 52: a read of write 5 names transaction 2; the writer is transaction 1
+        0: r3=5T0.log: byte 42: a read of write 5 names transaction 3; another read names transaction 2
+        0:T0.log: byte 60: write 5 is of transaction 2; an earlier read names transaction 3
         0: w3=5 r3=5 r3=nil ok
     "#]]
-    .assert_eq(&said);
+    .assert_eq(&printed);
 }

@@ -3,20 +3,20 @@
 //!
 //! `sts` and `cts` are the database's timestamps of the snapshot and of the commit. `t` is `w`, `r`, `a` (append) or one
 //! of these words in full, in any case. A read without `v`, or with `null`, saw the initial state; so does one of 0,
-//! unless whoever reads names another initial value. Session and transaction may be texts; numbers may be written as
+//! unless the options name another initial value. Session and transaction may be texts; numbers may be written as
 //! texts. Transactions of a session stand in its order.
 
 use super::bytes::Bytes;
-use super::draft::{Draft, Kind};
-use super::json::{Json, first_name};
+use super::draft::{DraftAccessKind, TransactionDraft};
+use super::json::{JsonTokens, first_name};
 use super::{Fault, Initial};
-use crate::import::Place;
+use crate::import::SourcePosition;
 use seatrial_history::FixedMap;
 use seatrial_history::OpType;
 use seatrial_history::{Stamp, Stamps, TransactionSink};
 use std::io::Read;
 
-/// The value of a key that nobody wrote.
+/// The initial value of a key.
 const INITIAL: i64 = 0;
 /// Sessions with names at most.
 const NAMES_MAX: usize = 1 << 20;
@@ -26,16 +26,16 @@ const NAMED: u64 = 1 << 40;
 /// Reads such a text.
 pub(super) struct TimeKiller {
     initial: Initial,
-    state: State,
+    state: ArrayPlace,
     /// Transactions so far.
     count: u64,
-    draft: Draft,
+    draft: TransactionDraft,
     sessions: FixedMap<Box<[u8]>, u64>,
     buffer: Vec<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ArrayPlace {
     Start,
     /// Between transactions; does the first come next?
     Transactions(bool),
@@ -48,7 +48,7 @@ enum Carried {
     Nothing,
     Null,
     Int(i64),
-    /// So many elements of the draft.
+    /// The number of elements in the draft.
     List(i64),
 }
 
@@ -58,36 +58,36 @@ impl TimeKiller {
             initial: Initial {
                 value: Some(initial.unwrap_or(INITIAL)),
             },
-            state: State::Start,
+            state: ArrayPlace::Start,
             count: 0,
-            draft: Draft::default(),
+            draft: TransactionDraft::default(),
             sessions: FixedMap::default(),
             buffer: Vec::new(),
         }
     }
 
-    /// Hands over the next transaction.
+    /// Passes the next transaction to `sink`.
     pub(super) fn advance<R: Read, S: TransactionSink + ?Sized>(
         &mut self,
         input: &mut Bytes<R>,
         sink: &mut S,
-        place: &mut Place,
+        place: &mut SourcePosition,
     ) -> Result<bool, Fault> {
-        let mut json = Json { input };
-        if self.state == State::Start {
+        let mut json = JsonTokens { input };
+        if self.state == ArrayPlace::Start {
             json.expect(b'[')?;
-            self.state = State::Transactions(true);
+            self.state = ArrayPlace::Transactions(true);
         }
-        if let State::Transactions(mut first) = self.state {
+        if let ArrayPlace::Transactions(mut first) = self.state {
             if json.more(b']', &mut first)? {
-                self.state = State::Transactions(false);
+                self.state = ArrayPlace::Transactions(false);
                 json.peek()?;
                 *place = json.input.place();
                 self.transaction(&mut json, sink)?;
                 self.count += 1;
                 return Ok(true);
             }
-            self.state = State::End;
+            self.state = ArrayPlace::End;
         }
         json.over()?;
         Ok(false)
@@ -95,7 +95,7 @@ impl TimeKiller {
 
     fn transaction<R: Read, S: TransactionSink + ?Sized>(
         &mut self,
-        json: &mut Json<'_, R>,
+        json: &mut JsonTokens<'_, R>,
         sink: &mut S,
     ) -> Result<(), Fault> {
         let place = json.input.place();
@@ -137,14 +137,14 @@ impl TimeKiller {
             ));
         }
         sink.begin(session, Some(Stamps { start, commit }));
-        self.draft.tell(sink);
+        self.draft.emit(sink);
         if !self.draft.is_small() {
-            self.draft = Draft::default();
+            self.draft = TransactionDraft::default();
         }
         sink.end(OpType::Ok).map_err(|problem| fault(&problem))
     }
 
-    fn session<R: Read>(&mut self, json: &mut Json<'_, R>) -> Result<u64, Fault> {
+    fn session<R: Read>(&mut self, json: &mut JsonTokens<'_, R>) -> Result<u64, Fault> {
         if json.peek()? != Some(b'"') {
             let place = json.input.place();
             let number = json.int("a session")?;
@@ -167,7 +167,7 @@ impl TimeKiller {
         Ok(number)
     }
 
-    fn stamp<R: Read>(&mut self, json: &mut Json<'_, R>) -> Result<Stamp, Fault> {
+    fn stamp<R: Read>(&mut self, json: &mut JsonTokens<'_, R>) -> Result<Stamp, Fault> {
         json.expect(b'{')?;
         let (mut physical, mut logical) = (None, None);
         let mut first = true;
@@ -185,7 +185,7 @@ impl TimeKiller {
     }
 
     /// An integer, which may be written as text.
-    fn number<R: Read>(&mut self, json: &mut Json<'_, R>, what: &str) -> Result<i64, Fault> {
+    fn number<R: Read>(&mut self, json: &mut JsonTokens<'_, R>, what: &str) -> Result<i64, Fault> {
         if json.peek()? != Some(b'"') {
             return json.int(what);
         }
@@ -198,7 +198,7 @@ impl TimeKiller {
         })
     }
 
-    fn operation<R: Read>(&mut self, json: &mut Json<'_, R>) -> Result<(), Fault> {
+    fn operation<R: Read>(&mut self, json: &mut JsonTokens<'_, R>) -> Result<(), Fault> {
         json.peek()?;
         let place = json.input.place();
         let fault = |problem: String| Fault { place, problem };
@@ -212,9 +212,9 @@ impl TimeKiller {
                     json.text(&mut self.buffer)?;
                     self.buffer.make_ascii_lowercase();
                     kind = Some(match &self.buffer[..] {
-                        b"r" | b"read" => Kind::Read,
-                        b"w" | b"write" => Kind::Write,
-                        b"a" | b"append" => Kind::Append,
+                        b"r" | b"read" => DraftAccessKind::Read,
+                        b"w" | b"write" => DraftAccessKind::Write,
+                        b"a" | b"append" => DraftAccessKind::Append,
                         _ => return Err(fault("`t` is none of r, w, a".to_owned())),
                     });
                 }
@@ -227,17 +227,21 @@ impl TimeKiller {
         let kind = kind.ok_or_else(|| fault("this operation has no `t`".to_owned()))?;
         let key = key.ok_or_else(|| fault("this operation has no `k`".to_owned()))?;
         let added = match (kind, carried) {
-            (Kind::Read, Carried::Nothing | Carried::Null) => {
-                self.draft.add(Kind::ReadInitial, key, 0)
+            (DraftAccessKind::Read, Carried::Nothing | Carried::Null) => {
+                self.draft.add(DraftAccessKind::ReadInitial, key, 0)
             }
-            (Kind::Read, Carried::Int(value)) => match self.initial.seen(value) {
-                Some(value) => self.draft.add(Kind::Read, key, value),
-                None => self.draft.add(Kind::ReadInitial, key, 0),
+            (DraftAccessKind::Read, Carried::Int(value)) => match self.initial.seen(value) {
+                Some(value) => self.draft.add(DraftAccessKind::Read, key, value),
+                None => self.draft.add(DraftAccessKind::ReadInitial, key, 0),
             },
-            (Kind::Read, Carried::List(count)) => self.draft.add(Kind::ReadList, key, count),
-            (Kind::Append, Carried::Int(element)) => self.draft.add(Kind::Append, key, element),
+            (DraftAccessKind::Read, Carried::List(count)) => {
+                self.draft.add(DraftAccessKind::ReadList, key, count)
+            }
+            (DraftAccessKind::Append, Carried::Int(element)) => {
+                self.draft.add(DraftAccessKind::Append, key, element)
+            }
             (_, Carried::Int(value)) => match self.initial.writes(value, self.count == 0) {
-                Ok(true) => self.draft.add(Kind::Write, key, value),
+                Ok(true) => self.draft.add(DraftAccessKind::Write, key, value),
                 Ok(false) => Ok(()),
                 Err(problem) => Err(problem),
             },
@@ -246,7 +250,7 @@ impl TimeKiller {
         added.map_err(fault)
     }
 
-    fn carried<R: Read>(&mut self, json: &mut Json<'_, R>) -> Result<Carried, Fault> {
+    fn carried<R: Read>(&mut self, json: &mut JsonTokens<'_, R>) -> Result<Carried, Fault> {
         if json.null()? {
             return Ok(Carried::Null);
         }
@@ -266,7 +270,7 @@ impl TimeKiller {
     }
 }
 
-/// Does a text begin so?
+/// Does a text begin in this format?
 pub(super) fn is_timekiller(first: &[u8]) -> bool {
     let array = first.trim_ascii_start().first() == Some(&b'[');
     let name = first_name(first);

@@ -5,11 +5,11 @@
 //! the order of their first lines.
 
 use super::Fault;
-use super::assembly::Assembly;
+use super::assembly::TransactionAssembly;
 use super::bytes::Bytes;
-use super::draft::Kind;
-use super::line::{Line, LineFault};
-use crate::import::Place;
+use super::draft::DraftAccessKind;
+use super::line::{LineFault, LineParser};
+use crate::import::SourcePosition;
 use seatrial_history::TransactionSink;
 use seatrial_machine::counted;
 use std::io::Read;
@@ -19,7 +19,7 @@ const LINE_LENGTH_MAX: usize = 64 << 20;
 
 /// Reads such a text.
 pub(super) struct VeriStrong {
-    assembly: Assembly,
+    assembly: TransactionAssembly,
     /// Lines that must follow; `None` before the first line.
     left: Option<u64>,
 }
@@ -27,17 +27,17 @@ pub(super) struct VeriStrong {
 impl VeriStrong {
     pub(super) fn new() -> VeriStrong {
         VeriStrong {
-            assembly: Assembly::new(),
+            assembly: TransactionAssembly::new(),
             left: None,
         }
     }
 
-    /// Hands over the next transaction.
+    /// Passes the next transaction to `sink`.
     pub(super) fn advance<R: Read, S: TransactionSink + ?Sized>(
         &mut self,
         input: &mut Bytes<R>,
         sink: &mut S,
-        place: &mut Place,
+        place: &mut SourcePosition,
     ) -> Result<bool, Fault> {
         while !self.assembly.is_ready() {
             let (length, ends) = input.line_length(LINE_LENGTH_MAX)?;
@@ -45,7 +45,7 @@ impl VeriStrong {
                 input.finish()?;
             }
             let number = input.line;
-            let mut line = Line::new(&input.rest()[..length]);
+            let mut line = LineParser::new(&input.rest()[..length]);
             if !line.is_over() {
                 self.take(&mut line, number)
                     .map_err(|(at, problem)| input.fault(at, problem))?;
@@ -65,11 +65,11 @@ impl VeriStrong {
             }
             break;
         }
-        *place = self.assembly.hand_over(sink)?;
+        *place = self.assembly.emit(sink)?;
         Ok(true)
     }
 
-    fn take(&mut self, line: &mut Line<'_>, number: u64) -> Result<(), LineFault> {
+    fn take(&mut self, line: &mut LineParser<'_>, number: u64) -> Result<(), LineFault> {
         let Some(left) = self.left else {
             self.left = Some(line.natural("the number of lines")?);
             return ended(line);
@@ -85,7 +85,7 @@ impl VeriStrong {
         line.skip_blank();
         let whole = |problem| (start, problem);
         self.assembly
-            .turn_to(session, Some(transaction), number)
+            .select(session, Some(transaction), number)
             .map_err(whole)?;
         let appends = match line.peek() {
             Some(b'A') => true,
@@ -99,7 +99,7 @@ impl VeriStrong {
         if appends {
             let element = line.int("an element")?;
             self.assembly
-                .add(Kind::Append, key, element)
+                .add(DraftAccessKind::Append, key, element)
                 .map_err(whole)?;
             return ended(line);
         }
@@ -110,27 +110,27 @@ impl VeriStrong {
             self.assembly.element(element).map_err(whole)?;
         }
         self.assembly
-            .add(Kind::ReadList, key, count.cast_signed())
+            .add(DraftAccessKind::ReadList, key, count.cast_signed())
             .map_err(whole)?;
         ended(line)
     }
 }
 
-fn ended(line: &mut Line<'_>) -> Result<(), LineFault> {
+fn ended(line: &mut LineParser<'_>) -> Result<(), LineFault> {
     if line.is_over() {
         return Ok(());
     }
     line.fault("the end of the line")
 }
 
-/// Does a text begin so?
+/// Does a text begin in this format?
 pub(super) fn is_veristrong(text: &[u8]) -> bool {
     let mut parser = VeriStrong::new();
     let mut lines = text
         .split(|&byte| byte == b'\n')
-        .map(Line::new)
+        .map(LineParser::new)
         .filter_map(|mut line| (!line.is_over()).then_some(line));
-    // The second line may be cut off; what stands before its elements is not, unless it is none.
+    // The second line may be cut off, but not before its elements.
     let counts = lines.next();
     let first = lines.next();
     let (Some(mut counts), Some(mut first)) = (counts, first) else {

@@ -278,7 +278,7 @@ fn what_is_usual_is_read_the_quick_way() {
             Some(b'"') => Dialect::Json,
             _ => Dialect::Edn,
         };
-        let mut row = Row::default();
+        let mut row = TransactionRow::default();
         let end = row.read(text.as_bytes(), 0, dialect)?;
         assert_eq!(end, text.len());
         Some(
