@@ -43,6 +43,7 @@ mod question;
 mod registry;
 mod replay;
 mod settle;
+mod suite_workloads;
 mod workloads;
 
 pub use ahead::{Give, ReadAhead, round_of};
@@ -54,4 +55,5 @@ pub use question::{Question, Request, RequestError, needs_shapes, question};
 pub use registry::{CHECKERS, Entry, UnknownName, by_name, entry, for_workload, names, proves};
 pub use replay::{is_refuted, prove, replay};
 pub use settle::Ground;
+pub use suite_workloads::{SuiteWorkloads, WorkloadCheckers};
 pub use workloads::{WORKLOADS, WorkloadChecks, checkers_of};

@@ -2,6 +2,7 @@
 
 use crate::infer::{Guess, Shapes, of_workload};
 use crate::registry::{Entry, UnknownName, by_name, entry, isolation, rw_register};
+use crate::suite_workloads::{SuiteWorkloads, is_of_suite, of_suite};
 use crate::workloads::checkers_of;
 use seatrial_checker::{Checker, Verdict};
 use seatrial_cycles::Level;
@@ -26,6 +27,8 @@ pub struct Request {
     pub all_keys: bool,
     /// Is more wanted than a verdict, so that every key counts?
     pub explains: bool,
+    /// The suites of this program, whose workloads have checkers.
+    pub suites: Option<Arc<dyn SuiteWorkloads>>,
 }
 
 /// Why a request makes no sense for a history.
@@ -99,13 +102,14 @@ type Named = (String, Option<&'static str>);
 
 /// Does the choice of checkers depend on what the operations look like?
 pub fn needs_shapes(request: &Request, attributes: &Json) -> bool {
-    origin(request, attributes, None).is_none()
+    !is_of_suite(request, attributes) && origin(request, attributes, None).is_none()
 }
 
 /// The checkers for a history with these attributes, whose operations look like this.
 ///
-/// In this order: those asked for; those of the file's plan; those of its workload, if it was written by a suite of ours; the
-/// checker of timestamps for a format that has them; else what the operations look like, with the workload's name as a hint.
+/// In this order: those asked for; those of the file's plan; those of its workload, from the suite that wrote it or else from
+/// [`WORKLOADS`](crate::WORKLOADS); the checker of timestamps for a format that has them; else what the operations look like,
+/// with the workload's name as a hint.
 /// The model is the one asked for, else the one that the run was started with, else the workload's usual one, else the checker's
 /// strictest.
 pub fn question(
@@ -113,13 +117,14 @@ pub fn question(
     attributes: &Json,
     shapes: Option<&Shapes>,
 ) -> Result<Question, RequestError> {
-    let provenance = Provenance::of_attributes(attributes);
-    let found = origin(request, attributes, shapes);
-    let Some((origin, names)) = found else {
+    if let Some((workload, checkers)) = of_suite(request, attributes)? {
+        let origin = Origin::Workload(workload.to_owned());
+        return chosen(request, attributes, &origin, checkers);
+    }
+    let Some((origin, names)) = origin(request, attributes, shapes) else {
         return Ok(unclear(shapes));
     };
     let mut checkers: Vec<Box<dyn Checker>> = Vec::new();
-    let mut warnings = Vec::new();
     let asked = request.model.as_deref();
     let own = attributes["options"]["model"].as_str();
     for (name, usual) in &names {
@@ -135,16 +140,26 @@ pub fn question(
             },
             (None, None) => build(name, None, request)?,
         };
-        if provenance.is_timeless()
-            && let Some(warning) = model.or(own).and_then(without_times)
-            && is_of_transactions(name)
-            && !warnings.contains(&warning)
-        {
-            warnings.push(warning);
-        }
         checkers.push(checker);
     }
-    let shown: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
+    chosen(request, attributes, &origin, checkers)
+}
+
+/// The question with these checkers, if every option of the request has an effect on one of them.
+fn chosen(
+    request: &Request,
+    attributes: &Json,
+    origin: &Origin,
+    checkers: Vec<Box<dyn Checker>>,
+) -> Result<Question, RequestError> {
+    let provenance = Provenance::of_attributes(attributes);
+    let shown: Vec<&str> = checkers.iter().map(|one| one.name()).collect();
+    let mut warnings = Vec::new();
+    let asked = request.model.as_deref();
+    let model = asked.or(attributes["options"]["model"].as_str());
+    if provenance.is_timeless() && shown.iter().any(|name| is_of_transactions(name)) {
+        warnings.extend(model.and_then(without_times));
+    }
     effects(request, &shown, &provenance)?;
     let others: Vec<&str> = shown
         .iter()
@@ -281,7 +296,7 @@ fn unclear(shapes: Option<&Shapes>) -> Question {
 }
 
 /// One checker, with all that the request says to it.
-fn build(
+pub(crate) fn build(
     name: &str,
     model: Option<&str>,
     request: &Request,

@@ -23,6 +23,7 @@ impl ClosedKeys {
             if end >= integer {
                 return;
             }
+            // No underflow: an interval that begins at the least integer and does not end before `integer` contains it.
             if end == integer - 1 {
                 first = start;
             }

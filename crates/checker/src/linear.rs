@@ -122,8 +122,8 @@ impl Linearizable {
         for number in 0..objects.len() {
             let mut object = objects.object(number)?;
             tally.checked += 1;
-            tally.operations += object.entries.len();
-            tally.unknown += object.entries.len() - required(&object.entries);
+            tally.operations += object.entries.len() + object.dropped;
+            tally.unknown += object.entries.len() - required(&object.entries) + object.dropped;
             let bound = if self.stops_at_first && objects.len() > 1 {
                 self.first_bound(&object)
             } else {

@@ -32,8 +32,11 @@ impl Serialize for Validity {
 impl Validity {
     /// The joint validity of these verdicts; valid if there are none.
     pub fn of(verdicts: &[Verdict]) -> Validity {
-        let all = verdicts.iter().map(|verdict| verdict.valid.clone());
-        all.fold(Validity::Valid, Validity::and)
+        // Among reasons for an unknown outcome, that of a checker with findings comes first: they are shown beside it.
+        let (found, clear): (Vec<_>, Vec<_>) =
+            verdicts.iter().partition(|one| !one.anomalies.is_empty());
+        let all = found.into_iter().chain(clear);
+        all.fold(Validity::Valid, |joint, one| joint.and(one.valid.clone()))
     }
 
     /// The validity of both together: invalid beats unknown beats valid.

@@ -8,6 +8,7 @@ mod workload;
 
 use crate::opened::Opening;
 use crate::source::Reading;
+use crate::suites::HELP_WIDTH;
 use anyhow::Result;
 pub(crate) use archive::{
     ArchiveArguments, ArchiveVerb, BeforeArguments, ChecksumArguments, CopyArguments,
@@ -31,7 +32,7 @@ pub(crate) use workload::WorkloadArguments;
 #[command(
     name = "seatrial",
     version,
-    max_term_width = 79,
+    max_term_width = HELP_WIDTH,
     disable_help_subcommand = true
 )]
 #[command(

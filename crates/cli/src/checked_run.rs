@@ -20,9 +20,7 @@ use std::time::{Duration, Instant};
 
 /// The verdicts on a history in memory.
 pub(crate) struct CheckedRun {
-    /// All verdicts together.
-    pub(crate) valid: Validity,
-    /// One by one.
+    /// One of each checker.
     pub(crate) verdicts: Vec<Verdict>,
     /// How long the checkers took.
     pub(crate) checked_in: Duration,
@@ -38,10 +36,9 @@ impl CheckedRun {
         self.verdicts.iter().any(is_refuted)
     }
 
-    /// Adds a verdict.
-    pub(crate) fn add(&mut self, verdict: Verdict) {
-        self.valid = self.valid.clone().and(verdict.valid.clone());
-        self.verdicts.push(verdict);
+    /// The joint validity of all verdicts.
+    pub(crate) fn validity(&self) -> Validity {
+        Validity::of(&self.verdicts)
     }
 }
 
@@ -70,7 +67,6 @@ pub(crate) fn check_run(
     };
     ground.settle(&mut answer.verdicts, &answer.overview);
     Ok(CheckedRun {
-        valid: Validity::of(&answer.verdicts),
         verdicts: answer.verdicts,
         checked_in: began.elapsed(),
         overview: answer.overview,

@@ -78,7 +78,7 @@ fn run(command: Command, suites: &Suites) -> anyhow::Result<Exit> {
     match command {
         Command::Test(arguments) => command::test::run(&arguments, suites),
         Command::Sim(arguments) => command::sim::run(&arguments, suites),
-        Command::Check(arguments) => command::check::run(&arguments),
+        Command::Check(arguments) => command::check::run(&arguments, suites),
         Command::Show(arguments) => command::show::run(&arguments),
         Command::Import(arguments) => command::import::run(&arguments).map_err(load::hint),
         Command::Export(arguments) => command::export::run(&arguments).map_err(load::hint),

@@ -4,17 +4,42 @@ use crate::plan::PlanFile;
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgMatches, Command};
+use seatrial_check::{SuiteWorkloads, WorkloadCheckers};
 use seatrial_generator::{FaultOptions, FaultOrder, parse_fault, workload};
 use seatrial_machine::{FaultKind, NodeId, unknown_name};
 use seatrial_suite::{OptionValues, Suite, SuiteError, SuiteOption, Verb};
 use std::ffi::OsString;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 /// The suites of this program, and those of their options that were given on the command line.
 pub(crate) struct Suites {
     all: Vec<&'static dyn Suite>,
     given: OptionValues,
+}
+
+/// The suites of this program as the owners of workloads.
+pub(crate) struct KnownSuites(Vec<&'static dyn Suite>);
+
+impl fmt::Debug for KnownSuites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(|suite| suite.name()))
+            .finish()
+    }
+}
+
+impl SuiteWorkloads for KnownSuites {
+    fn checkers(
+        &self,
+        suite: &str,
+        workload: &str,
+        model: Option<&str>,
+    ) -> Option<WorkloadCheckers> {
+        let suite = self.0.iter().find(|known| known.name() == suite)?;
+        let is_own = suite.workloads().contains(&workload);
+        is_own.then(|| suite.checkers(workload, model))
+    }
 }
 
 /// The verbs that take a suite.
@@ -45,6 +70,11 @@ impl Suites {
             let names = self.all.iter().map(|suite| suite.name());
             anyhow!(unknown_name("suite", name, names))
         })
+    }
+
+    /// What a check needs of them.
+    pub(crate) fn known(&self) -> KnownSuites {
+        KnownSuites(self.all.clone())
     }
 
     /// All of them.
@@ -300,7 +330,7 @@ pub(crate) fn fault_options_of(
 }
 
 /// Width of help texts in columns.
-const HELP_WIDTH: usize = 79;
+pub(crate) const HELP_WIDTH: usize = 79;
 
 /// Appends a line with a label and words, broken at [`HELP_WIDTH`], the rest indented by `indent`.
 fn hang(text: &mut String, label: &str, words: &str, indent: usize) {

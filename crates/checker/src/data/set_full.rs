@@ -108,6 +108,10 @@ impl SetFullState {
         if number == next {
             self.followed.push(ElementReads::default());
         }
+        debug_assert!(
+            self.numbers.len() == self.followed.len(),
+            "each element is followed once"
+        );
         number as usize
     }
 
@@ -138,7 +142,9 @@ impl SetFullState {
             time: event.time,
         };
         for one in &mut self.followed {
+            // The number of the read marks its elements, so that no set of them is built.
             let is_there = one.read == self.reads;
+            debug_assert!(one.read <= self.reads, "no element is in a later read");
             let latest = if is_there {
                 &mut one.present
             } else {

@@ -84,6 +84,7 @@ impl ConfigurationTable {
             return None;
         }
         let number = self.records.len() as u32;
+        debug_assert!(parent == u32::MAX || parent < number, "parents come first");
         self.records.push(ConfigurationRecord {
             key,
             bare,
@@ -133,6 +134,10 @@ impl ConfigurationTable {
             }
             self.buckets[bucket] = number + 1;
         }
+        assert!(
+            2 * self.records.len() <= self.buckets.len(),
+            "an empty bucket ends every probe"
+        );
     }
 }
 

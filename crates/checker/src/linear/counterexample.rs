@@ -38,7 +38,7 @@ impl Search<'_> {
         concurrent.sort_unstable();
         Counterexample {
             entry,
-            prefix,
+            prefix: Some(prefix),
             states,
             concurrent,
             is_unfounded: self.is_unfounded(waiting),

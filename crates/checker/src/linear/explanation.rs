@@ -32,24 +32,6 @@ pub(super) fn finding(
     explanation.finding(counterexample, text)
 }
 
-/// The finding when only the last moment is known: the operations under way then, and the possible states of the object.
-pub(super) fn finding_without_prefix(
-    history: &History,
-    model: Model,
-    object: &LinearObject,
-    counterexample: &Counterexample,
-) -> Finding {
-    let explanation = Explanation {
-        history,
-        model,
-        object,
-    };
-    let mut text = explanation.headline(counterexample);
-    explanation.states(counterexample, &mut text);
-    explanation.concurrent(counterexample, &mut text);
-    explanation.finding(counterexample, text)
-}
-
 struct Explanation<'a> {
     history: &'a History,
     model: Model,
@@ -62,6 +44,7 @@ impl Explanation<'_> {
         let last = counterexample
             .prefix
             .iter()
+            .flatten()
             .rev()
             .take(1)
             .map(|&(entry, _)| entry);
@@ -136,7 +119,9 @@ impl Explanation<'_> {
     }
 
     fn prefix(&self, counterexample: &Counterexample, text: &mut String) {
-        let prefix = &counterexample.prefix;
+        let Some(prefix) = &counterexample.prefix else {
+            return;
+        };
         if prefix.is_empty() {
             text.push_str("\nNothing could take place before it.");
             return;

@@ -31,6 +31,8 @@ pub(super) struct LinearObject {
     pub(super) key: Option<Key>,
     /// Its operations.
     pub(super) entries: Vec<ObjectOperation>,
+    /// Number of operations of unknown outcome that were left out, since no operation depends on their effect.
+    pub(super) dropped: usize,
     /// Its values.
     pub(super) values: InternedValues,
 }
@@ -183,9 +185,11 @@ impl<'h> LinearObjects<'h> {
             entries.iter().all(|entry| entry.call <= entry.ret),
             "no operation completes before its invocation"
         );
+        let all = entries.len();
         drop_unseen(&mut entries);
         Ok(LinearObject {
             key: self.keys[number].clone(),
+            dropped: all - entries.len(),
             entries,
             values,
         })

@@ -26,7 +26,8 @@ use std::ops::ControlFlow;
 /// keeps all possible configurations: the value of the register, and which of the operations under way have taken effect. So
 /// a key costs memory for its operations under way and those of unknown outcome; an idle key is closed and its state freed.
 ///
-/// Findings are definite: operations that begin later cannot take effect earlier.
+/// Findings are definite: operations that begin later cannot take effect earlier. At the end of a history with a violation the
+/// whole of it is searched once more, for the findings that a check of the finished history has.
 ///
 /// Its downside: many concurrent compare-and-sets on one key have many configurations; past
 /// [`jit_linearizer::CONFIGURATIONS_MAX`] the whole history is searched at the end, with backtracking.
@@ -381,6 +382,15 @@ impl OnlineChecker for OnlineObjects {
         }
         if self.fallback.is_some() {
             return Ok(self.checker.check(&gather(source)?).into());
+        }
+        if self.keys_violated > 0 {
+            // The search of the whole history explains a violation in fewer operations, as `check` of the finished file does.
+            // Where it gives up, the counterexamples found so far stand.
+            let searched = self.checker.check(&gather(source)?);
+            assert!(searched.valid != Validity::Valid, "a violation is definite");
+            if searched.valid == Validity::Invalid {
+                return Ok(searched.into());
+            }
         }
         for object in std::mem::take(&mut self.objects) {
             self.count(&object);

@@ -45,8 +45,8 @@ pub(super) enum SearchResult {
 pub(super) struct Counterexample {
     /// The operation that no order can linearize before its completion.
     pub(super) entry: usize,
-    /// A longest linearizable prefix: entries with the state after each.
-    pub(super) prefix: Vec<(usize, StateId)>,
+    /// A longest linearizable prefix: entries with the state after each. `None` from a check that keeps no orders.
+    pub(super) prefix: Option<Vec<(usize, StateId)>>,
     /// The possible states of the object when that operation had to take effect, by number.
     pub(super) states: Vec<StateId>,
     /// Operations that had begun and not ended when that operation ended, itself excluded.
@@ -139,6 +139,10 @@ impl<'a> Search<'a> {
                 }
             })
             .collect();
+        assert!(
+            events.len() >= entries.len() && events.len() <= 2 * entries.len(),
+            "each entry has a call and at most one return"
+        );
         let (slots, required_slots, slot_count) = slots(&events, entries);
         let words = slot_count.div_ceil(64).max(1);
         Search {
@@ -196,7 +200,7 @@ impl<'a> Search<'a> {
                 return SearchResult::Linearizable;
             }
             if let Some(bound) = self.exhausted() {
-                let prefix = self.counterexample().prefix.into_iter();
+                let prefix = self.counterexample().prefix.into_iter().flatten();
                 return SearchResult::Exhausted {
                     bound,
                     linearized: prefix
@@ -321,9 +325,13 @@ impl<'a> Search<'a> {
     fn walk_to(&mut self, at: usize) {
         while self.at < at {
             match self.events[self.at] {
-                CallEvent::Call(entry) => self.holders[self.slots[entry as usize] as usize] = entry,
+                CallEvent::Call(entry) => {
+                    let held = std::mem::replace(self.holder(entry), entry);
+                    debug_assert!(held == NONE, "a call takes a free slot");
+                }
                 CallEvent::Return(entry) => {
-                    self.holders[self.slots[entry as usize] as usize] = NONE;
+                    let held = std::mem::replace(self.holder(entry), NONE);
+                    debug_assert!(held == entry, "a return frees the slot of its call");
                 }
             }
             self.at += 1;
@@ -331,12 +339,22 @@ impl<'a> Search<'a> {
         while self.at > at {
             self.at -= 1;
             match self.events[self.at] {
-                CallEvent::Call(entry) => self.holders[self.slots[entry as usize] as usize] = NONE,
+                CallEvent::Call(entry) => {
+                    let held = std::mem::replace(self.holder(entry), NONE);
+                    debug_assert!(held == entry, "backwards, a call frees its slot");
+                }
                 CallEvent::Return(entry) => {
-                    self.holders[self.slots[entry as usize] as usize] = entry;
+                    let held = std::mem::replace(self.holder(entry), entry);
+                    debug_assert!(held == NONE, "backwards, a return takes a free slot");
                 }
             }
         }
+        assert!(self.at == at, "the walk ends at its event");
+    }
+
+    /// The slot of an entry.
+    fn holder(&mut self, entry: u32) -> &mut u32 {
+        &mut self.holders[self.slots[entry as usize] as usize]
     }
 
     fn is_linearized(&self, entry: u32) -> bool {

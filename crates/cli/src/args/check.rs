@@ -4,6 +4,7 @@ use super::{OutputArguments, UndecidedArguments};
 use crate::guard::Limits;
 use crate::opened::Opening;
 use crate::source::Reading;
+use crate::suites::KnownSuites;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use seatrial_check::Request;
@@ -126,8 +127,8 @@ impl CheckArguments {
         })
     }
 
-    /// The request for each history.
-    pub(crate) fn request(&self) -> Result<Request> {
+    /// The request for each history, which a suite of this program may have written.
+    pub(crate) fn request(&self, suites: KnownSuites) -> Result<Request> {
         let order = self.transaction_order.as_deref().map(order).transpose()?;
         Ok(Request {
             checkers: self.checker.clone(),
@@ -136,6 +137,7 @@ impl CheckArguments {
             order: order.map(Arc::new),
             all_keys: self.all_keys,
             explains: self.record || self.report.is_some() || self.findings.is_some(),
+            suites: Some(Arc::new(suites)),
         })
     }
 

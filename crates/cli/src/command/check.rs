@@ -15,6 +15,7 @@ use crate::load::{hint, is_test_file};
 use crate::opened::{Opened, of_source};
 use crate::output::{complain, say};
 use crate::source::resolved;
+use crate::suites::Suites;
 use anyhow::{Context as _, Result, ensure};
 use ending::Ending;
 use seatrial_check::infer::Shapes;
@@ -29,7 +30,7 @@ use std::path::Path;
 use std::time::Instant;
 
 /// Carries the verb out.
-pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
+pub(crate) fn run(arguments: &CheckArguments, suites: &Suites) -> Result<Exit> {
     let several = arguments.files.len() > 1;
     for (is_given, option) in [
         (arguments.report.is_some(), "--report"),
@@ -44,7 +45,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit> {
         by_name(name, None)?;
     }
     let common = Common {
-        request: arguments.request()?,
+        request: arguments.request(suites.known())?,
         limits: arguments.limits()?,
         // Without signals a check cannot be interrupted in good order, and is all the same one.
         interrupt: Interrupt::listen(|| {}).ok(),
@@ -119,9 +120,8 @@ fn check(path: &Path, arguments: &CheckArguments, common: &Common) -> Result<(Ex
     let ending = Ending {
         path,
         opened: &opened,
+        question,
         answer,
-        why: question.why,
-        warnings: question.warnings,
         began,
         arguments,
     };

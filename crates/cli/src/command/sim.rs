@@ -50,10 +50,10 @@ pub(crate) fn run(arguments: &SimArguments, suites: &Suites) -> Result<Exit> {
                 " seed {seed:x}: {}, {}: {:?}; {world}",
                 plan.work(seed).label(),
                 counted(count as u64, "operation"),
-                checked.valid
+                checked.validity()
             );
         }
-        match &checked.valid {
+        match &checked.validity() {
             Validity::Valid => Ok(()),
             // Too many faults leave nothing to check; a single seed is shown as it is.
             Validity::Unknown(_) if !plan.replay && !checked.is_refuted() => {
@@ -242,7 +242,7 @@ impl Plan {
                 .anomalies
                 .insert("unrecoverable", run.boot_failures.len() as u64);
             verdict.findings = run.boot_failures.iter().map(unrecoverable).collect();
-            checked.add(verdict);
+            checked.verdicts.push(verdict);
         }
         Ok(checked)
     }
@@ -322,7 +322,7 @@ impl Plan {
         checked: &CheckedRun,
         tally: &Tally,
     ) -> Result<Exit> {
-        let exit = Exit::from(&checked.valid);
+        let exit = Exit::from(&checked.validity());
         let attributes = self.attributes(seed, run);
         let keep = Keep {
             suite: self.suite.name(),

@@ -476,6 +476,124 @@ fn r15_counts_are_those_of_the_history_whatever_the_verdict() {
     }
 }
 
+/// The document of a check without times and the file's name.
+fn document(words: &[&str]) -> Json {
+    let output = command(&[&["check", "--json"], words].concat())
+        .output()
+        .unwrap();
+    let mut document = json(&output);
+    for name in ["seconds", "file", "chosen"] {
+        document.as_object_mut().unwrap().remove(name);
+    }
+    document
+}
+
+/// A test file with register operations of a simulated database; those of odd numbers have stale reads.
+fn registers(scratch: &Scratch, number: u32) -> String {
+    let file = scratch.path(&format!("registers-{number}.sea"));
+    let seed = format!("{number:x}");
+    let words = ["generate", "register", "--events", "600", "--keys", "4"];
+    // With 100 clients, the default, a search may have no end.
+    let words = [&words[..], &["--concurrency", "5", "--quiet"]].concat();
+    let mut words = [&words[..], &["--seed", &seed, "-o", &file]].concat();
+    if number % 2 == 1 {
+        words.extend(["--anomaly", "stale-read", "--anomaly-at", "0.5"]);
+    }
+    run(0, &words);
+    file
+}
+
+#[test]
+fn r16_findings_of_registers_are_those_of_the_finished_file() {
+    let scratch = Scratch::new("routes-16");
+    for number in 0..12 {
+        let file = registers(&scratch, number);
+        let mut plain = document(&[&file]);
+        let mut followed = document(&["--follow", &file]);
+        assert_eq!(plain["valid"], number % 2 == 0, "{plain:#}");
+        // How many configurations were visited depends on the algorithm, and is no part of the answer.
+        for one in [&mut plain, &mut followed] {
+            let checkers = one["checkers"].as_object_mut().unwrap();
+            for checker in checkers.values_mut() {
+                let details = checker["details"].as_object_mut().unwrap();
+                details.remove("configurations");
+                details.remove("configurations_max");
+            }
+        }
+        assert_eq!(followed, plain, "seed {number:x}");
+    }
+}
+
+#[test]
+fn r17_a_certificate_changes_no_verdict() {
+    let scratch = Scratch::new("routes-17");
+    let (proof, file) = (scratch.path("proof.json"), scratch.path("history.sea"));
+    let levels = [
+        "strict-serializable",
+        "snapshot-isolation",
+        "read-committed",
+    ];
+    for seed in 1..=24 {
+        let workload = ["list-append", "rw-register"][seed % 2];
+        let (seed, level) = (format!("{seed:x}"), levels[seed % 3]);
+        let _ = fs::remove_file(&file);
+        let words = ["generate", workload, "--events", "200", "--quiet"];
+        let about = ["--isolation", level, "--seed", &seed, "-o", &file];
+        run(0, &[&words[..], &about].concat());
+        let plain = document(&[&file]);
+        let mut proven = document(&["--certificate", &proof, &file]);
+        assert!(
+            proven["error"].is_null(),
+            "{workload} {level} {seed}: {proven:#}"
+        );
+        proven.as_object_mut().unwrap().remove("certificate");
+        let details = &mut proven["checkers"][workload]["details"];
+        let status = details.as_object_mut().unwrap().remove("certificate");
+        assert_eq!(status.unwrap()["holds"], true, "{workload} {level} {seed}");
+        assert_eq!(proven, plain, "{workload} {level} {seed}");
+        run(0, &["check", "--verify", &proof, &file]);
+    }
+}
+
+#[test]
+fn r20_every_route_says_how_to_read_a_damaged_file() {
+    let scratch = Scratch::new("routes-20");
+    let (file, page) = (scratch.path("damaged.sea"), scratch.path("page.html"));
+    let words = ["generate", "list-append", "--events", "200000", "--quiet"];
+    run(0, &[&words[..], &["-o", &file]].concat());
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    fs::write(&file, bytes).unwrap();
+    let routes: [&[&str]; 6] = [
+        &[],
+        &["--checker", "list-append"],
+        &["--certificate", &page],
+        &["--model", "serializable"],
+        &["--report", &page],
+        &["--follow"],
+    ];
+    for route in routes {
+        let output = run(254, &[&["check"], route, &[&file]].concat());
+        let message = stderr(&output);
+        assert_eq!(
+            message.matches("--salvage").count(),
+            1,
+            "{route:?}: {message}"
+        );
+        assert!(message.contains("(operations "), "{route:?}: {message}");
+    }
+    // The reason beside the findings is that of their checker, whichever checkers run.
+    for checkers in ["stats,list-append", "list-append,stats", "list-append"] {
+        let words = ["check", "--salvage", "--checker", checkers, &file];
+        let shown = stdout(&run(2, &words));
+        assert!(
+            shown.contains("may explain what was found"),
+            "{checkers}: {shown}"
+        );
+    }
+}
+
 #[test]
 fn r18_a_level_that_holds_is_named() {
     let scratch = Scratch::new("routes-18");

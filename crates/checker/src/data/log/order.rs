@@ -120,6 +120,10 @@ fn orders(state: &LogState) -> LogOrders {
         );
         logs.push(log);
     }
+    assert!(
+        logs.len() == state.partitions.len(),
+        "each log has an order"
+    );
     LogOrders { places, logs }
 }
 

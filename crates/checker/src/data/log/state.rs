@@ -141,6 +141,10 @@ impl LogState {
             conflicts: BTreeMap::new(),
             heights: Vec::new(),
         });
+        assert!(
+            self.keys.len() == self.partitions.len(),
+            "each key has one log"
+        );
         number
     }
 
@@ -164,6 +168,10 @@ impl LogState {
                 node: None,
             });
         }
+        debug_assert!(
+            self.numbers.len() == self.messages.len(),
+            "each value of a log is one message"
+        );
         number
     }
 

@@ -65,16 +65,17 @@ impl OnlineCounterexample {
         let states = cells.map(|&cell: &Cell| values.intern(&words.value(cell)));
         let counterexample = Counterexample {
             entry: 0,
-            prefix: Vec::new(),
+            prefix: None,
             states: states.collect(),
             concurrent: (1..entries.len()).collect(),
             is_unfounded: false,
         };
         let object = LinearObject {
             key: key.cloned(),
+            dropped: 0,
             entries,
             values,
         };
-        explanation::finding_without_prefix(&history, model, &object, &counterexample)
+        explanation::finding(&history, model, &object, &counterexample)
     }
 }

@@ -7,7 +7,7 @@ use crate::opened::{Opened, of_source};
 use crate::output::{complain, say};
 use crate::resources::Resources;
 use anyhow::{Result, anyhow, bail};
-use seatrial_check::{Answer, Ground, is_refuted, proves, replay};
+use seatrial_check::{Answer, Ground, Question, is_refuted, proves, replay};
 use seatrial_checker::{CertificateStatus, MissingPart, Validity, Verdict};
 use seatrial_history::{TestFile, WriteError};
 use seatrial_report::{Drawing, Excerpt, Report, html, results_json, text};
@@ -21,11 +21,8 @@ use std::time::Instant;
 pub(super) struct Ending<'a> {
     pub(super) path: &'a Path,
     pub(super) opened: &'a Opened,
+    pub(super) question: Question,
     pub(super) answer: Answer,
-    /// Why these checkers.
-    pub(super) why: Option<String>,
-    /// What limits the answer, in words.
-    pub(super) warnings: Vec<String>,
     pub(super) began: Instant,
     pub(super) arguments: &'a CheckArguments,
 }
@@ -46,8 +43,8 @@ impl Ending<'_> {
         let overview = std::mem::take(&mut self.answer.overview);
         let mut report = Report::new(&opened.attributes, &overview, &verdicts)
             .checked_in(self.began.elapsed())
-            .chosen(self.why.take());
-        for warning in opened.warnings.iter().chain(&self.warnings) {
+            .chosen(self.question.why.take());
+        for warning in opened.warnings.iter().chain(&self.question.warnings) {
             report = report.warn(warning.clone());
         }
         let mut document = results_json(&report);

@@ -94,9 +94,8 @@ pub(super) fn check(
     let ending = Ending {
         path,
         opened: &opened,
+        question,
         answer,
-        why: question.why,
-        warnings: question.warnings,
         began,
         arguments,
     };
