@@ -1,19 +1,19 @@
 //! Ends that collect all items.
 
 use super::pipeline::Stage;
-use super::table::Table;
+use super::table::KeyTable;
 use super::{Each, Items, Pipeline, Query, Question};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::ops::ControlFlow;
 
 impl<I: Items, T: Send, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
-    /// All in order.
+    /// All items in order.
     pub fn vec(self) -> Question<I, impl Query<I, Output = Vec<T>>> {
         self.ask(Vector)
     }
 
-    /// All that differ.
+    /// All distinct items.
     pub fn set(self) -> Question<I, impl Query<I, Output = BTreeSet<T>>>
     where
         T: Ord + Hash + Clone,
@@ -22,7 +22,7 @@ impl<I: Items, T: Send, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
         self.frequencies().post(keys)
     }
 
-    /// How many differ.
+    /// Number of distinct items.
     pub fn distinct(self) -> Question<I, impl Query<I, Output = u64>>
     where
         T: Eq + Hash + Clone,
@@ -30,7 +30,7 @@ impl<I: Items, T: Send, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
         self.ask(Frequencies).post(|counts| counts.len() as u64)
     }
 
-    /// How often each comes.
+    /// Number of occurrences of each item.
     ///
     /// ```
     /// use seatrial_query as query;
@@ -47,9 +47,9 @@ impl<I: Items, T: Send, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
 }
 
 impl<I: Items, K: Ord + Send, V: Send, S: Stage<I, Out = Each<(K, V)>>> Pipeline<I, S> {
-    /// The second of each pair by the first; the last pair of a key wins.
+    /// A map from the first to the second element of each pair; the last pair of a key wins.
     pub fn into_map(self) -> Question<I, impl Query<I, Output = BTreeMap<K, V>>> {
-        self.ask(Map)
+        self.ask(MapQuery)
     }
 }
 
@@ -85,33 +85,33 @@ impl<T: Send> Query<Each<T>> for Vector {
 struct Frequencies;
 
 impl<T: Eq + Hash + Clone + Send> Query<Each<T>> for Frequencies {
-    type Accumulator = Table<T, u64>;
-    type Output = Table<T, u64>;
+    type Accumulator = KeyTable<T, u64>;
+    type Output = KeyTable<T, u64>;
 
-    fn start(&self) -> Table<T, u64> {
-        Table::new()
+    fn start(&self) -> KeyTable<T, u64> {
+        KeyTable::new()
     }
 
-    fn step(&self, counts: &mut Table<T, u64>, item: T) -> ControlFlow<()> {
+    fn step(&self, counts: &mut KeyTable<T, u64>, item: T) -> ControlFlow<()> {
         *counts.get(item, || 0) += 1;
         ControlFlow::Continue(())
     }
 
-    fn combine(&self, counts: &mut Table<T, u64>, later: Table<T, u64>) -> ControlFlow<()> {
+    fn combine(&self, counts: &mut KeyTable<T, u64>, later: KeyTable<T, u64>) -> ControlFlow<()> {
         counts.merge(later, |count, later| *count += later);
         ControlFlow::Continue(())
     }
 
-    fn finish(&self, counts: Table<T, u64>) -> Table<T, u64> {
+    fn finish(&self, counts: KeyTable<T, u64>) -> KeyTable<T, u64> {
         counts
     }
 }
 
 /// See [`Pipeline::into_map`].
 #[derive(Clone, Copy, Debug)]
-struct Map;
+struct MapQuery;
 
-impl<K: Ord + Send, V: Send> Query<Each<(K, V)>> for Map {
+impl<K: Ord + Send, V: Send> Query<Each<(K, V)>> for MapQuery {
     type Accumulator = BTreeMap<K, V>;
     type Output = BTreeMap<K, V>;
 

@@ -4,7 +4,7 @@ use super::pipeline::Stage;
 use super::{Each, Items, Number, Pipeline, Query, Question};
 use std::ops::ControlFlow;
 
-/// So many numbers are kept as they are; of more, only buckets are.
+/// Up to this many numbers are kept exactly; of more, only bucket counts.
 const EXACT_MAX: usize = 512;
 /// The buckets of a doubling, as a power of two.
 const FINENESS: u32 = 7;
@@ -12,7 +12,7 @@ const FINENESS: u32 = 7;
 const BUCKETS: usize = 1 << FINENESS;
 
 impl<I: Items, T: Number, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
-    /// How the numbers are distributed. Those that are not a number are left out.
+    /// The distribution of the numbers. NaN is left out.
     pub fn distribution(self) -> Question<I, impl Query<I, Output = Distribution>> {
         self.ask(Distributed)
     }
@@ -36,8 +36,7 @@ impl<I: Items, T: Number, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
         })
     }
 
-    /// How many numbers fall into each bucket; a doubling has so many buckets, a power of two of at most 128. Only
-    /// buckets that hold something, in order.
+    /// The non-empty buckets of a histogram, in order; `per_doubling` buckets per doubling, a power of two of at most 128.
     pub fn histogram(self, per_doubling: u32) -> Question<I, impl Query<I, Output = Vec<Bucket>>> {
         let check = per_doubling.is_power_of_two() && per_doubling as usize <= BUCKETS;
         assert!(
@@ -65,7 +64,7 @@ impl<I: Items, T: Ord + Clone + Send, S: Stage<I, Out = Each<T>>> Pipeline<I, S>
     }
 }
 
-/// Refuses what is no fraction when the question is put together, not when it is answered.
+/// Panics if a quantile is no fraction: when the question is built, not when it is answered.
 fn check(fractions: &[f64]) {
     for fraction in fractions {
         let is_fraction = (0.0..=1.0).contains(fraction);
@@ -73,31 +72,31 @@ fn check(fractions: &[f64]) {
     }
 }
 
-/// The quantile `fraction` of `count` items is the one with this number, from 1, when they are sorted: the first for
-/// which so large a part of all is not greater.
+/// The rank, from 1, of the quantile `fraction` among `count` sorted items: the first item that at least this fraction of
+/// all does not exceed.
 fn rank(fraction: f64, count: u64) -> u64 {
     check(&[fraction]);
-    // What rounding adds must not reach the next one: 0.07 × 100 is more than 7.
+    // Rounding must not reach the next rank: 0.07 × 100 is more than 7.
     let place = fraction * count as f64 * (1.0 - 4.0 * f64::EPSILON);
     (place.ceil() as u64).clamp(1, count.max(1))
 }
 
-/// How numbers are distributed, in bounded memory: up to 512 as they are, more in buckets, 128 to a doubling of their
-/// magnitude (as HdrHistogram has them; the guarantee is that of DDSketch: Masson, Rim and Lee, "DDSketch: a fast and
+/// A distribution of numbers in bounded memory: up to 512 numbers exactly; more in buckets, 128 per doubling of their
+/// magnitude (as in HdrHistogram; the error bound is that of DDSketch: Masson, Rim and Lee, "DDSketch: a fast and
 /// fully-mergeable quantile sketch with relative-error guarantees", 2019).
 ///
-/// Which bucket a number falls into depends on itself alone. So the answer does not depend on how the numbers were
-/// split, and a quantile comes from the very bucket that holds the exact one: it is off by at most 1/256 of its
-/// magnitude (magnitudes below 2^-1022 apart), whatever the distribution. Least and greatest are exact. Its downside:
-/// a doubling takes 1 KiB, so latencies from microseconds to minutes take 27 KiB, and the worst numbers 4 MiB.
+/// The bucket of a number depends only on the number. So the answer does not depend on how the numbers were split, and a
+/// quantile comes from the bucket of the exact one: its relative error is at most 1/256 (for magnitudes of at least
+/// 2^-1022), for any distribution. Least and greatest are exact. Memory: 1 KiB per doubling, so 27 KiB for latencies from
+/// microseconds to minutes, at most 4 MiB.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
     count: u64,
-    /// Least and greatest; not meant while there is nothing.
+    /// Least and greatest; meaningless while empty.
     range: (f64, f64),
-    /// Are there integers only?
+    /// Are all numbers integers?
     is_integer: bool,
-    /// All, as long as they are few.
+    /// All numbers, up to the limit.
     exact: Vec<f64>,
     /// Below zero, by magnitude.
     negative: Buckets,
@@ -105,19 +104,19 @@ pub struct Distribution {
     positive: Buckets,
 }
 
-/// Part of a histogram: how many numbers lie between two.
+/// A bucket of a histogram: the count of numbers between two bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bucket {
-    /// Not nearer to zero than this. In the bucket of zero both are zero.
+    /// The bound nearer to zero, inclusive. In the bucket of zero both are zero.
     pub from: f64,
-    /// Nearer to zero than this.
+    /// The bound farther from zero, exclusive.
     pub to: f64,
-    /// How many.
+    /// Numbers in it.
     pub count: u64,
 }
 
 impl Distribution {
-    /// How many numbers there are.
+    /// The number of numbers.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -159,8 +158,7 @@ impl Distribution {
         Some(middle.clamp(least, greatest))
     }
 
-    /// How many numbers fall into each bucket; a doubling has so many buckets, a power of two of at most 128. Only
-    /// buckets that hold something, in order.
+    /// The non-empty buckets of a histogram, in order; `per_doubling` buckets per doubling, a power of two of at most 128.
     pub fn histogram(&self, per_doubling: u32) -> Vec<Bucket> {
         let check = per_doubling.is_power_of_two() && per_doubling as usize <= BUCKETS;
         assert!(
@@ -172,7 +170,7 @@ impl Distribution {
         all.buckets(per_doubling)
     }
 
-    /// What is in buckets.
+    /// The non-empty buckets.
     fn buckets(&self, per_doubling: u32) -> Vec<Bucket> {
         let mut buckets = self.negative.list(per_doubling);
         buckets.reverse();
@@ -233,7 +231,7 @@ impl Distribution {
         self.positive.merge(later.positive);
     }
 
-    /// Puts what is kept as it is into buckets.
+    /// Moves the exactly kept numbers into buckets.
     fn pour(&mut self) {
         for number in std::mem::take(&mut self.exact) {
             self.put(number);
@@ -256,7 +254,7 @@ impl Distribution {
 struct Buckets {
     /// The exponent of the first of the doublings.
     first: usize,
-    /// Every one from the first that holds something to the last.
+    /// All doublings from the first non-empty one to the last.
     doublings: Vec<Option<Box<[u64; BUCKETS]>>>,
 }
 
@@ -297,7 +295,7 @@ impl Buckets {
         }
     }
 
-    /// What holds something, in order, a doubling divided into so many.
+    /// The non-empty buckets in order, `per_doubling` to each doubling.
     fn list(&self, per_doubling: u32) -> Vec<Bucket> {
         let width = BUCKETS / per_doubling as usize;
         let edge =
@@ -309,7 +307,7 @@ impl Buckets {
                 let count = counts.iter().sum();
                 let bits = exponent * BUCKETS + number * width;
                 let from = edge(bits);
-                // Nothing lies behind infinity.
+                // Infinity has no upper neighbour.
                 let to = if from.is_infinite() {
                     from
                 } else {

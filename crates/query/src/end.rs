@@ -6,9 +6,9 @@ use seatrial_history::{Chunk, Order};
 use std::ops::ControlFlow;
 
 impl<I: Items, S: Stage<I>> Pipeline<I, S> {
-    /// How many there are.
+    /// Number of items.
     pub fn count(self) -> Question<I, impl Query<I, Output = u64>> {
-        self.ask(Count)
+        self.ask(CountQuery)
     }
 
     /// Does one satisfy `test`? Ends at the first that does.
@@ -16,7 +16,7 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
     where
         F: for<'a, 'b> Fn(&'b <S::Out as Items>::Item<'a>) -> bool + Send + Sync,
     {
-        self.ask(Any { test, answer: true })
+        self.ask(AnyQuery { test, answer: true })
     }
 
     /// Do all satisfy `test`? Ends at the first that does not.
@@ -24,7 +24,7 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
     where
         F: for<'a, 'b> Fn(&'b <S::Out as Items>::Item<'a>) -> bool + Send + Sync,
     {
-        self.ask(Any {
+        self.ask(AnyQuery {
             test,
             answer: false,
         })
@@ -33,9 +33,9 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
 
 /// See [`Pipeline::count`].
 #[derive(Clone, Copy, Debug)]
-struct Count;
+struct CountQuery;
 
-impl<I: Items> Query<I> for Count {
+impl<I: Items> Query<I> for CountQuery {
     type Accumulator = u64;
     type Output = u64;
 
@@ -44,7 +44,7 @@ impl<I: Items> Query<I> for Count {
     }
 
     fn step(&self, count: &mut u64, _: I::Item<'_>) -> ControlFlow<()> {
-        // Nobody counts to 2^64; without the check for it there is no branch.
+        // A count cannot reach 2^64; without the overflow check the loop has no branch.
         *count = count.wrapping_add(1);
         ControlFlow::Continue(())
     }
@@ -64,18 +64,19 @@ impl<I: Items> Query<I> for Count {
     }
 }
 
-/// Is there an item for which `test` gives `answer`? Says `answer` if so. See [`Pipeline::any`], [`Pipeline::every`].
+/// Searches an item for which `test` returns `answer`; the answer to the question is then `answer`, else its opposite. See
+/// [`Pipeline::any`], [`Pipeline::every`].
 #[derive(Clone, Copy, Debug)]
-struct Any<F> {
+struct AnyQuery<F> {
     test: F,
     answer: bool,
 }
 
-impl<I: Items, F> Query<I> for Any<F>
+impl<I: Items, F> Query<I> for AnyQuery<F>
 where
     F: for<'a, 'b> Fn(&'b I::Item<'a>) -> bool + Send + Sync,
 {
-    /// Was one found?
+    /// Was such an item found?
     type Accumulator = bool;
     type Output = bool;
 
@@ -105,7 +106,7 @@ where
 }
 
 impl<I: Items, Q: Query<I>> Question<I, Q> {
-    /// The same question; `change` is made to the answer.
+    /// The same question with `change` applied to its answer.
     pub fn post<U: Send, F>(self, change: F) -> Question<I, Post<Q, F>>
     where
         F: Fn(Q::Output) -> U + Send + Sync,

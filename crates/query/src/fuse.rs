@@ -6,14 +6,14 @@ use seatrial_history::Order;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// All these questions (a tuple of two to eight) in one pass. Each ends when it has its answer; all have ended when
-/// the last has. Answers with the tuple of answers.
+/// Fuses a tuple of two to eight questions into one pass; the answer is the tuple of answers. Each question ends when it has
+/// its answer, and the pass ends with the last of them.
 pub fn fuse<I: Items, T: Fused<I>>(questions: T) -> Question<I, T::Query> {
     Question::new(questions.into_query())
 }
 
 impl<I: Items, S: Stage<I>> Pipeline<I, S> {
-    /// Asks all these questions (a tuple of two to eight) of what passes.
+    /// Asks a tuple of two to eight questions about the items.
     ///
     /// ```
     /// use seatrial_query as query;
@@ -29,8 +29,7 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
         self.ask(inner(Pipeline::whole()).into_query())
     }
 
-    /// Asks each of these questions, which differ in what they hold but not in their type, of what passes. Answers by
-    /// name.
+    /// Asks several named questions of one type about the items; the answers by name.
     ///
     /// ```
     /// use seatrial_query as query;
@@ -109,10 +108,10 @@ where
 
 /// A tuple of questions about the same items.
 pub trait Fused<I: Items> {
-    /// What they are together.
+    /// The fused query.
     type Query: Query<I>;
 
-    /// Puts them together.
+    /// Fuses them.
     fn into_query(self) -> Self::Query;
 }
 

@@ -1,7 +1,7 @@
 //! Asks one question of each group.
 
 use super::pipeline::Stage;
-use super::table::Table;
+use super::table::KeyTable;
 use super::{Items, Part, Pipeline, Query, Question, Through, Whole};
 use seatrial_history::Order;
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use std::hash::Hash;
 use std::ops::ControlFlow;
 
 impl<I: Items, S: Stage<I>> Pipeline<I, S> {
-    /// Asks the inner question of the items of each key. Answers by key; it never ends early, as there may be keys to
-    /// come, but a group that has its answer is shown nothing more.
+    /// Asks the inner question of the items of each key; the answers by key. It never ends early, as a new key may follow, but a
+    /// group that has its answer gets no further items.
     ///
     /// ```
     /// use seatrial_query as query;
@@ -44,7 +44,7 @@ where
     K: Ord + Hash + Clone + Send,
     F: for<'a, 'b> Fn(&'b I::Item<'a>) -> K + Send + Sync,
 {
-    type Accumulator = Table<K, Part<Q::Accumulator>>;
+    type Accumulator = KeyTable<K, Part<Q::Accumulator>>;
     type Output = BTreeMap<K, Q::Output>;
 
     fn order(&self) -> Order {
@@ -52,7 +52,7 @@ where
     }
 
     fn start(&self) -> Self::Accumulator {
-        Table::new()
+        KeyTable::new()
     }
 
     fn step(&self, groups: &mut Self::Accumulator, item: I::Item<'_>) -> ControlFlow<()> {

@@ -3,10 +3,9 @@
 use seatrial_history::OpView;
 use std::marker::PhantomData;
 
-/// A kind of items. A name for them that says nothing of how long one lives, so that a question about borrowed items
-/// can be asked of one chunk after the other.
+/// A kind of items, without a lifetime, so that one question about borrowed items can go through one chunk after the other.
 pub trait Items {
-    /// One of them.
+    /// An item.
     type Item<'a>;
 }
 

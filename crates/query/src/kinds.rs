@@ -6,14 +6,14 @@ use seatrial_history::{Chunk, OpType, OpView, Symbol};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// How many operations there are of each type.
+/// Number of operations of each type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kinds {
     counts: [u64; 4],
 }
 
 impl Kinds {
-    /// Those of this type.
+    /// Operations of this type.
     pub fn of(&self, kind: OpType) -> u64 {
         self.counts[kind as usize]
     }
@@ -23,34 +23,34 @@ impl Kinds {
         self.of(OpType::Invoke)
     }
 
-    /// Those that took place.
+    /// Operations that took place.
     pub fn ok(&self) -> u64 {
         self.of(OpType::Ok)
     }
 
-    /// Those that did not take place.
+    /// Operations that did not take place.
     pub fn fail(&self) -> u64 {
         self.of(OpType::Fail)
     }
 
-    /// Those of which nobody knows, and the nemesis's.
+    /// Operations with unknown outcome, and those of the nemesis.
     pub fn info(&self) -> u64 {
         self.of(OpType::Info)
     }
 
-    /// All of them.
+    /// All operations.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 }
 
 impl<I: Items, S: Stage<I, Out = Ops>> Pipeline<I, S> {
-    /// How many there are of each type.
+    /// Number of operations of each type.
     pub fn count_by_kind(self) -> Question<I, impl Query<I, Output = Kinds>> {
         self.ask(ByKind)
     }
 
-    /// How many there are of each type, by what they do.
+    /// Number of operations of each type, by `f`.
     pub fn count_by_f(self) -> Question<I, impl Query<I, Output = BTreeMap<Symbol, Kinds>>> {
         self.group_by(|op| op.f(), |ops| ops.count_by_kind())
     }

@@ -5,7 +5,7 @@ use seatrial_history::FixedMap;
 use seatrial_history::{Chunk, Fold, OpType, OpView, Order, Process, Symbol};
 use std::ops::ControlFlow;
 
-/// What every completed operation took, for those whose times are known.
+/// The latencies of all completed operations whose times are known.
 ///
 /// ```
 /// use seatrial_history::{History, Op, OpType, Process, Value, fold_linear};
@@ -21,13 +21,13 @@ use std::ops::ControlFlow;
 /// # Ok::<(), seatrial_history::HistoryError>(())
 /// ```
 ///
-/// They come in the order of their completions, except that of each chunk those come first that began in an earlier
-/// one.
+/// The items are in the order of completion, except that in each chunk the operations that began in an earlier chunk come
+/// first.
 pub fn latencies() -> Pipeline<Latencies, Whole> {
     Pipeline::whole()
 }
 
-/// How long one operation took.
+/// The latency of one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Latency<'a> {
     invoked: i64,
@@ -36,7 +36,7 @@ pub struct Latency<'a> {
     completion: Completion<'a>,
 }
 
-/// The operation that completed: in its chunk, or what was kept of it.
+/// The completion: in its chunk, or a copy of the fields that are needed.
 #[derive(Clone, Copy, Debug)]
 enum Completion<'a> {
     Here(OpView<'a>),
@@ -44,7 +44,7 @@ enum Completion<'a> {
 }
 
 impl Latency<'_> {
-    /// Nanoseconds that it took; below zero if the clock was set back.
+    /// The latency in nanoseconds; negative if the clock was set back.
     pub fn nanos(&self) -> i64 {
         self.completed.saturating_sub(self.invoked)
     }
@@ -54,17 +54,17 @@ impl Latency<'_> {
         self.index
     }
 
-    /// When it began, in nanoseconds since the test did.
+    /// Time of the invocation, in nanoseconds since the test began.
     pub fn invoked(&self) -> i64 {
         self.invoked
     }
 
-    /// When it completed.
+    /// Time of the completion.
     pub fn completed(&self) -> i64 {
         self.completed
     }
 
-    /// How it ended.
+    /// Type of the completion.
     pub fn kind(&self) -> OpType {
         match self.completion {
             Completion::Here(op) => op.kind(),
@@ -72,7 +72,7 @@ impl Latency<'_> {
         }
     }
 
-    /// What it did.
+    /// The function.
     pub fn f(&self) -> Symbol {
         match self.completion {
             Completion::Here(op) => op.f(),
@@ -80,7 +80,7 @@ impl Latency<'_> {
         }
     }
 
-    /// Who did it.
+    /// The process.
     pub fn process(&self) -> Process {
         match self.completion {
             Completion::Here(op) => op.process(),
@@ -88,7 +88,7 @@ impl Latency<'_> {
         }
     }
 
-    /// How many operations the history has before the completion.
+    /// Position of the completion in the history.
     pub fn position(&self) -> u64 {
         match self.completion {
             Completion::Here(op) => op.position(),
@@ -97,7 +97,7 @@ impl Latency<'_> {
     }
 }
 
-/// A completion whose invocation is in front of its chunk.
+/// A completion whose invocation is in an earlier chunk.
 #[derive(Clone, Copy, Debug)]
 struct Early {
     invocation: u64,
@@ -121,7 +121,7 @@ impl Early {
     }
 }
 
-/// Completed operations with what they took.
+/// Completed operations with their latencies.
 #[derive(Clone, Copy, Debug)]
 pub struct Latencies;
 
@@ -129,15 +129,13 @@ impl Items for Latencies {
     type Item<'a> = Latency<'a>;
 }
 
-/// A time that is not known.
+/// An unknown time.
 const UNKNOWN: i64 = -1;
 
-/// What is known of a run of chunks: the accumulator of the inner query, the invocations that are still open at its end,
-/// and the completions whose invocation is in front of it. The latter two are few: as many as there are operations at
-/// once.
+/// The accumulator of consecutive chunks: that of the inner query, the invocations that are open at the end, and the
+/// completions whose invocation is in an earlier chunk. The latter two are bounded by the number of concurrent operations.
 ///
-/// Its downside: an invocation that never completes, not even as `info`, stays open to the end of the history, at
-/// about 30 bytes.
+/// An invocation that never completes, not even as `info`, stays open to the end of the history and costs about 30 bytes.
 #[derive(Clone, Debug)]
 pub struct Pairing<A> {
     inner: Part<A>,
@@ -146,20 +144,20 @@ pub struct Pairing<A> {
     /// Times and indices by position.
     open: FixedMap<u64, (i64, u64)>,
     early: Vec<Early>,
-    scratch: Scratch,
+    scratch: PairingScratch,
 }
 
 /// Memory that is kept from chunk to chunk.
 #[derive(Clone, Debug, Default)]
-struct Scratch {
+struct PairingScratch {
     /// The places of completions with an invocation.
     completions: Vec<u16>,
     /// 1 for each place of a completion with an invocation, or of an invocation whose completion is in the chunk.
     done: Vec<u8>,
 }
 
-impl Scratch {
-    /// Finds the completions, without a branch that nobody could predict.
+impl PairingScratch {
+    /// Finds the completions without a branch, which could not be predicted.
     fn find(&mut self, pairs: &[i64]) {
         self.done.clear();
         self.done
@@ -173,7 +171,7 @@ impl Scratch {
         self.completions.truncate(count);
     }
 
-    /// The places that are not done.
+    /// The places of invocations that do not complete in the chunk.
     fn left(&self) -> impl Iterator<Item = usize> {
         let words = self.done.chunks(8).enumerate();
         let some = words.filter(|(_, word)| **word != [1; 8]);
@@ -185,13 +183,13 @@ impl Scratch {
 }
 
 impl<A> Pairing<A> {
-    /// Takes into account a completion whose invocation is in front of its chunk.
+    /// Adds a completion whose invocation is in an earlier chunk.
     fn complete<Q>(&mut self, query: &Q, early: Early) -> ControlFlow<()>
     where
         Q: Query<Latencies, Accumulator = A>,
     {
         let Some((invoked, index)) = self.open.remove(&early.invocation) else {
-            // Without a beginning there will never be one.
+            // The history begins here, so its invocation does not exist.
             if !self.is_first {
                 self.early.push(early);
             }
@@ -209,13 +207,13 @@ impl<A> Pairing<A> {
         self.inner.step::<Latencies, Q>(query, latency)
     }
 
-    /// Takes into account the completions whose invocation is in the same chunk.
+    /// Adds the completions whose invocation is in the same chunk.
     fn complete_within<Q>(&mut self, query: &Q, chunk: &Chunk) -> ControlFlow<()>
     where
         Q: Query<Latencies, Accumulator = A>,
     {
         let (times, pairs) = (chunk.times(), chunk.pairs());
-        let Scratch { completions, done } = &mut self.scratch;
+        let PairingScratch { completions, done } = &mut self.scratch;
         for &place in &*completions {
             let place = usize::from(place);
             let distance = pairs[place];
@@ -239,7 +237,7 @@ impl<A> Pairing<A> {
         ControlFlow::Continue(())
     }
 
-    /// Takes into account the completions whose invocation is in front of the chunk.
+    /// Adds the completions whose invocation is in an earlier chunk.
     fn complete_early<Q>(&mut self, query: &Q, chunk: &Chunk) -> ControlFlow<()>
     where
         Q: Query<Latencies, Accumulator = A>,
@@ -277,7 +275,7 @@ impl<Q: Query<Latencies>> Fold for Question<Latencies, Q> {
         self.name.clone().into_owned()
     }
 
-    /// Parts from the middle would bring what began before them too early.
+    /// Not associative: parts from the middle would pass operations that began before them too early.
     fn order(&self) -> Order {
         narrower(self.query.order(), Order::Concurrent)
     }
@@ -292,7 +290,7 @@ impl<Q: Query<Latencies>> Fold for Question<Latencies, Q> {
             is_first: false,
             open: FixedMap::default(),
             early: Vec::new(),
-            scratch: Scratch::default(),
+            scratch: PairingScratch::default(),
         }
     }
 

@@ -1,7 +1,16 @@
-//! Questions about a history, put together from small parts and answered in one pass.
+//! Questions about a history, composed from small parts and answered in one pass.
 //!
-//! A question begins with what it goes through ([`ops`], [`clients`], [`owned`], [`latencies`], [`each`]), goes on
-//! with steps that let pass, change or multiply items ([`Pipeline`]), and ends with what is wanted of them:
+//! ```text
+//!   items             stages                          end                  answer
+//!   ops() ─────► .clients() ─► .filter(|op| ...) ───► .count() ─────────►  u64
+//!   latencies() ────────────► .map(|l| l.nanos()) ──► .quantiles([0.5]) ►  Option<[f64; 1]>
+//!                                                     .group_by(key, |ops| <a pipeline again>)
+//! ```
+//!
+//! # Pipelines
+//!
+//! A question begins with its items ([`ops`], [`clients`], [`owned`], [`latencies`], [`each`]), continues with stages that
+//! filter, map or multiply them ([`Pipeline`]), and ends with the answer that is wanted:
 //!
 //! ```
 //! use seatrial_history::{History, Op, OpType, Process, Value, fold_linear};
@@ -22,8 +31,10 @@
 //! # Ok::<(), seatrial_history::HistoryError>(())
 //! ```
 //!
-//! What comes out is a [`Question`]: a [`Fold`](seatrial_history::Fold) over a history of any size, in one thread or in many, and
-//! something that can be asked of any iterator ([`Question::of`]), which is how one tests it:
+//! # Questions are folds
+//!
+//! The result is a [`Question`]: a [`Fold`](seatrial_history::Fold) over a history of any size, on one thread or many. It can
+//! also be asked of any iterator ([`Question::of`]), which makes it easy to test:
 //!
 //! ```
 //! use seatrial_query as query;
@@ -32,7 +43,8 @@
 //! assert_eq!(odd.of([1, 2, 3]), 2);
 //! ```
 //!
-//! Several questions share a pass, each ends when it has its answer, and the pass ends with the last of them:
+//! Several questions share a pass: submitted to one [`Folder`](seatrial_history::Folder), or fused into one question. Each
+//! ends when its answer is final, and the pass ends with the last of them:
 //!
 //! ```
 //! use seatrial_query as query;
@@ -42,10 +54,27 @@
 //! assert_eq!(all.of([3, -4]), (2, -1, true));
 //! ```
 //!
-//! A history that does not fit in memory is looked at, operation by operation, through a [`View`].
+//! # Views
 //!
-//! What is absent: no file is opened (histories come as chunks, or as a test file that the caller opened), no clock is read,
-//! and no verdict is reached.
+//! A [`View`] gives access to single operations of a history that does not fit in memory: by position or index, through
+//! filters and maps, with its pairs. It reads chunks on demand and caches them.
+//!
+//! # What this crate never does
+//!
+//! - It opens no file: histories are chunks, or a test file that the caller opened.
+//! - It reads no clock and computes no verdict.
+//! - It builds no operation unless asked to: items are borrowed from the columns of a chunk.
+//! - No answer depends on how the history is split into chunks, or on the number of threads; sums of floating-point numbers
+//!   may differ in rounding.
+//!
+//! # Files in reading order
+//!
+//! 1. `items.rs`, `pipeline.rs`, `question.rs`: items, stages, and the fold that they become; `lib.rs`: the trait [`Query`]
+//! 2. Ends: `end.rs`, `pick.rs`, `collect.rs`, `rank.rs`, `number.rs`, `moments.rs`, `distribution.rs`, `kinds.rs`, `plain.rs`
+//! 3. Inner questions: `part.rs`, `group.rs`, `fuse.rs`, `table.rs`
+//! 4. `latency.rs`: pairs across chunks
+//! 5. `view.rs`, then `view/base.rs`, `view/cache.rs`, `view/filter.rs`, `view/layers.rs`, `view/matches.rs`,
+//!    `view/completions.rs`, `view/fold.rs`
 
 mod collect;
 mod distribution;
@@ -85,33 +114,33 @@ pub use view::{ChunkCache, Filter, OpRef, View, ViewError, ViewOp};
 use seatrial_history::{Chunk, Op, Order};
 use std::ops::ControlFlow;
 
-/// A question about a sequence of items that can be asked of its parts.
+/// A computation over a sequence of items that may be split into parts.
 ///
-/// The items are split into parts that follow each other; each part gets an accumulator that sees its items in order;
-/// the accumulators of neighbours are combined. However the items are split, the answer is the same, up to the
-/// rounding of floating-point numbers; a question for which that cannot be says [`Order::Linear`].
+/// Each of the consecutive parts has an accumulator, to which `step` adds the items in order; `combine` joins the
+/// accumulators of adjacent parts. The answer must not depend on the split, up to the rounding of floating-point numbers; a
+/// query that cannot guarantee this has [`Order::Linear`].
 ///
-/// A break, from `step` or `combine`, says that the answer is known whatever items follow: neither further items nor
-/// later parts are then shown to the accumulator (see [`Part`]).
+/// A break, from `step` or `combine`, declares the answer final: the accumulator gets no further items or parts (see
+/// [`Part`]).
 pub trait Query<I: Items>: Send + Sync {
-    /// What is known of a part so far.
+    /// State after some consecutive items.
     type Accumulator: Send;
     /// The answer.
     type Output: Send;
 
-    /// How it may be carried out.
+    /// The execution order that it permits.
     fn order(&self) -> Order {
         Order::Associative
     }
 
-    /// Nothing is known.
+    /// Returns the accumulator of no items.
     fn start(&self) -> Self::Accumulator;
 
-    /// Takes the next item into account.
+    /// Adds the next item.
     fn step(&self, accumulator: &mut Self::Accumulator, item: I::Item<'_>) -> ControlFlow<()>;
 
-    /// Takes a whole chunk of operations into account by what stands at its front, if that says enough. Only a query about
-    /// all operations is asked.
+    /// Adds a whole chunk of operations from its header, if that suffices; `None` otherwise. Called only if all operations are
+    /// items of the query.
     fn step_chunk(
         &self,
         _accumulator: &mut Self::Accumulator,
@@ -120,38 +149,38 @@ pub trait Query<I: Items>: Send + Sync {
         None
     }
 
-    /// Takes what is known of the part right behind into account. Not called when the order is linear.
+    /// Adds the accumulator of the part that follows. Not called if the order is linear.
     fn combine(
         &self,
         accumulator: &mut Self::Accumulator,
         later: Self::Accumulator,
     ) -> ControlFlow<()>;
 
-    /// The answer.
+    /// Computes the answer.
     fn finish(&self, accumulator: Self::Accumulator) -> Self::Output;
 }
 
-/// All operations, borrowed where they stand.
+/// All operations, borrowed from their chunks.
 pub fn ops() -> Pipeline<Ops, Whole> {
     Pipeline::whole()
 }
 
-/// All operations of clients, borrowed where they stand.
+/// All operations of clients, borrowed from their chunks.
 pub fn clients() -> Pipeline<Ops, Keep<Whole, Clients>> {
     ops().clients()
 }
 
-/// All operations, each built anew: some hundred nanoseconds each, so only where [`Op`] itself is wanted.
+/// All operations as owned [`Op`]s: some hundred nanoseconds each, so only where an [`Op`] itself is needed.
 pub fn owned() -> Pipeline<Each<Op>, Whole> {
     Pipeline::whole()
 }
 
-/// Items of any kind, for questions that are asked of iterators.
+/// Items of any type, for questions about iterators.
 pub fn each<T>() -> Pipeline<Each<T>, Whole> {
     Pipeline::whole()
 }
 
-/// What may be carried out together only in the narrower of these ways.
+/// The order that a fusion of two queries permits: the stricter one.
 fn narrower(one: Order, other: Order) -> Order {
     match (one, other) {
         (Order::Linear, _) | (_, Order::Linear) => Order::Linear,

@@ -21,7 +21,7 @@ impl<I: Items, T: Number, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
         self.ask(Welford)
     }
 
-    /// The variance of that of which this is a sample: divided by one less than the count; `None` of fewer than two.
+    /// The sample variance (divided by one less than the count); `None` of fewer than two items.
     pub fn variance(self) -> Question<I, impl Query<I, Output = Option<f64>>> {
         self.moments().post(|moments| moments.variance())
     }
@@ -77,7 +77,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// How many numbers there are.
+    /// The number of numbers.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -87,12 +87,12 @@ impl Moments {
         (self.count > 0).then_some(self.mean)
     }
 
-    /// The variance of that of which this is a sample: divided by one less than the count; `None` of fewer than two.
+    /// The sample variance (divided by one less than the count); `None` of fewer than two numbers.
     pub fn variance(&self) -> Option<f64> {
         (self.count > 1).then(|| self.squares / (self.count - 1) as f64)
     }
 
-    /// The variance of just these numbers; `None` of nothing.
+    /// The population variance (divided by the count); `None` of nothing.
     pub fn population_variance(&self) -> Option<f64> {
         (self.count > 0).then(|| self.squares / self.count as f64)
     }

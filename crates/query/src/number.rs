@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 /// A number that can be summed without overflow.
 pub trait Number: Copy + Send {
-    /// A sum in the making.
+    /// A partial sum.
     type Partial: Send;
     /// A sum: 128 bits of integers, 64 of floating-point numbers.
     type Total: Send;
@@ -63,7 +63,7 @@ macro_rules! integers {
 integers!(i128: i8, i16, i32, i64, isize);
 integers!(u128: u8, u16, u32, u64, usize);
 
-/// A sum of floating-point numbers and what rounding has taken from it (Neumaier, "Rundungsfehleranalyse einiger
+/// A sum of floating-point numbers with its accumulated rounding error (Neumaier, "Rundungsfehleranalyse einiger
 /// Verfahren zur Summation endlicher Summen", 1974).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Compensated {
@@ -88,7 +88,7 @@ impl Compensated {
     }
 
     pub(super) fn total(self) -> f64 {
-        // Past infinity nothing is known of what was lost.
+        // An infinite sum has no rounding error to compensate.
         if self.sum.is_finite() {
             self.sum + self.lost
         } else {
@@ -133,22 +133,22 @@ macro_rules! floats {
 floats!(f32, f64);
 
 impl<I: Items, T: Number, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
-    /// The sum: integers exactly, in 128 bits; floating-point numbers with what rounding loses made good.
+    /// The sum: of integers exact, in 128 bits; of floating-point numbers with compensated rounding errors.
     ///
     /// ```
     /// use seatrial_query as query;
     /// assert_eq!(query::each::<i64>().sum().of([i64::MAX, 1]), 1 << 63);
     /// ```
     pub fn sum(self) -> Question<I, impl Query<I, Output = T::Total>> {
-        self.ask(Sum)
+        self.ask(SumQuery)
     }
 }
 
 /// See [`Pipeline::sum`].
 #[derive(Clone, Copy, Debug)]
-struct Sum;
+struct SumQuery;
 
-impl<T: Number> Query<Each<T>> for Sum {
+impl<T: Number> Query<Each<T>> for SumQuery {
     type Accumulator = T::Partial;
     type Output = T::Total;
 

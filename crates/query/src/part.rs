@@ -1,10 +1,10 @@
-//! An accumulator that knows whether it has its answer.
+//! An accumulator with the flag whether its answer is final.
 
 use super::{Items, Query};
 use std::ops::ControlFlow;
 
-/// An accumulator that knows whether it has its answer: what a query keeps that asks others of some of its items. One
-/// that has its answer is shown nothing more while its neighbours go on.
+/// An accumulator of an inner query, with the flag whether its answer is final. A final one gets no further items while the
+/// other inner queries continue.
 #[derive(Clone, Debug)]
 pub struct Part<A> {
     accumulator: A,
@@ -12,7 +12,7 @@ pub struct Part<A> {
 }
 
 impl<A> Part<A> {
-    /// Nothing is known.
+    /// Creates the accumulator of no items.
     pub fn start<I: Items, Q: Query<I, Accumulator = A>>(query: &Q) -> Part<A> {
         Part {
             accumulator: query.start(),
@@ -20,12 +20,12 @@ impl<A> Part<A> {
         }
     }
 
-    /// Is the answer known whatever follows?
+    /// Is the answer final?
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Takes the next item into account, unless it has ended. Breaks if it has, or now does.
+    /// Adds the next item unless the answer is final. Breaks if it is final, or becomes so.
     pub fn step<I: Items, Q: Query<I, Accumulator = A>>(
         &mut self,
         query: &Q,
@@ -38,7 +38,7 @@ impl<A> Part<A> {
         ControlFlow::Continue(())
     }
 
-    /// Takes the part right behind into account, unless this one has ended. Breaks if either has, or now does.
+    /// Combines the part that follows, unless the answer is final. Breaks if it is final, or becomes so.
     pub fn combine<I: Items, Q: Query<I, Accumulator = A>>(
         &mut self,
         query: &Q,

@@ -23,23 +23,22 @@ impl<I: Items, T: Send, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
         self.max_by(T::cmp)
     }
 
-    /// The least as `compare` has it; of several that are equal, the first. Floating-point numbers are compared by
-    /// [`f64::total_cmp`].
+    /// The least in the order of `compare`; of equal ones, the first. For floating-point numbers use [`f64::total_cmp`].
     pub fn min_by<F>(self, compare: F) -> Question<I, impl Query<I, Output = Option<T>>>
     where
         F: Fn(&T, &T) -> Ordering + Send + Sync,
     {
-        self.ask(Best {
+        self.ask(BestItem {
             is_better: move |new: &T, old: &T| compare(new, old).is_lt(),
         })
     }
 
-    /// The greatest as `compare` has it; of several that are equal, the last.
+    /// The greatest in the order of `compare`; of equal ones, the last.
     pub fn max_by<F>(self, compare: F) -> Question<I, impl Query<I, Output = Option<T>>>
     where
         F: Fn(&T, &T) -> Ordering + Send + Sync,
     {
-        self.ask(Best {
+        self.ask(BestItem {
             is_better: move |new: &T, old: &T| compare(new, old).is_ge(),
         })
     }
@@ -88,17 +87,17 @@ impl<I: Items, T: Send, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
 
     /// The first `count`; ends there.
     pub fn head(self, count: usize) -> Question<I, impl Query<I, Output = Vec<T>>> {
-        self.ask(Head { count })
+        self.ask(FirstItems { count })
     }
 
     /// The last `count`.
     pub fn tail(self, count: usize) -> Question<I, impl Query<I, Output = Vec<T>>> {
-        self.ask(Tail { count })
+        self.ask(LastItems { count })
     }
 }
 
 impl<I: Items, S: Stage<I>> Pipeline<I, S> {
-    /// What `change` makes of the first item of which it makes something; ends there.
+    /// The result of `change` for the first item for which it is `Some`; ends there.
     pub fn some<U: Send, F>(self, change: F) -> Question<I, impl Query<I, Output = Option<U>>>
     where
         F: for<'a> Fn(<S::Out as Items>::Item<'a>) -> Option<U> + Send + Sync,
@@ -107,13 +106,13 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
     }
 }
 
-/// The item than which none is better.
+/// The best item so far.
 #[derive(Clone, Copy, Debug)]
-struct Best<F> {
+struct BestItem<F> {
     is_better: F,
 }
 
-impl<T: Send, F: Fn(&T, &T) -> bool + Send + Sync> Query<Each<T>> for Best<F> {
+impl<T: Send, F: Fn(&T, &T) -> bool + Send + Sync> Query<Each<T>> for BestItem<F> {
     type Accumulator = Option<T>;
     type Output = Option<T>;
 
@@ -177,11 +176,11 @@ impl<T: Ord + Clone + Send> Query<Each<T>> for Range {
 
 /// See [`Pipeline::head`].
 #[derive(Clone, Copy, Debug)]
-struct Head {
+struct FirstItems {
     count: usize,
 }
 
-impl Head {
+impl FirstItems {
     fn flow<T>(self, items: &[T]) -> ControlFlow<()> {
         if items.len() >= self.count {
             return ControlFlow::Break(());
@@ -190,7 +189,7 @@ impl Head {
     }
 }
 
-impl<T: Send> Query<Each<T>> for Head {
+impl<T: Send> Query<Each<T>> for FirstItems {
     type Accumulator = Vec<T>;
     type Output = Vec<T>;
 
@@ -218,11 +217,11 @@ impl<T: Send> Query<Each<T>> for Head {
 
 /// See [`Pipeline::tail`].
 #[derive(Clone, Copy, Debug)]
-struct Tail {
+struct LastItems {
     count: usize,
 }
 
-impl<T: Send> Query<Each<T>> for Tail {
+impl<T: Send> Query<Each<T>> for LastItems {
     type Accumulator = VecDeque<T>;
     type Output = Vec<T>;
 

@@ -1,4 +1,4 @@
-//! Pipelines: steps that pass, change or multiply items.
+//! Pipelines: stages that filter, map or multiply items.
 
 use super::{Each, Items, Ops, Query, Question};
 use seatrial_history::chunk::MopView;
@@ -6,23 +6,23 @@ use seatrial_history::{Chunk, Op, OpType, OpView, Order};
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
-/// A step that each item takes: it goes on changed or unchanged, once, several times or not at all.
+/// A stage of a pipeline: passes each item on, changed or unchanged, once, several times or not at all.
 pub trait Stage<I: Items>: Send + Sync {
-    /// What goes on.
+    /// Kind of the items that it passes on.
     type Out: Items;
-    /// What it remembers from one item to the next; nothing, unless it is linear.
+    /// State from one item to the next; `()` unless it is linear.
     type State: Send;
 
-    /// Does what it lets pass depend on the items before? Then the question can only be asked in order.
+    /// Does its output depend on earlier items? Then the question is linear.
     const IS_LINEAR: bool = false;
 
     /// Do all items pass unchanged?
     const IS_WHOLE: bool = false;
 
-    /// Nothing has passed.
+    /// The state before the first item.
     fn start(&self) -> Self::State;
 
-    /// Hands to `next` what becomes of this item; passes a break of `next` on.
+    /// Calls `next` with the results for this item; returns a break of `next`.
     fn pass(
         &self,
         state: &mut Self::State,
@@ -31,14 +31,14 @@ pub trait Stage<I: Items>: Send + Sync {
     ) -> ControlFlow<()>;
 }
 
-/// What a stage lets pass.
+/// The items that a stage passes on.
 type Passed<'a, I, S> = <<S as Stage<I>>::Out as Items>::Item<'a>;
 
-/// The beginning of a question about items of kind `I`: the stages that they pass. Ends (`count`, `group_by`,
-/// `quantiles`, …) turn it into a [`Question`].
+/// The stages of a question about items of kind `I`. An end (`count`, `group_by`, `quantiles`, …) turns it into a
+/// [`Question`].
 ///
-/// Where an end takes inner questions (`group_by`, `fuse`), these are given as a closure that is handed the pipeline
-/// to go on from: `|ops| ops.map(|op| op.time()).max()`.
+/// Ends with inner questions (`group_by`, `fuse`) take a closure that continues the pipeline: `|ops| ops.map(|op|
+/// op.time()).max()`.
 #[derive(Debug)]
 pub struct Pipeline<I, S> {
     stage: S,
@@ -63,14 +63,14 @@ impl<I, S> Pipeline<I, S> {
 }
 
 impl<I> Pipeline<I, Whole> {
-    /// All items pass unchanged.
+    /// The empty pipeline: all items pass unchanged.
     pub(super) fn whole() -> Self {
         Pipeline::of_stage(Whole)
     }
 }
 
 impl<I: Items, S: Stage<I>> Pipeline<I, S> {
-    /// The end: what passes is what `query` asks about.
+    /// Ends the pipeline with a query about its items.
     pub fn ask<Q: Query<S::Out>>(self, query: Q) -> Question<I, Through<S, Q>> {
         Question::new(Through {
             stage: self.stage,
@@ -78,7 +78,7 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
         })
     }
 
-    /// Puts `change` of each item in its place. It cannot borrow from the item.
+    /// Replaces each item by `change` of it, which cannot borrow from the item.
     pub fn map<U, F>(self, change: F) -> Pipeline<I, Map<S, F>>
     where
         F: for<'a> Fn(Passed<'a, I, S>) -> U + Send + Sync,
@@ -89,7 +89,7 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
         })
     }
 
-    /// Lets pass what satisfies `keep`.
+    /// Keeps the items that satisfy `keep`.
     pub fn filter<F>(self, keep: F) -> Pipeline<I, Filter<S, F>>
     where
         F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
@@ -100,7 +100,7 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
         })
     }
 
-    /// Lets pass what does not satisfy `drop`.
+    /// Drops the items that satisfy `drop`.
     pub fn remove<F>(self, drop: F) -> Pipeline<I, Remove<S, F>>
     where
         F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
@@ -111,7 +111,7 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
         })
     }
 
-    /// Puts in the place of each item what `change` makes of it, if anything.
+    /// Replaces each item by `change` of it, and drops those for which it is `None`.
     pub fn filter_map<U, F>(self, change: F) -> Pipeline<I, FilterMap<S, F>>
     where
         F: for<'a> Fn(Passed<'a, I, S>) -> Option<U> + Send + Sync,
@@ -122,7 +122,7 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
         })
     }
 
-    /// Puts in the place of each item all that `change` makes of it. It cannot borrow from the item.
+    /// Replaces each item by all items of `change` of it, which cannot borrow from the item.
     pub fn flat_map<U, F>(self, change: F) -> Pipeline<I, FlatMap<S, F>>
     where
         U: IntoIterator,
@@ -134,7 +134,7 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
         })
     }
 
-    /// Lets the first `count` items pass and ends. Makes the question linear; `head` is not.
+    /// Keeps the first `count` items and ends. Makes the question linear, in contrast to [`Pipeline::head`].
     pub fn take(self, count: u64) -> Pipeline<I, Take<S>> {
         Pipeline::of_stage(Take {
             before: self.stage,
@@ -142,7 +142,7 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
         })
     }
 
-    /// Lets items pass up to the first that does not satisfy `keep`, and ends. Makes the question linear.
+    /// Keeps the items before the first that does not satisfy `keep`, and ends. Makes the question linear.
     pub fn take_while<F>(self, keep: F) -> Pipeline<I, TakeWhile<S, F>>
     where
         F: for<'a, 'b> Fn(&'b Passed<'a, I, S>) -> bool + Send + Sync,
@@ -154,14 +154,14 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
     }
 }
 
-/// Steps of operations.
+/// Stages for operations.
 impl<I: Items, S: Stage<I, Out = Ops>> Pipeline<I, S> {
-    /// Lets operations of clients pass.
+    /// Keeps the operations of clients.
     pub fn clients(self) -> Pipeline<I, Keep<S, Clients>> {
         self.keep(Clients)
     }
 
-    /// Lets operations of this type pass.
+    /// Keeps the operations of this type.
     pub fn of_kind(self, kind: OpType) -> Pipeline<I, Keep<S, OfKind>> {
         self.keep(OfKind(kind))
     }
@@ -173,18 +173,18 @@ impl<I: Items, S: Stage<I, Out = Ops>> Pipeline<I, S> {
         })
     }
 
-    /// Puts each operation's micro-operations in its place; there are none in an operation that is no transaction.
+    /// Replaces each operation by its micro-operations; an operation that is no transaction has none.
     pub fn mops(self) -> Pipeline<I, EachMop<S>> {
         Pipeline::of_stage(EachMop { before: self.stage })
     }
 
-    /// Builds each operation anew.
+    /// Replaces each borrowed operation by an owned one.
     pub fn owned(self) -> Pipeline<I, impl Stage<I, Out = Each<Op>>> {
         self.map(|op| op.op())
     }
 }
 
-/// What is asked of what comes through.
+/// A query behind the stages of a pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Through<S, Q> {
     stage: S,
@@ -356,9 +356,9 @@ where
     }
 }
 
-/// Something that is true of some operations. Named, so that pipelines that go on from it can be copied.
+/// A property of operations. A named type instead of a closure, so that the pipeline stays copyable.
 pub trait OpTest: Send + Sync {
-    /// Is it true of this one?
+    /// Has this operation the property?
     fn is_true_of(&self, op: OpView<'_>) -> bool;
 }
 
@@ -382,7 +382,7 @@ impl OpTest for OfKind {
     }
 }
 
-/// Operations of which something is true.
+/// Operations with a property.
 #[derive(Clone, Copy, Debug)]
 pub struct Keep<S, T> {
     before: S,
@@ -486,7 +486,7 @@ pub struct Take<S> {
 
 impl<I: Items, S: Stage<I>> Stage<I> for Take<S> {
     type Out = S::Out;
-    /// And how many have passed.
+    /// The state of the stage before, and the number of items that passed.
     type State = (S::State, u64);
     const IS_LINEAR: bool = true;
 

@@ -6,8 +6,7 @@ use seatrial_history::Order;
 use std::ops::ControlFlow;
 
 impl<I: Items, S: Stage<I>> Pipeline<I, S> {
-    /// What `step` makes of the accumulator that `start` makes, item by item in order. Linear: nothing says how parts
-    /// are combined.
+    /// Applies `step` to the accumulator from `start`, item by item in order. Linear, since it has no way to combine parts.
     ///
     /// ```
     /// use seatrial_query as query;
@@ -28,7 +27,7 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
         })
     }
 
-    /// As [`Pipeline::fold`], and a break of `step` ends it.
+    /// [`Pipeline::fold`] that ends when `step` breaks.
     pub fn fold_while<A: Send, F>(
         self,
         start: impl Fn() -> A + Send + Sync,
@@ -40,8 +39,8 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
         self.ask(Linear { start, step })
     }
 
-    /// What `step` makes of the accumulators that `start` makes, part by part; `combine` takes the accumulator of the
-    /// part right behind. Concurrent: the same must come out wherever the items are split.
+    /// Applies `step` to an accumulator from `start` for each part; `combine` adds the accumulator of the part that follows.
+    /// Concurrent: the answer must not depend on where the items are split.
     ///
     /// ```
     /// use seatrial_query as query;
@@ -70,7 +69,7 @@ impl<I: Items, S: Stage<I>> Pipeline<I, S> {
 }
 
 impl<I: Items, T: Send, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
-    /// What `join` makes of all items, neighbour with neighbour; `None` of nothing. It must be associative.
+    /// Joins all items, each with its neighbour, by an associative `join`; `None` of nothing.
     ///
     /// ```
     /// use seatrial_query as query;

@@ -1,4 +1,4 @@
-//! Questions: a pipeline with its end, ready to be asked.
+//! Questions: a pipeline with its end, which is a fold over histories.
 
 use super::{Each, Items, Ops, Query};
 use seatrial_history::{Chunk, Fold, Op, Order};
@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
-/// A question about items of kind `I`. Over operations it is a [`Fold`], whose inner loop is compiled for just this
-/// question: one virtual call a chunk, none an operation.
+/// A question about items of kind `I`. Over operations it is a [`Fold`] whose inner loop is compiled for this question: one
+/// virtual call per chunk, none per operation.
 #[derive(Clone, Debug)]
 pub struct Question<I, Q> {
     pub(super) query: Q,
@@ -17,7 +17,7 @@ pub struct Question<I, Q> {
 }
 
 impl<I: Items, Q: Query<I>> Question<I, Q> {
-    /// The question that this query asks.
+    /// Creates the question of a query.
     pub fn new(query: Q) -> Question<I, Q> {
         Question {
             query,
@@ -27,19 +27,19 @@ impl<I: Items, Q: Query<I>> Question<I, Q> {
         }
     }
 
-    /// What people see it as while it runs; "query" otherwise.
+    /// Sets its name in errors and statistics; "query" by default.
     pub fn named(mut self, name: impl Into<Cow<'static, str>>) -> Question<I, Q> {
         self.name = name.into();
         self
     }
 
-    /// Somebody waits for just this one: see [`Fold::asap`].
+    /// Gives it priority, see [`Fold::asap`].
     pub fn asap(mut self) -> Question<I, Q> {
         self.asap = true;
         self
     }
 
-    /// The answer for these items.
+    /// Computes the answer for the items of an iterator.
     pub fn of<'a>(&self, items: impl IntoIterator<Item = I::Item<'a>>) -> Q::Output {
         let mut accumulator = self.query.start();
         for item in items {
@@ -51,7 +51,7 @@ impl<I: Items, Q: Query<I>> Question<I, Q> {
     }
 }
 
-/// A question is what it asks, wherever a query is wanted.
+/// A question can be used wherever a query is expected.
 impl<I: Items, Q: Query<I>> Query<I> for Question<I, Q> {
     type Accumulator = Q::Accumulator;
     type Output = Q::Output;
@@ -114,7 +114,7 @@ macro_rules! fold_over {
                 accumulator: &mut Self::Accumulator,
                 chunk: &Chunk,
             ) -> ControlFlow<()> {
-                // What only this function can see may stay in registers for the whole chunk.
+                // A local accumulator can stay in registers for the whole chunk.
                 let mut own = accumulator.take().unwrap_or_else(|| self.query.start());
                 let flow = match self.query.step_chunk(&mut own, chunk) {
                     Some(flow) => flow,

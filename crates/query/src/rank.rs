@@ -5,7 +5,7 @@ use super::{Each, Items, Pipeline, Query, Question};
 use std::ops::ControlFlow;
 
 impl<I: Items, T: Send, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
-    /// The `count` greatest, the greatest first; of those that are equal, the first ones in their order.
+    /// The `count` greatest, the greatest first; of equal items, the first ones in their order.
     ///
     /// ```
     /// use seatrial_query as query;
@@ -31,9 +31,8 @@ impl<I: Items, T: Send, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
         self.ask(Top { count, key })
     }
 
-    /// `count` items, or all if they are fewer, each as likely as any other, in no order that means anything. Which,
-    /// is for `seed` and the items' own numbers to say, which differ (an operation's index, say), not for how they were
-    /// split.
+    /// A uniform sample of `count` items, or all if there are fewer, in unspecified order. The sample depends only on `seed` and
+    /// on the distinct numbers of the items (the indices of operations, say), not on how the items are split.
     ///
     /// ```
     /// use seatrial_query as query;
@@ -53,8 +52,8 @@ impl<I: Items, T: Send, S: Stage<I, Out = Each<T>>> Pipeline<I, S> {
     }
 }
 
-/// Puts each number in the place of another one, far from it (the finalizer of splitmix64: Steele, Lea and Flood, "Fast
-/// splittable pseudorandom number generators", 2014).
+/// A bijective scrambling of numbers (the finalizer of splitmix64: Steele, Lea and Flood, "Fast splittable pseudorandom
+/// number generators", 2014).
 fn mix(number: u64) -> u64 {
     let mut word = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -71,13 +70,13 @@ struct Top<F> {
 
 impl<F> Top<F> {
     /// Sorts, and drops what is not among the best.
-    fn settle<T, K: Ord>(&self, best: &mut Best<T, K>) {
+    fn settle<T, K: Ord>(&self, best: &mut TopItems<T, K>) {
         best.items.sort_by(|(one, _), (other, _)| other.cmp(one));
         best.items.truncate(self.count);
         best.settled = best.items.len();
     }
 
-    fn put<T, K: Ord>(&self, best: &mut Best<T, K>, key: K, item: T) {
+    fn put<T, K: Ord>(&self, best: &mut TopItems<T, K>, key: K, item: T) {
         let is_full = best.settled == self.count;
         let floor = best.settled.checked_sub(1).map(|last| &best.items[last].0);
         if is_full && floor.is_none_or(|floor| key <= *floor) {
@@ -90,31 +89,31 @@ impl<F> Top<F> {
     }
 }
 
-/// The best so far, sorted, then those that came since and may be among them: twice as many at most, 16 at least.
+/// The best items so far, sorted, then candidates since the last sort. Sorted again when it holds twice as many, at least 16.
 #[derive(Clone, Debug)]
-struct Best<T, K> {
+struct TopItems<T, K> {
     items: Vec<(K, T)>,
-    /// How many are sorted: the best of all that came before the others.
+    /// Number of sorted items: the best of all before the candidates.
     settled: usize,
 }
 
 impl<T: Send, K: Ord + Send, F: Fn(&T) -> K + Send + Sync> Query<Each<T>> for Top<F> {
-    type Accumulator = Best<T, K>;
+    type Accumulator = TopItems<T, K>;
     type Output = Vec<T>;
 
-    fn start(&self) -> Best<T, K> {
-        Best {
+    fn start(&self) -> TopItems<T, K> {
+        TopItems {
             items: Vec::new(),
             settled: 0,
         }
     }
 
-    fn step(&self, best: &mut Best<T, K>, item: T) -> ControlFlow<()> {
+    fn step(&self, best: &mut TopItems<T, K>, item: T) -> ControlFlow<()> {
         self.put(best, (self.key)(&item), item);
         ControlFlow::Continue(())
     }
 
-    fn combine(&self, best: &mut Best<T, K>, mut later: Best<T, K>) -> ControlFlow<()> {
+    fn combine(&self, best: &mut TopItems<T, K>, mut later: TopItems<T, K>) -> ControlFlow<()> {
         self.settle(&mut later);
         for (key, item) in later.items {
             self.put(best, key, item);
@@ -122,7 +121,7 @@ impl<T: Send, K: Ord + Send, F: Fn(&T) -> K + Send + Sync> Query<Each<T>> for To
         ControlFlow::Continue(())
     }
 
-    fn finish(&self, mut best: Best<T, K>) -> Vec<T> {
+    fn finish(&self, mut best: TopItems<T, K>) -> Vec<T> {
         self.settle(&mut best);
         best.items.into_iter().map(|(_, item)| item).collect()
     }

@@ -4,25 +4,23 @@ use seatrial_history::FixedMap;
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
-/// Up to so many keys are compared one by one, which is faster than hashing.
+/// Up to this many keys are compared one by one, which is faster than hashing.
 const COMPARED_MAX: usize = 8;
 
-/// Values by key, in the order in which the keys first came. Made for keys that come again and again: looking up the
-/// one that was asked for last costs a comparison, one of a few some comparisons, one of many a hash.
-///
-/// Its downside: a key is kept twice once there are more than a few.
+/// Values by key, in the order of first appearance. Optimized for recurring keys: the key found last costs one comparison,
+/// one of a few keys some comparisons, one of many a hash. With many keys each is stored twice.
 #[derive(Clone, Debug)]
-pub struct Table<K, V> {
+pub struct KeyTable<K, V> {
     entries: Vec<(K, V)>,
     /// Places in `entries`; empty while keys are compared.
     places: FixedMap<K, usize>,
-    /// The place that was found last.
+    /// The place found last.
     last: usize,
 }
 
-impl<K: Eq + Hash + Clone, V> Table<K, V> {
-    pub(super) fn new() -> Table<K, V> {
-        Table {
+impl<K: Eq + Hash + Clone, V> KeyTable<K, V> {
+    pub(super) fn new() -> KeyTable<K, V> {
+        KeyTable {
             entries: Vec::new(),
             places: FixedMap::default(),
             last: 0,
@@ -64,8 +62,8 @@ impl<K: Eq + Hash + Clone, V> Table<K, V> {
         place
     }
 
-    /// Adds what another table holds: new keys as they are, values of known ones through `combine`.
-    pub(super) fn merge(&mut self, later: Table<K, V>, mut combine: impl FnMut(&mut V, V)) {
+    /// Adds another table: new keys are moved, values of known keys combined by `combine`.
+    pub(super) fn merge(&mut self, later: KeyTable<K, V>, mut combine: impl FnMut(&mut V, V)) {
         for (key, value) in later.entries {
             match self.find(&key) {
                 Some(place) => combine(&mut self.entries[place].1, value),
@@ -76,12 +74,12 @@ impl<K: Eq + Hash + Clone, V> Table<K, V> {
         }
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// All of it, by key.
+    /// All values by key.
     pub(super) fn into_map<U>(self, mut change: impl FnMut(V) -> U) -> BTreeMap<K, U>
     where
         K: Ord,

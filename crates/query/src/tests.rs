@@ -5,7 +5,7 @@ use seatrial_machine::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-/// The answer when the items are cut at random and the parts are combined in random order, as far as the query allows.
+/// The answer when the items are cut at random and the parts combined in a random order that the query permits.
 fn in_parts<T: Clone, Q: Query<Each<T>>>(query: &Q, items: &[T], rng: &mut Rng) -> Q::Output {
     let cut_chance = match query.order() {
         Order::Linear => 0.0,

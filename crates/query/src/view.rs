@@ -1,8 +1,8 @@
 //! Views: a history of any size through filters and maps, without loading it.
 //!
-//! A [`View`] of a test file reads the chunks that it is asked for and keeps some of them; a view of a [`History`] looks
-//! into that. Filters and maps are stacked on it and take effect on each access. As in Jepsen's histories,
-//! an operation keeps its index through all of them.
+//! A [`View`] of a test file reads chunks on demand and caches some of them; a view of a [`History`] borrows from it. Filters
+//! and maps are stacked on a view and applied on each access. As in Jepsen's histories, an operation keeps its index through
+//! all of them.
 //!
 //! ```
 //! use seatrial_history::{History, Op, OpType, Process, Value};
@@ -34,16 +34,16 @@ mod source;
 
 pub use cache::{CACHE_BYTES_MAX, CacheFigures, ChunkCache};
 pub use filter::Filter;
-pub use fold::{Sight, ViewFold, ViewItems};
+pub use fold::{ViewFold, ViewItems, ViewScope};
 pub use iterate::ViewIter;
 pub use operation::{OpRef, ViewOp};
-pub use source::{Source, ViewError};
+pub use source::{ViewError, ViewSource};
 
-pub use base::Base;
-use base::{Kind, Spot};
+pub use base::ViewBase;
+use base::{BaseStorage, Spot};
 use layers::{Layers, Made};
 use matches::Matches;
-use operation::Part;
+use operation::ViewPart;
 use seatrial_history::UNPAIRED;
 use seatrial_history::chunk::ChunkAddress;
 use seatrial_history::{
@@ -55,28 +55,26 @@ use std::sync::{Arc, OnceLock};
 /// A history, or a part of one, seen through filters and maps. Immutable; cloning it is cheap, and any number of threads
 /// may use it at a time.
 ///
-/// Positions count the operations of the view, from 0; an index is the number that an operation carries, the same in
-/// every view. Both have 64 bits. Everything of a view is a range of its base, a list of steps (filters and maps, in any
-/// order), and, once it was asked for, how many operations of each chunk pass. So reaching an operation by position takes
-/// one chunk without filters and with maps, and a binary search and one chunk with filters; counting stops where the answer
-/// is known. Decoded chunks are kept in a [`ChunkCache`], shared by all views of a base and, if wished, by several
-/// bases.
+/// A position counts the operations of the view, from 0; an index is an operation's own number, the same in every view. A
+/// view consists of a range of its base, a list of layers (filters and maps, in any order) and, once needed, the number of
+/// passing operations of each chunk. Access by position reads one chunk; with filters after a binary search. Counting stops
+/// as soon as the answer is known. Decoded chunks are kept in a [`ChunkCache`], shared by all views of a base and optionally
+/// by several bases.
 ///
-/// A map must leave the process as it is, or change it one to one; it cannot change the index. Then pairs are those of
-/// the base. Its downside: maps and filters are run again on each access; a view that is gone through often is worth
-/// [`View::to_history`].
+/// A map must keep the process, or change it one to one; it cannot change the index. Pairs are those of the base. Cost: maps
+/// and filters run again on each access; for repeated passes over a small view use [`View::to_history`].
 #[derive(Clone, Debug)]
 pub struct View {
-    base: Arc<Base>,
-    folder: Arc<OnceLock<Folder<Base>>>,
+    base: Arc<ViewBase>,
+    folder: Arc<OnceLock<Folder<ViewBase>>>,
     layers: Layers,
     /// Positions in the base.
     span: Range<u64>,
-    /// Which operations pass; `None` without filters.
+    /// The passing operations; `None` without filters.
     matches: Option<Arc<Matches>>,
-    /// How many of them come before the view.
+    /// Passing operations before the view's range.
     skipped: u64,
-    /// Operations, where it is known.
+    /// Number of operations, if known.
     length: Option<u64>,
 }
 
@@ -90,23 +88,22 @@ impl View {
     pub fn of(history: impl Into<Arc<History>>) -> View {
         // For masks of filters, and for the columns that folds read.
         let cache = ChunkCache::default().under(Arc::new(SystemMemory));
-        View::new(Kind::Rows(history.into()), Arc::new(cache))
+        View::new(BaseStorage::Rows(history.into()), Arc::new(cache))
     }
 
-    /// A view of the history in a test file, with a cache of its own: [`CACHE_BYTES_MAX`], and less when the machine
-    /// runs short of memory.
+    /// A view of the history in a test file, with its own cache: [`CACHE_BYTES_MAX`], less when the machine's memory is short.
     pub fn of_file(file: impl Into<Arc<TestFile>>) -> View {
         let cache = ChunkCache::default().under(Arc::new(SystemMemory));
-        View::new(Kind::Chunks(file.into()), Arc::new(cache))
+        View::new(BaseStorage::Chunks(file.into()), Arc::new(cache))
     }
 
-    /// A view of any history in chunks, with a cache that it may share.
-    pub fn of_source(source: Arc<dyn Source>, cache: Arc<ChunkCache>) -> View {
-        View::new(Kind::Chunks(source), cache)
+    /// A view of any history in chunks, with a cache that may be shared.
+    pub fn of_source(source: Arc<dyn ViewSource>, cache: Arc<ChunkCache>) -> View {
+        View::new(BaseStorage::Chunks(source), cache)
     }
 
-    fn new(kind: Kind, cache: Arc<ChunkCache>) -> View {
-        let base = Arc::new(Base::new(kind, cache));
+    fn new(kind: BaseStorage, cache: Arc<ChunkCache>) -> View {
+        let base = Arc::new(ViewBase::new(kind, cache));
         View {
             span: 0..base.len(),
             length: Some(base.len()),
@@ -132,12 +129,12 @@ impl View {
         }
     }
 
-    /// Where decoded chunks are kept.
+    /// The cache of decoded chunks.
     pub fn cache(&self) -> &Arc<ChunkCache> {
         &self.base.cache
     }
 
-    /// Operations in it. With filters this goes through the history once, except where the directory knows.
+    /// Number of operations. With filters this reads the history once, except for chunks that the directory decides.
     pub fn len(&self) -> Result<u64, ViewError> {
         match (self.length, &self.matches) {
             (Some(length), _) => Ok(length),
@@ -146,7 +143,7 @@ impl View {
         }
     }
 
-    /// Is no operation in it? Looks no further than to the first.
+    /// Is the view empty? Reads only up to the first operation.
     pub fn is_empty(&self) -> Result<bool, ViewError> {
         match self.length {
             Some(length) => Ok(length == 0),
@@ -154,7 +151,7 @@ impl View {
         }
     }
 
-    /// The operation at this position, from 0; `None` behind the last one.
+    /// The operation at this position, from 0; `None` past the end.
     pub fn nth(&self, position: u64) -> Result<Option<ViewOp>, ViewError> {
         let Some((spot, place)) = self.locate(position)? else {
             return Ok(None);
@@ -200,7 +197,7 @@ impl View {
     }
 
     /// The operation at a place of a chunk, if it is in the view.
-    fn admit(&self, part: Part, place: usize) -> Option<ViewOp> {
+    fn admit(&self, part: ViewPart, place: usize) -> Option<ViewOp> {
         let position = part.first_position() + place as u64;
         if !self.span.contains(&position) {
             return None;
@@ -209,7 +206,7 @@ impl View {
         Some(ViewOp { part, place, built })
     }
 
-    /// The position of the operation with this index, if it is in the view. With filters those before it are counted.
+    /// The position of the operation with this index, if it is in the view. With filters it counts the operations before it.
     pub fn position(&self, index: u64) -> Result<Option<u64>, ViewError> {
         match self.base.find(index)? {
             Some((spot, place)) => self.position_of(&spot, place),
@@ -241,7 +238,7 @@ impl View {
         Ok(first.index() == 0 && last.index() == self.len()? - 1)
     }
 
-    /// The operations at these positions, in a view whose positions begin with 0. What is behind the end is left out.
+    /// The operations at these positions, in a view whose positions begin with 0; positions past the end are left out.
     pub fn slice(&self, positions: impl RangeBounds<u64>) -> Result<View, ViewError> {
         let start = match positions.start_bound() {
             Bound::Included(&start) => start,
@@ -297,7 +294,7 @@ impl View {
         }
     }
 
-    /// The completion of the invocation with this index, if both are in the view; [`View::base`] looks beyond filters.
+    /// The completion of the invocation with this index, if both are in the view; [`View::base`] has no filters.
     pub fn completion(&self, index: u64) -> Result<Option<ViewOp>, ViewError> {
         self.other(index, |position, other| other > position)
     }
@@ -338,7 +335,7 @@ impl View {
         }
     }
 
-    /// The same operations, each as `mapping` makes it, anew on each access. It keeps its index whatever `mapping` says.
+    /// The same operations, each replaced by `mapping` of it on each access. Its index is kept.
     #[must_use]
     pub fn map(&self, mapping: impl Fn(Op) -> Op + Send + Sync + 'static) -> View {
         View {
@@ -347,7 +344,7 @@ impl View {
         }
     }
 
-    /// The operations for which `predicate` holds. If it can be said as a [`Filter`], [`View::select`] is faster.
+    /// The operations for which `predicate` holds. A [`Filter`] with [`View::select`] is faster.
     #[must_use]
     pub fn filter(&self, predicate: impl Fn(OpRef<'_>) -> bool + Send + Sync + 'static) -> View {
         self.through(self.layers.filter(Arc::new(predicate)))
@@ -378,19 +375,19 @@ impl View {
         }
     }
 
-    /// Those of clients.
+    /// The operations of clients.
     #[must_use]
     pub fn clients(&self) -> View {
         self.select(&Filter::all().clients())
     }
 
-    /// Those of the nemesis and of whoever else is no client.
+    /// The operations of the nemesis and of other processes that are no clients.
     #[must_use]
     pub fn nemesis(&self) -> View {
         self.select(&Filter::all().nemesis())
     }
 
-    /// Those of one type.
+    /// The operations of one type.
     #[must_use]
     pub fn by_type(&self, kind: OpType) -> View {
         self.select(&Filter::all().types(&[kind]))
@@ -402,53 +399,52 @@ impl View {
         self.by_type(OpType::Invoke)
     }
 
-    /// What took place.
+    /// The operations that took place.
     #[must_use]
     pub fn oks(&self) -> View {
         self.by_type(OpType::Ok)
     }
 
-    /// What did not take place.
+    /// The operations that did not take place.
     #[must_use]
     pub fn fails(&self) -> View {
         self.by_type(OpType::Fail)
     }
 
-    /// What nobody knows the outcome of.
+    /// The operations with unknown outcome.
     #[must_use]
     pub fn infos(&self) -> View {
         self.by_type(OpType::Info)
     }
 
-    /// What took place or may have.
+    /// The operations that took place or may have.
     #[must_use]
     pub fn possible(&self) -> View {
         self.select(&Filter::all().possible())
     }
 
-    /// Those of one process.
+    /// The operations of one process.
     #[must_use]
     pub fn by_process(&self, process: Process) -> View {
         self.select(&Filter::all().processes([process]))
     }
 
-    /// Those that do one of these; of one: `by_f(["read"])`.
+    /// The operations with one of these functions; for one: `by_f(["read"])`.
     #[must_use]
     pub fn by_f<F: Into<Symbol>>(&self, fs: impl IntoIterator<Item = F>) -> View {
         self.select(&Filter::all().fs(fs))
     }
 
-    /// Those whose time, in nanoseconds since the test began, is in this range.
+    /// The operations whose time, in nanoseconds since the test began, is in this range.
     #[must_use]
     pub fn between(&self, times: impl RangeBounds<i64>) -> View {
         self.select(&Filter::all().times(times))
     }
 
-    /// All operations in memory, for checkers that need them there. Pairs are those of the base whose both halves are in
-    /// the view.
+    /// Loads all operations into memory, for checkers that need this. Pairs are those of the base with both halves in the view.
     pub fn to_history(&self) -> Result<History, ViewError> {
         let mut ops = Vec::new();
-        // Base positions, to find invocations by.
+        // Positions in the base, to find invocations.
         let mut positions = Vec::new();
         let mut pairs = Vec::new();
         let mut elements = 0;
@@ -480,7 +476,7 @@ impl View {
     }
 }
 
-/// How many elements the lists of a value have.
+/// The number of list elements of a value.
 fn list_elements(value: &Value) -> u64 {
     match value {
         Value::List(elements) | Value::Set(elements) => elements.len() as u64,

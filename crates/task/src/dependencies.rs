@@ -2,35 +2,35 @@
 
 use super::error::TaskError;
 use super::handle::Task;
-use super::state::TaskId;
+use super::task_graph::TaskId;
 use std::cell::Cell;
 use std::sync::Arc;
 
 mod sealed {
-    /// What lists its tasks does so while the executor's state is locked: nobody else's code.
+    /// Sealed: `list` and `hold` are called on the way into the executor's lock, so they must not be foreign code.
     pub trait Sealed {}
 }
 
-/// What a task depends on: `()`, a [`Task`] or a reference to one, a slice or vector of tasks, or a tuple of up to six of
-/// these. The body gets values of the same shape: `()`, [`Arc`]s, vectors, tuples.
+/// The dependencies of a task: `()`, a [`Task`] or a reference to one, a slice or vector of tasks, or a tuple of up to six of
+/// these. The body receives values of the same shape: `()`, [`Arc`]s, vectors, tuples.
 pub trait Dependencies: sealed::Sealed {
     /// Handles that the task keeps until it runs.
     type Held: Send + 'static;
-    /// What a body gets if none of them failed.
+    /// Argument of a body: the values of all dependencies.
     type Values;
-    /// What a catching body gets: a [`Result`] in place of each value.
+    /// Argument of a catching body: a [`Result`] in place of each value.
     type Results;
 
-    /// Takes hold of the handles.
+    /// Converts into handles that the task owns.
     fn hold(self) -> Self::Held;
 
-    /// Adds the ids of all tasks.
+    /// Appends the ids of all tasks.
     fn list(held: &Self::Held, ids: &mut Vec<TaskId>);
 
-    /// The values once all are done, or the first error in the order of the dependencies.
+    /// The values, or the first error in the order of the dependencies. All must be done.
     fn values(held: Self::Held) -> Result<Self::Values, TaskError>;
 
-    /// The outcomes once all are done.
+    /// The outcomes. All must be done.
     fn results(held: Self::Held) -> Self::Results;
 }
 
@@ -177,7 +177,7 @@ thread_local! {
     static SCRATCH: Cell<Vec<TaskId>> = const { Cell::new(Vec::new()) };
 }
 
-/// The ids of dependencies, in memory that a thread uses again.
+/// The ids of dependencies, in memory that each thread reuses: a submission allocates only the task.
 pub(super) struct Ids(Vec<TaskId>);
 
 impl Ids {

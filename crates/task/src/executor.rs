@@ -2,11 +2,11 @@
 
 use super::dependencies::{Dependencies, Ids};
 use super::handle::{Promise, Task};
-use super::job::{self, Job, Outcome, Work};
 use super::label::Label;
 use super::snapshot::Snapshot;
-use super::state::{State, TaskId, TaskState};
-use super::transaction::{self, Open, Transaction};
+use super::task_cell::{self, AnyTask, Outcome, TaskCell};
+use super::task_graph::{TaskGraph, TaskId, TaskState};
+use super::transaction::{self, OpenTransaction, Transaction};
 use super::worker;
 use std::error::Error;
 use std::fmt;
@@ -16,75 +16,75 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 
-/// Tries to get the lock before the processor is left to others, and how often that is done before sleeping. It is held
-/// for a fraction of a microsecond, and going to sleep and being woken costs several.
+/// Attempts to take the lock before the thread yields, and yields before it sleeps. The lock is held for a fraction of a
+/// microsecond; sleeping and waking costs several.
 const TRIES_MAX: u32 = 100;
 const YIELDS_MAX: u32 = 10;
 
-/// What the threads of an executor share.
-pub(super) struct Shared {
-    /// Tells the executors of a process apart.
+/// State that the threads and handles of an executor share.
+pub(super) struct ExecutorShared {
+    /// Number of the executor in this process.
     pub(super) number: u32,
     /// Workers that are neither blocked nor spare.
     pub(super) threads: usize,
     guarded: Mutex<Guarded>,
-    /// Told when there is work, to one that sleeps; and to all when it is over.
+    /// Sleeping workers: one is notified when there is work, all when the executor stops.
     pub(super) idle: Condvar,
-    /// Told when a worker is about to block, to one that is spare; and to all when it is over.
+    /// Spare workers: one is notified when another worker is about to block, all when the executor stops.
     pub(super) spare: Condvar,
 }
 
-/// What only one thread at a time may touch. Nobody else's code runs under this lock but that of transactions.
+/// State under the lock. The only foreign code under this lock is that of transactions.
 pub(super) struct Guarded {
     pub(super) number: u32,
-    pub(super) state: State<Arc<dyn Work>>,
-    pub(super) crew: Crew,
+    pub(super) state: TaskGraph<Arc<dyn AnyTask>>,
+    pub(super) counts: WorkerCounts,
 }
 
-/// The workers, by what they do.
+/// Number of workers by activity.
 #[derive(Default)]
-pub(super) struct Crew {
-    /// All of them.
+pub(super) struct WorkerCounts {
+    /// All workers.
     pub(super) workers: usize,
-    /// Wait for work.
+    /// Waiting for work.
     pub(super) sleeping: usize,
-    /// Were told that there is work and have not looked yet.
+    /// Notified of work, but not yet running.
     pub(super) waking: usize,
-    /// Wait for tasks inside bodies. At most [`super::WAITING_MAX`].
+    /// Waiting for tasks inside bodies; at most [`super::WAITING_MAX`].
     pub(super) blocked: usize,
-    /// Wait until another one blocks.
+    /// Parked until another worker blocks.
     pub(super) spare: usize,
-    /// Were spare and are to take the place of one that blocks.
+    /// Formerly spare, notified to take the place of a blocking worker.
     pub(super) recalled: usize,
-    /// The last handle is gone.
+    /// The last handle was dropped.
     pub(super) stopping: bool,
     pub(super) handles: Vec<JoinHandle<()>>,
 }
 
 impl Guarded {
-    /// Is a worker to be told that there is work? One at a time: it tells the next one if it leaves work behind.
+    /// Must a worker be woken? One at a time: a woken worker wakes the next one if it leaves work.
     pub(super) fn is_to_wake(&mut self) -> bool {
-        let crew = &mut self.crew;
-        let wakes = crew.waking == 0 && crew.sleeping > 0 && self.state.ready_count() > 0;
-        crew.waking += usize::from(wakes);
+        let counts = &mut self.counts;
+        let wakes = counts.waking == 0 && counts.sleeping > 0 && self.state.ready_count() > 0;
+        counts.waking += usize::from(wakes);
         wakes
     }
 }
 
-impl Shared {
-    /// No task, and no worker yet.
-    pub(super) fn new(threads: usize) -> Arc<Shared> {
+impl ExecutorShared {
+    /// Creates the state of an executor without tasks; the caller starts the workers.
+    pub(super) fn new(threads: usize) -> Arc<ExecutorShared> {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Shared {
+        Arc::new(ExecutorShared {
             number,
             threads,
             guarded: Mutex::new(Guarded {
                 number,
-                state: State::new(number),
-                crew: Crew {
+                state: TaskGraph::new(number),
+                counts: WorkerCounts {
                     workers: threads,
-                    ..Crew::default()
+                    ..WorkerCounts::default()
                 },
             }),
             idle: Condvar::new(),
@@ -110,10 +110,10 @@ impl Shared {
 
     /// See [`Executor::transact`].
     pub(super) fn transact<R>(
-        self: &Arc<Shared>,
+        self: &Arc<ExecutorShared>,
         body: impl FnOnce(&mut Transaction<'_>) -> R,
     ) -> R {
-        let open = Open::begin();
+        let open = OpenTransaction::begin();
         let mut guarded = self.lock();
         let mut transaction = Transaction {
             shared: self,
@@ -145,13 +145,13 @@ impl Shared {
         result
     }
 
-    /// Submits one task in a transaction of its own. The job is made before the lock is taken.
-    fn submit<B, T>(&self, job: Job<B, T>, ids: &Ids) -> Task<T>
+    /// Submits one task in a transaction of its own. The task is allocated before the lock is taken.
+    fn submit<B, T>(&self, job: TaskCell<B, T>, ids: &Ids) -> Task<T>
     where
         B: FnOnce(TaskId) -> Outcome<T> + Send + 'static,
         T: Send + Sync + 'static,
     {
-        let open = Open::begin();
+        let open = OpenTransaction::begin();
         let job = Arc::new(job);
         let mut guarded = self.lock();
         let task = guarded.submit(&job, ids);
@@ -167,8 +167,8 @@ impl Shared {
     }
 }
 
-/// All handles of one executor share it; with the last one the executor ends.
-struct Handle(Arc<Shared>);
+/// Shared by all handles of an executor; its drop ends the executor.
+struct Handle(Arc<ExecutorShared>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
@@ -177,13 +177,13 @@ impl Drop for Handle {
         let mut guarded = shared.lock();
         guarded.state.cancel_pending();
         guarded.commit(&mut effects);
-        guarded.crew.stopping = true;
-        let handles = std::mem::take(&mut guarded.crew.handles);
+        guarded.counts.stopping = true;
+        let handles = std::mem::take(&mut guarded.counts.handles);
         drop(guarded);
         shared.idle.notify_all();
         shared.spare.notify_all();
         transaction::carry_out(effects);
-        // A body that holds the last handle cannot wait for its own end.
+        // A body that drops the last handle must not join its own thread.
         if worker::is_of(shared) {
             return;
         }
@@ -194,16 +194,16 @@ impl Drop for Handle {
     }
 }
 
-/// Runs tasks in threads of its own, each once all that it depends on is done. A handle: cloning is cheap.
+/// Runs tasks on its own threads, each once all its dependencies are done. A handle; cheap to clone.
 ///
-/// The whole state is owned by one lock, and every step is a transaction, see [`Executor::transact`]; the other methods
-/// are transactions of one step. A worker takes the lock once per task: it tells what has ended, and takes what is ready,
-/// first of all what the ended task had kept waiting. It runs bodies without the lock. Nobody waits for a dependency.
+/// One lock guards the whole state, and every change is a transaction, see [`Executor::transact`]; the other methods are
+/// transactions of one step. A worker takes the lock once per task: it finishes one and takes the next ready one, preferably
+/// a dependant of the finished task. Bodies run without the lock. No thread ever blocks on a dependency.
 ///
-/// When the last handle is dropped, all pending tasks are cancelled, promises included, and the threads end once the
-/// bodies that run have returned; the drop waits for them, except inside a body.
+/// Dropping the last handle cancels all pending tasks, promises included, and waits until the running bodies have returned
+/// (not if the drop happens inside a body).
 ///
-/// Downside: tasks of less than a microsecond wait for the lock rather than run side by side. Give them more to do.
+/// Cost: about a microsecond per task under the lock, so tasks shorter than that do not run in parallel.
 #[derive(Clone)]
 pub struct Executor(Arc<Handle>);
 
@@ -214,7 +214,7 @@ impl fmt::Debug for Executor {
 }
 
 impl Executor {
-    /// Starts so many workers, at least one; fewer if the system gives no more threads. Panics if it gives none.
+    /// Starts `threads` workers, at least one; fewer if the system refuses threads. Panics if it refuses all.
     pub fn new(threads: usize) -> Executor {
         let (executor, failure) = Executor::at_most(threads);
         assert!(
@@ -225,11 +225,11 @@ impl Executor {
         executor
     }
 
-    /// Starts so many workers, at least one; fewer, perhaps none, if the system gives no more threads, and why. Without
-    /// a worker nothing that is submitted runs.
+    /// Starts `threads` workers, at least one; if the system refuses threads, fewer or none, and the error. Without a worker
+    /// submitted tasks never run.
     pub fn at_most(threads: usize) -> (Executor, Option<io::Error>) {
         let threads = threads.max(1);
-        let shared = Shared::new(threads);
+        let shared = ExecutorShared::new(threads);
         let executor = Executor(Arc::new(Handle(Arc::clone(&shared))));
         let mut failure = None;
         for _ in 0..threads {
@@ -240,21 +240,22 @@ impl Executor {
 
     /// Is there a worker?
     pub fn has_workers(&self) -> bool {
-        self.shared().lock().crew.workers > 0
+        self.shared().lock().counts.workers > 0
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<ExecutorShared> {
         &self.0.0
     }
 
-    /// How many bodies run at once.
+    /// Number of bodies that run at a time.
     pub fn threads(&self) -> usize {
         self.shared().threads
     }
 
-    /// Several steps at once: nobody sees, and no worker starts, anything of it before `body` has returned. If it
-    /// panics, nothing has happened: tasks that it submitted are cancelled before they were known. Everybody else waits
-    /// for it, so it is to be brief; it must not use an executor but by its argument, nor join a task: that panics.
+    /// Runs several steps as one: no other thread sees, and no worker starts, any of it before `body` has returned. If `body`
+    /// panics, the steps are rolled back: its tasks are cancelled, its cancellations and kept promises undone. All other
+    /// threads wait meanwhile, so keep it short. Inside, using an executor except through the argument, or joining a task,
+    /// panics.
     pub fn transact<R>(&self, body: impl FnOnce(&mut Transaction<'_>) -> R) -> R {
         self.shared().transact(body)
     }
@@ -268,7 +269,7 @@ impl Executor {
     {
         let held = dependencies.hold();
         let ids = Ids::of::<D>(&held);
-        let job = Job::new(label.into(), job::plain::<T, D, F>(held, body));
+        let job = TaskCell::new(label.into(), task_cell::plain::<T, D, F>(held, body));
         self.shared().submit(job, &ids)
     }
 
@@ -282,7 +283,10 @@ impl Executor {
     {
         let held = dependencies.hold();
         let ids = Ids::of::<D>(&held);
-        let job = Job::new(label.into(), job::attempting::<T, E, D, F>(held, body));
+        let job = TaskCell::new(
+            label.into(),
+            task_cell::attempting::<T, E, D, F>(held, body),
+        );
         self.shared().submit(job, &ids)
     }
 
@@ -296,7 +300,7 @@ impl Executor {
     {
         let held = dependencies.hold();
         let ids = Ids::of::<D>(&held);
-        let job = Job::new(label.into(), job::catching::<T, E, D, F>(held, body));
+        let job = TaskCell::new(label.into(), task_cell::catching::<T, E, D, F>(held, body));
         self.shared().submit(job, &ids)
     }
 
@@ -314,17 +318,12 @@ impl Executor {
         self.transact(|transaction| transaction.cancel(task))
     }
 
-    /// See [`Transaction::cancel`].
-    pub fn cancel_id(&self, id: TaskId) -> TaskState {
-        self.transact(|transaction| transaction.cancel_id(id))
-    }
-
-    /// All tasks that are pending or running.
+    /// A snapshot of all pending and running tasks.
     pub fn observe(&self) -> Snapshot {
         self.transact(|transaction| transaction.observe())
     }
 
-    /// Tasks that are pending or running.
+    /// Number of pending and running tasks.
     pub fn task_count(&self) -> usize {
         self.shared().lock().state.live()
     }

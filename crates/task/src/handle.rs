@@ -1,18 +1,18 @@
 //! Handles of tasks and promises.
 
 use super::error::TaskError;
-use super::executor::Shared;
-use super::job::{Job, Outcome, Settled};
-use super::label::Name;
-use super::state::TaskId;
+use super::executor::ExecutorShared;
+use super::label::TaskName;
+use super::task_cell::{Outcome, Settled, TaskCell};
+use super::task_graph::TaskId;
 use super::{transaction, worker};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A task: what to wait for and to depend on. Cloning is cheap. Holds the outcome, not the executor: the value lives as
-/// long as a handle of it, or a task that depends on it and has not run.
+/// Handle of a task: to join it, and to depend on it. Cheap to clone. It holds the outcome but not the executor: the value
+/// lives as long as a handle, or a dependant that has not run.
 pub struct Task<T> {
     id: TaskId,
     job: Arc<dyn Settled<T>>,
@@ -38,42 +38,42 @@ impl<T> Task<T> {
         Task { id, job }
     }
 
-    /// Which one it is.
+    /// Its id.
     pub fn id(&self) -> TaskId {
         self.id
     }
 
-    /// What people see.
-    pub fn name(&self) -> &Name {
+    /// Its name.
+    pub fn name(&self) -> &TaskName {
         self.job.label().name()
     }
 
-    /// The data of its label, if there are some of this type.
+    /// The data of its label; `None` if there is none, or of another type.
     pub fn data<D: Any>(&self) -> Option<&D> {
         self.job.label().data()
     }
 
-    /// The outcome, if it is known.
+    /// The outcome; `None` until the task is done.
     pub fn outcome(&self) -> Option<Result<Arc<T>, TaskError>> {
         self.job.outcome(self.id)
     }
 
-    /// Is the outcome known?
+    /// Is the task done, with a value or an error?
     pub fn is_done(&self) -> bool {
         self.outcome().is_some()
     }
 
-    /// Blocks until the outcome is known.
+    /// Blocks until the task is done, and returns its outcome.
     ///
-    /// A body may do so too, though naming a dependency is cheaper: another thread takes the place of its worker for as
-    /// long. It gets [`TaskError::Deadlock`] if this task waits for that very body, and [`TaskError::TooManyWaiting`] if
+    /// A body may call this, too: another thread takes its worker's place meanwhile, so a named dependency is cheaper. The
+    /// result is [`TaskError::Deadlock`] if this task depends on that body's task, and [`TaskError::TooManyWaiting`] if
     /// [`super::WAITING_MAX`] bodies wait already. Panics inside a transaction.
     pub fn join(&self) -> Result<Arc<T>, TaskError> {
         self.wait(None)
-            .expect("without a limit the outcome is waited for")
+            .expect("a wait without limit ends with an outcome")
     }
 
-    /// As [`Task::join`], but for so long at most; `None` if the outcome is not known then. The task goes on.
+    /// [`Task::join`] with a time limit: `None` if the task is not done by then. The task itself continues.
     pub fn join_deadline(&self, limit: Duration) -> Option<Result<Arc<T>, TaskError>> {
         self.wait(Some(limit))
     }
@@ -90,15 +90,15 @@ impl<T> Task<T> {
     }
 }
 
-/// What a promise's task does instead of running a body: nothing.
+/// The body type of a promise's task, which has no body.
 pub(super) type Nothing<T> = fn(TaskId) -> Outcome<T>;
 
-/// The duty to give a task its outcome from outside. If it is dropped instead, the outcome is [`TaskError::Dropped`].
-/// Its methods are transactions: inside one, use those of [`super::Transaction`].
+/// The right, once, to give a task its outcome from outside. If it is dropped unused, the outcome is
+/// [`TaskError::Dropped`]. Its methods are transactions; inside one, use those of [`super::Transaction`].
 pub struct Promise<T: Send + Sync + 'static> {
     pub(super) id: TaskId,
-    pub(super) job: Arc<Job<Nothing<T>, T>>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) job: Arc<TaskCell<Nothing<T>, T>>,
+    pub(super) shared: Arc<ExecutorShared>,
     is_open: bool,
 }
 
@@ -109,7 +109,11 @@ impl<T: Send + Sync + 'static> fmt::Debug for Promise<T> {
 }
 
 impl<T: Send + Sync + 'static> Promise<T> {
-    pub(super) fn new(id: TaskId, job: Arc<Job<Nothing<T>, T>>, shared: Arc<Shared>) -> Promise<T> {
+    pub(super) fn new(
+        id: TaskId,
+        job: Arc<TaskCell<Nothing<T>, T>>,
+        shared: Arc<ExecutorShared>,
+    ) -> Promise<T> {
         let is_open = true;
         Promise {
             id,
@@ -119,22 +123,22 @@ impl<T: Send + Sync + 'static> Promise<T> {
         }
     }
 
-    /// The task that it gives an outcome.
+    /// Its task.
     pub fn task(&self) -> Task<T> {
         Task::new(self.id, Arc::clone(&self.job) as Arc<dyn Settled<T>>)
     }
 
-    /// Gives this value; `false` if the task was cancelled meanwhile.
+    /// Ends the task with a value; `false` if it was cancelled before.
     pub fn keep(self, value: T) -> bool {
         self.end(Ok(Arc::new(value)))
     }
 
-    /// Gives this error; `false` if the task was cancelled meanwhile.
+    /// Ends the task with an error; `false` if it was cancelled before.
     pub fn fail(self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> bool {
         self.end(Err(TaskError::new(error)))
     }
 
-    /// Gives this outcome, as a task that it stands for has had it; `false` if the task was cancelled meanwhile.
+    /// Ends the task with the outcome of another one; `false` if it was cancelled before.
     pub fn end(mut self, outcome: Result<Arc<T>, TaskError>) -> bool {
         let shared = Arc::clone(&self.shared);
         let is_first = shared.transact(|transaction| transaction.end(&self, outcome));

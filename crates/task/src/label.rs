@@ -4,9 +4,9 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// A task's name, for people.
+/// The name of a task, for messages.
 #[derive(Clone)]
-pub struct Name(Text);
+pub struct TaskName(Text);
 
 #[derive(Clone)]
 enum Text {
@@ -14,7 +14,7 @@ enum Text {
     Shared(Arc<str>),
 }
 
-impl Name {
+impl TaskName {
     /// The text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
@@ -24,72 +24,72 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for TaskName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl fmt::Debug for Name {
+impl fmt::Debug for TaskName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
-impl PartialEq for Name {
-    fn eq(&self, other: &Name) -> bool {
+impl PartialEq for TaskName {
+    fn eq(&self, other: &TaskName) -> bool {
         self.as_str() == other.as_str()
     }
 }
 
-impl Eq for Name {}
+impl Eq for TaskName {}
 
-impl PartialEq<str> for Name {
+impl PartialEq<str> for TaskName {
     fn eq(&self, other: &str) -> bool {
         self.as_str() == other
     }
 }
 
-impl From<&'static str> for Name {
-    fn from(text: &'static str) -> Name {
-        Name(Text::Constant(text))
+impl From<&'static str> for TaskName {
+    fn from(text: &'static str) -> TaskName {
+        TaskName(Text::Constant(text))
     }
 }
 
-impl From<String> for Name {
-    fn from(text: String) -> Name {
-        Name(Text::Shared(text.into()))
+impl From<String> for TaskName {
+    fn from(text: String) -> TaskName {
+        TaskName(Text::Shared(text.into()))
     }
 }
 
-/// A name, and data for whoever observes the task. A bare text is a label too.
+/// A task's name and optional data of any type, for observers. Texts convert into labels.
 #[derive(Clone)]
 pub struct Label {
-    name: Name,
+    name: TaskName,
     data: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Label {
-    /// A name and data, which [`Label::data`] gives back to whoever knows its type.
-    pub fn new(name: impl Into<Name>, data: impl Any + Send + Sync) -> Label {
+    /// Creates a label with data, which [`Label::data`] returns by type.
+    pub fn new(name: impl Into<TaskName>, data: impl Any + Send + Sync) -> Label {
         Label {
             name: name.into(),
             data: Some(Arc::new(data)),
         }
     }
 
-    /// What people see.
-    pub fn name(&self) -> &Name {
+    /// The name.
+    pub fn name(&self) -> &TaskName {
         &self.name
     }
 
-    /// The data, if it is there and of this type.
+    /// The data; `None` if there is none, or of another type.
     pub fn data<D: Any>(&self) -> Option<&D> {
         self.data.as_deref()?.downcast_ref()
     }
 }
 
-impl<N: Into<Name>> From<N> for Label {
+impl<N: Into<TaskName>> From<N> for Label {
     fn from(name: N) -> Label {
         Label {
             name: name.into(),

@@ -1,31 +1,31 @@
 //! A snapshot of the tasks of an executor, for debugging.
 
-use super::job::Work;
 use super::label::Label;
-use super::state::{State, TaskId, TaskState};
+use super::task_cell::AnyTask;
+use super::task_graph::{TaskGraph, TaskId, TaskState};
 use std::sync::Arc;
 
-/// A task as it was at one moment.
+/// A task at the time of a snapshot.
 #[derive(Clone, Debug)]
 pub struct TaskView {
-    /// Which one.
+    /// Its id.
     pub id: TaskId,
     /// Name and data.
     pub label: Label,
-    /// How far it was; never [`TaskState::Done`].
+    /// Its state; never [`TaskState::Done`].
     pub state: TaskState,
-    /// The dependencies that were not done, in the order that they were named in.
+    /// Its dependencies that were not done, in the order in which they were named.
     pub dependencies: Vec<TaskId>,
 }
 
-/// All tasks that were pending or running at one moment, in order of age. Taking it costs time and memory for each.
+/// All pending and running tasks of an executor at one time, the oldest first. Linear in their number; for debugging.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     tasks: Vec<TaskView>,
 }
 
 impl Snapshot {
-    pub(super) fn of(state: &State<Arc<dyn Work>>) -> Snapshot {
+    pub(super) fn of(state: &TaskGraph<Arc<dyn AnyTask>>) -> Snapshot {
         let tasks = state.tasks().into_iter();
         let tasks = tasks.map(|(id, work, state, dependencies)| TaskView {
             id,
@@ -38,18 +38,18 @@ impl Snapshot {
         }
     }
 
-    /// All of them, the oldest first.
+    /// All tasks, the oldest first.
     pub fn tasks(&self) -> &[TaskView] {
         &self.tasks
     }
 
-    /// This one, if it was not done.
+    /// The task with this id; `None` if it was done.
     pub fn task(&self, id: TaskId) -> Option<&TaskView> {
         let place = self.tasks.binary_search_by_key(&id, |task| task.id);
         place.ok().map(|place| &self.tasks[place])
     }
 
-    /// How many were in this state.
+    /// Number of tasks in this state.
     pub fn count(&self, state: TaskState) -> usize {
         let with = self.tasks.iter().filter(|task| task.state == state);
         with.count()

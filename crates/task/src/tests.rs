@@ -1,4 +1,4 @@
-//! What one sees from outside, in real threads.
+//! Tests of the public interface, on real threads.
 
 mod explore;
 mod schedules;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A task that runs until something is sent, or the sender is dropped; it runs already.
+/// A running task that blocks until a message is sent or the sender is dropped.
 fn blocker(executor: &Executor) -> (mpsc::Sender<()>, Task<()>) {
     let (release, released) = mpsc::channel();
     let (start, started) = mpsc::channel();
@@ -80,18 +80,18 @@ fn errors_pass_from_task_to_task_up_to_one_that_catches() {
 #[test]
 fn a_panic_fails_that_task_and_its_dependants_alone() {
     let executor = Executor::new(1);
-    let panics: Task<()> = executor.submit("panics", (), |()| panic!("told {}", 1));
+    let panics: Task<()> = executor.submit("panics", (), |()| panic!("reason {}", 1));
     let after = executor.submit("after", &panics, |_| ());
     let beside = executor.submit("beside", (), |()| 5);
     let error = after.join().unwrap_err();
     assert!(matches!(&error, TaskError::Panicked { task, .. } if *task == panics.id()));
-    let text = format!("task {} (panics) panicked: told 1", panics.id());
+    let text = format!("task {} (panics) panicked: reason 1", panics.id());
     assert_eq!(error.to_string(), text);
     assert_eq!(*beside.join().unwrap(), 5);
 }
 
 #[test]
-fn what_is_cancelled_before_it_runs_never_does() {
+fn a_task_cancelled_before_it_runs_never_runs() {
     let executor = Executor::new(1);
     let (release, running) = blocker(&executor);
     let ran = Arc::new(AtomicUsize::new(0));
@@ -177,18 +177,18 @@ fn a_transaction_is_seen_whole_or_not_at_all() {
     assert!(matches!(smuggled.join(), Err(TaskError::Cancelled { .. })));
     assert!(!kept.is_done());
 
-    let told = Arc::new(AtomicUsize::new(0));
+    let sum = Arc::new(AtomicUsize::new(0));
     let task = executor.transact(|transaction| {
         assert!(transaction.keep(&promise, 11));
         let task = transaction.submit("after", &kept, |kept| *kept + 1);
-        let (told, watched, executor) = (Arc::clone(&told), kept.clone(), executor.clone());
+        let (sum, watched, executor) = (Arc::clone(&sum), kept.clone(), executor.clone());
         transaction.after_commit(move || {
             assert!(watched.is_done());
-            told.fetch_add(executor.threads(), Ordering::Relaxed);
+            sum.fetch_add(executor.threads(), Ordering::Relaxed);
         });
         task
     });
-    assert_eq!(told.load(Ordering::Relaxed), 2);
+    assert_eq!(sum.load(Ordering::Relaxed), 2);
     assert_eq!(*kept.join().unwrap(), 11);
     assert_eq!(*task.join().unwrap(), 12);
     assert!(!promise.keep(12));
@@ -317,7 +317,7 @@ fn bodies_may_submit_cancel_and_wait() {
 }
 
 #[test]
-fn a_body_that_would_wait_for_itself_is_told() {
+fn a_body_that_would_wait_for_itself_gets_a_deadlock_error() {
     let executor = Executor::new(2);
     let (send, receive) = mpsc::channel::<Task<()>>();
     let first = executor.attempt("first", (), move |()| {
@@ -345,7 +345,7 @@ fn a_body_that_would_wait_for_itself_is_told() {
 }
 
 #[test]
-fn too_many_bodies_that_wait_are_told() {
+fn too_many_waiting_bodies_get_an_error() {
     let executor = Executor::new(1);
     let (promise, awaited) = executor.promise::<()>("awaited");
     let waits: Vec<Task<()>> = (0..=WAITING_MAX)
@@ -385,7 +385,7 @@ fn the_last_handle_ends_the_executor() {
     assert!(joiner.join().unwrap().is_err());
     releaser.join().unwrap();
 
-    // Dropped by a body: nobody waits for itself.
+    // Dropped by a body: the drop does not wait for that body.
     let executor = Executor::new(2);
     let (send, receive) = mpsc::channel::<Executor>();
     let drops = executor.submit("drops", (), move |()| drop(receive.recv().unwrap()));

@@ -2,17 +2,17 @@
 
 use super::dependencies::{Dependencies, Ids};
 use super::error::TaskError;
-use super::executor::{Guarded, Shared};
+use super::executor::{ExecutorShared, Guarded};
 use super::handle::{Nothing, Promise, Task};
-use super::job::{self, Job, Outcome, Work, discard};
 use super::label::Label;
 use super::snapshot::Snapshot;
-use super::state::{Effect, TASKS_MAX, TaskId, TaskState};
+use super::task_cell::{self, AnyTask, Outcome, TaskCell, discard};
+use super::task_graph::{TASKS_MAX, TaskEffect, TaskId, TaskState};
 use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::sync::Arc;
 
-/// Something to do once no transaction is open in this thread.
+/// An action for when no transaction is open on this thread.
 type Afterwards = Box<dyn FnOnce()>;
 
 thread_local! {
@@ -20,12 +20,12 @@ thread_local! {
     static POSTPONED: RefCell<Vec<Afterwards>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Is a transaction open in this thread?
+/// Is a transaction open on this thread?
 pub(super) fn is_open() -> bool {
     IS_OPEN.get()
 }
 
-/// Does this now, or after the transaction that is open in this thread.
+/// Runs `action` now, or after the transaction that is open on this thread.
 pub(super) fn afterwards(action: impl FnOnce() + 'static) {
     if is_open() {
         POSTPONED.with_borrow_mut(|postponed| postponed.push(Box::new(action)));
@@ -34,8 +34,8 @@ pub(super) fn afterwards(action: impl FnOnce() + 'static) {
     }
 }
 
-/// Does what was postponed.
-fn catch_up() {
+/// Runs the postponed actions.
+fn run_postponed() {
     loop {
         let postponed = POSTPONED.with_borrow_mut(std::mem::take);
         if postponed.is_empty() {
@@ -47,43 +47,42 @@ fn catch_up() {
     }
 }
 
-/// As long as it lives, a transaction is open in this thread. Dropped after the lock is let go.
-pub(super) struct Open(());
+/// While it lives, a transaction is open on this thread. Dropped after the lock is released.
+pub(super) struct OpenTransaction(());
 
-impl Open {
-    /// Panics if one is: it would wait for itself.
-    pub(super) fn begin() -> Open {
+impl OpenTransaction {
+    /// Opens one. Panics if one is open on this thread: it would wait for itself.
+    pub(super) fn begin() -> OpenTransaction {
         let was_open = IS_OPEN.replace(true);
         assert!(
             !was_open,
             "a transaction is open in this thread: use its own methods, not the executor's"
         );
-        Open(())
+        OpenTransaction(())
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenTransaction {
     fn drop(&mut self) {
         IS_OPEN.set(false);
-        catch_up();
+        run_postponed();
     }
 }
 
-/// Steps that happen all at once, when the closure that was given to [`super::Executor::transact`] returns, or not at
-/// all, if it panics. What it asks tells the state with its own steps in it; nothing else changes meanwhile, because
-/// every other thread waits. So be brief.
+/// Steps that take effect together: when the closure given to [`super::Executor::transact`] returns, or not at all if it
+/// panics. Queries include the transaction's own steps. The executor is locked meanwhile, so keep it short.
 pub struct Transaction<'a> {
-    pub(super) shared: &'a Arc<Shared>,
+    pub(super) shared: &'a Arc<ExecutorShared>,
     pub(super) guarded: &'a mut Guarded,
-    /// Done after the commit, in order.
+    /// Run after the commit, in order.
     pub(super) after: Vec<Afterwards>,
-    /// Dropped after the end.
+    /// Unwanted values, dropped after the lock is released.
     pub(super) garbage: Vec<Afterwards>,
 }
 
 impl Transaction<'_> {
-    /// A task: `body` gets the values of `dependencies` once all are done. If one of them has none, the body does not
-    /// run, and the first error in the order of the dependencies is the task's own.
+    /// Submits a task: `body` receives the values of `dependencies` once all are done. If one of them has an error, the
+    /// body does not run, and the first error in the order of the dependencies is the task's outcome.
     ///
     /// Panics if a dependency belongs to another executor, or with [`TASKS_MAX`] tasks.
     pub fn submit<T, D, F>(&mut self, label: impl Into<Label>, dependencies: D, body: F) -> Task<T>
@@ -94,12 +93,12 @@ impl Transaction<'_> {
     {
         let held = dependencies.hold();
         let ids = Ids::of::<D>(&held);
-        let job = Job::new(label.into(), job::plain::<T, D, F>(held, body));
+        let job = TaskCell::new(label.into(), task_cell::plain::<T, D, F>(held, body));
         self.guarded.submit(&Arc::new(job), &ids)
     }
 
-    /// As [`Transaction::submit`], for a body that may fail. Its error is the task's outcome, and that of all that
-    /// depend on it up to the next [`Transaction::catch`].
+    /// [`Transaction::submit`] for a body that may fail. Its error is the outcome of the task and of all its dependants, up
+    /// to the next [`Transaction::catch`].
     pub fn attempt<T, E, D, F>(
         &mut self,
         label: impl Into<Label>,
@@ -114,12 +113,15 @@ impl Transaction<'_> {
     {
         let held = dependencies.hold();
         let ids = Ids::of::<D>(&held);
-        let job = Job::new(label.into(), job::attempting::<T, E, D, F>(held, body));
+        let job = TaskCell::new(
+            label.into(),
+            task_cell::attempting::<T, E, D, F>(held, body),
+        );
         self.guarded.submit(&Arc::new(job), &ids)
     }
 
-    /// As [`Transaction::attempt`], for a body that gets each dependency's [`Result`] and so runs in any case, unless it
-    /// is cancelled.
+    /// [`Transaction::attempt`] for a body that receives the [`Result`] of each dependency, and so runs in any case, unless
+    /// the task is cancelled.
     pub fn catch<T, E, D, F>(
         &mut self,
         label: impl Into<Label>,
@@ -134,34 +136,34 @@ impl Transaction<'_> {
     {
         let held = dependencies.hold();
         let ids = Ids::of::<D>(&held);
-        let job = Job::new(label.into(), job::catching::<T, E, D, F>(held, body));
+        let job = TaskCell::new(label.into(), task_cell::catching::<T, E, D, F>(held, body));
         self.guarded.submit(&Arc::new(job), &ids)
     }
 
-    /// A task whose outcome comes from outside. Panics with [`TASKS_MAX`] tasks.
+    /// Adds a task whose outcome comes from outside. Panics with [`TASKS_MAX`] tasks.
     pub fn promise<T>(&mut self, label: impl Into<Label>) -> (Promise<T>, Task<T>)
     where
         T: Send + Sync + 'static,
     {
         self.guarded.check_room();
         let nothing: Nothing<T> = |id| unreachable!("promise {id} has no body");
-        let job = Arc::new(Job::new(label.into(), nothing));
+        let job = Arc::new(TaskCell::new(label.into(), nothing));
         let id = self
             .guarded
             .state
-            .promise(Arc::clone(&job) as Arc<dyn Work>);
+            .promise(Arc::clone(&job) as Arc<dyn AnyTask>);
         let promise = Promise::new(id, job, Arc::clone(self.shared));
         let task = promise.task();
         (promise, task)
     }
 
-    /// Gives a promise's task this value; `false` if it has an outcome or was cancelled. The promise stays open if the
+    /// Ends a promise's task with a value; `false` if it has an outcome or was cancelled. The promise stays open if the
     /// transaction is rolled back.
     pub fn keep<T: Send + Sync + 'static>(&mut self, promise: &Promise<T>, value: T) -> bool {
         self.end(promise, Ok(Arc::new(value)))
     }
 
-    /// Gives a promise's task this outcome, as [`Transaction::keep`] does.
+    /// Ends a promise's task with an outcome, see [`Transaction::keep`].
     pub fn end<T: Send + Sync + 'static>(
         &mut self,
         promise: &Promise<T>,
@@ -180,46 +182,36 @@ impl Transaction<'_> {
         is_first
     }
 
-    /// Cancels a task and all that depend on it, catching ones included; tells how far it was. One that was pending will
-    /// never run. One that runs goes on to its end, but its result is dropped; its outcome is that it was cancelled.
+    /// Cancels a task and all its dependants, catching ones included; returns the state in which it was. A pending task never
+    /// runs. A running body is not interrupted, but its result is dropped; the outcome is [`TaskError::Cancelled`].
     pub fn cancel<T>(&mut self, task: &Task<T>) -> TaskState {
-        self.cancel_id(task.id())
+        check_own(task.id(), self.guarded.number);
+        self.guarded.state.cancel(task.id())
     }
 
-    /// As [`Transaction::cancel`].
-    pub fn cancel_id(&mut self, id: TaskId) -> TaskState {
-        check_own(id, self.guarded.number);
-        self.guarded.state.cancel(id)
-    }
-
-    /// How far a task is.
+    /// The state of a task.
     pub fn state<T>(&self, task: &Task<T>) -> TaskState {
-        self.state_id(task.id())
+        check_own(task.id(), self.guarded.number);
+        self.guarded.state.state(task.id())
     }
 
-    /// As [`Transaction::state`].
-    pub fn state_id(&self, id: TaskId) -> TaskState {
-        check_own(id, self.guarded.number);
-        self.guarded.state.state(id)
-    }
-
-    /// The dependencies of a task that are not done, in the order that they were named in.
+    /// The dependencies of a task that are not done, in the order in which they were named.
     pub fn dependencies<T>(&self, task: &Task<T>) -> Vec<TaskId> {
         check_own(task.id(), self.guarded.number);
         self.guarded.state.dependencies(task.id())
     }
 
-    /// Tasks that are pending or running.
+    /// Number of pending and running tasks.
     pub fn task_count(&self) -> usize {
         self.guarded.state.live()
     }
 
-    /// All tasks that are pending or running.
+    /// A snapshot of all pending and running tasks.
     pub fn observe(&self) -> Snapshot {
         Snapshot::of(&self.guarded.state)
     }
 
-    /// Does this after the commit, in this thread, free to use the executor; never if the transaction is rolled back.
+    /// Runs `action` after the commit, on this thread; it may use the executor. Not run if the transaction is rolled back.
     pub fn after_commit(&mut self, action: impl FnOnce() + 'static) {
         self.after.push(Box::new(action));
     }
@@ -227,13 +219,13 @@ impl Transaction<'_> {
 
 impl Guarded {
     /// Submits a job with these dependencies to the open transaction.
-    pub(super) fn submit<B, T>(&mut self, job: &Arc<Job<B, T>>, ids: &Ids) -> Task<T>
+    pub(super) fn submit<B, T>(&mut self, job: &Arc<TaskCell<B, T>>, ids: &Ids) -> Task<T>
     where
         B: FnOnce(TaskId) -> Outcome<T> + Send + 'static,
         T: Send + Sync + 'static,
     {
         self.check_room();
-        let work = Arc::clone(job) as Arc<dyn Work>;
+        let work = Arc::clone(job) as Arc<dyn AnyTask>;
         for id in ids.as_slice() {
             check_own(*id, self.number);
         }
@@ -248,16 +240,16 @@ impl Guarded {
         );
     }
 
-    /// The open transaction takes hold. What is left to do without the lock is pushed onto `effects`.
-    pub(super) fn commit(&mut self, effects: &mut Vec<Effect<Arc<dyn Work>>>) {
+    /// Commits the open transaction. Pushes what the caller carries out without the lock onto `effects`.
+    pub(super) fn commit(&mut self, effects: &mut Vec<TaskEffect<Arc<dyn AnyTask>>>) {
         self.state.commit(effects);
-        show(effects);
+        publish(effects);
     }
 
-    /// The open transaction never was. What is left to do without the lock is pushed onto `effects`.
-    pub(super) fn rollback(&mut self, effects: &mut Vec<Effect<Arc<dyn Work>>>) {
+    /// Rolls the open transaction back. Pushes what the caller carries out without the lock onto `effects`.
+    pub(super) fn rollback(&mut self, effects: &mut Vec<TaskEffect<Arc<dyn AnyTask>>>) {
         self.state.rollback(effects);
-        show(effects);
+        publish(effects);
     }
 }
 
@@ -270,22 +262,22 @@ fn check_own(id: TaskId, executor: u32) {
     );
 }
 
-/// Shows outcomes, before anybody else gets the lock.
-fn show(effects: &[Effect<Arc<dyn Work>>]) {
+/// Publishes outcomes while the lock is still held: no thread sees a task done without its outcome.
+fn publish(effects: &[TaskEffect<Arc<dyn AnyTask>>]) {
     for effect in effects {
         match effect {
-            Effect::Kept(_, work) => {
+            TaskEffect::Kept(_, work) => {
                 work.publish();
             }
-            Effect::Cancelled(_, work) => work.cancel(),
+            TaskEffect::Cancelled(_, work) => work.cancel(),
         }
     }
 }
 
-/// Wakes those who wait for outcomes that were shown, and drops what nobody needs.
-pub(super) fn carry_out(effects: Vec<Effect<Arc<dyn Work>>>) {
+/// Wakes the threads that wait for published outcomes, and drops unwanted values.
+pub(super) fn carry_out(effects: Vec<TaskEffect<Arc<dyn AnyTask>>>) {
     for effect in effects {
-        let (Effect::Kept(_, work) | Effect::Cancelled(_, work)) = effect;
+        let (TaskEffect::Kept(_, work) | TaskEffect::Cancelled(_, work)) = effect;
         work.wake();
         discard(work);
     }

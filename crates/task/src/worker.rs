@@ -1,10 +1,10 @@
 //! The worker threads, which run the bodies of ready tasks.
 
 use super::error::TaskError;
-use super::executor::{Crew, Guarded, Shared};
-use super::job::{Work, discard};
-use super::label::Name;
-use super::state::TaskId;
+use super::executor::{ExecutorShared, Guarded, WorkerCounts};
+use super::label::TaskName;
+use super::task_cell::{AnyTask, discard};
+use super::task_graph::TaskId;
 use super::{WAITING_MAX, transaction};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -12,21 +12,21 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 thread_local! {
     /// The executor whose worker this thread is.
-    static EMPLOYER: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+    static EMPLOYER: RefCell<Option<Arc<ExecutorShared>>> = const { RefCell::new(None) };
     /// The task whose body it runs.
     static CURRENT: Cell<Option<TaskId>> = const { Cell::new(None) };
 }
 
-/// Is this thread a worker of that executor?
-pub(super) fn is_of(shared: &Arc<Shared>) -> bool {
+/// Is this thread a worker of `shared`?
+pub(super) fn is_of(shared: &Arc<ExecutorShared>) -> bool {
     EMPLOYER.with_borrow(|employer| {
         let employer = employer.as_ref();
         employer.is_some_and(|employer| Arc::ptr_eq(employer, shared))
     })
 }
 
-/// Starts a worker that is counted already.
-pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
+/// Starts the thread of a worker that is already counted in [`WorkerCounts::workers`]; takes the count back on failure.
+pub(super) fn start(shared: &Arc<ExecutorShared>) -> io::Result<()> {
     let employer = Arc::clone(shared);
     let name = format!("tasks {}", shared.number);
     let started = std::thread::Builder::new().name(name).spawn(move || {
@@ -36,17 +36,18 @@ pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     });
     let mut guarded = shared.lock();
     match started {
-        Ok(handle) => guarded.crew.handles.push(handle),
+        Ok(handle) => guarded.counts.handles.push(handle),
         Err(error) => {
-            guarded.crew.workers -= 1;
+            guarded.counts.workers -= 1;
             return Err(error);
         }
     }
     Ok(())
 }
 
-/// Waits for a task, which `wait` does, in whatever thread this is. In a worker another one takes its place.
-pub(super) fn wait(id: TaskId, name: &Name, wait: impl FnOnce()) -> Result<(), TaskError> {
+/// Calls `wait`, which blocks until a task is done. On a worker thread it first checks for deadlock and makes a spare or new
+/// worker take this one's place, so that `threads` bodies keep running.
+pub(super) fn wait(id: TaskId, name: &TaskName, wait: impl FnOnce()) -> Result<(), TaskError> {
     assert!(
         !transaction::is_open(),
         "a transaction is open in this thread: task {id} ({name}) cannot end before it"
@@ -57,7 +58,7 @@ pub(super) fn wait(id: TaskId, name: &Name, wait: impl FnOnce()) -> Result<(), T
         return Ok(());
     };
     let mut guarded = shared.lock();
-    if guarded.crew.blocked == WAITING_MAX {
+    if guarded.counts.blocked == WAITING_MAX {
         return Err(TaskError::TooManyWaiting {
             waiting: WAITING_MAX,
         });
@@ -66,7 +67,7 @@ pub(super) fn wait(id: TaskId, name: &Name, wait: impl FnOnce()) -> Result<(), T
         let (task, name) = (id, name.clone());
         return Err(TaskError::Deadlock { task, name });
     }
-    let replacement = guarded.crew.block(shared.threads);
+    let replacement = guarded.counts.block(shared.threads);
     drop(guarded);
     let admitted = match replacement {
         Replacement::None => Ok(()),
@@ -80,27 +81,27 @@ pub(super) fn wait(id: TaskId, name: &Name, wait: impl FnOnce()) -> Result<(), T
         wait();
     }
     let mut guarded = shared.lock();
-    guarded.crew.blocked -= 1;
+    guarded.counts.blocked -= 1;
     guarded.state.stop_waiting(current);
-    let waiting = guarded.crew.blocked;
+    let waiting = guarded.counts.blocked;
     admitted.map_err(|_| TaskError::TooManyWaiting { waiting })
 }
 
-/// Who takes the place of a worker that blocks.
+/// The worker that takes the place of a blocking one.
 enum Replacement {
-    /// Enough are left.
+    /// None: enough are running.
     None,
     Spare,
     New,
 }
 
-impl Crew {
-    /// Workers that run bodies or would.
+impl WorkerCounts {
+    /// Workers that run bodies or wait for work.
     fn active(&self) -> usize {
         self.workers - self.blocked - self.spare
     }
 
-    /// A worker is about to block.
+    /// Counts a worker that is about to block, and chooses its replacement.
     fn block(&mut self, threads: usize) -> Replacement {
         self.blocked += 1;
         if self.active() >= threads || self.stopping {
@@ -116,14 +117,14 @@ impl Crew {
     }
 }
 
-/// A task that has ended, and what is left to do for it without the lock.
-pub(super) struct Ended {
-    work: Arc<dyn Work>,
-    /// Somebody waits for it, or nobody wants what it gave.
+/// A task that has ended; [`EndedTask::carry_out`] does the rest without the lock.
+pub(super) struct EndedTask {
+    work: Arc<dyn AnyTask>,
+    /// A thread waits for the outcome, or the outcome is to be dropped.
     wakes: bool,
 }
 
-impl Ended {
+impl EndedTask {
     pub(super) fn carry_out(self) {
         if self.wakes {
             self.work.wake();
@@ -133,21 +134,22 @@ impl Ended {
 }
 
 impl Guarded {
-    /// A body has ended: shows its outcome, and lets go those that waited for it.
-    pub(super) fn finish(&mut self, id: TaskId, work: Arc<dyn Work>) -> Ended {
+    /// Publishes the outcome of a body that has ended, and makes ready the dependants that waited only for it.
+    pub(super) fn finish(&mut self, id: TaskId, work: Arc<dyn AnyTask>) -> EndedTask {
         let (_, wanted) = self.state.finish(id);
         let wakes = !wanted || work.publish();
-        Ended { work, wakes }
+        EndedTask { work, wakes }
     }
 }
 
-/// Runs tasks until it is over. The lock is taken once per task: to tell that one has ended and to take the next.
-fn work(shared: &Arc<Shared>) {
-    let mut ended: Option<Ended> = None;
+/// The loop of a worker: runs tasks until the executor stops. The lock is taken once per task, to finish one and take the
+/// next.
+fn work(shared: &Arc<ExecutorShared>) {
+    let mut ended: Option<EndedTask> = None;
     let mut guarded = shared.lock();
     loop {
-        let crew = &guarded.crew;
-        let is_spare = crew.active() > shared.threads && !crew.stopping;
+        let counts = &guarded.counts;
+        let is_spare = counts.active() > shared.threads && !counts.stopping;
         let next = if is_spare { None } else { guarded.state.take() };
         if let Some((id, work)) = next {
             let wakes = guarded.is_to_wake();
@@ -169,35 +171,35 @@ fn work(shared: &Arc<Shared>) {
             guarded = shared.lock();
         } else if is_spare {
             guarded = stand_by(shared, guarded);
-        } else if guarded.crew.stopping {
+        } else if guarded.counts.stopping {
             return;
         } else {
-            guarded.crew.sleeping += 1;
+            guarded.counts.sleeping += 1;
             let woken = shared.idle.wait(guarded);
             guarded = woken.unwrap_or_else(PoisonError::into_inner);
-            guarded.crew.sleeping -= 1;
-            guarded.crew.waking = guarded.crew.waking.saturating_sub(1);
+            guarded.counts.sleeping -= 1;
+            guarded.counts.waking = guarded.counts.waking.saturating_sub(1);
         }
     }
 }
 
-/// One worker too many, after one that was blocked has gone on: waits until the next one blocks.
+/// Parks a surplus worker, after a blocked one has resumed, until the next one blocks.
 fn stand_by<'a>(
-    shared: &'a Shared,
+    shared: &'a ExecutorShared,
     mut guarded: MutexGuard<'a, Guarded>,
 ) -> MutexGuard<'a, Guarded> {
-    guarded.crew.spare += 1;
-    // Perhaps it was this one that was told.
+    guarded.counts.spare += 1;
+    // This worker may have consumed a wake-up for work that it now leaves: pass it on.
     if guarded.is_to_wake() {
         shared.idle.notify_one();
     }
     let waited = shared.spare.wait_while(guarded, |guarded| {
-        guarded.crew.recalled == 0 && !guarded.crew.stopping
+        guarded.counts.recalled == 0 && !guarded.counts.stopping
     });
     let mut guarded = waited.unwrap_or_else(PoisonError::into_inner);
-    match guarded.crew.recalled {
-        0 => guarded.crew.spare -= 1,
-        _ => guarded.crew.recalled -= 1,
+    match guarded.counts.recalled {
+        0 => guarded.counts.spare -= 1,
+        _ => guarded.counts.recalled -= 1,
     }
     guarded
 }

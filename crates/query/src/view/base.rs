@@ -1,9 +1,9 @@
 //! State that all views of one history share.
 
-use super::cache::Kept;
+use super::cache::CachedValue;
 use super::completions::Completions;
-use super::operation::Part;
-use super::{ChunkCache, Source, ViewError};
+use super::operation::ViewPart;
+use super::{ChunkCache, ViewError, ViewSource};
 use seatrial_history::chunk::{ChunkAddress, ChunkSummary};
 use seatrial_history::{Chunk, ChunkBuffer, Chunks, History};
 use std::fmt;
@@ -14,13 +14,13 @@ pub(super) const ROWS_LENGTH: u64 = 16_384;
 /// Buffers for reading that are kept for the next.
 const BUFFERS_MAX: usize = 4;
 
-/// Where the operations are.
-pub(super) enum Kind {
+/// Storage of the operations.
+pub(super) enum BaseStorage {
     Rows(Arc<History>),
-    Chunks(Arc<dyn Source>),
+    Chunks(Arc<dyn ViewSource>),
 }
 
-/// A chunk's place, as far as it is needed to find an operation in it.
+/// Number and range of a chunk: enough to find an operation in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
     pub(super) number: u64,
@@ -38,39 +38,39 @@ impl Spot {
     }
 }
 
-/// A history, the part of its directory that was needed so far (80 bytes a chunk), its share of a cache, and its pairs.
-pub struct Base {
-    kind: Kind,
+/// A history, the part of its directory that was needed so far (80 bytes per chunk), its share of a cache, and its pairs.
+pub struct ViewBase {
+    kind: BaseStorage,
     pub(super) cache: Arc<ChunkCache>,
     owner: u64,
     length: u64,
-    /// Stretches of the directory, in order; those that nobody asked for are missing.
+    /// Stretches of the directory that were read, in order.
     directory: RwLock<Vec<Arc<[ChunkSummary]>>>,
     buffers: Mutex<Vec<ChunkBuffer>>,
     pub(super) completions: Completions,
 }
 
-impl fmt::Debug for Base {
+impl fmt::Debug for ViewBase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Base")
+        f.debug_struct("ViewBase")
             .field("length", &self.length)
             .field("cache", &self.cache)
             .finish_non_exhaustive()
     }
 }
 
-impl Drop for Base {
+impl Drop for ViewBase {
     fn drop(&mut self) {
         self.cache.forget(self.owner);
     }
 }
 
-impl Base {
-    pub(super) fn new(kind: Kind, cache: Arc<ChunkCache>) -> Base {
-        Base {
+impl ViewBase {
+    pub(super) fn new(kind: BaseStorage, cache: Arc<ChunkCache>) -> ViewBase {
+        ViewBase {
             length: match &kind {
-                Kind::Rows(history) => history.len() as u64,
-                Kind::Chunks(source) => source.len(),
+                BaseStorage::Rows(history) => history.len() as u64,
+                BaseStorage::Chunks(source) => source.len(),
             },
             kind,
             owner: cache.owner(),
@@ -85,27 +85,29 @@ impl Base {
         self.length
     }
 
-    pub(super) fn kind(&self) -> &Kind {
+    pub(super) fn kind(&self) -> &BaseStorage {
         &self.kind
     }
 
     pub(super) fn chunk_count(&self) -> u64 {
         match &self.kind {
-            Kind::Rows(_) => self.length.div_ceil(ROWS_LENGTH),
-            Kind::Chunks(source) => source.chunk_count(),
+            BaseStorage::Rows(_) => self.length.div_ceil(ROWS_LENGTH),
+            BaseStorage::Chunks(source) => source.chunk_count(),
         }
     }
 
     /// The chunk at `place`.
     pub(super) fn spot(&self, place: ChunkAddress) -> Result<Option<Spot>, ViewError> {
         match &self.kind {
-            Kind::Rows(history) => Ok(self.rows(history, place)),
-            Kind::Chunks(source) => Ok(self.summary(source.as_ref(), place)?.map(|summary| Spot {
-                number: summary.number,
-                first_position: summary.first_position,
-                operations: summary.operations,
-                summary: Some(summary),
-            })),
+            BaseStorage::Rows(history) => Ok(self.rows(history, place)),
+            BaseStorage::Chunks(source) => {
+                Ok(self.summary(source.as_ref(), place)?.map(|summary| Spot {
+                    number: summary.number,
+                    first_position: summary.first_position,
+                    operations: summary.operations,
+                    summary: Some(summary),
+                }))
+            }
         }
     }
 
@@ -127,7 +129,7 @@ impl Base {
 
     fn summary(
         &self,
-        source: &dyn Source,
+        source: &dyn ViewSource,
         place: ChunkAddress,
     ) -> Result<Option<ChunkSummary>, ViewError> {
         let is_before = |summary: &ChunkSummary| match place {
@@ -142,7 +144,7 @@ impl Base {
         let known = directory.partition_point(|stretch| stretch.last().is_some_and(is_before));
         if let Some(stretch) = directory.get(known) {
             let at = stretch.partition_point(is_before);
-            // At the front of a stretch it is only certain if nothing is missing in front of it.
+            // The first chunk of a stretch is certain only if the stretch before it is known.
             let follows = |before: &Arc<[ChunkSummary]>| {
                 let last = before.last().map(|last| last.number + 1);
                 last == Some(stretch[0].number)
@@ -169,7 +171,7 @@ impl Base {
         Ok(found)
     }
 
-    /// Keeps a stretch of the directory that overlaps none that is known.
+    /// Adds a stretch of the directory unless it overlaps a known one.
     fn keep(&self, stretch: Vec<ChunkSummary>) {
         let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else {
             return;
@@ -192,41 +194,44 @@ impl Base {
     }
 
     /// The operations of a chunk, kept in the cache.
-    pub(super) fn part(&self, spot: &Spot) -> Result<Part, ViewError> {
-        let Kind::Chunks(source) = &self.kind else {
+    pub(super) fn part(&self, spot: &Spot) -> Result<ViewPart, ViewError> {
+        let BaseStorage::Chunks(source) = &self.kind else {
             return self.stretch(spot);
         };
         let key = (self.owner, spot.number);
         let kept = self.cache.get(key, || {
-            self.read(source.as_ref(), spot.number).map(Kept::Chunk)
+            self.read(source.as_ref(), spot.number)
+                .map(CachedValue::Chunk)
         });
         columns(kept?, spot.number)
     }
 
-    /// The operations of a chunk for those who go through all: what is in the cache is used, and nothing goes there.
-    pub(super) fn passing_part(&self, spot: &Spot) -> Result<Part, ViewError> {
-        let Kind::Chunks(source) = &self.kind else {
+    /// The operations of a chunk for a full pass: uses the cache, but adds nothing to it.
+    pub(super) fn passing_part(&self, spot: &Spot) -> Result<ViewPart, ViewError> {
+        let BaseStorage::Chunks(source) = &self.kind else {
             return self.stretch(spot);
         };
         match self.cache.peek((self.owner, spot.number)) {
             Some(kept) => columns(kept, spot.number),
-            None => self.read(source.as_ref(), spot.number).map(Part::Columns),
+            None => self
+                .read(source.as_ref(), spot.number)
+                .map(ViewPart::Columns),
         }
     }
 
-    fn stretch(&self, spot: &Spot) -> Result<Part, ViewError> {
+    fn stretch(&self, spot: &Spot) -> Result<ViewPart, ViewError> {
         match &self.kind {
-            Kind::Rows(history) => Ok(Part::Rows {
+            BaseStorage::Rows(history) => Ok(ViewPart::Rows {
                 history: history.clone(),
                 first: spot.first_position as usize,
                 length: spot.operations as usize,
             }),
-            Kind::Chunks(_) => Err(ViewError::Gone(spot.number)),
+            BaseStorage::Chunks(_) => Err(ViewError::Gone(spot.number)),
         }
     }
 
     /// Decodes a chunk.
-    fn read(&self, source: &dyn Source, number: u64) -> Result<Arc<Chunk>, ViewError> {
+    fn read(&self, source: &dyn ViewSource, number: u64) -> Result<Arc<Chunk>, ViewError> {
         let buffers = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut buffer = buffers().pop().unwrap_or_default();
         let is_there = source.read(number, &mut buffer)?.is_some();
@@ -243,7 +248,7 @@ impl Base {
 
     /// The chunk of the operation with this index, and its place there.
     pub(super) fn find(&self, index: u64) -> Result<Option<(Spot, usize)>, ViewError> {
-        if let Kind::Rows(history) = &self.kind {
+        if let BaseStorage::Rows(history) = &self.kind {
             let Some(position) = history.position(index) else {
                 return Ok(None);
             };
@@ -262,25 +267,25 @@ impl Base {
             }
         }
         match self.part(&spot)? {
-            Part::Columns(chunk) => Ok(chunk.place(index).map(|place| (spot, place))),
-            Part::Rows { .. } => Ok(None),
+            ViewPart::Columns(chunk) => Ok(chunk.place(index).map(|place| (spot, place))),
+            ViewPart::Rows { .. } => Ok(None),
         }
     }
 }
 
 /// A chunk that was kept.
-fn columns(kept: Kept, number: u64) -> Result<Part, ViewError> {
+fn columns(kept: CachedValue, number: u64) -> Result<ViewPart, ViewError> {
     match kept {
-        Kept::Chunk(chunk) => Ok(Part::Columns(chunk)),
-        Kept::Mask(_) => Err(ViewError::Gone(number)),
+        CachedValue::Chunk(chunk) => Ok(ViewPart::Columns(chunk)),
+        CachedValue::Mask(_) => Err(ViewError::Gone(number)),
     }
 }
 
-impl Chunks for Base {
+impl Chunks for ViewBase {
     type Error = ViewError;
 
     fn chunk_count(&self) -> u64 {
-        Base::chunk_count(self)
+        ViewBase::chunk_count(self)
     }
 
     /// A chunk of a history in memory, which takes long to make, is kept in the cache.
@@ -290,15 +295,15 @@ impl Chunks for Base {
         buffer: &'a mut ChunkBuffer,
     ) -> Result<Option<&'a Chunk>, ViewError> {
         let history = match &self.kind {
-            Kind::Chunks(source) => return source.read(number, buffer),
-            Kind::Rows(history) => history,
+            BaseStorage::Chunks(source) => return source.read(number, buffer),
+            BaseStorage::Rows(history) => history,
         };
         let kept = self.cache.get((self.owner, number), || {
             let chunk = history.read_chunk(number, buffer)?.cloned();
             let chunk = chunk.ok_or(ViewError::Gone(number))?;
-            Ok::<_, ViewError>(Kept::Chunk(Arc::new(chunk)))
+            Ok::<_, ViewError>(CachedValue::Chunk(Arc::new(chunk)))
         })?;
-        let Kept::Chunk(chunk) = kept else {
+        let CachedValue::Chunk(chunk) = kept else {
             return Err(ViewError::Gone(number));
         };
         buffer.chunk.clone_from(&chunk);

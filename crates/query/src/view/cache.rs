@@ -7,36 +7,36 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Most bytes that a cache keeps unless it is told otherwise: about a hundred chunks.
+/// Default for the most bytes that a cache keeps: about a hundred chunks.
 pub const CACHE_BYTES_MAX: u64 = 256 << 20;
-/// Whoever knows how much memory is left is asked each time so many things were loaded.
+/// Loads between two queries of [`Pressure`].
 const LOADS_PER_QUESTION: u64 = 16;
 /// No neighbour in the order of use.
-const NOBODY: u32 = u32::MAX;
+const NO_ENTRY: u32 = u32::MAX;
 
-/// What is kept: owner and number.
+/// Key of a cached value: owner and number.
 pub(super) type Key = (u64, u64);
 
-/// Something that took long to make and that anybody may share.
+/// A shared value that is expensive to make.
 #[derive(Clone)]
-pub(super) enum Kept {
+pub(super) enum CachedValue {
     /// A decoded chunk.
     Chunk(Arc<Chunk>),
-    /// Which of a chunk's operations pass a filter.
+    /// The operations of a chunk that pass a filter.
     Mask(Arc<Mask>),
 }
 
-impl Kept {
+impl CachedValue {
     fn bytes(&self) -> u64 {
         match self {
-            Kept::Chunk(chunk) => chunk.memory_bytes(),
-            Kept::Mask(mask) => mask.memory_bytes(),
+            CachedValue::Chunk(chunk) => chunk.memory_bytes(),
+            CachedValue::Mask(mask) => mask.memory_bytes(),
         }
     }
 }
 
-/// Where something is.
-enum Slot {
+/// State of a key.
+enum CacheSlot {
     /// A thread is making it; the others wait.
     Loading,
     /// In the list.
@@ -44,18 +44,18 @@ enum Slot {
 }
 
 /// An entry of the list, from the one used longest ago to the newest.
-struct Entry {
+struct CacheEntry {
     key: Key,
-    kept: Option<Kept>,
+    kept: Option<CachedValue>,
     bytes: u64,
     older: u32,
     newer: u32,
 }
 
 /// What is in a cache.
-struct State {
-    slots: FixedMap<Key, Slot>,
-    entries: Vec<Entry>,
+struct CacheState {
+    slots: FixedMap<Key, CacheSlot>,
+    entries: Vec<CacheEntry>,
     free: Vec<u32>,
     oldest: u32,
     newest: u32,
@@ -65,33 +65,33 @@ struct State {
     hits: u64,
 }
 
-/// How a cache has done so far.
+/// Counters of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheFigures {
     /// Bytes that it keeps now.
     pub bytes: u64,
     /// Most bytes that it ever kept.
     pub bytes_peak: u64,
-    /// Chunks and masks that were made because they were not there.
+    /// Misses: chunks and masks that were made.
     pub loads: u64,
-    /// Times that something was there.
+    /// Hits.
     pub hits: u64,
 }
 
-/// Decoded chunks, and masks of filters, for any number of views in any number of threads; those used longest ago go
-/// first. What two threads want at the same time is made once.
+/// A cache of decoded chunks and masks of filters, for any number of views and threads; evicts the least recently used. A
+/// value that several threads need at the same time is made once.
 ///
-/// It never keeps more bytes than its bound, and yields to [`Pressure`]; what is larger than the bound is handed out
-/// and not kept. Its lock is held for a few steps, never while something is made. Its downside: what readers hold at
-/// the moment is not counted, at most a chunk for each of them.
+/// It never keeps more bytes than its bound, and yields to [`Pressure`]; larger values are returned and not kept. Its lock
+/// is held for a few steps, never while a value is made. Values in use by readers are not counted after their eviction, at
+/// most one chunk per reader.
 pub struct ChunkCache {
     bytes_max: AtomicU64,
-    /// What the pressure allowed when it was asked last.
+    /// Bytes that the pressure allowed at its last query.
     allowed_max: AtomicU64,
     pressure: Option<Arc<dyn Pressure>>,
     owners: AtomicU64,
-    state: Mutex<State>,
-    /// Told when something was made, or could not be.
+    state: Mutex<CacheState>,
+    /// Notified when a value was made, or could not be.
     made: Condvar,
 }
 
@@ -111,19 +111,19 @@ impl fmt::Debug for ChunkCache {
 }
 
 impl ChunkCache {
-    /// A cache of so many bytes. With 0 nothing is kept, and still made once for those who wait together.
+    /// Creates a cache with this bound. With 0 no value is kept, but each is still made once for all threads that wait for it.
     pub fn new(bytes_max: u64) -> ChunkCache {
         ChunkCache {
             bytes_max: AtomicU64::new(bytes_max),
             allowed_max: AtomicU64::new(u64::MAX),
             pressure: None,
             owners: AtomicU64::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(CacheState {
                 slots: FixedMap::default(),
                 entries: Vec::new(),
                 free: Vec::new(),
-                oldest: NOBODY,
-                newest: NOBODY,
+                oldest: NO_ENTRY,
+                newest: NO_ENTRY,
                 bytes: 0,
                 bytes_peak: 0,
                 loads: 0,
@@ -133,7 +133,7 @@ impl ChunkCache {
         }
     }
 
-    /// The same, yielding when memory runs short: `pressure` is asked once for every 16 things that are loaded.
+    /// The same, yielding when memory is short: `pressure` is queried once per 16 loads.
     #[must_use]
     pub fn under(mut self, pressure: Arc<dyn Pressure>) -> ChunkCache {
         self.pressure = Some(pressure);
@@ -151,13 +151,13 @@ impl ChunkCache {
         self.shrink(bytes_max);
     }
 
-    /// Lets go of what was used longest ago until no more than `bytes` are kept.
+    /// Evicts the least recently used values until at most `bytes` are kept.
     pub fn shrink(&self, bytes: u64) {
         let gone = self.lock().shrink(bytes);
         drop(gone);
     }
 
-    /// How it has done so far.
+    /// Counters so far.
     pub fn figures(&self) -> CacheFigures {
         let state = self.lock();
         CacheFigures {
@@ -168,12 +168,12 @@ impl ChunkCache {
         }
     }
 
-    /// A number that nobody else has, for keys.
+    /// A unique owner, for keys.
     pub(super) fn owner(&self) -> u64 {
         self.owners.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Lets go of all that this owner has.
+    /// Removes all values of this owner.
     pub(super) fn forget(&self, owner: u64) {
         let mut gone = Vec::new();
         let mut state = self.lock();
@@ -186,17 +186,17 @@ impl ChunkCache {
         drop(state);
     }
 
-    /// What is kept under `key`, without waiting for it.
-    pub(super) fn peek(&self, key: Key) -> Option<Kept> {
+    /// The value of `key` if it is cached; does not wait.
+    pub(super) fn peek(&self, key: Key) -> Option<CachedValue> {
         self.lock().find(key)
     }
 
-    /// What is kept under `key`, or else what `load` makes. A failure is not kept.
+    /// The value of `key`, made by `load` if it is not cached. A failure is not cached.
     pub(super) fn get<E>(
         &self,
         key: Key,
-        load: impl FnOnce() -> Result<Kept, E>,
-    ) -> Result<Kept, E> {
+        load: impl FnOnce() -> Result<CachedValue, E>,
+    ) -> Result<CachedValue, E> {
         let mut state = self.lock();
         loop {
             if let Some(kept) = state.find(key) {
@@ -208,7 +208,7 @@ impl ChunkCache {
             let waited = self.made.wait(state);
             state = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        state.slots.insert(key, Slot::Loading);
+        state.slots.insert(key, CacheSlot::Loading);
         state.loads += 1;
         let (loads, held) = (state.loads, state.bytes);
         drop(state);
@@ -235,12 +235,12 @@ impl ChunkCache {
         Ok(kept)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Something is being made; when that ends, also by a failure or a panic, those who wait are told.
+/// Guard of a value that is being made; its drop, also by failure or panic, wakes the waiting threads.
 struct Flight<'a> {
     cache: &'a ChunkCache,
     key: Key,
@@ -249,7 +249,7 @@ struct Flight<'a> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         let mut state = self.cache.lock();
-        if let Some(Slot::Loading) = state.slots.get(&self.key) {
+        if let Some(CacheSlot::Loading) = state.slots.get(&self.key) {
             state.slots.remove(&self.key);
         }
         drop(state);
@@ -257,10 +257,10 @@ impl Drop for Flight<'_> {
     }
 }
 
-impl State {
-    /// What is kept under `key`; it is the newest now.
-    fn find(&mut self, key: Key) -> Option<Kept> {
-        let Some(&Slot::There(number)) = self.slots.get(&key) else {
+impl CacheState {
+    /// The value of `key`, which becomes the newest.
+    fn find(&mut self, key: Key) -> Option<CachedValue> {
+        let Some(&CacheSlot::There(number)) = self.slots.get(&key) else {
             return None;
         };
         self.hits += 1;
@@ -271,13 +271,13 @@ impl State {
         self.entries[number as usize].kept.clone()
     }
 
-    fn keep(&mut self, key: Key, kept: Kept, bytes: u64) {
-        let entry = Entry {
+    fn keep(&mut self, key: Key, kept: CachedValue, bytes: u64) {
+        let entry = CacheEntry {
             key,
             kept: Some(kept),
             bytes,
-            older: NOBODY,
-            newer: NOBODY,
+            older: NO_ENTRY,
+            newer: NO_ENTRY,
         };
         let number = if let Some(number) = self.free.pop() {
             self.entries[number as usize] = entry;
@@ -287,21 +287,21 @@ impl State {
             self.entries.len() as u32 - 1
         };
         self.link(number);
-        self.slots.insert(key, Slot::There(number));
+        self.slots.insert(key, CacheSlot::There(number));
         self.bytes += bytes;
         self.bytes_peak = self.bytes_peak.max(self.bytes);
     }
 
-    /// Removes the oldest until no more than `bytes` are kept. What is gone is dropped by the caller, without the lock.
-    fn shrink(&mut self, bytes: u64) -> Vec<Kept> {
+    /// Removes the oldest until at most `bytes` are kept. The caller drops the removed values without the lock.
+    fn shrink(&mut self, bytes: u64) -> Vec<CachedValue> {
         let mut gone = Vec::new();
-        while self.bytes > bytes && self.oldest != NOBODY {
+        while self.bytes > bytes && self.oldest != NO_ENTRY {
             gone.extend(self.remove(self.oldest));
         }
         gone
     }
 
-    fn remove(&mut self, number: u32) -> Option<Kept> {
+    fn remove(&mut self, number: u32) -> Option<CachedValue> {
         self.unlink(number);
         let entry = &mut self.entries[number as usize];
         self.bytes -= entry.bytes;
@@ -314,22 +314,22 @@ impl State {
     fn link(&mut self, number: u32) {
         let older = self.newest;
         let entry = &mut self.entries[number as usize];
-        (entry.older, entry.newer) = (older, NOBODY);
+        (entry.older, entry.newer) = (older, NO_ENTRY);
         match older {
-            NOBODY => self.oldest = number,
+            NO_ENTRY => self.oldest = number,
             older => self.entries[older as usize].newer = number,
         }
         self.newest = number;
     }
 
     fn unlink(&mut self, number: u32) {
-        let &Entry { older, newer, .. } = &self.entries[number as usize];
+        let &CacheEntry { older, newer, .. } = &self.entries[number as usize];
         match older {
-            NOBODY => self.oldest = newer,
+            NO_ENTRY => self.oldest = newer,
             older => self.entries[older as usize].newer = newer,
         }
         match newer {
-            NOBODY => self.newest = older,
+            NO_ENTRY => self.newest = older,
             newer => self.entries[newer as usize].older = older,
         }
     }
@@ -340,8 +340,8 @@ mod tests {
     use super::*;
     use std::sync::Barrier;
 
-    fn mask(bytes: usize) -> Kept {
-        Kept::Mask(Arc::new(Mask::of((bytes - size_of::<Mask>()) * 8, 0, 0)))
+    fn mask(bytes: usize) -> CachedValue {
+        CachedValue::Mask(Arc::new(Mask::of((bytes - size_of::<Mask>()) * 8, 0, 0)))
     }
 
     fn load(cache: &ChunkCache, number: u64, bytes: usize) -> bool {
@@ -432,7 +432,7 @@ mod tests {
                 })
             });
             barrier.wait();
-            // It is being made, or was made and not kept.
+            // The value is being made, or was made and not kept.
             load(&cache, 1, 104);
         });
         assert_eq!(made.load(Ordering::Relaxed), 1);

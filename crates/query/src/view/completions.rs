@@ -1,20 +1,20 @@
 //! Finds the completions of invocations.
 
 use super::ViewError;
-use super::base::{Base, Spot};
+use super::base::{Spot, ViewBase};
 use super::fold::fold_chunks;
-use super::operation::Part;
+use super::operation::ViewPart;
 use seatrial_history::chunk::ChunkAddress;
 use seatrial_history::{Chunk, Fold, Order};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// So many chunks behind an invocation's own are looked through before the index is built.
+/// Chunks after that of the invocation that are searched before the index is built.
 const LOOK_AHEAD_CHUNKS: u64 = 4;
 /// Positions of one stretch of the index.
 const STRETCH_LENGTH: u64 = 1 << 16;
-/// Distances that are compared at a time.
+/// Distances compared at a time.
 const BLOCK: usize = 64;
 
 /// The pairs of a stretch of invocations whose completion is in another chunk: place in the stretch, and distance; in
@@ -27,15 +27,14 @@ struct Stretch {
 
 /// Finds the completion of an invocation; the way back is in the pair column.
 ///
-/// Most completions follow soon: they are found by running along the pair column of the invocation's chunk and of a few
-/// behind it. Only the first invocation that is not found so costs a pass over the history, which notes the pairs that
-/// reach from one chunk into another, and thus answers all others of their kind: 6 bytes for each of these pairs, so 3
-/// bytes an operation at the very most and next to nothing as a rule. Shared by all views of a history. Its downside:
-/// an operation that never completes costs that pass, once.
+/// Most completions follow soon: a scan of the pair columns of the invocation's chunk and of a few after it finds them. The
+/// first invocation that this does not find, or that never completes, costs one pass over the history, which indexes all
+/// pairs that cross chunks, 6 bytes each: at most 3 bytes per operation, usually almost nothing. Shared by all views of a
+/// history.
 #[derive(Debug, Default)]
 pub(super) struct Completions {
     index: OnceLock<Index>,
-    /// Held by the one who builds the index.
+    /// Held by the thread that builds the index.
     building: Mutex<()>,
 }
 
@@ -48,19 +47,19 @@ struct Index {
     far: BTreeMap<u64, u64>,
 }
 
-impl Base {
+impl ViewBase {
     /// The position of the completion of the invocation at a place of a chunk, or of the invocation of the completion
     /// there.
     pub(super) fn pair(
         &self,
         spot: &Spot,
-        part: &Part,
+        part: &ViewPart,
         place: usize,
     ) -> Result<Option<u64>, ViewError> {
         let position = spot.first_position + place as u64;
         let chunk = match part {
-            Part::Columns(chunk) => chunk,
-            Part::Rows { history, .. } => {
+            ViewPart::Columns(chunk) => chunk,
+            ViewPart::Rows { history, .. } => {
                 let pair = history.pair(position as usize);
                 return Ok(pair.map(|other| other as u64));
             }
@@ -82,7 +81,7 @@ impl Base {
             let Some(next) = self.spot(ChunkAddress::Chunk(number))? else {
                 return Ok(None);
             };
-            if let Part::Columns(chunk) = self.part(&next)?
+            if let ViewPart::Columns(chunk) = self.part(&next)?
                 && let Some(completion) = find(&chunk, 0, position)
             {
                 return Ok(Some(completion));
@@ -105,7 +104,7 @@ impl Base {
     }
 }
 
-/// Notes the pairs between chunks.
+/// Collects the pairs that cross chunks.
 struct Indexing;
 
 impl Fold for Indexing {
@@ -143,7 +142,7 @@ impl Fold for Indexing {
     }
 }
 
-/// The completion, at `from` of this chunk or behind, of the invocation at `position`.
+/// The completion, at or after place `from` of this chunk, of the invocation at `position`.
 fn find(chunk: &Chunk, from: usize, position: u64) -> Option<u64> {
     let first = chunk.first_position();
     let mut place = from;
@@ -165,7 +164,7 @@ fn find(chunk: &Chunk, from: usize, position: u64) -> Option<u64> {
 }
 
 impl Index {
-    /// Notes the pairs that reach into this chunk from others.
+    /// Collects the completions in this chunk whose invocation is in another one.
     fn chunk(&mut self, chunk: &Chunk) {
         let first = chunk.first_position();
         for (place, &distance) in chunk.pairs().iter().enumerate() {

@@ -7,11 +7,10 @@ use seatrial_history::{Chunk, Op, OpType, Process, Symbol};
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
 
-/// Operations with all of these properties; without any, all operations. Because it is data, it is decided on the
-/// columns of a chunk, where no operation is built, and mostly by what the directory says of a chunk, which then is
-/// not even read.
+/// A conjunction of conditions on operations; the empty one passes all. Because it is data, it is evaluated on the columns of a
+/// chunk without building operations, and often the directory's summary of a chunk decides it without reading the chunk.
 ///
-/// Each method narrows it further.
+/// Each method adds a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// A bit for each type.
@@ -24,7 +23,7 @@ pub struct Filter {
     times: (i64, i64),
     /// Lowest and highest index.
     indices: (u64, u64),
-    /// Some range is empty, so nothing passes.
+    /// A range is empty, so no operation passes.
     is_nothing: bool,
 }
 
@@ -54,7 +53,7 @@ impl Default for Filter {
     }
 }
 
-/// Narrows a set, or begins one.
+/// Intersects a set, or begins one.
 fn narrow<T: Ord>(known: &mut Option<BTreeSet<T>>, further: BTreeSet<T>) {
     match known {
         None => *known = Some(further),
@@ -68,48 +67,48 @@ impl Filter {
         Filter::default()
     }
 
-    /// Those of clients.
+    /// Only operations of clients.
     #[must_use]
     pub fn clients(mut self) -> Filter {
         self.actors &= CLIENTS;
         self
     }
 
-    /// Those of the nemesis and of whoever else is no client.
+    /// Only operations of the nemesis and of other processes that are no clients.
     #[must_use]
     pub fn nemesis(mut self) -> Filter {
         self.actors &= OTHERS;
         self
     }
 
-    /// Those of these types.
+    /// Only operations of these types.
     #[must_use]
     pub fn types(mut self, types: &[OpType]) -> Filter {
         self.kinds &= types.iter().fold(0, |kinds, &kind| kinds | bit(kind));
         self
     }
 
-    /// Those that took place or may have: `ok` and `info`.
+    /// Only operations that took place or may have: `ok` and `info`.
     #[must_use]
     pub fn possible(self) -> Filter {
         self.types(&[OpType::Ok, OpType::Info])
     }
 
-    /// Those of these processes.
+    /// Only operations of these processes.
     #[must_use]
     pub fn processes(mut self, processes: impl IntoIterator<Item = Process>) -> Filter {
         narrow(&mut self.processes, processes.into_iter().collect());
         self
     }
 
-    /// Those that do one of these.
+    /// Only operations with one of these functions.
     #[must_use]
     pub fn fs<F: Into<Symbol>>(mut self, fs: impl IntoIterator<Item = F>) -> Filter {
         narrow(&mut self.fs, fs.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Those whose time, in nanoseconds since the test began and -1 when not known, is in this range.
+    /// Only operations whose time, in nanoseconds since the test began and -1 if unknown, is in this range.
     #[must_use]
     pub fn times(mut self, times: impl RangeBounds<i64>) -> Filter {
         let start = match times.start_bound() {
@@ -131,7 +130,7 @@ impl Filter {
         self.settle()
     }
 
-    /// Those whose index is in this range.
+    /// Only operations whose index is in this range.
     #[must_use]
     pub fn indices(mut self, indices: impl RangeBounds<u64>) -> Filter {
         let start = match indices.start_bound() {
@@ -158,7 +157,7 @@ impl Filter {
         self
     }
 
-    /// Those that pass both.
+    /// Only operations that pass both filters.
     #[must_use]
     pub fn and(mut self, other: &Filter) -> Filter {
         self.kinds &= other.kinds;
@@ -191,7 +190,7 @@ impl Filter {
         self.actors & actor != 0 && processes.is_none_or(|known| known.contains(&process))
     }
 
-    /// How many operations of a chunk pass, if that follows from what is said of it.
+    /// The number of operations of a chunk that pass, if its summary decides it.
     pub fn count(&self, chunk: &ChunkSummary) -> Option<u64> {
         let (times, indices) = (self.times, self.indices);
         let mut passing = 0;

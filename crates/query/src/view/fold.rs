@@ -1,6 +1,6 @@
 //! Folds over views.
 
-use super::base::{Base, Kind, ROWS_LENGTH};
+use super::base::{BaseStorage, ROWS_LENGTH, ViewBase};
 use super::layers::{Layers, Made};
 use super::mask::Mask;
 use super::matches::within;
@@ -16,12 +16,12 @@ use seatrial_history::{
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Items that a view has: operations, borrowed ([`Ops`]) or owned ([`Each`] of [`Op`]).
+/// Items of a view: operations, borrowed ([`Ops`]) or owned ([`Each`] of [`Op`]).
 pub trait ViewItems: Items + Sized + 'static {
-    /// Gives the items of a chunk of a view to `step`, until it breaks.
+    /// Calls `step` with the items of a view in one chunk, until it breaks.
     #[doc(hidden)]
     fn visit(
-        sight: &Sight,
+        sight: &ViewScope,
         chunk: &Chunk,
         step: impl FnMut(Self::Item<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, ViewError>;
@@ -29,7 +29,7 @@ pub trait ViewItems: Items + Sized + 'static {
     /// The same for a whole history in memory; false if the items are borrowed from chunks.
     #[doc(hidden)]
     fn visit_rows(
-        _sight: &Sight,
+        _sight: &ViewScope,
         _ops: &[Op],
         _step: impl FnMut(Self::Item<'_>) -> ControlFlow<()>,
     ) -> bool {
@@ -37,15 +37,15 @@ pub trait ViewItems: Items + Sized + 'static {
     }
 }
 
-/// How a view sees its base.
+/// The range and layers of a view, without its base.
 #[derive(Clone, Debug)]
-pub struct Sight {
+pub struct ViewScope {
     layers: Layers,
     span: Range<u64>,
 }
 
-impl Sight {
-    /// The places of a chunk that are in the view as far as that is known before the first map.
+impl ViewScope {
+    /// The places of a chunk that are in the view's range and pass all filters before the first map.
     fn leading(&self, first_position: u64, stand: Stand<'_>) -> Mask {
         let mut mask = within(&self.span, first_position, stand.len());
         self.layers.retain_leading(stand, &mut mask);
@@ -75,7 +75,7 @@ impl Sight {
 
 impl ViewItems for Each<Op> {
     fn visit(
-        sight: &Sight,
+        sight: &ViewScope,
         chunk: &Chunk,
         mut step: impl FnMut(Op) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, ViewError> {
@@ -83,7 +83,11 @@ impl ViewItems for Each<Op> {
         Ok(sight.each_owned(chunk.first_position(), stand, |_, op| step(op)))
     }
 
-    fn visit_rows(sight: &Sight, ops: &[Op], mut step: impl FnMut(Op) -> ControlFlow<()>) -> bool {
+    fn visit_rows(
+        sight: &ViewScope,
+        ops: &[Op],
+        mut step: impl FnMut(Op) -> ControlFlow<()>,
+    ) -> bool {
         let stretches = ops.chunks(ROWS_LENGTH as usize).enumerate();
         for (number, ops) in stretches {
             let first = number as u64 * ROWS_LENGTH;
@@ -98,7 +102,7 @@ impl ViewItems for Each<Op> {
 
 impl ViewItems for Ops {
     fn visit(
-        sight: &Sight,
+        sight: &ViewScope,
         chunk: &Chunk,
         mut step: impl FnMut(OpView<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, ViewError> {
@@ -117,7 +121,7 @@ impl ViewItems for Ops {
     }
 }
 
-/// Operations on their way into a chunk of their own, in which each has the position that it had.
+/// Encodes mapped operations into a new chunk, in which each keeps its position.
 #[derive(Default)]
 struct Rebuilt {
     encoder: Encoder,
@@ -126,9 +130,9 @@ struct Rebuilt {
     chunk: Chunk,
 }
 
-/// Puts what the maps made into columns, so that it can be borrowed as it could before.
+/// Encodes mapped operations into columns, so that they can be borrowed like those of the base.
 fn visit_mapped(
-    sight: &Sight,
+    sight: &ViewScope,
     chunk: &Chunk,
     mut step: impl FnMut(OpView<'_>) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>, ViewError> {
@@ -147,7 +151,7 @@ fn visit_mapped(
         if rebuilt.places.is_empty() {
             first = place;
         }
-        // What is not in the view keeps its place, empty.
+        // Operations that are not in the view are replaced by placeholders, to keep the positions.
         for gap in first + rebuilt.encoder.len()..place {
             let gap = nothing(chunk, gap);
             rebuilt.encoder.push(&gap, 0);
@@ -164,7 +168,7 @@ fn visit_mapped(
     Ok(rebuilt.give(chunk, first, &mut step))
 }
 
-/// Stands for an operation that is not in a view.
+/// Placeholder of an operation that is not in the view.
 fn nothing(chunk: &Chunk, place: usize) -> Op {
     Op {
         index: chunk.index(place),
@@ -178,7 +182,7 @@ fn nothing(chunk: &Chunk, place: usize) -> Op {
 }
 
 impl Rebuilt {
-    /// Gives what is there to `step`, and begins anew.
+    /// Calls `step` with the gathered operations, and begins a new chunk.
     fn give(
         &mut self,
         chunk: &Chunk,
@@ -201,15 +205,15 @@ impl Rebuilt {
     }
 }
 
-/// A question about a view as a fold over the whole history, so that it may share a pass with any other. Its answer is an
-/// error if a map made something that fits into no chunk.
+/// A question about a view as a fold over the whole history, which can share a pass with any other. Its answer is an error
+/// if the result of a map cannot be stored in a chunk.
 #[derive(Debug)]
 pub struct ViewFold<I, Q> {
-    sight: Sight,
+    sight: ViewScope,
     question: Question<I, Q>,
 }
 
-/// What is known so far, or what went wrong.
+/// The accumulator, or the first error.
 type Known<A> = Result<A, ViewError>;
 
 impl<I: ViewItems, Q: Query<I>> ViewFold<I, Q> {
@@ -278,7 +282,7 @@ impl<I: ViewItems, Q: Query<I>> Fold for ViewFold<I, Q> {
 
 /// Some chunks of a base.
 struct Narrowed<'a> {
-    base: &'a Base,
+    base: &'a ViewBase,
     numbers: Vec<u64>,
 }
 
@@ -306,9 +310,9 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Folds over these chunks of a base in threads of its own, so that it may be waited for under a lock.
+/// Folds over these chunks of a base on separate threads, so that the caller may hold a lock.
 pub(super) fn fold_chunks<F: Fold>(
-    base: &Base,
+    base: &ViewBase,
     numbers: Vec<u64>,
     fold: &F,
 ) -> Result<F::Output, ViewError> {
@@ -320,9 +324,9 @@ pub(super) fn fold_chunks<F: Fold>(
 }
 
 impl View {
-    /// The answer to a question about the operations of this view, found in one pass over its base that it shares with
-    /// other questions asked at the same time of any view of that base. Filters and maps take effect inside the pass. If
-    /// the directory rules out most chunks, only the others are read, in a pass of its own.
+    /// Answers a question about the operations of this view in one pass over its base, shared with questions that are asked
+    /// at the same time about any view of that base. Filters and maps are applied inside the pass. If the directory excludes more
+    /// than half of the chunks, only the others are read, in a separate pass.
     ///
     /// ```
     /// use seatrial_history::{History, Op, OpType, Process, Value};
@@ -342,8 +346,8 @@ impl View {
     {
         let fold = self.as_fold(question);
         let own_pass = || match self.base.kind() {
-            Kind::Rows(history) => Ok(fold.over(history.ops())),
-            Kind::Chunks(_) => match self.few_chunks()? {
+            BaseStorage::Rows(history) => Ok(fold.over(history.ops())),
+            BaseStorage::Chunks(_) => match self.few_chunks()? {
                 Some(numbers) => fold_chunks(&self.base, numbers, &fold)?.map(Some),
                 None => Ok(None),
             },
@@ -360,24 +364,24 @@ impl View {
         }
     }
 
-    /// What carries out folds over the base, the same for all its views. Its threads are started when somebody asks.
-    pub fn folder(&self) -> &Folder<Base> {
+    /// The folder of the base, shared by all its views. Its threads start on first use.
+    pub fn folder(&self) -> &Folder<ViewBase> {
         let new = || Folder::new(self.base.clone(), threads());
         self.folder.get_or_init(new)
     }
 
-    /// The same question as a fold over the whole base, for those who have a pass of their own.
+    /// The question as a fold over the whole base, for callers with their own pass.
     pub fn as_fold<I: ViewItems, Q: Query<I>>(&self, question: Question<I, Q>) -> ViewFold<I, Q> {
-        let sight = Sight {
+        let sight = ViewScope {
             layers: self.layers.clone(),
             span: self.span.clone(),
         };
         ViewFold { sight, question }
     }
 
-    /// The chunks that may have operations of this view, if these are less than half of all.
+    /// The chunks that may contain operations of this view, if these are less than half of all.
     fn few_chunks(&self) -> Result<Option<Vec<u64>>, ViewError> {
-        let Kind::Chunks(_) = self.base.kind() else {
+        let BaseStorage::Chunks(_) = self.base.kind() else {
             return Ok(None);
         };
         let count = self.base.chunk_count();

@@ -3,12 +3,12 @@
 use super::layers::Made;
 use super::mask::Mask;
 use super::matches::within;
-use super::operation::Part;
+use super::operation::ViewPart;
 use super::{View, ViewError, ViewOp};
 use seatrial_history::chunk::ChunkAddress;
 
-/// The operations of a view in order. What is in the cache is used, what is not is decoded for this iterator alone, so
-/// that going through all of a history does not push out what others come back to. After an error it ends.
+/// Iterates over the operations of a view in order. It uses cached chunks, and decodes others for itself alone, so that a full
+/// pass does not evict the chunks of other readers. Ends after an error.
 #[derive(Debug)]
 pub struct ViewIter {
     view: View,
@@ -19,7 +19,7 @@ pub struct ViewIter {
 
 /// The chunk that is being gone through.
 struct Now {
-    part: Part,
+    part: ViewPart,
     mask: Mask,
     /// The next place to look at.
     place: usize,
@@ -42,7 +42,7 @@ impl ViewIter {
         }
     }
 
-    /// Goes on to the next chunk that has operations of the view; false at the end.
+    /// Advances to the next chunk with operations of the view; false at the end.
     fn turn(&mut self) -> Result<bool, ViewError> {
         self.now = None;
         while let Some(place) = self.next.take() {

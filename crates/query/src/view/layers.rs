@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 /// A predicate that is code.
 pub(super) type Predicate = dyn Fn(OpRef<'_>) -> bool + Send + Sync;
-/// What a map does.
+/// The function of a map.
 pub(super) type Mapping = dyn Fn(Op) -> Op + Send + Sync;
 
-/// One step from the base towards the reader.
+/// A filter or map.
 #[derive(Clone)]
 enum Layer {
     Select(Filter),
@@ -21,15 +21,15 @@ enum Layer {
     Map(Arc<Mapping>),
 }
 
-/// What the maps made of an operation; nothing without maps.
+/// An operation as changed by maps; `None` without maps.
 pub(super) struct Made(pub(super) Option<Box<Op>>);
 
-/// All steps, in order. Filters in front of the first map are decided chunk by chunk on columns or borrowed
-/// operations; what follows is done operation by operation, once for each that came so far.
+/// All layers, from the base outwards. Filters before the first map are decided chunk by chunk on columns or borrowed
+/// operations; later layers operation by operation, for those that passed so far.
 #[derive(Clone, Default)]
 pub(super) struct Layers {
     steps: Vec<Layer>,
-    /// How many come before the first map.
+    /// Number of layers before the first map.
     leading: usize,
 }
 
@@ -79,14 +79,13 @@ impl Layers {
         self.leading < self.steps.len()
     }
 
-    /// Is there a filter behind a map?
+    /// Is there a filter after a map?
     fn filters_built(&self) -> bool {
         let built = &self.steps[self.leading..];
         built.iter().any(|layer| !matches!(layer, Layer::Map(_)))
     }
 
-    /// How many operations of a chunk pass, if that follows from what is said of it; 0 also when there are further
-    /// filters.
+    /// The number of operations of a chunk that pass, if its summary decides it. 0 decides even if further filters follow.
     pub(super) fn count(&self, chunk: &ChunkSummary) -> Option<u64> {
         let leading = self.steps[..self.leading].iter();
         let counts = leading.map(|layer| match layer {
@@ -98,7 +97,7 @@ impl Layers {
             match count {
                 Some(0) => return Some(0),
                 Some(count) if count == chunk.operations => {}
-                // Two that each let some pass: nobody knows how many pass both.
+                // Two filters that each pass some: the summary does not decide how many pass both.
                 Some(count) if all == Some(chunk.operations) => all = Some(count),
                 _ => all = None,
             }
@@ -106,7 +105,7 @@ impl Layers {
         all.filter(|_| !self.filters_built())
     }
 
-    /// Keeps the places that pass what comes before the first map.
+    /// Keeps the places that pass all filters before the first map.
     pub(super) fn retain_leading(&self, stand: Stand<'_>, mask: &mut Mask) {
         for layer in &self.steps[..self.leading] {
             if mask.is_empty() {
@@ -129,7 +128,7 @@ impl Layers {
         }
     }
 
-    /// What comes of one operation, none if a filter stops it: from the first step on.
+    /// Applies all layers to one operation; `None` if a filter drops it.
     pub(super) fn admit(&self, op: OpRef<'_>) -> Option<Made> {
         let passes = self.steps[..self.leading].iter().all(|layer| match layer {
             Layer::Select(filter) => filter.admits(op),
@@ -142,7 +141,7 @@ impl Layers {
         self.finish(op)
     }
 
-    /// The same for an operation that passed what comes before the first map.
+    /// The same for an operation that passed all filters before the first map.
     pub(super) fn finish(&self, op: OpRef<'_>) -> Option<Made> {
         if self.maps() {
             return self
@@ -152,7 +151,7 @@ impl Layers {
         Some(Made(None))
     }
 
-    /// What the maps make of an operation that passed all filters; `None` if there are none.
+    /// Applies the maps to an operation that passed all filters; `None` if there are no maps.
     pub(super) fn build(&self, op: OpRef<'_>) -> Option<Box<Op>> {
         if self.maps() {
             return self.run(op.op().into_owned(), false).map(Box::new);
@@ -160,7 +159,7 @@ impl Layers {
         None
     }
 
-    /// The steps from the first map on. The index stays what it was.
+    /// The layers from the first map on. The index is kept.
     fn run(&self, mut op: Op, filters: bool) -> Option<Op> {
         let index = op.index;
         for layer in &self.steps[self.leading..] {

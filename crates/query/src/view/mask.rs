@@ -5,7 +5,7 @@
 pub(super) struct Mask {
     words: Vec<u64>,
     length: usize,
-    /// How many places come before each group of words; empty unless it was indexed, and it is not changed then.
+    /// Number of places before each group of words; empty unless indexed. An indexed mask is not changed.
     sums: Vec<u32>,
 }
 
@@ -13,7 +13,7 @@ pub(super) struct Mask {
 const GROUP: usize = 8;
 
 impl Mask {
-    /// The places from `start` to `end` of so many.
+    /// The places from `start` to `end`, of a chunk with this many places.
     pub(super) fn of(length: usize, start: usize, end: usize) -> Mask {
         let mut words = vec![0; length.div_ceil(64)];
         let (start, end) = (start.min(length), end.min(length));
@@ -31,7 +31,7 @@ impl Mask {
         }
     }
 
-    /// The same, quick to ask for ranks.
+    /// Adds the index for fast ranks.
     pub(super) fn indexed(mut self) -> Mask {
         let mut sum = 0;
         self.sums.reserve_exact(self.words.len().div_ceil(GROUP));
@@ -42,10 +42,10 @@ impl Mask {
         self
     }
 
-    /// The first word of the last group that so many places at most come before, and how many.
+    /// The first word of the last group with at most `rank` places before it, and their number.
     fn group_of_rank(&self, rank: usize) -> (usize, usize) {
-        let behind = self.sums.partition_point(|&sum| sum as usize <= rank);
-        match behind.checked_sub(1) {
+        let after = self.sums.partition_point(|&sum| sum as usize <= rank);
+        match after.checked_sub(1) {
             Some(group) => (group * GROUP, self.sums[group] as usize),
             None => (0, 0),
         }
@@ -55,7 +55,7 @@ impl Mask {
         (size_of::<Mask>() + 8 * self.words.capacity() + 4 * self.sums.capacity()) as u64
     }
 
-    /// How many places are in it.
+    /// Number of places in the mask.
     pub(super) fn count(&self) -> usize {
         let counts = self.words.iter().map(|word| word.count_ones() as usize);
         counts.sum()
@@ -65,13 +65,13 @@ impl Mask {
         self.words.iter().all(|&word| word == 0)
     }
 
-    /// Is this place in it?
+    /// Is this place in the mask?
     pub(super) fn has(&self, place: usize) -> bool {
         let word = self.words.get(place / 64);
         word.is_some_and(|word| word >> (place % 64) & 1 == 1)
     }
 
-    /// How many places before this one are in it.
+    /// The rank of a place: the number of places in the mask before it.
     pub(super) fn rank(&self, place: usize) -> usize {
         let place = place.min(self.length);
         let group = place / 64 / GROUP;
@@ -88,7 +88,7 @@ impl Mask {
         sum + whole + part
     }
 
-    /// The place with so many before it.
+    /// The place with this rank.
     pub(super) fn select(&self, rank: usize) -> Option<usize> {
         let (first, before) = self.group_of_rank(rank);
         let mut left = rank - before;
@@ -128,7 +128,7 @@ impl Mask {
         }
     }
 
-    /// Keeps the places that `keep` wants. Asks about those in it only.
+    /// Keeps the places for which `keep` is true; called only for places in the mask.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
         for (number, word) in self.words.iter_mut().enumerate() {
             let mut left = *word;

@@ -1,34 +1,34 @@
 //! Finds the operations that pass the filters of a view.
 
 use super::ViewError;
-use super::base::{Base, Kind, Spot};
-use super::cache::Kept;
+use super::base::{BaseStorage, Spot, ViewBase};
+use super::cache::CachedValue;
 use super::fold::fold_chunks;
 use super::layers::Layers;
 use super::mask::Mask;
-use super::operation::{Part, Stand};
+use super::operation::{Stand, ViewPart};
 use seatrial_history::chunk::ChunkAddress;
 use seatrial_history::{Chunk, Fold, Order};
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-/// How many operations of each chunk pass, and which those of a chunk are. Shared by a view, its clones, slices, and
-/// maps.
+/// The operations that pass the filters of a view: their number per chunk, and a mask per chunk. Shared by a view, its
+/// clones, slices and maps.
 ///
-/// Counting goes from chunk to chunk and no further than is asked for; chunks of which the directory says enough are not
-/// read. Then finding an operation takes a binary search in the counts and one chunk's mask, which is kept in the
-/// cache. 8 bytes a chunk. Its downside: who asks for the length of a filtered view waits for a pass over all.
+/// Counting proceeds chunk by chunk, only as far as needed; chunks that the directory decides are not read. Finding an
+/// operation then takes a binary search in the counts (8 bytes per chunk) and one chunk's mask, which is cached. The length
+/// of a filtered view costs one pass over all undecided chunks.
 #[derive(Debug)]
 pub(super) struct Matches {
-    base: Arc<Base>,
+    base: Arc<ViewBase>,
     owner: u64,
     layers: Layers,
     /// Positions in the base.
     span: Range<u64>,
     first_chunk: OnceLock<u64>,
-    /// For each chunk so far, from the first one on, how many pass in it and in those before it.
+    /// For each counted chunk, the number of passing operations up to its end.
     sums: RwLock<Vec<u64>>,
-    /// Held by the one who counts further.
+    /// Held by the thread that extends the counts.
     counting: Mutex<()>,
     total: OnceLock<u64>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Hit {
     pub(super) place: usize,
 }
 
-/// The places of a chunk of so many operations whose positions are in the span.
+/// The places of a chunk of this many operations whose positions are in the span.
 pub(super) fn within(span: &Range<u64>, first_position: u64, length: usize) -> Mask {
     let place = |position: u64| {
         let place = position.saturating_sub(first_position);
@@ -55,7 +55,7 @@ pub(super) fn within(span: &Range<u64>, first_position: u64, length: usize) -> M
 }
 
 impl Matches {
-    pub(super) fn new(base: &Arc<Base>, layers: Layers, span: Range<u64>) -> Matches {
+    pub(super) fn new(base: &Arc<ViewBase>, layers: Layers, span: Range<u64>) -> Matches {
         Matches {
             base: base.clone(),
             owner: base.cache.owner(),
@@ -78,7 +78,7 @@ impl Matches {
         Ok(*self.first_chunk.get_or_init(|| number))
     }
 
-    fn mask_of(&self, spot: &Spot, part: &Part) -> Mask {
+    fn mask_of(&self, spot: &Spot, part: &ViewPart) -> Mask {
         let mut mask = within(&self.span, spot.first_position, part.stand().len());
         self.layers.retain(part.stand(), &mut mask);
         mask
@@ -88,15 +88,17 @@ impl Matches {
     pub(super) fn mask(&self, spot: &Spot) -> Result<Arc<Mask>, ViewError> {
         let kept = self.base.cache.get((self.owner, spot.number), || {
             let part = self.base.part(spot)?;
-            Ok::<_, ViewError>(Kept::Mask(Arc::new(self.mask_of(spot, &part).indexed())))
+            Ok::<_, ViewError>(CachedValue::Mask(Arc::new(
+                self.mask_of(spot, &part).indexed(),
+            )))
         })?;
         match kept {
-            Kept::Mask(mask) => Ok(mask),
-            Kept::Chunk(_) => Err(ViewError::Gone(spot.number)),
+            CachedValue::Mask(mask) => Ok(mask),
+            CachedValue::Chunk(_) => Err(ViewError::Gone(spot.number)),
         }
     }
 
-    /// How many operations of a chunk pass, if that needs no look at it.
+    /// The number of passing operations of a chunk, if its summary decides it.
     fn known_count(&self, spot: &Spot) -> Option<u64> {
         let end = spot.first_position + spot.operations;
         let is_whole = self.span.start <= spot.first_position && end <= self.span.end;
@@ -104,7 +106,7 @@ impl Matches {
         count.filter(|&count| count == 0 || is_whole)
     }
 
-    /// How many operations of a chunk pass.
+    /// The number of passing operations of a chunk.
     fn count(&self, spot: &Spot) -> Result<u64, ViewError> {
         if let Some(count) = self.known_count(spot) {
             return Ok(count);
@@ -113,7 +115,7 @@ impl Matches {
         Ok(self.mask_of(spot, &part).count() as u64)
     }
 
-    /// Counts until that is enough or there are no more chunks.
+    /// Counts chunks until `is_enough` or the end.
     fn count_until(&self, is_enough: impl Fn(&[u64]) -> bool) -> Result<(), ViewError> {
         let sums = || self.sums.read().unwrap_or_else(PoisonError::into_inner);
         if is_enough(&sums()) {
@@ -140,7 +142,7 @@ impl Matches {
         }
     }
 
-    /// How many operations pass.
+    /// The number of passing operations.
     pub(super) fn total(&self) -> Result<u64, ViewError> {
         if let Some(&total) = self.total.get() {
             return Ok(total);
@@ -151,7 +153,7 @@ impl Matches {
             let sums = self.sums.read().unwrap_or_else(PoisonError::into_inner);
             sums.len() as u64
         };
-        // What the directory says of the chunks that are left, and those it does not know of.
+        // Sum up the remaining chunks that the directory decides, and collect the others.
         let (mut counts, mut numbers) = (Vec::new(), Vec::new());
         let mut number = self.first_chunk()? + known;
         while let Some(spot) = self.base.spot(ChunkAddress::Chunk(number))? {
@@ -166,8 +168,8 @@ impl Matches {
             number += 1;
         }
         let mut counted = match self.base.kind() {
-            Kind::Chunks(_) => fold_chunks(&self.base, numbers, &Count(self))?,
-            Kind::Rows(_) => self.count_rows(&numbers)?,
+            BaseStorage::Chunks(_) => fold_chunks(&self.base, numbers, &CountChunks(self))?,
+            BaseStorage::Rows(_) => self.count_rows(&numbers)?,
         }
         .into_iter();
         let mut sums = self.sums.write().unwrap_or_else(PoisonError::into_inner);
@@ -188,7 +190,7 @@ impl Matches {
         counts.collect()
     }
 
-    /// The operation that so many passing ones come before.
+    /// The operation with this number of passing ones before it.
     pub(super) fn select(&self, rank: u64) -> Result<Option<Hit>, ViewError> {
         self.count_until(|sums| sums.last().is_some_and(|&sum| sum > rank))?;
         let (number, before) = {
@@ -207,14 +209,14 @@ impl Matches {
         Ok(place.map(|place| Hit { spot, place }))
     }
 
-    /// How many passing operations come before this position of the base, which is in the span.
+    /// The number of passing operations before this position of the base, which is in the span.
     pub(super) fn rank(&self, spot: &Spot, position: u64) -> Result<u64, ViewError> {
         let before = self.before(spot.number)?;
         let place = position - spot.first_position;
         Ok(before + self.mask(spot)?.rank(place as usize) as u64)
     }
 
-    /// How many passing operations come before this chunk.
+    /// The number of passing operations before this chunk.
     fn before(&self, number: u64) -> Result<u64, ViewError> {
         let at = number.saturating_sub(self.first_chunk()?) as usize;
         if at == 0 {
@@ -227,9 +229,9 @@ impl Matches {
 }
 
 /// Counts the passing operations of each chunk.
-struct Count<'a>(&'a Matches);
+struct CountChunks<'a>(&'a Matches);
 
-impl Fold for Count<'_> {
+impl Fold for CountChunks<'_> {
     type Accumulator = Vec<u64>;
     type Output = Vec<u64>;
 

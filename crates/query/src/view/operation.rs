@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// An operation as filters see it: in the columns of its chunk as long as no map comes before, built otherwise.
-/// Asking for a field reads one column; only [`OpRef::value`], [`OpRef::extra`] and [`OpRef::op`] build anything.
+/// An operation as a predicate sees it: borrowed from its chunk, or built if a map comes before. Reading a field reads one
+/// column; only [`OpRef::value`], [`OpRef::extra`] and [`OpRef::op`] allocate.
 #[derive(Clone, Copy, Debug)]
 pub enum OpRef<'a> {
     /// Where it stands in a chunk.
@@ -76,7 +76,7 @@ impl<'a> OpRef<'a> {
         self.kind() == OpType::Info
     }
 
-    /// With what, or what came out; the key of an independent operation included.
+    /// The argument or result, including the key of an independent operation.
     pub fn value(self) -> Cow<'a, Value> {
         match self {
             OpRef::Stored(view) => Cow::Owned(view.op().value),
@@ -126,7 +126,7 @@ impl<'a> Stand<'a> {
 
 /// Operations that stand together: a decoded chunk, or a stretch of a history in memory.
 #[derive(Clone)]
-pub(super) enum Part {
+pub(super) enum ViewPart {
     Columns(Arc<Chunk>),
     Rows {
         history: Arc<History>,
@@ -135,18 +135,18 @@ pub(super) enum Part {
     },
 }
 
-impl Part {
+impl ViewPart {
     pub(super) fn first_position(&self) -> u64 {
         match self {
-            Part::Columns(chunk) => chunk.first_position(),
-            Part::Rows { first, .. } => *first as u64,
+            ViewPart::Columns(chunk) => chunk.first_position(),
+            ViewPart::Rows { first, .. } => *first as u64,
         }
     }
 
     pub(super) fn stand(&self) -> Stand<'_> {
         match self {
-            Part::Columns(chunk) => Stand::Columns(chunk),
-            Part::Rows {
+            ViewPart::Columns(chunk) => Stand::Columns(chunk),
+            ViewPart::Rows {
                 history,
                 first,
                 length,
@@ -159,13 +159,13 @@ impl Part {
     }
 }
 
-/// An operation of a view. It holds on to the chunk that it is in, so it may be kept and sent anywhere; whoever keeps
-/// many of them for long takes [`ViewOp::into_op`].
+/// An operation of a view. It owns a reference to its chunk, so it can be stored and sent between threads; to keep many for
+/// long, convert them by [`ViewOp::into_op`].
 #[derive(Clone)]
 pub struct ViewOp {
-    pub(super) part: Part,
+    pub(super) part: ViewPart,
     pub(super) place: usize,
-    /// What the maps made of it.
+    /// The operation as changed by maps.
     pub(super) built: Option<Box<Op>>,
 }
 
@@ -191,16 +191,16 @@ impl ViewOp {
         }
     }
 
-    /// How many operations the whole history, not the view, has before it.
+    /// Its position in the whole history, not in the view.
     pub fn base_position(&self) -> u64 {
         self.part.first_position() + self.place as u64
     }
 
-    /// Where in the whole history the invocation is that it completes.
+    /// The position in the whole history of the invocation that it completes.
     pub(super) fn invocation_at_base(&self) -> Option<u64> {
         match &self.part {
-            Part::Columns(chunk) => chunk.invocation(self.place),
-            Part::Rows { history, first, .. } => {
+            ViewPart::Columns(chunk) => chunk.invocation(self.place),
+            ViewPart::Rows { history, first, .. } => {
                 let position = first + self.place;
                 let pair = history.pair(position);
                 pair.filter(|&other| other < position)

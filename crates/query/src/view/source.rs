@@ -4,19 +4,19 @@ use seatrial_history::chunk::{ChunkAddress, ChunkSummary};
 use seatrial_history::{Chunk, ChunkBuffer, HistoryError, OpenError, TestFile};
 use std::sync::Arc;
 
-/// Why an operation of a view cannot be had. Cheap to clone: all who ask for the same chunk are told the same.
+/// Why an operation of a view cannot be read. Cheap to clone: all readers of a damaged chunk get the same error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ViewError {
     /// A chunk, or the directory, cannot be read.
     #[error(transparent)]
     Open(Arc<OpenError>),
-    /// An operation of a history in memory, or what a map made of one, fits into no chunk.
+    /// An operation of a history in memory, or the result of a map, cannot be stored in a chunk.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// The source has fewer chunks than it says.
+    /// The source has fewer chunks than it claims.
     #[error("chunk {0} is not there")]
     Gone(u64),
-    /// A question got no answer: it panicked, or too many wait.
+    /// A question has no answer: it panicked, or the folder's queue is full.
     #[error("{0}")]
     Fold(String),
     /// The view does not fit in memory; fold over it instead.
@@ -24,7 +24,7 @@ pub enum ViewError {
         "a view of {operations} operations and more, whose lists have {elements} elements, is too large for memory"
     )]
     TooLarge {
-        /// Operations up to where it was given up.
+        /// Operations loaded when the limit was reached.
         operations: u64,
         /// Elements of their lists.
         elements: u64,
@@ -37,8 +37,8 @@ impl From<OpenError> for ViewError {
     }
 }
 
-/// A history in chunks that stands still, with a directory. Positions, indices and chunk numbers rise together.
-pub trait Source: Send + Sync {
+/// An immutable history in chunks, with a directory. Positions, indices and chunk numbers rise together.
+pub trait ViewSource: Send + Sync {
     /// Operations.
     fn len(&self) -> u64;
 
@@ -50,12 +50,11 @@ pub trait Source: Send + Sync {
     /// Chunks.
     fn chunk_count(&self) -> u64;
 
-    /// What is known of the chunk at `place` and of as many of its neighbours as come along for nothing, in order; empty
-    /// if there is no such chunk. Best are stretches that are the same or do not overlap: of others that do the first is
-    /// kept.
+    /// Summaries of the chunk at `place` and of neighbours that cost nothing extra, in order; empty if there is no such chunk.
+    /// The stretches of different calls should be equal or disjoint: of overlapping ones the first is kept.
     fn summaries(&self, place: ChunkAddress) -> Result<Vec<ChunkSummary>, ViewError>;
 
-    /// The chunk with this number, read into memory that is used again; `None` behind the last one.
+    /// Reads the chunk with this number into `buffer`, whose memory is reused; `None` past the last one.
     fn read<'a>(
         &self,
         number: u64,
@@ -63,7 +62,7 @@ pub trait Source: Send + Sync {
     ) -> Result<Option<&'a Chunk>, ViewError>;
 }
 
-impl Source for TestFile {
+impl ViewSource for TestFile {
     fn len(&self) -> u64 {
         TestFile::len(self)
     }

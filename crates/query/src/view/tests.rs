@@ -44,7 +44,7 @@ impl Counting {
     }
 }
 
-impl Source for Counting {
+impl ViewSource for Counting {
     fn len(&self) -> u64 {
         self.file.len()
     }
@@ -54,7 +54,7 @@ impl Source for Counting {
     }
 
     fn summaries(&self, place: ChunkAddress) -> Result<Vec<ChunkSummary>, ViewError> {
-        Source::summaries(&self.file, place)
+        ViewSource::summaries(&self.file, place)
     }
 
     fn read<'a>(
@@ -566,7 +566,7 @@ fn vast(position: u64) -> Op {
     }
 }
 
-impl Source for Vast {
+impl ViewSource for Vast {
     fn len(&self) -> u64 {
         VAST_CHUNKS * VAST_CHUNK
     }
@@ -614,7 +614,7 @@ struct Overlapping {
     rng: std::sync::Mutex<Rng>,
 }
 
-impl Source for Overlapping {
+impl ViewSource for Overlapping {
     fn len(&self) -> u64 {
         self.file.len()
     }
@@ -634,8 +634,8 @@ impl Source for Overlapping {
             return Ok(Vec::new());
         };
         let mut rng = self.rng.lock().unwrap();
-        let (before, behind) = (rng.index(5).min(at), rng.index(5));
-        let end = (at + 1 + behind).min(all.len());
+        let (before, after) = (rng.index(5).min(at), rng.index(5));
+        let end = (at + 1 + after).min(all.len());
         Ok(all[at - before..end].to_vec())
     }
 

@@ -1,24 +1,24 @@
-//! All that can happen to small programs: every order of transactions, starts and ends, on the state itself.
+//! Every interleaving of small programs: each order of transactions, starts and ends, on the task graph itself.
 
-use super::super::state::{Bug, State};
-use super::twin::{Kind, Step, World, state};
+use super::super::task_graph::{GraphBug, TaskGraph};
+use super::twin::{BodyKind, TwinStep, World, state};
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Steps, and whether they are committed.
 #[derive(Clone, Debug)]
-struct Transaction(Vec<Step>, bool);
+struct ProgramTransaction(Vec<TwinStep>, bool);
 
-/// Two clients, who do not know of one another.
-type Program = [Vec<Transaction>; 2];
+/// Two independent clients.
+type Program = [Vec<ProgramTransaction>; 2];
 
 /// Workers.
 const WORKERS: usize = 2;
 
-/// What was seen.
+/// Size of the explored state space.
 #[derive(Clone, Copy, Debug, Default)]
-struct Count {
+struct Explored {
     programs: usize,
     /// Worlds that differ.
     worlds: usize,
@@ -29,14 +29,14 @@ struct Count {
 struct Explorer<'a> {
     program: &'a Program,
     seen: BTreeSet<u64>,
-    count: Count,
-    /// How the current world came about.
+    count: Explored,
+    /// The steps that led to the current world.
     path: Vec<String>,
 }
 
 impl Explorer<'_> {
-    /// Takes every step that is possible in this world, and goes on in the worlds that they lead to.
-    fn explore(&mut self, world: &World<State<()>>, done: [usize; 2]) -> Result<(), String> {
+    /// Takes every possible step in this world, and explores the resulting worlds.
+    fn explore(&mut self, world: &World<TaskGraph<()>>, done: [usize; 2]) -> Result<(), String> {
         let mut hasher = DefaultHasher::new();
         (world, done).hash(&mut hasher);
         if !self.seen.insert(hasher.finish()) {
@@ -46,7 +46,7 @@ impl Explorer<'_> {
         let mut is_end = true;
         let program = self.program;
         for client in 0..2 {
-            if let Some(Transaction(steps, commits)) = program[client].get(done[client]) {
+            if let Some(ProgramTransaction(steps, commits)) = program[client].get(done[client]) {
                 is_end = false;
                 let mut done = done;
                 done[client] += 1;
@@ -73,10 +73,10 @@ impl Explorer<'_> {
 
     fn step(
         &mut self,
-        world: &World<State<()>>,
+        world: &World<TaskGraph<()>>,
         done: [usize; 2],
         what: String,
-        step: impl FnOnce(&mut World<State<()>>) -> Result<(), String>,
+        step: impl FnOnce(&mut World<TaskGraph<()>>) -> Result<(), String>,
     ) -> Result<(), String> {
         self.path.push(what);
         self.count.steps += 1;
@@ -89,11 +89,11 @@ impl Explorer<'_> {
 }
 
 /// Explores a program; an error comes with the way to it.
-fn explore(program: &Program, bug: Option<Bug>, count: &mut Count) -> Result<(), String> {
+fn explore(program: &Program, bug: Option<GraphBug>, count: &mut Explored) -> Result<(), String> {
     let mut explorer = Explorer {
         program,
         seen: BTreeSet::new(),
-        count: Count::default(),
+        count: Explored::default(),
         path: Vec::new(),
     };
     let world = World::new(state(bug));
@@ -112,9 +112,9 @@ fn explore(program: &Program, bug: Option<Bug>, count: &mut Count) -> Result<(),
 }
 
 /// A task that depends on those whose bits are set.
-fn submit(kind: Kind, bits: usize) -> Step {
+fn submit(kind: BodyKind, bits: usize) -> TwinStep {
     let dependencies = (0..usize::BITS as usize).filter(|bit| bits >> bit & 1 == 1);
-    Step::Submit(kind, dependencies.collect())
+    TwinStep::Submit(kind, dependencies.collect())
 }
 
 /// `tasks` tasks in every shape, one after the other by one client; the other client cancels one of them, any.
@@ -126,35 +126,35 @@ fn shapes(tasks: usize) -> Vec<Program> {
         for task in 0..tasks {
             let own = shape & ((1 << task) - 1);
             shape >>= task;
-            client.push(Transaction(vec![submit(Kind::Plain, own)], true));
+            client.push(ProgramTransaction(vec![submit(BodyKind::Plain, own)], true));
         }
         for target in 0..tasks {
-            let cancels = vec![Transaction(vec![Step::Cancel(target)], true)];
+            let cancels = vec![ProgramTransaction(vec![TwinStep::Cancel(target)], true)];
             programs.push([client.clone(), cancels]);
         }
     }
     programs
 }
 
-/// Transactions of several steps, which are committed or not: every choice of so many out of these, between tasks and a
+/// Transactions of several steps, which are committed or not: every choice of this many out of these, between tasks and a
 /// promise that are there already and one that comes later.
 fn transactions(length: u32) -> Vec<Program> {
     let before = [
-        vec![submit(Kind::Plain, 0), submit(Kind::Promise, 0)],
-        vec![submit(Kind::Plain, 0b01), submit(Kind::Plain, 0b11)],
+        vec![submit(BodyKind::Plain, 0), submit(BodyKind::Promise, 0)],
+        vec![submit(BodyKind::Plain, 0b01), submit(BodyKind::Plain, 0b11)],
     ];
     let inside = [
-        submit(Kind::Plain, 0),
-        submit(Kind::Plain, 0b10),
-        submit(Kind::Plain, 0b1_1110),
-        submit(Kind::Promise, 0),
-        Step::Cancel(0),
-        Step::Cancel(2),
-        Step::Cancel(4),
-        Step::Keep(1),
-        Step::Keep(4),
+        submit(BodyKind::Plain, 0),
+        submit(BodyKind::Plain, 0b10),
+        submit(BodyKind::Plain, 0b1_1110),
+        submit(BodyKind::Promise, 0),
+        TwinStep::Cancel(0),
+        TwinStep::Cancel(2),
+        TwinStep::Cancel(4),
+        TwinStep::Keep(1),
+        TwinStep::Keep(4),
     ];
-    let after = [Step::Keep(1), submit(Kind::Plain, 0b111_1111)];
+    let after = [TwinStep::Keep(1), submit(BodyKind::Plain, 0b111_1111)];
     let mut programs = Vec::new();
     for mut choice in 0..inside.len().pow(length) {
         let steps = (0..length).map(|_| {
@@ -162,15 +162,15 @@ fn transactions(length: u32) -> Vec<Program> {
             choice /= inside.len();
             step
         });
-        let steps: Vec<Step> = steps.collect();
+        let steps: Vec<TwinStep> = steps.collect();
         for commits in [true, false] {
             let before = before.iter();
-            let mut client: Vec<Transaction> = before
-                .map(|steps| Transaction(steps.clone(), true))
+            let mut client: Vec<ProgramTransaction> = before
+                .map(|steps| ProgramTransaction(steps.clone(), true))
                 .collect();
-            client.push(Transaction(steps.clone(), commits));
+            client.push(ProgramTransaction(steps.clone(), commits));
             let after = after.iter();
-            let after = after.map(|step| Transaction(vec![step.clone()], true));
+            let after = after.map(|step| ProgramTransaction(vec![step.clone()], true));
             programs.push([client, after.collect()]);
         }
     }
@@ -179,7 +179,7 @@ fn transactions(length: u32) -> Vec<Program> {
 
 #[test]
 fn every_order_of_every_small_program_is_sound() {
-    let mut count = Count::default();
+    let mut count = Explored::default();
     // With this in the environment: all choices of three steps, some minutes instead of seconds.
     let length = match std::env::var_os("SEATRIAL_EXPLORE_ALL") {
         Some(_) => 3,
@@ -196,7 +196,7 @@ fn every_order_of_every_small_program_is_sound() {
 }
 
 /// How many tasks run before one that was ready from the start, beside a chain that has no end.
-fn overtakings(bug: Option<Bug>) -> usize {
+fn overtakings(bug: Option<GraphBug>) -> usize {
     let mut state = state(bug);
     let mut effects = Vec::new();
     let mut last = state.submit((), &[]);
@@ -216,7 +216,7 @@ fn overtakings(bug: Option<Bug>) -> usize {
 #[test]
 fn a_chain_without_end_starves_nobody() {
     assert!((1..=100).contains(&overtakings(None)));
-    assert_eq!(overtakings(Some(Bug::OvertakesForever)), usize::MAX);
+    assert_eq!(overtakings(Some(GraphBug::OvertakesForever)), usize::MAX);
 }
 
 #[test]
@@ -256,21 +256,21 @@ fn a_million_tasks_leave_no_trace() {
 #[test]
 fn planted_mistakes_are_found() {
     let bugs = [
-        Bug::CountsTwice,
-        Bug::CancelsDirectDependantsOnly,
-        Bug::CancelForgetsReadyQueue,
-        Bug::RollbackForgetsCancelled,
-        Bug::RollbackForgetsEdges,
-        Bug::EnqueuesTwice,
-        Bug::WaitsForCancelled,
-        Bug::PublishesAbandoned,
-        Bug::ForgetsPlace,
-        Bug::ConfusesPlaces,
-        Bug::KeepsTwice,
+        GraphBug::CountsTwice,
+        GraphBug::CancelsDirectDependantsOnly,
+        GraphBug::CancelForgetsReadyQueue,
+        GraphBug::RollbackForgetsCancelled,
+        GraphBug::RollbackForgetsEdges,
+        GraphBug::EnqueuesTwice,
+        GraphBug::WaitsForCancelled,
+        GraphBug::PublishesAbandoned,
+        GraphBug::ForgetsPlace,
+        GraphBug::ConfusesPlaces,
+        GraphBug::KeepsTwice,
     ];
     let programs = [shapes(3), transactions(2)].concat();
     for bug in bugs {
-        let mut count = Count::default();
+        let mut count = Explored::default();
         let found = programs
             .iter()
             .find_map(|program| explore(program, Some(bug), &mut count).err());

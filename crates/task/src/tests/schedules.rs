@@ -1,24 +1,24 @@
 //! Random schedules of the real thing, bodies and all but the threads, against the naive twin.
 
 use super::super::dependencies::{Dependencies, Ids};
-use super::super::executor::Shared;
+use super::super::executor::ExecutorShared;
 use super::super::handle::Nothing;
-use super::super::job::{self, Job, Work};
-use super::super::state::Effect;
+use super::super::task_cell::{self, AnyTask, TaskCell};
+use super::super::task_graph::TaskEffect;
 use super::super::transaction::carry_out;
 use super::super::{Task, TaskError, TaskId, TaskState};
-use super::twin::{Kind, Outcome, Step, Subject, World};
+use super::twin::{BodyKind, Subject, TwinOutcome, TwinStep, World};
 use seatrial_machine::Rng;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-type Promised = Arc<Job<Nothing<u64>, u64>>;
+type Promised = Arc<TaskCell<Nothing<u64>, u64>>;
 
 /// An executor without workers: the tests are its workers.
 struct Executor {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutorShared>,
     tasks: Vec<(Task<u64>, Option<Promised>)>,
-    running: Vec<(TaskId, Arc<dyn Work>)>,
+    running: Vec<(TaskId, Arc<dyn AnyTask>)>,
     /// How often each body ran. A body holds its counter, so that a leak shows.
     ran: Vec<Arc<AtomicU32>>,
 }
@@ -26,7 +26,7 @@ struct Executor {
 impl Executor {
     fn new() -> Executor {
         Executor {
-            shared: Shared::new(0),
+            shared: ExecutorShared::new(0),
             tasks: Vec::new(),
             running: Vec::new(),
             ran: Vec::new(),
@@ -40,20 +40,22 @@ impl Executor {
 
     fn promise(&mut self) -> TaskId {
         let nothing: Nothing<u64> = |_| unreachable!("never runs");
-        let job = Arc::new(Job::new("promise".into(), nothing));
-        let work = Arc::clone(&job) as Arc<dyn Work>;
+        let job = Arc::new(TaskCell::new("promise".into(), nothing));
+        let work = Arc::clone(&job) as Arc<dyn AnyTask>;
         let id = self.shared.lock().state.promise(work);
         let task = Task::new(id, Arc::clone(&job) as _);
         self.tasks.push((task, Some(job)));
         id
     }
 
-    fn outcome(&self, task: usize) -> Option<Outcome> {
+    fn outcome(&self, task: usize) -> Option<TwinOutcome> {
         let outcome = self.tasks[task].0.outcome()?;
         Some(match outcome {
-            Ok(value) => Outcome::Value(*value),
-            Err(TaskError::Failed(error)) => Outcome::Failed(error.to_string().parse().unwrap()),
-            Err(TaskError::Cancelled { task, .. }) => Outcome::Cancelled(self.number(task)),
+            Ok(value) => TwinOutcome::Value(*value),
+            Err(TaskError::Failed(error)) => {
+                TwinOutcome::Failed(error.to_string().parse().unwrap())
+            }
+            Err(TaskError::Cancelled { task, .. }) => TwinOutcome::Cancelled(self.number(task)),
             Err(error) => panic!("{error}"),
         })
     }
@@ -65,11 +67,11 @@ fn runs_early(task: usize) -> bool {
 }
 
 impl Subject for Executor {
-    fn submit(&mut self, kind: Kind, dependencies: &[TaskId]) -> TaskId {
+    fn submit(&mut self, kind: BodyKind, dependencies: &[TaskId]) -> TaskId {
         type Held = Vec<Task<u64>>;
         let ran = Arc::new(AtomicU32::new(0));
         self.ran.push(Arc::clone(&ran));
-        if kind == Kind::Promise {
+        if kind == BodyKind::Promise {
             return self.promise();
         }
         let held = dependencies.iter();
@@ -83,22 +85,22 @@ impl Subject for Executor {
         };
         let mut guarded = self.shared.lock();
         let task = match kind {
-            Kind::Plain => {
-                let body = job::plain::<u64, Held, _>(held, sum);
-                guarded.submit(&Arc::new(Job::new("plain".into(), body)), &ids)
+            BodyKind::Plain => {
+                let body = task_cell::plain::<u64, Held, _>(held, sum);
+                guarded.submit(&Arc::new(TaskCell::new("plain".into(), body)), &ids)
             }
-            Kind::Fails => {
+            BodyKind::Fails => {
                 let fails = move |values| Err::<u64, String>((own, sum(values)).0.to_string());
-                let body = job::attempting::<u64, String, Held, _>(held, fails);
-                guarded.submit(&Arc::new(Job::new("fails".into(), body)), &ids)
+                let body = task_cell::attempting::<u64, String, Held, _>(held, fails);
+                guarded.submit(&Arc::new(TaskCell::new("fails".into(), body)), &ids)
             }
             _ => {
                 let catches = move |results: <Held as Dependencies>::Results| {
                     let failed = results.iter().filter(|result| result.is_err()).count() as u64;
                     Ok(1_000 * failed + sum(results.into_iter().flatten().collect()))
                 };
-                let body = job::catching::<u64, String, Held, _>(held, catches);
-                guarded.submit(&Arc::new(Job::new("catches".into(), body)), &ids)
+                let body = task_cell::catching::<u64, String, Held, _>(held, catches);
+                guarded.submit(&Arc::new(TaskCell::new("catches".into(), body)), &ids)
             }
         };
         drop(guarded);
@@ -132,8 +134,8 @@ impl Subject for Executor {
         let (mut cancelled, mut kept) = (Vec::new(), Vec::new());
         for effect in &effects {
             match effect {
-                Effect::Cancelled(id, _) => cancelled.push(*id),
-                Effect::Kept(id, _) => kept.push(*id),
+                TaskEffect::Cancelled(id, _) => cancelled.push(*id),
+                TaskEffect::Kept(id, _) => kept.push(*id),
             }
         }
         carry_out(effects);
@@ -178,7 +180,7 @@ impl Subject for Executor {
         self.shared.lock().state.check()
     }
 
-    fn check_outcome(&self, task: usize, wanted: Option<Outcome>) -> Result<(), String> {
+    fn check_outcome(&self, task: usize, wanted: Option<TwinOutcome>) -> Result<(), String> {
         match self.outcome(task) {
             found if found == wanted => Ok(()),
             found => Err(format!("outcome of {task}: {found:?}, not {wanted:?}")),
@@ -186,22 +188,27 @@ impl Subject for Executor {
     }
 }
 
-/// A step of a transaction when so many tasks are there.
-fn step(rng: &mut Rng, tasks: usize) -> Step {
+/// A random step of a transaction, given the number of tasks.
+fn step(rng: &mut Rng, tasks: usize) -> TwinStep {
     let any = |rng: &mut Rng| rng.index(tasks.max(1));
     match rng.below(10) {
-        0 => Step::Cancel(any(rng)),
-        1 | 2 => Step::Keep(any(rng)),
-        3 => Step::Submit(Kind::Promise, Vec::new()),
+        0 => TwinStep::Cancel(any(rng)),
+        1 | 2 => TwinStep::Keep(any(rng)),
+        3 => TwinStep::Submit(BodyKind::Promise, Vec::new()),
         other => {
-            let kinds = [Kind::Plain, Kind::Plain, Kind::Fails, Kind::Catches];
+            let kinds = [
+                BodyKind::Plain,
+                BodyKind::Plain,
+                BodyKind::Fails,
+                BodyKind::Catches,
+            ];
             let kind = kinds[other as usize % 4];
             // Recent ones more often, and sometimes the same one twice.
             let dependencies = (0..rng.index(4)).map(|_| {
                 let back = rng.index(tasks.max(1)).min(rng.index(tasks.max(1)));
                 tasks.saturating_sub(1 + back)
             });
-            Step::Submit(kind, dependencies.collect())
+            TwinStep::Submit(kind, dependencies.collect())
         }
     }
 }
@@ -219,7 +226,7 @@ fn run(seed: u64) -> Result<World<Executor>, String> {
             0 if !is_full => {
                 let count = 1 + rng.index(4);
                 let tasks = world.task_count();
-                let steps: Vec<Step> = (0..count).map(|_| step(&mut rng, tasks)).collect();
+                let steps: Vec<TwinStep> = (0..count).map(|_| step(&mut rng, tasks)).collect();
                 world.transact(&steps, rng.chance(0.8))?;
             }
             1 if running.len() < workers && world.can_start() => world.start()?,
@@ -228,7 +235,7 @@ fn run(seed: u64) -> Result<World<Executor>, String> {
             _ => {}
         }
     }
-    let keep: Vec<Step> = (0..world.task_count()).map(Step::Keep).collect();
+    let keep: Vec<TwinStep> = (0..world.task_count()).map(TwinStep::Keep).collect();
     world.transact(&keep, true)?;
     while world.can_start() {
         world.start()?;
@@ -246,14 +253,14 @@ fn thousands_of_random_schedules_are_those_of_the_naive_twin() {
         let executor = world.subject;
         for (task, ran) in executor.ran.iter().enumerate() {
             let ran = ran.load(Ordering::Relaxed);
-            let is_cancelled = world.twin.outcome(task) == Some(Outcome::Cancelled(task));
+            let is_cancelled = world.twin.outcome(task) == Some(TwinOutcome::Cancelled(task));
             let runs = world.twin.runs_body(task) && (runs_early(task) || !is_cancelled);
             assert_eq!(ran, u32::from(runs), "seed {seed}: body of task {task}");
         }
         // Nothing is held any more but by the handles here.
         let held = executor.ran.iter().all(|ran| Arc::strong_count(ran) == 1);
         assert!(held, "seed {seed}: a body outlives its task");
-        let shared: Weak<Shared> = Arc::downgrade(&executor.shared);
+        let shared: Weak<ExecutorShared> = Arc::downgrade(&executor.shared);
         drop(executor);
         assert!(shared.upgrade().is_none(), "seed {seed}");
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum BodyKind {
     Plain,
     Fails,
     Panics,
@@ -16,26 +16,26 @@ enum Kind {
     Promise,
 }
 
-/// A task, and what is needed to judge its outcome.
+/// A task, with what determines its expected outcome.
 #[derive(Clone)]
-struct Known {
+struct SubmittedTask {
     task: Task<u64>,
-    kind: Kind,
+    kind: BodyKind,
     dependencies: Vec<Task<u64>>,
     ran: Arc<AtomicU32>,
     /// It was cancelled before it ran.
     never_runs: bool,
 }
 
-/// What the threads share: tasks so far, and promises that are open.
+/// Shared by the threads: submitted tasks and open promises.
 #[derive(Default)]
 struct Pool {
-    known: Vec<Known>,
+    known: Vec<SubmittedTask>,
     promises: Vec<Promise<u64>>,
 }
 
 /// A task of some kind that depends on these.
-fn submit(executor: &Executor, kind: Kind, dependencies: Vec<Task<u64>>, pool: &Mutex<Pool>) {
+fn submit(executor: &Executor, kind: BodyKind, dependencies: Vec<Task<u64>>, pool: &Mutex<Pool>) {
     let ran = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&ran);
     let sum = move |values: Vec<Arc<u64>>| {
@@ -44,23 +44,23 @@ fn submit(executor: &Executor, kind: Kind, dependencies: Vec<Task<u64>>, pool: &
     };
     let held = dependencies.clone();
     let task = match kind {
-        Kind::Plain => executor.submit("plain", held, sum),
-        Kind::Panics => executor.submit("panics", held, move |values| {
+        BodyKind::Plain => executor.submit("plain", held, sum),
+        BodyKind::Panics => executor.submit("panics", held, move |values| {
             // Quietly: the hook is not called.
             let _ = sum(values);
             std::panic::resume_unwind(Box::new("on purpose"))
         }),
-        Kind::Fails => {
+        BodyKind::Fails => {
             executor.attempt("fails", held, move |values| Err(format!("{}", sum(values))))
         }
-        Kind::Catches => executor.catch("catches", held, move |results| {
+        BodyKind::Catches => executor.catch("catches", held, move |results| {
             Ok::<u64, TaskError>(sum(results.into_iter().flatten().collect()))
         }),
-        Kind::Promise => {
+        BodyKind::Promise => {
             let (promise, task) = executor.promise("promise");
             let mut pool = pool.lock().unwrap();
             pool.promises.push(promise);
-            pool.known.push(Known {
+            pool.known.push(SubmittedTask {
                 task,
                 kind,
                 dependencies: Vec::new(),
@@ -71,7 +71,7 @@ fn submit(executor: &Executor, kind: Kind, dependencies: Vec<Task<u64>>, pool: &
         }
     };
     let never_runs = false;
-    pool.lock().unwrap().known.push(Known {
+    pool.lock().unwrap().known.push(SubmittedTask {
         task,
         kind,
         dependencies,
@@ -82,14 +82,14 @@ fn submit(executor: &Executor, kind: Kind, dependencies: Vec<Task<u64>>, pool: &
 
 /// One thread's share of the noise.
 fn make_noise(executor: &Executor, pool: &Mutex<Pool>, mut rng: Rng, steps: usize) {
-    const KINDS: [Kind; 7] = [
-        Kind::Plain,
-        Kind::Plain,
-        Kind::Plain,
-        Kind::Fails,
-        Kind::Panics,
-        Kind::Catches,
-        Kind::Promise,
+    const KINDS: [BodyKind; 7] = [
+        BodyKind::Plain,
+        BodyKind::Plain,
+        BodyKind::Plain,
+        BodyKind::Fails,
+        BodyKind::Panics,
+        BodyKind::Catches,
+        BodyKind::Promise,
     ];
     for _ in 0..steps {
         let count = pool.lock().unwrap().known.len();
@@ -133,7 +133,7 @@ fn make_noise(executor: &Executor, pool: &Mutex<Pool>, mut rng: Rng, steps: usiz
     }
 }
 
-/// The task that an error comes from, for those that name one.
+/// The task that an error names, if it names one.
 fn origin(error: &TaskError) -> Option<TaskId> {
     match error {
         TaskError::Panicked { task, .. }
@@ -144,8 +144,8 @@ fn origin(error: &TaskError) -> Option<TaskId> {
 }
 
 /// Is the outcome what follows from those of the dependencies?
-fn judge(known: &Known) {
-    let Known {
+fn judge(known: &SubmittedTask) {
+    let SubmittedTask {
         task,
         kind,
         dependencies,
@@ -169,7 +169,7 @@ fn judge(known: &Known) {
         .sum::<u64>()
         + 1;
     let error = before.iter().find_map(|outcome| outcome.as_ref().err());
-    if let (Some(error), true) = (error, *kind != Kind::Catches) {
+    if let (Some(error), true) = (error, *kind != BodyKind::Catches) {
         assert_eq!(ran, 0, "{task:?} ran in spite of {error}");
         let own = outcome.unwrap_err();
         assert_eq!(
@@ -178,13 +178,13 @@ fn judge(known: &Known) {
         );
         return;
     }
-    assert_eq!(ran, u32::from(*kind != Kind::Promise), "{task:?}");
+    assert_eq!(ran, u32::from(*kind != BodyKind::Promise), "{task:?}");
     match (kind, outcome) {
-        (Kind::Plain | Kind::Catches, outcome) => assert_eq!(*outcome.unwrap(), sum),
-        (Kind::Fails, outcome) => assert_eq!(outcome.unwrap_err().to_string(), sum.to_string()),
-        (Kind::Panics, outcome) => assert_eq!(origin(&outcome.unwrap_err()), Some(task.id())),
-        (Kind::Promise, Ok(value)) => assert!(*value < 100),
-        (Kind::Promise, Err(error)) => assert!(matches!(error, TaskError::Dropped { .. })),
+        (BodyKind::Plain | BodyKind::Catches, outcome) => assert_eq!(*outcome.unwrap(), sum),
+        (BodyKind::Fails, outcome) => assert_eq!(outcome.unwrap_err().to_string(), sum.to_string()),
+        (BodyKind::Panics, outcome) => assert_eq!(origin(&outcome.unwrap_err()), Some(task.id())),
+        (BodyKind::Promise, Ok(value)) => assert!(*value < 100),
+        (BodyKind::Promise, Err(error)) => assert!(matches!(error, TaskError::Dropped { .. })),
     }
 }
 
@@ -221,7 +221,7 @@ fn stress(seed: u64, workers: usize, ends_early: bool) {
         .iter()
         .filter(|known| Arc::strong_count(&known.ran) > 1);
     assert_eq!(bodies.count(), 0, "seed {seed}: a body is left");
-    // The workers are gone, and nobody else holds it.
+    // The workers have ended, so this is the only reference.
     assert_eq!(Arc::strong_count(&shared), 1);
 }
 
@@ -325,7 +325,7 @@ fn transactions_are_seen_whole_by_other_threads() {
                             if round % 2 == 0 {
                                 transaction.keep(promise, ());
                             } else {
-                                transaction.cancel_id(promise.task().id());
+                                transaction.cancel(&promise.task());
                             }
                         }
                     });

@@ -1,13 +1,13 @@
-//! The naive twin of the state: a list of tasks, everything recomputed from it at every step. And a world in which state
-//! and twin take the same steps and are compared after each.
+//! The naive twin of the task graph: a list of tasks from which everything is recomputed at every step; and a world in which
+//! graph and twin take the same steps and are compared after each.
 
-use super::super::state::{Bug, Effect, State};
+use super::super::task_graph::{GraphBug, TaskEffect, TaskGraph};
 use super::super::{TaskId, TaskState};
 use std::fmt::Debug;
 
-/// What a task is.
+/// Kind of a task's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Kind {
+pub(super) enum BodyKind {
     /// Adds 1 and the values of its dependencies.
     Plain,
     /// Gives an error of its own.
@@ -17,9 +17,9 @@ pub(super) enum Kind {
     Promise,
 }
 
-/// What a task has come to.
+/// Outcome of a task in the twin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Outcome {
+pub(super) enum TwinOutcome {
     Value(u64),
     /// The error of that task.
     Failed(usize),
@@ -28,19 +28,19 @@ pub(super) enum Outcome {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Phase {
+enum TwinPhase {
     Pending,
     Running,
-    /// The body still runs, nobody wants what it gives.
-    Abandoned(Outcome),
-    Done(Outcome),
+    /// Cancelled while the body still runs.
+    Abandoned(TwinOutcome),
+    Done(TwinOutcome),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Twinned {
-    kind: Kind,
+    kind: BodyKind,
     dependencies: Vec<usize>,
-    phase: Phase,
+    phase: TwinPhase,
     runs: u32,
 }
 
@@ -51,10 +51,10 @@ pub(super) struct Twin {
 }
 
 impl Twin {
-    pub(super) fn outcome(&self, task: usize) -> Option<Outcome> {
+    pub(super) fn outcome(&self, task: usize) -> Option<TwinOutcome> {
         match self.tasks[task].phase {
-            Phase::Pending | Phase::Running => None,
-            Phase::Abandoned(outcome) | Phase::Done(outcome) => Some(outcome),
+            TwinPhase::Pending | TwinPhase::Running => None,
+            TwinPhase::Abandoned(outcome) | TwinPhase::Done(outcome) => Some(outcome),
         }
     }
 
@@ -67,28 +67,28 @@ impl Twin {
 
     fn state(&self, task: usize) -> TaskState {
         match self.tasks[task].phase {
-            Phase::Running => TaskState::Running,
-            Phase::Abandoned(_) | Phase::Done(_) => TaskState::Done,
-            Phase::Pending if self.tasks[task].kind == Kind::Promise => TaskState::Promised,
-            Phase::Pending if self.missing(task).is_empty() => TaskState::Ready,
-            Phase::Pending => TaskState::Waiting,
+            TwinPhase::Running => TaskState::Running,
+            TwinPhase::Abandoned(_) | TwinPhase::Done(_) => TaskState::Done,
+            TwinPhase::Pending if self.tasks[task].kind == BodyKind::Promise => TaskState::Promised,
+            TwinPhase::Pending if self.missing(task).is_empty() => TaskState::Ready,
+            TwinPhase::Pending => TaskState::Waiting,
         }
     }
 
-    fn submit(&mut self, kind: Kind, dependencies: Vec<usize>) {
+    fn submit(&mut self, kind: BodyKind, dependencies: Vec<usize>) {
         self.tasks.push(Twinned {
             kind,
             dependencies,
-            phase: Phase::Pending,
+            phase: TwinPhase::Pending,
             runs: 0,
         });
     }
 
     fn cancel_one(&mut self, task: usize) {
-        let cancelled = Outcome::Cancelled(task);
+        let cancelled = TwinOutcome::Cancelled(task);
         self.tasks[task].phase = match self.tasks[task].phase {
-            Phase::Pending => Phase::Done(cancelled),
-            Phase::Running => Phase::Abandoned(cancelled),
+            TwinPhase::Pending => TwinPhase::Done(cancelled),
+            TwinPhase::Running => TwinPhase::Abandoned(cancelled),
             done => done,
         };
     }
@@ -119,28 +119,28 @@ impl Twin {
         let outcome = self.result(task);
         let task = &mut self.tasks[task];
         task.phase = match task.phase {
-            Phase::Running => Phase::Done(outcome),
-            Phase::Abandoned(outcome) => Phase::Done(outcome),
+            TwinPhase::Running => TwinPhase::Done(outcome),
+            TwinPhase::Abandoned(outcome) => TwinPhase::Done(outcome),
             other => panic!("{other:?} ends"),
         };
     }
 
     /// What the body of a task gives.
-    fn result(&self, task: usize) -> Outcome {
+    fn result(&self, task: usize) -> TwinOutcome {
         let Twinned {
             kind, dependencies, ..
         } = &self.tasks[task];
         let mut sum = 1;
         for &dependency in dependencies {
             match self.outcome(dependency).unwrap() {
-                Outcome::Value(value) => sum += value,
-                _ if *kind == Kind::Catches => sum += 1_000,
+                TwinOutcome::Value(value) => sum += value,
+                _ if *kind == BodyKind::Catches => sum += 1_000,
                 error => return error,
             }
         }
         match kind {
-            Kind::Fails => Outcome::Failed(task),
-            _ => Outcome::Value(sum),
+            BodyKind::Fails => TwinOutcome::Failed(task),
+            _ => TwinOutcome::Value(sum),
         }
     }
 
@@ -152,8 +152,8 @@ impl Twin {
             runs,
             ..
         } = &self.tasks[task];
-        let has_value = |task: &usize| matches!(self.outcome(*task), Some(Outcome::Value(_)));
-        *runs == 1 && (*kind == Kind::Catches || dependencies.iter().all(has_value))
+        let has_value = |task: &usize| matches!(self.outcome(*task), Some(TwinOutcome::Value(_)));
+        *runs == 1 && (*kind == BodyKind::Catches || dependencies.iter().all(has_value))
     }
 
     fn with(&self, wanted: TaskState) -> Vec<usize> {
@@ -162,9 +162,10 @@ impl Twin {
             .collect()
     }
 
-    /// Tasks whose bodies run, whether anybody wants what they give or not.
+    /// Tasks whose bodies run, cancelled or not.
     pub(super) fn running(&self) -> Vec<usize> {
-        let runs = |task: &Twinned| matches!(task.phase, Phase::Running | Phase::Abandoned(_));
+        let runs =
+            |task: &Twinned| matches!(task.phase, TwinPhase::Running | TwinPhase::Abandoned(_));
         (0..self.tasks.len())
             .filter(|&task| runs(&self.tasks[task]))
             .collect()
@@ -173,47 +174,47 @@ impl Twin {
 
 /// One step of a transaction. Tasks are named by the order of their submission.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Step {
-    Submit(Kind, Vec<usize>),
+pub(super) enum TwinStep {
+    Submit(BodyKind, Vec<usize>),
     Cancel(usize),
     /// Keeps a promise, with the value 100.
     Keep(usize),
 }
 
-/// What is tested: the state with work of some kind.
+/// The subject under test: a task graph with some type of work.
 pub(super) trait Subject {
-    fn submit(&mut self, kind: Kind, dependencies: &[TaskId]) -> TaskId;
+    fn submit(&mut self, kind: BodyKind, dependencies: &[TaskId]) -> TaskId;
     fn cancel(&mut self, id: TaskId) -> TaskState;
     fn keep(&mut self, id: TaskId) -> bool;
     /// Tasks that were cancelled and promises that were kept.
     fn end(&mut self, commits: bool) -> (Vec<TaskId>, Vec<TaskId>);
     fn take(&mut self) -> Option<TaskId>;
-    /// Does anybody want what it gives?
+    /// Is its outcome to be published?
     fn finish(&mut self, id: TaskId) -> bool;
     fn state(&self, id: TaskId) -> TaskState;
     fn dependencies(&self, id: TaskId) -> Vec<TaskId>;
     fn counts(&self) -> (usize, usize);
     fn check(&self) -> Result<(), String>;
     /// Compares the outcome of a task, if the subject knows outcomes.
-    fn check_outcome(&self, _task: usize, _wanted: Option<Outcome>) -> Result<(), String> {
+    fn check_outcome(&self, _task: usize, _wanted: Option<TwinOutcome>) -> Result<(), String> {
         Ok(())
     }
 }
 
-impl Subject for State<()> {
-    fn submit(&mut self, kind: Kind, dependencies: &[TaskId]) -> TaskId {
+impl Subject for TaskGraph<()> {
+    fn submit(&mut self, kind: BodyKind, dependencies: &[TaskId]) -> TaskId {
         match kind {
-            Kind::Promise => State::promise(self, ()),
-            _ => State::submit(self, (), dependencies),
+            BodyKind::Promise => TaskGraph::promise(self, ()),
+            _ => TaskGraph::submit(self, (), dependencies),
         }
     }
 
     fn cancel(&mut self, id: TaskId) -> TaskState {
-        State::cancel(self, id)
+        TaskGraph::cancel(self, id)
     }
 
     fn keep(&mut self, id: TaskId) -> bool {
-        State::keep(self, id)
+        TaskGraph::keep(self, id)
     }
 
     fn end(&mut self, commits: bool) -> (Vec<TaskId>, Vec<TaskId>) {
@@ -226,27 +227,27 @@ impl Subject for State<()> {
         let (mut cancelled, mut kept) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
-                Effect::Cancelled(id, ()) => cancelled.push(id),
-                Effect::Kept(id, ()) => kept.push(id),
+                TaskEffect::Cancelled(id, ()) => cancelled.push(id),
+                TaskEffect::Kept(id, ()) => kept.push(id),
             }
         }
         (cancelled, kept)
     }
 
     fn take(&mut self) -> Option<TaskId> {
-        State::take(self).map(|(id, ())| id)
+        TaskGraph::take(self).map(|(id, ())| id)
     }
 
     fn finish(&mut self, id: TaskId) -> bool {
-        State::finish(self, id).1
+        TaskGraph::finish(self, id).1
     }
 
     fn state(&self, id: TaskId) -> TaskState {
-        State::state(self, id)
+        TaskGraph::state(self, id)
     }
 
     fn dependencies(&self, id: TaskId) -> Vec<TaskId> {
-        State::dependencies(self, id)
+        TaskGraph::dependencies(self, id)
     }
 
     fn counts(&self) -> (usize, usize) {
@@ -254,13 +255,13 @@ impl Subject for State<()> {
     }
 
     fn check(&self) -> Result<(), String> {
-        State::check(self)
+        TaskGraph::check(self)
     }
 }
 
 /// A state with this mistake in it.
-pub(super) fn state(bug: Option<Bug>) -> State<()> {
-    let mut state = State::new(1);
+pub(super) fn state(bug: Option<GraphBug>) -> TaskGraph<()> {
+    let mut state = TaskGraph::new(1);
     state.bug = bug;
     state
 }
@@ -303,7 +304,7 @@ impl<S: Subject> World<S> {
     }
 
     /// A whole transaction. Steps that name tasks that are not there (yet) do without them.
-    pub(super) fn transact(&mut self, steps: &[Step], commits: bool) -> Result<(), String> {
+    pub(super) fn transact(&mut self, steps: &[TwinStep], commits: bool) -> Result<(), String> {
         let before = self.twin.clone();
         for step in steps {
             self.step(step)?;
@@ -316,7 +317,7 @@ impl<S: Subject> World<S> {
             for (task, id) in self.ids.iter().enumerate() {
                 let was = before.tasks.get(task).and_then(|_| before.outcome(task));
                 match self.twin.outcome(task).filter(|_| was.is_none()) {
-                    Some(Outcome::Cancelled(_)) => wanted_cancelled.push(*id),
+                    Some(TwinOutcome::Cancelled(_)) => wanted_cancelled.push(*id),
                     Some(_) => wanted_kept.push(*id),
                     None => {}
                 }
@@ -326,39 +327,39 @@ impl<S: Subject> World<S> {
             for task in self.twin.tasks.len()..new.tasks.len() {
                 wanted_cancelled.push(self.ids[task]);
                 self.twin.tasks.push(new.tasks[task].clone());
-                self.twin.tasks[task].phase = Phase::Done(Outcome::Cancelled(task));
+                self.twin.tasks[task].phase = TwinPhase::Done(TwinOutcome::Cancelled(task));
             }
         }
         cancelled.sort_unstable();
         kept.sort_unstable();
-        same("told as cancelled", &cancelled, &wanted_cancelled)?;
-        same("told as kept", &kept, &wanted_kept)?;
+        same("reported as cancelled", &cancelled, &wanted_cancelled)?;
+        same("reported as kept", &kept, &wanted_kept)?;
         self.check(false)
     }
 
-    fn step(&mut self, step: &Step) -> Result<(), String> {
+    fn step(&mut self, step: &TwinStep) -> Result<(), String> {
         match step {
-            Step::Submit(kind, dependencies) => {
+            TwinStep::Submit(kind, dependencies) => {
                 let known = dependencies.iter().copied();
                 let known: Vec<usize> = known.filter(|task| *task < self.ids.len()).collect();
                 let ids: Vec<TaskId> = known.iter().map(|task| self.ids[*task]).collect();
                 self.twin.submit(*kind, known);
                 self.ids.push(self.subject.submit(*kind, &ids));
             }
-            Step::Cancel(task) if *task < self.ids.len() => {
+            TwinStep::Cancel(task) if *task < self.ids.len() => {
                 let state = self.subject.cancel(self.ids[*task]);
                 same("state when cancelled", &state, &self.twin.state(*task))?;
                 self.twin.cancel(*task);
             }
-            Step::Keep(task) if *task < self.ids.len() => {
+            TwinStep::Keep(task) if *task < self.ids.len() => {
                 let kept = self.subject.keep(self.ids[*task]);
                 let is_open = self.twin.state(*task) == TaskState::Promised;
                 same("promise kept", &kept, &is_open)?;
                 if is_open {
-                    self.twin.tasks[*task].phase = Phase::Done(Outcome::Value(100));
+                    self.twin.tasks[*task].phase = TwinPhase::Done(TwinOutcome::Value(100));
                 }
             }
-            Step::Cancel(_) | Step::Keep(_) => {}
+            TwinStep::Cancel(_) | TwinStep::Keep(_) => {}
         }
         Ok(())
     }
@@ -377,7 +378,7 @@ impl<S: Subject> World<S> {
             &self.twin.state(task),
             &TaskState::Ready,
         )?;
-        self.twin.tasks[task].phase = Phase::Running;
+        self.twin.tasks[task].phase = TwinPhase::Running;
         self.twin.tasks[task].runs += 1;
         same("times that it ran", &self.twin.tasks[task].runs, &1)?;
         self.check(false)
@@ -385,7 +386,7 @@ impl<S: Subject> World<S> {
 
     /// A body ends.
     pub(super) fn finish(&mut self, task: usize) -> Result<(), String> {
-        let wanted = self.twin.tasks[task].phase == Phase::Running;
+        let wanted = self.twin.tasks[task].phase == TwinPhase::Running;
         same("wanted", &self.subject.finish(self.ids[task]), &wanted)?;
         self.twin.finish(task);
         self.check(false)

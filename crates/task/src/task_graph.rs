@@ -3,20 +3,19 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Tasks that may be pending or running at once. One more is refused: about 120 bytes of state each, beside what their
-/// bodies hold, so whoever gets here has lost count.
+/// Most tasks that may be pending or running; a further one is refused. Each takes about 120 bytes besides its body.
 pub const TASKS_MAX: usize = 1 << 24;
 
-/// So often in a row a task that became ready may go before those that were ready earlier.
+/// Released tasks that may enter the ready queue at its front in a row, before one enters at the back.
 const OVERTAKING_MAX: u32 = 64;
 
-/// Mistakes that the tests plant, to see that they are found.
+/// Bugs that the tests plant and must find.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Bug {
+pub(super) enum GraphBug {
     /// A dependant waits for each dependency twice.
     CountsTwice,
-    /// Only those that wait for it directly are cancelled with a task.
+    /// Only direct dependants are cancelled with a task.
     CancelsDirectDependantsOnly,
     /// A cancelled task stays in the ready queue.
     CancelForgetsReadyQueue,
@@ -26,25 +25,25 @@ pub(super) enum Bug {
     RollbackForgetsEdges,
     /// A task whose promise is kept in its own transaction is enqueued for either reason.
     EnqueuesTwice,
-    /// Who is submitted after a cancellation in the same transaction waits for the cancelled task.
+    /// A task that is submitted after a cancellation in the same transaction waits for the cancelled task.
     WaitsForCancelled,
-    /// A task that was cancelled while it ran has a result after all.
+    /// The result of a task that was cancelled while it ran is published.
     PublishesAbandoned,
-    /// A place is not used again.
+    /// A free place is not reused.
     ForgetsPlace,
-    /// A handle means whoever has its task's place now.
+    /// A handle of an ended task refers to the task that has its place now.
     ConfusesPlaces,
     /// A promise can be kept twice in a transaction.
     KeepsTwice,
-    /// Who is released overtakes without end.
+    /// Released tasks overtake without limit.
     OvertakesForever,
 }
 
-/// Is this mistake planted?
+/// Is this bug planted?
 macro_rules! planted {
     ($state:ident, $bug:ident) => {{
         #[cfg(test)]
-        let is_planted = $state.bug == Some(Bug::$bug);
+        let is_planted = $state.bug == Some(GraphBug::$bug);
         #[cfg(not(test))]
         let is_planted = false;
         is_planted
@@ -54,10 +53,10 @@ macro_rules! planted {
 /// No place.
 const NONE: u32 = u32::MAX;
 
-/// Which task of which executor. Ordered by age; never used again.
+/// Identifies a task of an executor. Ordered by age; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId {
-    /// Counts the submissions, from 1. Rolled back ones leave gaps.
+    /// Number of the submission, from 1; rolled back ones leave gaps.
     number: u64,
     place: u32,
     executor: u32,
@@ -76,47 +75,53 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// How far a task is.
+/// State of a task.
+///
+/// ```text
+/// Waiting ──last dependency done──► Ready ──a worker takes it──► Running ──body returns──► Done
+///    └────────────────────────────────┴─────────── cancel ──────────┴──────────────────────►│
+/// Promised ─────────────────────────────────────── keep, fail, drop, cancel ───────────────►│
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TaskState {
     /// Some of its dependencies are not done.
     Waiting,
-    /// A promise that nobody has kept yet.
+    /// A promise without outcome.
     Promised,
-    /// A worker that is free takes it.
+    /// In the queue for a free worker.
     Ready,
     /// Its body runs.
     Running,
-    /// Its outcome is known: a value, an error, or that it was cancelled.
+    /// Its outcome is known: a value, an error, or cancellation.
     Done,
 }
 
-/// What is to be told outside once a transaction is committed.
+/// Result of a committed transaction or a rollback, which the executor publishes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Effect<W> {
+pub(super) enum TaskEffect<W> {
     /// This promise was kept.
     Kept(TaskId, W),
     /// This task was cancelled, or the transaction that submitted it was rolled back.
     Cancelled(TaskId, W),
 }
 
-/// What is known of a place.
+/// Status of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Status {
-    /// Nobody's.
+    /// No task; in the list of free places.
     Free,
     /// Waits for dependencies; or submitted in the open transaction.
     Waiting,
     Promised,
     Ready,
     Running,
-    /// Cancelled while it ran: nobody wants what it gives.
+    /// Cancelled while its body runs: the result will be dropped.
     Abandoned,
 }
 
-/// One task.
+/// One task, at its place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Node<W> {
+struct TaskNode<W> {
     number: u64,
     /// `None` if free.
     work: Option<W>,
@@ -127,9 +132,9 @@ struct Node<W> {
     kept: bool,
     /// Dependencies that are not done: the length of its list of dependencies.
     missing: u32,
-    /// Edges to those that wait for it, in the order of their submission.
+    /// Edges to tasks that wait for it, in the order of their submission.
     dependants: Ends,
-    /// Edges to those that it waits for, in the order that they were named in.
+    /// Edges to tasks that it waits for, in the order in which they were named.
     dependencies: Ends,
     /// Neighbours in the ready queue; `next` links the free places too.
     next: u32,
@@ -161,25 +166,32 @@ const EMPTY: Ends = Ends {
     last: NONE,
 };
 
-/// What the executor knows, without threads, clocks or locks: tasks that are pending or running, who waits for whom, and
-/// the ready queue. `W` is a task's work; the state only hands it on.
+/// The state of an executor without threads, clocks or locks: pending and running tasks, their dependency edges, and the
+/// ready queue. `W` is the body and outcome of a task, which the graph only stores.
 ///
-/// A submission or cancellation is a step of the open transaction. It shows in what is asked afterwards, but takes hold
-/// with [`State::commit`]: until then a submitted task is not in the ready queue, a cancelled one only marked, so that
-/// [`State::rollback`] takes back the submitted ones and wipes off the marks. What is to be told outside comes out as
-/// [`Effect`]s. A task that is done or cancelled leaves no trace: its place is used again. All steps cost as much as the
-/// task has dependencies and dependants (a cancellation: as all that it cancels), however many tasks there are.
+/// ```text
+///  nodes   [A running] [B waiting, missing 2] [C ready] [free]      a task's place is reused after it is done
+///  edges   (B waits for A) (B waits for C)                          each in two lists: of its dependant, of its dependency
+///  ready   C                                                        a list through the nodes
+/// ```
 ///
-/// Downside: errors are no business of the state. A task whose dependency failed becomes ready like any other; its work
-/// passes the error on.
+/// Submissions and cancellations are steps of the open transaction. Queries see them at once, but they take effect with
+/// [`TaskGraph::commit`]: until then a submitted task is not in the ready queue and a cancelled one is only marked, so that
+/// [`TaskGraph::rollback`] removes the submitted ones and clears the marks. Outcomes are returned as [`TaskEffect`]s.
+///
+/// Cost of each step: the dependencies and dependants of its task (of a cancellation: of all cancelled tasks), independent
+/// of the number of tasks.
+///
+/// Errors are not part of the graph. A task whose dependency failed becomes ready like any other, and its body wrapper passes
+/// the error on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct State<W> {
+pub(super) struct TaskGraph<W> {
     executor: u32,
-    nodes: Vec<Node<W>>,
+    nodes: Vec<TaskNode<W>>,
     edges: Vec<Edge>,
     free_node: u32,
     free_edge: u32,
-    /// The next submission's.
+    /// Number of the next submission.
     number: u64,
     /// Tasks that are pending or running, promises included.
     live: usize,
@@ -190,16 +202,16 @@ pub(super) struct State<W> {
     submitted: Vec<u32>,
     cancelled: Vec<u32>,
     kept: Vec<u32>,
-    /// Bodies that wait for tasks: who for whom. At most [`super::WAITING_MAX`].
+    /// Bodies that wait for tasks: the place of the body's task, and the awaited task. At most [`super::WAITING_MAX`].
     waiting: Vec<(u32, TaskId)>,
     #[cfg(test)]
-    pub(super) bug: Option<Bug>,
+    pub(super) bug: Option<GraphBug>,
 }
 
-impl<W: Clone> State<W> {
-    /// No task.
-    pub(super) fn new(executor: u32) -> State<W> {
-        State {
+impl<W: Clone> TaskGraph<W> {
+    /// Creates a graph without tasks.
+    pub(super) fn new(executor: u32) -> TaskGraph<W> {
+        TaskGraph {
             executor,
             nodes: Vec::new(),
             edges: Vec::new(),
@@ -219,17 +231,17 @@ impl<W: Clone> State<W> {
         }
     }
 
-    /// Tasks that are pending or running, promises included.
+    /// Number of pending and running tasks, promises included.
     pub(super) fn live(&self) -> usize {
         self.live
     }
 
-    /// Tasks that a worker could take.
+    /// Length of the ready queue.
     pub(super) fn ready_count(&self) -> usize {
         self.ready_count
     }
 
-    /// How far a task is, as the open transaction sees it.
+    /// The state of a task, as the open transaction sees it.
     pub(super) fn state(&self, id: TaskId) -> TaskState {
         match self.place(id) {
             None => TaskState::Done,
@@ -237,14 +249,14 @@ impl<W: Clone> State<W> {
         }
     }
 
-    /// The dependencies of a task that are not done, in the order that they were named in.
+    /// The dependencies of a task that are not done, in the order in which they were named.
     pub(super) fn dependencies(&self, id: TaskId) -> Vec<TaskId> {
         let place = self.place(id);
         let place = place.filter(|&place| self.visible(place) != TaskState::Done);
         place.map_or_else(Vec::new, |place| self.dependencies_of(place))
     }
 
-    /// All tasks that are not done in order of age: id, work, how far, dependencies that are not done.
+    /// All tasks that are not done, the oldest first: id, work, state, dependencies that are not done.
     pub(super) fn tasks(&self) -> Vec<(TaskId, &W, TaskState, Vec<TaskId>)> {
         let places = 0..self.nodes.len() as u32;
         let known = places.filter_map(|place| {
@@ -259,7 +271,7 @@ impl<W: Clone> State<W> {
         known
     }
 
-    /// Adds a task to the open transaction. Dependencies that are done need not be waited for.
+    /// Adds a task to the open transaction, with edges to the dependencies that are not done.
     pub(super) fn submit(&mut self, work: W, dependencies: &[TaskId]) -> TaskId {
         let place = self.add(work, Status::Waiting);
         for dependency in dependencies {
@@ -295,7 +307,7 @@ impl<W: Clone> State<W> {
         true
     }
 
-    /// Cancels a task and all that wait for it, in the open transaction; tells how far it was.
+    /// Cancels a task and all its dependants, in the open transaction; returns the state in which it was.
     pub(super) fn cancel(&mut self, id: TaskId) -> TaskState {
         let state = self.state(id);
         if state == TaskState::Done {
@@ -322,7 +334,7 @@ impl<W: Clone> State<W> {
         state
     }
 
-    /// Cancels all that does not run, in the open transaction.
+    /// Cancels all tasks that do not run, in the open transaction.
     pub(super) fn cancel_pending(&mut self) {
         for place in 0..self.nodes.len() as u32 {
             let state = self.visible(place);
@@ -332,8 +344,8 @@ impl<W: Clone> State<W> {
         }
     }
 
-    /// The open transaction takes hold.
-    pub(super) fn commit(&mut self, effects: &mut Vec<Effect<W>>) {
+    /// Commits the open transaction.
+    pub(super) fn commit(&mut self, effects: &mut Vec<TaskEffect<W>>) {
         for index in 0..self.cancelled.len() {
             self.withdraw(self.cancelled[index], effects);
         }
@@ -342,12 +354,12 @@ impl<W: Clone> State<W> {
             let place = self.kept[index];
             let id = self.id(place);
             self.release(place);
-            effects.push(Effect::Kept(id, self.remove(place)));
+            effects.push(TaskEffect::Kept(id, self.remove(place)));
         }
         self.kept.clear();
         for index in 0..self.submitted.len() {
             let place = self.submitted[index];
-            let Node {
+            let TaskNode {
                 status, missing, ..
             } = self.nodes[place as usize];
             let is_enqueued = status == Status::Ready && !planted!(self, EnqueuesTwice);
@@ -358,8 +370,8 @@ impl<W: Clone> State<W> {
         self.submitted.clear();
     }
 
-    /// The open transaction never was.
-    pub(super) fn rollback(&mut self, effects: &mut Vec<Effect<W>>) {
+    /// Rolls the open transaction back.
+    pub(super) fn rollback(&mut self, effects: &mut Vec<TaskEffect<W>>) {
         for place in self.cancelled.drain(..) {
             self.nodes[place as usize].doomed = planted!(self, RollbackForgetsCancelled);
         }
@@ -371,11 +383,11 @@ impl<W: Clone> State<W> {
             if !planted!(self, RollbackForgetsEdges) {
                 self.unlink_dependencies(place);
             }
-            effects.push(Effect::Cancelled(id, self.remove(place)));
+            effects.push(TaskEffect::Cancelled(id, self.remove(place)));
         }
     }
 
-    /// The next ready task, which runs from now on.
+    /// Takes the first task of the ready queue; it is running from now on.
     pub(super) fn take(&mut self) -> Option<(TaskId, W)> {
         let place = self.ready.first;
         if place == NONE {
@@ -387,7 +399,8 @@ impl<W: Clone> State<W> {
         Some((self.id(place), work))
     }
 
-    /// A running task's body has ended; its work, and whether anybody wants to know: not if it was cancelled.
+    /// Removes a running task whose body has ended; returns its work, and whether its outcome is to be published: not if it
+    /// was cancelled.
     pub(super) fn finish(&mut self, id: TaskId) -> (W, bool) {
         let place = self.place(id).expect("a running task has its place");
         let wanted = match self.nodes[place as usize].status {
@@ -401,8 +414,8 @@ impl<W: Clone> State<W> {
         (self.remove(place), wanted)
     }
 
-    /// The body of `current` waits for `awaited` from now on; `false` if it must not: `awaited` waits for `current`, by
-    /// itself or by others. Costs as much as there are tasks that wait for `current`.
+    /// Records that the body of `current` waits for `awaited`; `false`, and nothing is recorded, if that is a deadlock:
+    /// `awaited` depends on `current`, directly or not. Linear in the tasks that depend on `current`.
     pub(super) fn wait(&mut self, current: TaskId, awaited: TaskId) -> bool {
         let place = self.place(current).expect("a running task has its place");
         let target = self
@@ -436,13 +449,13 @@ impl<W: Clone> State<W> {
         true
     }
 
-    /// The body of `current` goes on.
+    /// Records that the body of `current` no longer waits.
     pub(super) fn stop_waiting(&mut self, current: TaskId) {
         let place = current.place;
         self.waiting.retain(|(waiting, _)| *waiting != place);
     }
 
-    /// Where a task is, if it is not done.
+    /// The place of a task; `None` if it is done.
     fn place(&self, id: TaskId) -> Option<u32> {
         let node = self.nodes.get(id.place as usize)?;
         let is_it = node.number == id.number || planted!(self, ConfusesPlaces);
@@ -458,7 +471,7 @@ impl<W: Clone> State<W> {
         }
     }
 
-    /// How far the task at a place is, as the open transaction sees it.
+    /// The state of the task at a place, as the open transaction sees it.
     fn visible(&self, place: u32) -> TaskState {
         let node = &self.nodes[place as usize];
         if node.doomed || node.kept {
@@ -473,7 +486,7 @@ impl<W: Clone> State<W> {
         }
     }
 
-    /// Does the task at a place wait for something, as the open transaction sees it?
+    /// Has the task at a place a dependency that is not done, as the open transaction sees it?
     fn is_missing_some(&self, place: u32) -> bool {
         let node = &self.nodes[place as usize];
         node.missing > 0 && (self.kept.is_empty() || self.missing(place).next().is_some())
@@ -496,7 +509,7 @@ impl<W: Clone> State<W> {
 
     /// A task of the open transaction, at a free place.
     fn add(&mut self, work: W, status: Status) -> u32 {
-        let node = Node {
+        let node = TaskNode {
             number: self.number,
             work: Some(work),
             status,
@@ -545,8 +558,8 @@ impl<W: Clone> State<W> {
         }
     }
 
-    /// Carries a cancellation out. Whoever waits for it was cancelled too, and cuts its own edges.
-    fn withdraw(&mut self, place: u32, effects: &mut Vec<Effect<W>>) {
+    /// Carries a cancellation out. Its dependants were cancelled too, and remove their edges themselves.
+    fn withdraw(&mut self, place: u32, effects: &mut Vec<TaskEffect<W>>) {
         let id = self.id(place);
         self.unlink_dependencies(place);
         let node = &mut self.nodes[place as usize];
@@ -554,16 +567,16 @@ impl<W: Clone> State<W> {
             node.status = Status::Abandoned;
             node.doomed = false;
             let work = node.work.clone().expect("a task has work");
-            effects.push(Effect::Cancelled(id, work));
+            effects.push(TaskEffect::Cancelled(id, work));
             return;
         }
         if node.status == Status::Ready && !planted!(self, CancelForgetsReadyQueue) {
             self.dequeue(place);
         }
-        effects.push(Effect::Cancelled(id, self.remove(place)));
+        effects.push(TaskEffect::Cancelled(id, self.remove(place)));
     }
 
-    /// Those that waited for a task wait for one less.
+    /// Removes the edges of all dependants of a task; those without further dependencies become ready.
     fn release(&mut self, place: u32) {
         // From the last to the first: each goes to the front of the ready queue.
         let mut edge = self.nodes[place as usize].dependants.last;
@@ -582,8 +595,9 @@ impl<W: Clone> State<W> {
         }
     }
 
-    /// A task that became ready overtakes those that were ready before: what it needs is in the caches, and a chain is
-    /// done with sooner than begun anew. Not without end, or the others would starve.
+    /// Puts a released task at the front of the ready queue: its inputs are in the caches, and finishing a chain before
+    /// starting another frees memory. After [`OVERTAKING_MAX`] in a row one goes to the back, so that the others do not
+    /// starve.
     fn enqueue_released(&mut self, place: u32) {
         if self.overtaking == OVERTAKING_MAX && !planted!(self, OvertakesForever) {
             self.overtaking = 0;
@@ -616,7 +630,7 @@ impl<W: Clone> State<W> {
     }
 
     fn dequeue(&mut self, place: u32) {
-        let Node { next, previous, .. } = self.nodes[place as usize];
+        let TaskNode { next, previous, .. } = self.nodes[place as usize];
         match previous {
             NONE => self.ready.first = next,
             previous => self.nodes[previous as usize].next = next,
@@ -696,7 +710,7 @@ impl<W: Clone> State<W> {
 }
 
 #[cfg(test)]
-impl<W: Clone> State<W> {
+impl<W: Clone> TaskGraph<W> {
     /// All places ever used.
     pub(super) fn places(&self) -> (usize, usize) {
         (self.nodes.len(), self.edges.len())

@@ -3,7 +3,7 @@
 use super::dependencies::Dependencies;
 use super::error::TaskError;
 use super::label::Label;
-use super::state::TaskId;
+use super::task_graph::TaskId;
 use seatrial_machine::panic_text;
 use std::any::Any;
 use std::error::Error;
@@ -11,49 +11,49 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A value, or why there is none.
+/// The value of a task, or its error.
 pub(super) type Outcome<T> = Result<Arc<T>, TaskError>;
 
-/// What the executor does with a task, whatever its type.
-pub(super) trait Work: Send + Sync {
+/// A task of any type, as the executor sees it.
+pub(super) trait AnyTask: Send + Sync {
     fn label(&self) -> &Label;
 
-    /// Runs the body, unless it was cancelled. The outcome is kept back until it is published.
+    /// Runs the body, unless it was cancelled. The outcome stays hidden until it is published.
     fn run(&self, id: TaskId);
 
-    /// Shows the outcome to everybody. Cheap, runs no code of others; tells whether somebody waits for it, who is then
-    /// to be woken.
+    /// Publishes the outcome. Cheap and free of foreign code, so it may be called under the executor's lock. Returns whether
+    /// threads wait for the outcome; then [`AnyTask::wake`] must follow.
     fn publish(&self) -> bool;
 
-    /// Makes being cancelled the outcome. As cheap; what it held is thrown away by [`Work::wake`].
+    /// Makes cancellation the outcome; as cheap as [`AnyTask::publish`]. [`AnyTask::wake`] drops the body or value.
     fn cancel(&self);
 
-    /// Wakes who waits for the outcome, and drops what nobody needs any more: code of others.
+    /// Wakes the threads that wait for the outcome, and drops what a cancelled task held, which may run foreign code.
     fn wake(&self);
 }
 
-/// What a handle sees of a task.
+/// A task as its handles see it.
 pub(super) trait Settled<T>: Send + Sync {
     fn label(&self) -> &Label;
 
-    /// The outcome, once it is published.
+    /// The outcome; `None` until it is published.
     fn outcome(&self, id: TaskId) -> Option<Outcome<T>>;
 
-    /// Blocks until the outcome is published, at most so long if a limit is given.
+    /// Blocks until the outcome is published, or until `limit` has passed.
     fn wait(&self, limit: Option<Duration>);
 }
 
-/// How far the body is.
-enum Stage<B, T> {
+/// Progress of a body.
+enum BodyStage<B, T> {
     Pending(B),
     Running,
-    /// Ended, not published.
+    /// Ended, not yet published.
     Ended(Outcome<T>),
     Published(Outcome<T>),
 }
 
-struct Slot<B, T> {
-    stage: Stage<B, T>,
+struct BodySlot<B, T> {
+    stage: BodyStage<B, T>,
     /// Overrides the stage.
     cancelled: bool,
     /// Threads in [`Settled::wait`].
@@ -61,18 +61,18 @@ struct Slot<B, T> {
 }
 
 /// One task: one allocation holds its label, its body while it waits and its outcome later.
-pub(super) struct Job<B, T> {
+pub(super) struct TaskCell<B, T> {
     label: Label,
-    slot: Mutex<Slot<B, T>>,
+    slot: Mutex<BodySlot<B, T>>,
     settled: Condvar,
 }
 
-impl<B, T> Job<B, T> {
-    pub(super) fn new(label: Label, body: B) -> Job<B, T> {
-        Job {
+impl<B, T> TaskCell<B, T> {
+    pub(super) fn new(label: Label, body: B) -> TaskCell<B, T> {
+        TaskCell {
             label,
-            slot: Mutex::new(Slot {
-                stage: Stage::Pending(body),
+            slot: Mutex::new(BodySlot {
+                stage: BodyStage::Pending(body),
                 cancelled: false,
                 waiting: 0,
             }),
@@ -80,23 +80,23 @@ impl<B, T> Job<B, T> {
         }
     }
 
-    /// No code of others runs under this lock.
-    fn lock(&self) -> MutexGuard<'_, Slot<B, T>> {
+    /// No foreign code runs under this lock.
+    fn lock(&self) -> MutexGuard<'_, BodySlot<B, T>> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends with this outcome: what a promise does instead of running. Gives back the outcome that it ended with
-    /// before, in a transaction that was rolled back.
+    /// Sets the outcome; of a promise, instead of running a body. Returns the outcome of an earlier call in a transaction
+    /// that was rolled back, to be dropped by the caller.
     pub(super) fn end(&self, outcome: Outcome<T>) -> Option<Outcome<T>> {
         let mut slot = self.lock();
-        match std::mem::replace(&mut slot.stage, Stage::Ended(outcome)) {
-            Stage::Ended(outcome) => Some(outcome),
-            Stage::Pending(_) | Stage::Running | Stage::Published(_) => None,
+        match std::mem::replace(&mut slot.stage, BodyStage::Ended(outcome)) {
+            BodyStage::Ended(outcome) => Some(outcome),
+            BodyStage::Pending(_) | BodyStage::Running | BodyStage::Published(_) => None,
         }
     }
 }
 
-impl<B, T> Work for Job<B, T>
+impl<B, T> AnyTask for TaskCell<B, T>
 where
     B: FnOnce(TaskId) -> Outcome<T> + Send,
     T: Send + Sync,
@@ -107,11 +107,12 @@ where
 
     fn run(&self, id: TaskId) {
         let mut slot = self.lock();
-        // Between being taken and getting here. Whoever cancelled it drops the body.
+        // Cancelled after it was taken from the ready queue; the cancelling thread drops the body.
         if slot.cancelled {
             return;
         }
-        let Stage::Pending(body) = std::mem::replace(&mut slot.stage, Stage::Running) else {
+        let BodyStage::Pending(body) = std::mem::replace(&mut slot.stage, BodyStage::Running)
+        else {
             panic!("task {id} runs twice");
         };
         drop(slot);
@@ -125,9 +126,9 @@ where
 
     fn publish(&self) -> bool {
         let mut slot = self.lock();
-        let ended = std::mem::replace(&mut slot.stage, Stage::Running);
+        let ended = std::mem::replace(&mut slot.stage, BodyStage::Running);
         slot.stage = match ended {
-            Stage::Ended(outcome) => Stage::Published(outcome),
+            BodyStage::Ended(outcome) => BodyStage::Published(outcome),
             other => other,
         };
         slot.waiting > 0
@@ -139,8 +140,8 @@ where
 
     fn wake(&self) {
         let mut slot = self.lock();
-        let unwanted = slot.cancelled && !matches!(slot.stage, Stage::Running);
-        let unwanted = unwanted.then(|| std::mem::replace(&mut slot.stage, Stage::Running));
+        let unwanted = slot.cancelled && !matches!(slot.stage, BodyStage::Running);
+        let unwanted = unwanted.then(|| std::mem::replace(&mut slot.stage, BodyStage::Running));
         let waiting = slot.waiting > 0;
         drop(slot);
         if waiting {
@@ -150,7 +151,7 @@ where
     }
 }
 
-impl<B: Send, T: Send + Sync> Settled<T> for Job<B, T> {
+impl<B: Send, T: Send + Sync> Settled<T> for TaskCell<B, T> {
     fn label(&self) -> &Label {
         &self.label
     }
@@ -162,14 +163,15 @@ impl<B: Send, T: Send + Sync> Settled<T> for Job<B, T> {
                 task: id,
                 name: self.label.name().clone(),
             })),
-            Stage::Published(outcome) => Some(outcome.clone()),
-            Stage::Pending(_) | Stage::Running | Stage::Ended(_) => None,
+            BodyStage::Published(outcome) => Some(outcome.clone()),
+            BodyStage::Pending(_) | BodyStage::Running | BodyStage::Ended(_) => None,
         }
     }
 
     fn wait(&self, limit: Option<Duration>) {
-        let is_pending =
-            |slot: &mut Slot<B, T>| !slot.cancelled && !matches!(slot.stage, Stage::Published(_));
+        let is_pending = |slot: &mut BodySlot<B, T>| {
+            !slot.cancelled && !matches!(slot.stage, BodyStage::Published(_))
+        };
         let mut slot = self.lock();
         slot.waiting += 1;
         let mut slot = match limit {
@@ -186,7 +188,7 @@ impl<B: Send, T: Send + Sync> Settled<T> for Job<B, T> {
     }
 }
 
-/// What runs for a body that gives a value.
+/// Wraps a body that returns a value.
 pub(super) fn plain<T, D, F>(
     held: D::Held,
     body: F,
@@ -199,7 +201,7 @@ where
     move |_| Ok(Arc::new(body(D::values(held)?)))
 }
 
-/// What runs for a body that may fail.
+/// Wraps a body that may fail.
 pub(super) fn attempting<T, E, D, F>(
     held: D::Held,
     body: F,
@@ -216,7 +218,7 @@ where
     }
 }
 
-/// What runs for a body that gets errors too.
+/// Wraps a body that receives errors, too.
 pub(super) fn catching<T, E, D, F>(
     held: D::Held,
     body: F,
@@ -233,7 +235,7 @@ where
     }
 }
 
-/// Drops what is not ours. A panic that comes of it was told by the panic hook; there is nobody else to tell.
+/// Drops a foreign value. If its drop panics, the panic hook reports it; no caller could handle it.
 pub(super) fn discard(dropped: impl Sized) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(dropped)));
 }
