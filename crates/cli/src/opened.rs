@@ -138,7 +138,7 @@ impl Opened {
     /// What is left of a damaged test file, in memory.
     fn salvaged(path: &Path) -> Result<Opened> {
         let salvaged = TestFile::salvage(path)?;
-        let (history, orphans) = salvaged.history_to_judge()?;
+        let (history, orphans) = salvaged.history_to_check()?;
         let attributes = salvaged.attributes().cloned().unwrap_or_default();
         let lost = MissingPart::of_salvaged(&salvaged, orphans);
         let provenance = Provenance::of_attributes(&attributes);

@@ -230,13 +230,13 @@ fn per_key(
 #[derive(Default)]
 struct Latencies {
     histogram: Vec<u64>,
-    /// Position of the first operation seen, and of the one behind the last.
+    /// Position of the first operation seen, and one past the last.
     range: (u64, u64),
     last_times: Vec<i64>,
     unresolved: Vec<(u64, i64)>,
 }
 
-/// An invocation is looked for so many operations back.
+/// Invocations are searched this many operations back.
 const TIMES_KEPT: usize = 16_384;
 
 impl Latencies {

@@ -1,9 +1,9 @@
 //! Chunks: up to 65,536 operations in columns. Byte map in `docs/formats/test-file.md`.
 //!
-//! A chunk keeps the bytes that it was read from. Reading checks every column once, as it stands there; what somebody
-//! asks for is widened then, and borrowed from there on. Fast readers use
-//! whole columns ([`Chunk::kinds`], [`Chunk::times`], [`Chunk::mops`]) and compare key ids and lengths instead of keys
-//! and lists; ordinary ones take operation by operation ([`Chunk::ops`], [`Chunk::op`]).
+//! A chunk keeps the bytes from which it was read. Reading validates every column once, in its packed form; a column is
+//! widened when it is first accessed, and borrowed from then on. Fast readers use whole columns ([`Chunk::kinds`],
+//! [`Chunk::times`], [`Chunk::mops`]) and compare key ids and lengths instead of keys and lists; others read operations
+//! one by one ([`Chunk::ops`], [`Chunk::op`]).
 
 mod assembly;
 mod column;
@@ -41,12 +41,12 @@ use column::Descriptors;
 use dictionary::ChunkDictionary;
 use lazy::Lazy;
 
-/// What stands at the front of a chunk.
+/// The header of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkHeader {
-    /// Operations.
+    /// Number of operations.
     pub operations: u32,
-    /// How many operations the history has before this chunk.
+    /// Position of the first operation in the history.
     pub first_position: u64,
     /// Index of the first operation.
     pub first_index: u64,
@@ -64,7 +64,7 @@ pub struct ChunkHeader {
     pub info: u32,
 }
 
-/// What recurs from operation to operation.
+/// The part of an operation that recurs: type, shape of the value, function, fields.
 #[derive(Clone, Copy, Debug)]
 struct OpTemplate {
     kind: OpType,
@@ -75,13 +75,13 @@ struct OpTemplate {
 }
 
 impl OpTemplate {
-    /// How many operands an operation of it has.
+    /// Operands of an operation with this template.
     fn operands(&self) -> u32 {
         u32::from(layout::shape::OPERANDS[usize::from(self.shape)])
     }
 }
 
-/// Where an operation's tape begins.
+/// Where the tape of an operation's value begins.
 #[derive(Clone, Copy, Debug)]
 struct TapeStart {
     /// The operation's place in the chunk.
@@ -92,13 +92,12 @@ struct TapeStart {
     integer: u32,
 }
 
-/// Operations in columns, all checked: every id points at something, every list is inside the pool, every tape is
-/// well-formed, so that reading cannot fail. Operations are named by their place in the chunk, from 0.
+/// Operations in columns, fully validated: every id is in range, every list inside the pool, every tape well-formed, so that
+/// access cannot fail. Operations are addressed by their place in the chunk, from 0.
 ///
-/// It owns the bytes that it was read from. Columns of one value per operation or micro-operation stay as they stand
-/// there until somebody asks for them; the smaller ones (dictionaries, templates, lengths) are read at once. All memory
-/// is kept when another chunk is read into the same value. Its downside: looking up one operation means checking all of
-/// the chunk, some tenths of a millisecond.
+/// It owns the bytes from which it was read. Columns with one value per operation or micro-operation stay packed until their
+/// first access; the smaller ones (dictionaries, templates, lengths) are read at once. All memory is reused when another
+/// chunk is read into the same value. Cost: reading one operation validates the whole chunk, some tenths of a millisecond.
 #[derive(Clone, Debug, Default)]
 pub struct Chunk {
     header: ChunkHeader,
@@ -111,21 +110,21 @@ pub struct Chunk {
     template_counts: Vec<u32>,
     template_fields: Vec<u32>,
     field_names: Vec<Symbol>,
-    /// One more than lists: those of the keys, then the branches.
+    /// Starts of the lists, of the keys and then of the branches, and the end of the last.
     list_starts: Vec<u32>,
     /// Per reference the range in the pool.
     references: Vec<(u32, u32)>,
     tape_starts: Vec<TapeStart>,
     tape_tags: Vec<u8>,
     tape_integers: Vec<i64>,
-    /// Per entry where its tags and integers begin; one more than entries.
+    /// Starts of the tags and integers of each entry, and the end of the last.
     entry_starts: Vec<(u32, u32)>,
     entry_tags: Vec<u8>,
     entry_integers: Vec<i64>,
     wide: Wide,
 }
 
-/// What is made from columns when somebody asks for it.
+/// Widened columns, made at their first access.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wide {
     /// Empty when each index is one more than the one before.
@@ -135,14 +134,14 @@ pub(crate) struct Wide {
     process_ids: Lazy<u32>,
     template_ids: Lazy<u32>,
     pairs: Lazy<i64>,
-    /// Key id and 1; empty when no operation has a key.
+    /// Key id plus one, 0 without key; empty when no operation has a key.
     keys: Lazy<u32>,
     operands: Lazy<i64>,
     /// One more than operations.
     operand_starts: Lazy<u32>,
     /// One more than operations; empty when there are no micro-operations.
     mop_starts: Lazy<u32>,
-    /// Only when they are not in the bytes as they are.
+    /// Empty if the stored bytes can be borrowed.
     mop_tags: Lazy<u8>,
     mop_keys: Lazy<u32>,
     mop_arguments: Lazy<i64>,
@@ -155,7 +154,7 @@ pub(crate) struct Wide {
 
 #[cfg(test)]
 impl Chunk {
-    /// An empty chunk that says where it stands.
+    /// An empty chunk with this position.
     pub(crate) fn numbered(first_position: u64) -> Chunk {
         let mut chunk = Chunk::default();
         chunk.header.first_position = first_position;
@@ -164,27 +163,27 @@ impl Chunk {
 }
 
 impl Chunk {
-    /// Operations in it.
+    /// Number of operations.
     pub fn len(&self) -> usize {
         self.header.operations as usize
     }
 
-    /// Is nothing in it? Only so before a chunk was read.
+    /// Is it empty? Only before a chunk was read.
     pub fn is_empty(&self) -> bool {
         self.header.operations == 0
     }
 
-    /// Counts, times and where it stands.
+    /// Counts, times and position.
     pub fn header(&self) -> &ChunkHeader {
         &self.header
     }
 
-    /// The bytes that it was read from.
+    /// The bytes from which it was read.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many operations the history has before this chunk.
+    /// Position of the first operation in the history.
     pub fn first_position(&self) -> u64 {
         self.header.first_position
     }
@@ -197,7 +196,7 @@ impl Chunk {
         }
     }
 
-    /// Where the operation with this index stands in the chunk.
+    /// The place of the operation with this index, if it is in the chunk.
     pub fn place(&self, index: u64) -> Option<usize> {
         let indices = self.indices();
         if !indices.is_empty() {
@@ -212,12 +211,12 @@ impl Chunk {
         self.processes[self.process_ids()[place] as usize]
     }
 
-    /// The distinct processes; [`Chunk::process_ids`] points here.
+    /// The distinct processes, by the ids of [`Chunk::process_ids`].
     pub fn processes(&self) -> &[Process] {
         &self.processes
     }
 
-    /// What the operation at `place` does.
+    /// The function of the operation at `place`.
     pub fn f(&self, place: usize) -> Symbol {
         self.template(place).f
     }
@@ -234,32 +233,32 @@ impl Chunk {
         self.keys().get(place)?.checked_sub(1)
     }
 
-    /// The key with this id. (Ids that were handed out name one.)
+    /// The key with this id of the chunk.
     pub fn key(&self, id: u32) -> &Key {
         self.names.key(id as usize)
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub fn key_count(&self) -> usize {
         self.names.keys.len()
     }
 
-    /// The longest list of integers that was read of a key, in this chunk.
+    /// The longest list of integers read at a key in this chunk, branches apart.
     pub fn list(&self, key: u32) -> &[i64] {
         let key = key as usize;
         &self.pool()[self.list_starts[key] as usize..self.list_starts[key + 1] as usize]
     }
 
-    /// The elements that the argument of a [`mop_tag::READ_BRANCH`] names.
+    /// The elements of the reference that is the argument of a [`mop_tag::READ_BRANCH`].
     ///
     /// # Panics
-    /// When the number is no such argument.
+    /// If `id` is no such argument of this chunk.
     pub fn reference(&self, id: i64) -> &[i64] {
         let (start, end) = self.references[id as usize];
         &self.pool()[start as usize..end as usize]
     }
 
-    /// The extra fields of the operation at `place`, in its order.
+    /// The extra fields of the operation at `place`, in order.
     pub fn extra(&self, place: usize) -> impl Iterator<Item = (Symbol, Tape<'_>)> {
         let fields = self.extra_ids(place).iter();
         fields.map(|&(field, entry)| (self.field_names[field as usize], self.entry(entry)))
@@ -283,7 +282,7 @@ impl Chunk {
         Tape::new(tags, integers, &self.names)
     }
 
-    /// How many elements all lists have together that were read, each list counted by itself.
+    /// Total number of elements of all lists that were read, shared ones counted each time.
     pub fn elements_read(&self) -> u64 {
         let reads = self.mop_tags().iter().zip(self.mop_arguments());
         let of_mops = reads.map(|(&tag, &argument)| match tag {
@@ -300,7 +299,7 @@ impl Chunk {
         of_mops.sum::<u64>() + values.sum::<u64>()
     }
 
-    /// The operation at `place` with everything that belongs to it. To go through all, [`Chunk::ops`] is faster.
+    /// Builds the operation at `place`. For all operations [`Chunk::ops`] is faster.
     pub fn op(&self, place: usize) -> Op {
         ChunkOps::forgetful(self).op(place)
     }

@@ -6,7 +6,7 @@ use super::label::Label;
 use super::snapshot::Snapshot;
 use super::task_cell::{self, AnyTask, Outcome, TaskCell};
 use super::task_graph::{TaskGraph, TaskId, TaskState};
-use super::transaction::{self, OpenTransaction, Transaction};
+use super::transaction::{self, Transaction, TransactionGuard};
 use super::worker;
 use std::error::Error;
 use std::fmt;
@@ -113,7 +113,7 @@ impl ExecutorShared {
         self: &Arc<ExecutorShared>,
         body: impl FnOnce(&mut Transaction<'_>) -> R,
     ) -> R {
-        let open = OpenTransaction::begin();
+        let open = TransactionGuard::begin();
         let mut guarded = self.lock();
         let mut transaction = Transaction {
             shared: self,
@@ -151,7 +151,7 @@ impl ExecutorShared {
         B: FnOnce(TaskId) -> Outcome<T> + Send + 'static,
         T: Send + Sync + 'static,
     {
-        let open = OpenTransaction::begin();
+        let open = TransactionGuard::begin();
         let job = Arc::new(job);
         let mut guarded = self.lock();
         let task = guarded.submit(&job, ids);

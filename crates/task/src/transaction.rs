@@ -48,21 +48,21 @@ fn run_postponed() {
 }
 
 /// While it lives, a transaction is open on this thread. Dropped after the lock is released.
-pub(super) struct OpenTransaction(());
+pub(super) struct TransactionGuard(());
 
-impl OpenTransaction {
+impl TransactionGuard {
     /// Opens one. Panics if one is open on this thread: it would wait for itself.
-    pub(super) fn begin() -> OpenTransaction {
+    pub(super) fn begin() -> TransactionGuard {
         let was_open = IS_OPEN.replace(true);
         assert!(
             !was_open,
             "a transaction is open in this thread: use its own methods, not the executor's"
         );
-        OpenTransaction(())
+        TransactionGuard(())
     }
 }
 
-impl Drop for OpenTransaction {
+impl Drop for TransactionGuard {
     fn drop(&mut self) {
         IS_OPEN.set(false);
         run_postponed();

@@ -115,7 +115,7 @@ fn processor_seconds() -> f64 {
         .expect("a number of nanoseconds")
 }
 
-/// Rounds, and how long each lasts at least: the scheduler's count lags behind by some milliseconds.
+/// Rounds, and how long each lasts at least: the scheduler's count lags by some milliseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Rounds {
     /// How many.

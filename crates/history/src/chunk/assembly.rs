@@ -5,10 +5,10 @@ use super::{
 };
 use crate::{Op, OpenInvocations};
 
-/// Puts operations into chunks as they come, without a file.
+/// Assembles operations into chunks without a file.
 ///
-/// It owns the invocations that have not completed, one open chunk and the memory of the last one. Its downside: a chunk
-/// is written to bytes and read back, as a test file would do.
+/// It owns the open invocations, one open chunk and the memory of the last one. Cost: a chunk is encoded and decoded, as with
+/// a test file.
 pub struct Assembly {
     encoder: Encoder,
     open: OpenInvocations,
@@ -20,7 +20,7 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Chunks of at most so many operations, at least 1.
+    /// Creates an assembly of chunks with at most `length_max` operations, at least 1.
     pub fn new(length_max: usize) -> Assembly {
         Assembly {
             encoder: Encoder::default(),
@@ -32,13 +32,13 @@ impl Assembly {
         }
     }
 
-    /// The next operation. A chunk when it is full; the error leaves everything as it was.
+    /// Adds an operation, and returns the chunk when it is full. An error changes nothing.
     pub fn push(&mut self, op: &Op) -> Result<Option<&Chunk>, Unstorable> {
         self.add(op)?;
         Ok(if self.is_full() { self.rest() } else { None })
     }
 
-    /// The next operation, before there is a chunk too many.
+    /// Adds an operation; the chunk must not be full.
     pub fn add(&mut self, op: &Op) -> Result<(), Unstorable> {
         let (open, position) = (&mut self.open, self.position);
         self.encoder.measure_and_push(op, || {
@@ -49,7 +49,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// The next operation in parts. It must be one that can be stored.
+    /// Adds a transaction in parts, which must be storable.
     pub fn push_parts<'a>(
         &mut self,
         head: &TransactionHead,
@@ -62,19 +62,18 @@ impl Assembly {
         self.position += 1;
     }
 
-    /// Is it time for a chunk?
+    /// Is the open chunk full?
     pub fn is_full(&self) -> bool {
         self.encoder.len() >= self.length_max || self.encoder.bytes() >= CHUNK_BYTES_MAX / 2
     }
 
-    /// The next operation. When a chunk is full, it is put in the place of `chunk`, whose memory is used for the next one;
-    /// whether it is.
+    /// Adds an operation. If the chunk is then full, swaps it with `chunk`, whose memory is reused, and returns true.
     pub fn push_to(&mut self, op: &Op, chunk: &mut Chunk) -> Result<bool, Unstorable> {
         self.add(op)?;
         Ok(self.is_full() && self.swap_rest(chunk))
     }
 
-    /// What is left, put in the place of `chunk`, whose memory is used for the next one; false when nothing is left.
+    /// Swaps the remaining operations, as a chunk, with `chunk`, whose memory is reused; false if there are none.
     pub fn swap_rest(&mut self, chunk: &mut Chunk) -> bool {
         let is_there = self.rest().is_some();
         if is_there {
@@ -83,7 +82,7 @@ impl Assembly {
         is_there
     }
 
-    /// What is left; `None` when that is nothing.
+    /// The remaining operations as a chunk; `None` if there are none.
     pub fn rest(&mut self) -> Option<&Chunk> {
         if self.encoder.is_empty() {
             return None;

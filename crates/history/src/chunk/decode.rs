@@ -1,4 +1,4 @@
-//! Decodes the bytes of a chunk into columns, checked once so that reading needs no further checks.
+//! Decodes and validates the bytes of a chunk once, so that access needs no further checks.
 
 use super::column::{ChunkColumns, ChunkError, Column, Descriptors};
 use super::dictionary::ChunkDictionary;
@@ -8,7 +8,7 @@ use super::{Chunk, ChunkHeader, OpTemplate, TapeStart};
 use crate::{OpType, Process};
 
 impl ChunkHeader {
-    /// Reads the header in front of a chunk's columns, and how many columns there are.
+    /// Reads the header of a chunk; returns it and the number of columns.
     pub(crate) fn read(bytes: &[u8]) -> Result<(ChunkHeader, usize), ChunkError> {
         let Some((header, _)) = bytes.split_first_chunk::<HEADER_LENGTH>() else {
             let problem = format!("{} bytes are no chunk", bytes.len());
@@ -47,7 +47,7 @@ impl ChunkHeader {
     }
 }
 
-/// What only reading needs.
+/// Memory that only reading needs.
 #[derive(Default)]
 struct DecodeScratch {
     ids: Vec<u32>,
@@ -62,15 +62,15 @@ impl Chunk {
         Ok(chunk)
     }
 
-    /// Reads a chunk into this value, whose memory is used again. When it fails, nothing is in it.
+    /// Reads a chunk into this value, whose memory is reused. After an error the chunk is empty.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
-        let mut kept = std::mem::take(&mut self.bytes);
-        kept.clear();
-        kept.extend_from_slice(bytes);
-        self.read_owned(&mut kept)
+        let mut copy = std::mem::take(&mut self.bytes);
+        copy.clear();
+        copy.extend_from_slice(bytes);
+        self.read_owned(&mut copy)
     }
 
-    /// The same without a copy: takes the bytes, and leaves those of the chunk before, as memory to be used again.
+    /// [`Chunk::read`] without a copy: swaps the bytes with those of the former chunk, which the caller can reuse as memory.
     pub fn read_owned(&mut self, bytes: &mut Vec<u8>) -> Result<(), ChunkError> {
         self.wide.reset();
         let result = self.read_columns(bytes);
@@ -177,7 +177,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// Counts the operations of each template, and compares with the header.
+    /// Counts the operations of each template, and compares the counts of types with the header.
     fn count_templates(
         &mut self,
         columns: &ChunkColumns<'_>,
@@ -240,7 +240,7 @@ impl Chunk {
         let steps = columns.get(column::INDEX_STEP);
         steps.expect(self.header.operations as usize - 1)?;
         let first = self.header.first_index;
-        // As a rule each step is 1, and surely at least 1.
+        // Fast path: no step is below 1 and the last index does not overflow.
         let last = steps.sum().map(|sum| sum + u128::from(first));
         if steps.base() > 0 && last.is_some_and(|last| last <= u128::from(u64::MAX)) {
             return Ok(());
@@ -260,14 +260,14 @@ impl Chunk {
         let steps = columns.get(column::TIME_STEP);
         steps.expect(self.header.operations as usize - 1)?;
         let first = self.header.first_time;
-        let told = (self.header.time_min, self.header.time_max);
-        // As a rule no step goes back: then the last time is the highest.
+        let expected = (self.header.time_min, self.header.time_max);
+        // Fast path: no step is negative, so the last time is the highest.
         let sum = steps.sum().and_then(|sum| i128::try_from(sum).ok());
         if let Some(last) = sum.and_then(|sum| sum.checked_add(first.into()))
             && last <= i128::from(i64::MAX)
             && i128::from(steps.base()) + i128::from(steps.highest()) <= i128::from(i64::MAX)
         {
-            if told == (first, last as i64) {
+            if expected == (first, last as i64) {
                 return Ok(());
             }
         } else {
@@ -276,7 +276,7 @@ impl Chunk {
                 time = time.wrapping_add(step);
                 bounds = (time.min(bounds.0), time.max(bounds.1));
             });
-            if told == bounds {
+            if expected == bounds {
                 return Ok(());
             }
         }
@@ -291,7 +291,7 @@ impl Chunk {
         let reach = i64::try_from(pairs.highest())
             .ok()
             .and_then(|highest| highest.checked_add(base));
-        // Nowhere in this chunk do so many operations lack in front.
+        // Fast path: even the greatest distance reaches from the chunk's first position into the history.
         if base >= 0 && reach.is_some_and(|reach| reach <= first) {
             return Ok(());
         }
@@ -361,7 +361,7 @@ impl Chunk {
         self.walk_operands(columns)
     }
 
-    /// The same one by one. Notes where tapes start.
+    /// Checks operand by operand, and collects where tapes start.
     fn walk_operands(&mut self, columns: &ChunkColumns<'_>) -> Result<(), ChunkError> {
         let operands = columns.get(column::OPERAND);
         let mops = columns.get(column::MOP_TAG);
@@ -387,8 +387,7 @@ impl Chunk {
         mops.expect(mop_end as usize)
     }
 
-    /// Does the operand with this number, of an operation of this shape, point at something? Notes where its tape
-    /// starts.
+    /// Is the operand with this number, of an operation of this shape, in range? Of a tape it collects the start.
     fn is_operand_sound(
         &mut self,
         columns: &ChunkColumns<'_>,
@@ -484,7 +483,7 @@ impl Chunk {
         if self.field_names.is_empty() {
             return Ok(());
         }
-        // How many operations have each field: by template, as a long list of fields times many operations is long.
+        // Operations per field, counted by template: a loop over fields of operations could take hours in a forged chunk.
         let mut expected = vec![0_u64; count];
         for (template, &operations) in self.templates.iter().zip(&self.template_counts) {
             let (start, end) = template.fields;
@@ -530,7 +529,7 @@ impl Chunk {
     }
 }
 
-/// How often each byte occurs. Four tables, so that equal neighbours need not wait for one another.
+/// Counts each byte. Four tables, so that equal neighbours do not wait for each other's increment.
 fn count_bytes(bytes: &[u8]) -> [u32; 256] {
     let mut tables = [[0_u32; 256]; 4];
     let (quads, rest) = bytes.as_chunks::<4>();
@@ -545,7 +544,7 @@ fn count_bytes(bytes: &[u8]) -> [u32; 256] {
     std::array::from_fn(|byte| tables.iter().map(|table| table[byte]).sum())
 }
 
-/// What the arguments of micro-operations that read lists must stay below.
+/// Upper limits of the arguments of micro-operations that read lists.
 struct ArgumentLimits<'a> {
     /// Where the list of each key starts.
     lists: &'a [u32],
@@ -553,7 +552,7 @@ struct ArgumentLimits<'a> {
 }
 
 impl ArgumentLimits<'_> {
-    /// Are they, given the three columns?
+    /// Do all arguments of these three columns respect the limits?
     fn are_kept(&self, tags: &Column<'_>, keys: &Column<'_>, arguments: &Column<'_>) -> bool {
         if arguments.base() < 0 {
             return self.one_by_one(tags, keys, arguments);
@@ -565,7 +564,7 @@ impl ArgumentLimits<'_> {
         }
     }
 
-    /// What the argument of this tag and key must stay below, if anything.
+    /// The exclusive limit of the argument for this tag and key; `None`: any argument.
     fn limit(&self, tag: u8, key: usize) -> Option<u64> {
         match tag {
             mop::READ_PREFIX => {
@@ -577,14 +576,14 @@ impl ArgumentLimits<'_> {
         }
     }
 
-    /// Up to 256 keys and narrow arguments: one look-up in a small table for each, without a branch.
+    /// For up to 256 keys and narrow arguments: one table look-up per micro-operation, without a branch.
     fn in_bytes<const WIDTH: usize>(
         &self,
         tags: &Column<'_>,
         keys: &Column<'_>,
         arguments: &Column<'_>,
     ) -> bool {
-        // Stored arguments below it are sound, by stored tag and stored key.
+        // Exclusive limits of stored arguments, by stored tag and stored key.
         let mut limits = [[u32::MAX; 256]; 8];
         for (tag, limits) in (tags.base() as u8..mop::COUNT as u8).zip(&mut limits) {
             for (key, slot) in (keys.base() as usize..).zip(limits) {
@@ -624,7 +623,7 @@ impl ArgumentLimits<'_> {
     }
 }
 
-/// Steps over tapes that follow one another, checking each.
+/// Validates consecutive tapes.
 struct Tapes<'a> {
     tags: &'a [u8],
     integers: &'a [i64],
@@ -644,7 +643,7 @@ impl<'a> Tapes<'a> {
         }
     }
 
-    /// Where the next begins.
+    /// Where the next tape begins.
     fn starts(&self) -> (u32, u32) {
         (self.tag as u32, self.integer as u32)
     }

@@ -9,14 +9,14 @@ use crate::{Key, Symbol};
 use seatrial_blocks::packed::IntegerSlice;
 use std::sync::Arc;
 
-/// Places of the words used last, by the address of their text.
+/// Slots for recent words, by the address of their text.
 const RECENT: usize = 32;
-/// Places of the integer keys used last, by their lowest bits.
+/// Slots for recent integer keys, by their lowest bits.
 const RECENT_KEYS: usize = 64;
-/// Marks what has no id yet.
+/// Stands for an id that is not assigned yet.
 pub(super) const NO_ID: u32 = u32::MAX;
 
-/// Integer keys used last.
+/// Recent integer keys.
 struct RecentKeys([(i64, u32); RECENT_KEYS]);
 
 impl Default for RecentKeys {
@@ -25,20 +25,20 @@ impl Default for RecentKeys {
     }
 }
 
-/// Names, texts and keys of a chunk that is being written, numbered as they come. Cleared and used again for the next
+/// Names, texts and keys of a chunk that is being written, numbered in order of appearance. Cleared and reused for the next
 /// chunk.
 #[derive(Default)]
 pub(crate) struct Dictionary {
     words: FixedMap<&'static str, u32>,
     word_lengths: Vec<u32>,
     word_bytes: Vec<u8>,
-    /// Spares most look-ups: address of a name's text, its length, its id.
+    /// Recent names, by address and length of their text, with their ids: saves most look-ups.
     recent: [(usize, usize, u32); RECENT],
     texts: FixedMap<Arc<str>, u32>,
     text_lengths: Vec<u32>,
     text_bytes: Vec<u8>,
     integer_keys: FixedMap<i64, u32>,
-    /// Spares most look-ups: integer key and its id.
+    /// Recent integer keys with their ids: saves most look-ups.
     recent_keys: RecentKeys,
     /// Per word id its key id, [`NO_ID`] if it is none.
     word_keys: Vec<u32>,
@@ -73,7 +73,7 @@ impl Dictionary {
         self.lists.clear();
     }
 
-    /// At least the bytes that this takes in the chunk.
+    /// A lower bound of the bytes that it takes in the chunk.
     pub(crate) fn bytes(&self) -> usize {
         let words = self.word_bytes.len() + 4 * self.word_lengths.len();
         let texts = self.text_bytes.len() + 8 * self.text_lengths.len();
@@ -94,7 +94,7 @@ impl Dictionary {
         self.look_up_word(name, place)
     }
 
-    /// The same for a name that is not at its place among the last ones.
+    /// [`Dictionary::word`] for a name that is not in its slot of recent ones.
     #[inline(never)]
     fn look_up_word(&mut self, name: &'static str, place: usize) -> u32 {
         let fresh = self.word_lengths.len() as u32;
@@ -129,7 +129,7 @@ impl Dictionary {
         self.look_up_key(key)
     }
 
-    /// The same for one that is not among the integer keys used last.
+    /// [`Dictionary::key`] for a key that is not a recent integer.
     #[inline(never)]
     fn look_up_key(&mut self, key: &Key) -> u32 {
         match key {
@@ -186,7 +186,7 @@ impl Dictionary {
         id
     }
 
-    /// The same, if anything was seen there.
+    /// The same, if it was assigned.
     pub(crate) fn known_none_key(&self) -> Option<u32> {
         self.none_key
     }
@@ -236,7 +236,7 @@ pub(crate) struct ChunkDictionary {
 }
 
 impl ChunkDictionary {
-    /// Bytes of memory that they take, about.
+    /// Approximate bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let texts = self.keys.iter().flatten().map(|key| match key {
             Key::Text(text) => text.len() + 16,

@@ -14,34 +14,34 @@ use seatrial_blocks::packed::IntegerSlice;
 
 /// Most bytes that one operation may take.
 pub const OPERATION_BYTES_MAX: usize = 16 << 20;
-/// A chunk that has so many bytes takes no further operation; with one of the greatest it still fits a block.
+/// A chunk of this many bytes takes no further operation; with one of maximal size it still fits a block.
 pub const CHUNK_BYTES_MAX: usize = 32 << 20;
-/// Bytes of an operation besides its value.
+/// Bytes of an operation without its value.
 const OPERATION_BYTES: usize = 40;
 
 /// Why an operation cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unstorable {
-    /// Longer than a name may be.
+    /// A name is too long.
     #[error("a name of {length} bytes, at most {NAME_LENGTH_MAX} are allowed")]
     Name {
         /// Its length.
         length: usize,
     },
-    /// Nested too deep.
+    /// A value is nested too deep.
     #[error("a value nested deeper than {DEPTH_MAX}")]
     Depth,
-    /// Too large.
+    /// The operation is too large.
     #[error("more than {OPERATION_BYTES_MAX} bytes")]
     Size,
 }
 
-/// At most the bytes that `op` adds to a chunk, or why it cannot be stored.
+/// An upper bound of the bytes that `op` adds to a chunk, or why it cannot be stored.
 pub fn measure(op: &Op) -> Result<usize, Unstorable> {
     measure_with(op, measure_value(&op.value, 0)?)
 }
 
-/// The same, with the bytes of the value known.
+/// [`measure`] with a known size of the value.
 #[inline]
 fn measure_with(op: &Op, value: usize) -> Result<usize, Unstorable> {
     let mut bytes = OPERATION_BYTES + name(op.f)? + value;
@@ -106,7 +106,7 @@ fn measure_value(value: &Value, depth: u32) -> Result<usize, Unstorable> {
     }
 }
 
-/// Bytes of micro-operations besides the names of their keys and what they read.
+/// Bytes of micro-operations without names of keys and elements of lists.
 fn mops_bytes(mops: &[Mop]) -> usize {
     9 + 30 * mops.len()
 }
@@ -134,7 +134,7 @@ fn measure_mops(mops: &[Mop]) -> Result<usize, Unstorable> {
     Ok(bytes)
 }
 
-/// What recurs: type, shape, `f`, fields. Kept as one row of ids.
+/// The distinct templates of a chunk: type, shape, `f`, fields, each as one row of ids.
 #[derive(Default)]
 pub(super) struct Templates {
     by_row: FixedMap<Box<[u32]>, u32>,
@@ -147,11 +147,11 @@ pub(super) struct Templates {
     row: Vec<u32>,
     /// Where the fields of each template start in `fields`.
     field_starts: Vec<u32>,
-    /// By type and shape the template used last. Spares most look-ups.
+    /// The last template by type and shape: saves most look-ups.
     recent: Vec<u32>,
 }
 
-/// Types times shapes, and more.
+/// At least types times shapes.
 const RECENT_TEMPLATES: usize = 64;
 
 impl Templates {
@@ -201,11 +201,11 @@ impl Templates {
         id
     }
 
-    /// Has this template, whose type and shape are those of `row`, its `f` and fields as well?
+    /// Is this template, whose type and shape equal those of `row`, equal in `f` and fields, too?
     fn is_row(&self, id: usize) -> bool {
         let (start, count) = (self.field_starts[id], self.field_counts[id]);
         let fields = &self.fields[start as usize..(start + count) as usize];
-        // Comparing memory of no length costs as much as all the rest.
+        // A comparison of empty slices is a call, which costs as much as everything else here.
         let same = |fields: &[u32]| fields.is_empty() || *fields == self.row[2..];
         self.fs[id] == self.row[1] && fields.len() + 2 == self.row.len() && same(fields)
     }
@@ -232,7 +232,7 @@ struct ExtraFields {
     /// Per word id the field.
     by_word: Vec<u32>,
     names: Vec<u32>,
-    /// Per field a value per operation that has it. Kept when cleared.
+    /// Per field the value ids of the operations that have it. Memory is kept when cleared.
     values: Vec<Vec<u32>>,
     /// The distinct values.
     tape: TapeWriter,
@@ -263,7 +263,7 @@ impl ExtraFields {
         entries + self.tape.tags.len() + 8 * self.tape.integers.len()
     }
 
-    /// The field with this name; notes the value of the present operation.
+    /// Adds a field of the present operation; returns the id of its name.
     fn put(&mut self, word: u32, value: &Value, names: &mut Dictionary) -> u32 {
         let entry = self.entry(value, names);
         let place = word as usize;
@@ -282,7 +282,7 @@ impl ExtraFields {
         field
     }
 
-    /// The id of a distinct value.
+    /// The id of a value among the distinct ones.
     fn entry(&mut self, value: &Value, names: &mut Dictionary) -> u32 {
         if let Value::Text(text) = value {
             let place = names.text(text) as usize;
@@ -336,14 +336,14 @@ impl ExtraFields {
     }
 }
 
-/// Places of the clients used last, by the lowest bits of their numbers.
+/// Slots for recent clients, by the lowest bits of their numbers.
 const RECENT_CLIENTS: usize = 256;
 
 /// The processes of a chunk.
 #[derive(Default)]
 pub(super) struct Processes {
     clients: FixedMap<u64, u32>,
-    /// Spares most look-ups: a client's number and id.
+    /// Recent clients, number and id: saves most look-ups.
     recent: Vec<(u64, u32)>,
     named: FixedMap<Symbol, u32>,
     kinds: Vec<u8>,
@@ -393,8 +393,8 @@ impl Processes {
     }
 }
 
-/// Gathers operations in columns, then writes them as one chunk. Its vectors and maps are kept from chunk to chunk, so
-/// that in the long run nothing is allocated per operation.
+/// Gathers operations in columns, then writes them as one chunk. Its vectors and maps are reused from chunk to chunk, so that
+/// in the long run no operation allocates.
 #[derive(Default)]
 pub struct Encoder {
     pub(super) templates: Templates,
@@ -412,11 +412,11 @@ pub struct Encoder {
     pub(super) mop_tags: Vec<u8>,
     pub(super) mop_keys: Vec<u32>,
     pub(super) mop_arguments: Vec<i64>,
-    /// Of the present transaction the micro-operations that read lists, by their places in it.
+    /// Places of the micro-operations of the present transaction that read lists.
     list_reads: Vec<u32>,
     /// A list of integers on its way to the shared lists.
     elements: Vec<i64>,
-    /// How many of each type.
+    /// Operations of each type.
     pub(super) counts: [u32; 4],
 }
 
@@ -441,17 +441,17 @@ impl Encoder {
         self.counts = [0; 4];
     }
 
-    /// Has nothing come since the last chunk?
+    /// Is no operation gathered?
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Operations gathered.
+    /// Number of gathered operations.
     pub fn len(&self) -> usize {
         self.template_ids.len()
     }
 
-    /// At least the bytes of the chunk so far.
+    /// A lower bound of the bytes of the chunk so far.
     pub fn bytes(&self) -> usize {
         let operations = OPERATION_BYTES * self.len() + 8 * self.operands.len();
         let mops = 13 * self.mop_tags.len();
@@ -459,18 +459,18 @@ impl Encoder {
         operations + mops + tape + self.names.bytes() + self.fields.bytes()
     }
 
-    /// Adds an operation that was measured; `pair` is the distance to its invocation, or 0.
+    /// Adds an operation that [`measure`] accepts; `pair` is the distance to its invocation, or 0.
     pub fn push(&mut self, op: &Op, pair: u64) {
         if let Some(mops) = transaction(&op.value) {
-            // It was measured.
+            // Cannot fail: it was measured.
             let _ = self.stage(mops);
         }
         self.push_staged(op, pair);
     }
 
-    /// Measures an operation and adds it, if it can be stored: then what [`measure`] says of it, else nothing was changed.
-    /// `pair` is asked in between. Goes over the micro-operations of a transaction once less than measuring first: where
-    /// reads and writes come at random, each time costs a mispredicted branch for every other one.
+    /// Measures an operation and adds it if it can be stored; returns the result of [`measure`]. On error the encoder is
+    /// unchanged. `pair` is called after measuring, if it succeeded. Saves one loop over the micro-operations, which for random
+    /// reads and writes mispredicts a branch at every other one.
     pub fn measure_and_push(
         &mut self,
         op: &Op,
@@ -511,7 +511,7 @@ impl Encoder {
         self.put_row(template, process, op.index, op.time, pair);
         self.keys.push(key.map_or(0, |key| key + 1));
         self.counts[op.kind as usize] += 1;
-        // Last, so that the processor fetches the next operation while it compares these.
+        // Last, so that the processor can fetch the next operation while it compares lists.
         if let Some(mops) = transaction(&op.value) {
             self.see_lists(mops);
         }
@@ -525,7 +525,7 @@ impl Encoder {
         }
     }
 
-    /// Stores a value and says its shape.
+    /// Stores a value and returns its shape.
     fn value(&mut self, value: &Value, key: Option<u32>) -> u8 {
         let operand = match value {
             Value::Nil => return shape::NIL,
@@ -579,7 +579,7 @@ impl Encoder {
         shape::TAPE
     }
 
-    /// A list of integers among the shared lists, if it belongs there.
+    /// Stores a list of integers among the shared lists; `None` if it does not qualify.
     fn shared(&mut self, items: &[Value], key: Option<u32>) -> Option<SharedList> {
         self.elements.clear();
         for item in items {
@@ -600,8 +600,8 @@ impl Encoder {
         Some(self.names.lists.see(key, &self.elements))
     }
 
-    /// Stores the micro-operations of a transaction as far as that changes no dictionary, behind those that have keys
-    /// already; their bytes as [`measure`] counts. Then they are to be pushed or unstaged.
+    /// Stores tags and arguments of a transaction's micro-operations, which changes no dictionary; returns their bytes as
+    /// [`measure`] counts. The caller then pushes the operation or unstages.
     fn stage(&mut self, mops: &[Mop]) -> Result<usize, Unstorable> {
         self.list_reads.clear();
         let mut bytes = mops_bytes(mops);
@@ -629,13 +629,13 @@ impl Encoder {
         Ok(bytes + keys?)
     }
 
-    /// Takes back what was staged.
+    /// Removes the staged micro-operations.
     fn unstage(&mut self) {
         self.mop_tags.truncate(self.mop_keys.len());
         self.mop_arguments.truncate(self.mop_keys.len());
     }
 
-    /// Stores the lists that these micro-operations, which are the last, read.
+    /// Stores the lists read by these micro-operations, which are the last ones.
     fn see_lists(&mut self, mops: &[Mop]) {
         let start = self.mop_keys.len() - mops.len();
         for &place in &self.list_reads {
@@ -654,8 +654,8 @@ impl Encoder {
         }
     }
 
-    /// Appends the chunk of all operations pushed since the last [`Encoder::clear`], and clears. The first stands at
-    /// `first_position`. There must be at least one.
+    /// Appends the chunk of all operations since the last [`Encoder::clear`], at least one, and clears. `first_position` is the
+    /// position of the first.
     pub fn write(&mut self, first_position: u64, out: &mut Vec<u8>) {
         let (first_index, first_time) = (self.indices[0], self.times[0]);
         let times = self.times.iter();
@@ -726,7 +726,7 @@ impl Encoder {
     }
 }
 
-/// The micro-operations of an operation with this value, which are stored in columns of their own.
+/// The micro-operations of a value, keyed or not, that are stored in separate columns.
 fn transaction(value: &Value) -> Option<&[Mop]> {
     let value = match value {
         Value::Keyed(_, value) => value,
@@ -738,7 +738,7 @@ fn transaction(value: &Value) -> Option<&[Mop]> {
     }
 }
 
-/// From, to and amount, of a map that has just these in this order.
+/// The three integers of a map with exactly the keys `from`, `to`, `amount` in this order.
 fn transfer(pairs: &[(Value, Value)]) -> Option<[i64; 3]> {
     let [from, to, amount] = pairs else {
         return None;

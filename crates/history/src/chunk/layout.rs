@@ -14,7 +14,7 @@ pub const OPERATIONS_MAX: usize = 65_536;
 pub(crate) const NAME_LENGTH_MAX: usize = 256;
 /// Deepest nesting of a value.
 pub(crate) const DEPTH_MAX: u32 = 128;
-/// Lists of integers from this length on are shared; shorter ones only if they are a prefix of what is shared.
+/// Lists of integers of at least this length are shared; shorter ones only if they are a prefix of a shared list.
 pub(crate) const SHARED_LENGTH_MIN: usize = 8;
 
 /// Types by number.
@@ -59,7 +59,7 @@ pub(crate) mod column {
     pub(crate) const KEY_NUMBER: u8 = 35;
     /// The highest that is known.
     pub(crate) const LAST: u8 = KEY_NUMBER;
-    /// From here on an unknown column may be skipped.
+    /// Unknown columns with this or a higher id may be skipped.
     pub(crate) const SKIPPABLE: u8 = 128;
 
     /// The column's name in the byte map.
@@ -105,7 +105,7 @@ pub(crate) mod column {
         NAMES.get(usize::from(id)).copied().unwrap_or("unknown")
     }
 
-    /// Must it have a byte per value even if all are equal?
+    /// Must it have a byte per value even if all are equal? Its count then bounds what a reader allocates.
     pub(crate) const fn is_counted(id: u8) -> bool {
         matches!(
             id,
@@ -152,7 +152,7 @@ pub(crate) mod shape {
     /// Operands of each shape.
     pub(crate) const OPERANDS: [u8; 14] = [0, 0, 0, 1, 2, 1, 1, 1, 1, 1, 1, 1, 2, 3];
 
-    /// May the operands be any integers?
+    /// Are all operands valid?
     pub(crate) const fn is_free(shape: u8) -> bool {
         shape < TXN || shape == TRANSFER
     }
@@ -164,15 +164,15 @@ pub mod mop {
     pub const APPEND: u8 = 0;
     /// A write; its argument is the value.
     pub const WRITE: u8 = 1;
-    /// A read that saw nothing, or nobody knows what; its argument is 0.
+    /// A read of the initial state, or with unknown result; its argument is 0.
     pub const READ_NIL: u8 = 2;
     /// A read of a register; its argument is the value.
     pub const READ_REGISTER: u8 = 3;
-    /// A read of a list; its argument is how many elements of [`Chunk::list`](crate::Chunk::list) of its key it saw.
+    /// A read of a list; its argument is the number of elements of its key's [`Chunk::list`](crate::Chunk::list).
     pub const READ_PREFIX: u8 = 4;
-    /// A read of a list; its argument names the elements: [`Chunk::reference`](crate::Chunk::reference).
+    /// A read of a list; its argument is the id of a [`Chunk::reference`](crate::Chunk::reference).
     pub const READ_BRANCH: u8 = 5;
-    /// How many there are.
+    /// Number of tags.
     pub(crate) const COUNT: usize = 6;
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Values that are derived from a chunk's bytes when they are first asked for, by whichever thread that is. Their memory
-/// is kept when the chunk is read anew.
+/// Values that are computed from a chunk's bytes at their first access, on any thread. Their memory is reused when another
+/// chunk is read.
 #[derive(Debug)]
 pub(super) struct Lazy<T> {
     values: OnceLock<Vec<T>>,
-    /// The memory of the values before.
+    /// Memory of earlier values.
     spare: Mutex<Vec<T>>,
 }
 
@@ -28,7 +28,7 @@ impl<T> Lazy<T> {
         }
     }
 
-    /// Takes over the memory of others, for values that nobody asked for yet.
+    /// Takes over the memory of `others`, for values that are not computed yet.
     pub(super) fn take_memory(&self, others: Lazy<T>) {
         let more = others.spare.into_inner();
         let more = more.unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +38,7 @@ impl<T> Lazy<T> {
         }
     }
 
-    /// The values; `fill` appends them to an empty vector when nobody asked before.
+    /// The values; at the first access `fill` appends them to an empty vector.
     pub(super) fn get(&self, fill: impl FnOnce(&mut Vec<T>)) -> &[T] {
         self.values.get_or_init(|| {
             let spare = self.spare.lock();

@@ -3,8 +3,7 @@
 use super::{Chunk, Tape, ValueView};
 use crate::{Key, Op, OpType, Process, Symbol};
 
-/// One operation where it stands in its chunk: two words that are copied freely. Each access reads one column; nothing
-/// is built before [`OpView::op`] asks for it.
+/// One operation in its chunk: two words, copied freely. Each access reads one column; only [`OpView::op`] builds an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct OpView<'a> {
     chunk: &'a Chunk,
@@ -12,57 +11,57 @@ pub struct OpView<'a> {
 }
 
 impl<'a> OpView<'a> {
-    /// The chunk that it is in.
+    /// Its chunk.
     pub fn chunk(self) -> &'a Chunk {
         self.chunk
     }
 
-    /// Where in the chunk.
+    /// Its place in the chunk.
     pub fn place(self) -> usize {
         self.place
     }
 
-    /// How many operations the history has before it.
+    /// Its position in the history.
     pub fn position(self) -> u64 {
         self.chunk.first_position() + self.place as u64
     }
 
-    /// The number that it carries.
+    /// Its index.
     pub fn index(self) -> u64 {
         self.chunk.index(self.place)
     }
 
-    /// Nanoseconds since the test began; -1 when not known.
+    /// Nanoseconds since the test began; -1 if unknown.
     pub fn time(self) -> i64 {
         self.chunk.times()[self.place]
     }
 
-    /// Invocation, or which completion.
+    /// Its type.
     pub fn kind(self) -> OpType {
         self.chunk.kinds()[self.place]
     }
 
-    /// Who does it.
+    /// Its process.
     pub fn process(self) -> Process {
         self.chunk.process(self.place)
     }
 
-    /// What it does.
+    /// Its function.
     pub fn f(self) -> Symbol {
         self.chunk.f(self.place)
     }
 
-    /// The independent key.
+    /// Its independent key, if any.
     pub fn key(self) -> Option<&'a Key> {
         self.chunk.key_id(self.place).map(|id| self.chunk.key(id))
     }
 
-    /// The value, without the independent key.
+    /// Its value, without the independent key.
     pub fn value(self) -> ValueView<'a> {
         self.chunk.value(self.place)
     }
 
-    /// The extra fields, in its order.
+    /// Its extra fields, in order.
     pub fn extra(self) -> impl Iterator<Item = (Symbol, Tape<'a>)> {
         self.chunk.extra(self.place)
     }
@@ -72,7 +71,7 @@ impl<'a> OpView<'a> {
         self.chunk.invocation(self.place)
     }
 
-    /// All of it in a value of its own.
+    /// Builds the operation.
     pub fn op(self) -> Op {
         self.chunk.op(self.place)
     }

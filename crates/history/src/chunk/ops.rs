@@ -4,16 +4,15 @@ use super::{Chunk, MopView, ValueView};
 use crate::{Extra, Mop, Observed, Op, Value};
 use std::sync::Arc;
 
-/// The operations of a chunk in order. Remembers what it built last of each kind, so that equal texts, fields and
-/// lists that follow one another share their memory.
+/// Builds the operations of a chunk in order. Consecutive equal texts, fields and lists share memory.
 pub struct ChunkOps<'a> {
     chunk: &'a Chunk,
     next: usize,
-    /// Per entry of extra fields its value.
+    /// Values of the entries of extra fields, once built.
     entries: Vec<Option<Value>>,
-    /// Per entry, when it was the only field of an operation, that field's id and the whole.
+    /// Per entry that was the only field of an operation: the field's id and the built fields.
     single: Vec<Option<(u32, Extra)>>,
-    /// Per key the list that was read last.
+    /// The last list of each key.
     lists: Vec<Option<Arc<[i64]>>>,
 }
 
@@ -29,7 +28,7 @@ impl<'a> ChunkOps<'a> {
         }
     }
 
-    /// Remembers nothing: for those who want one operation.
+    /// Without memory: to build a single operation.
     pub(crate) fn forgetful(chunk: &'a Chunk) -> ChunkOps<'a> {
         ChunkOps {
             chunk,

@@ -6,12 +6,12 @@ use super::shared_lists::SharedList;
 use crate::{Key, OpType, Process, Symbol};
 use std::cell::Cell;
 
-/// What stands before the micro-operations of a client's transaction.
+/// A client's transaction without its micro-operations.
 #[derive(Clone, Copy, Debug)]
 pub struct TransactionHead {
     /// Its index.
     pub index: u64,
-    /// When, in nanoseconds.
+    /// Time in nanoseconds.
     pub time: i64,
     /// Its type.
     pub kind: OpType,
@@ -32,30 +32,29 @@ pub enum PartKey<'a> {
 
 /// A micro-operation.
 pub enum TransactionPart<'a> {
-    /// One that reads no list.
+    /// A micro-operation that reads no list.
     Plain {
-        /// What it is: see [`mop_tag`](super::mop_tag).
+        /// One of [`mop_tag`](super::mop_tag).
         tag: u8,
         /// Its key.
         key: PartKey<'a>,
-        /// What it appends, writes, or read.
+        /// The element, or the value written or read.
         argument: i64,
     },
     /// A read of a list.
     List {
         /// Its key.
         key: PartKey<'a>,
-        /// What it saw, oldest first.
+        /// The elements, oldest first.
         elements: &'a [i64],
-        /// A memory of whoever knows longer and longer lists of the key, of which each is a prefix of the next, and hands over
-        /// the first elements of one: 0 at first, and when another list was begun.
+        /// For a caller that keeps a growing list of the key and passes prefixes of it: a cell that is 0 at first and whenever
+        /// the caller begins another list. Saves the comparison of elements.
         bond: Option<&'a Cell<u64>>,
     },
 }
 
 impl Encoder {
-    /// Adds a transaction that can be stored; `pair` is the distance to its invocation, or 0. What [`Encoder::push`] makes of
-    /// the same operation.
+    /// Adds a transaction that can be stored, as [`Encoder::push`] does; `pair` is the distance to its invocation, or 0.
     pub(crate) fn push_parts<'a>(
         &mut self,
         head: &TransactionHead,
@@ -106,7 +105,7 @@ impl Encoder {
         }
     }
 
-    /// Adds what every operation has.
+    /// Adds the columns that every operation has.
     pub(super) fn put_row(
         &mut self,
         template: u32,

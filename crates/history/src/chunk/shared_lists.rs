@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 
-/// How a list is told in terms of the shared ones.
+/// Encoding of a list by reference to shared ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SharedList {
-    /// So many elements of the key's list.
+    /// This many first elements of the key's list.
     Prefix(u32),
     /// This reference to a branch.
     Branch(u32),
@@ -14,16 +14,23 @@ pub(crate) enum SharedList {
 /// Marks a key without a branch.
 const NO_BRANCH: u32 = u32::MAX;
 
-/// While a chunk is written: per key the longest list seen, and branches for lists that are no prefix of it. Lists are
-/// kept when the chunk is cleared, so that in the long run nothing is allocated.
+/// The shared lists of a chunk that is being written: the longest list of each key, and branches for lists that are no prefix
+/// of it.
 ///
-/// Its downside: a key remembers only its last branch, so two histories of a key that alternate (a split brain) are
-/// stored again and again.
+/// ```text
+///   read [1 2 3]     key's list 1 2 3        Prefix(3)
+///   read [1 2]                               Prefix(2)
+///   read [1 3]       branch 0:  1 3          Branch(reference 0: branch 0, 2 elements)
+///   read [1 2 3 4]   key's list 1 2 3 4      Prefix(4)
+/// ```
+///
+/// Memory is reused from chunk to chunk. A key remembers only its last branch, so two alternating versions of a list (a
+/// split brain) are stored again at each change.
 #[derive(Default)]
 pub(crate) struct SharedLists {
     keys: Vec<Vec<i64>>,
     key_count: usize,
-    /// Per key the branch that it went to last.
+    /// Per key its last branch.
     last_branch: Vec<u32>,
     branches: Vec<Vec<i64>>,
     branch_count: usize,
@@ -33,7 +40,7 @@ pub(crate) struct SharedLists {
     pub(crate) lengths_of_references: Vec<u32>,
     /// Elements of all lists together.
     elements: usize,
-    /// Counts the times when a key's list may have become another than those who are bound to it know.
+    /// Counts the changes that invalidate bonds.
     generation: u64,
 }
 
@@ -54,7 +61,7 @@ impl SharedLists {
         self.generation += 1;
     }
 
-    /// Makes room for one more key; keys are numbered in this order.
+    /// Adds a key; keys are numbered in this order.
     pub(crate) fn add_key(&mut self) {
         if self.key_count == self.keys.len() {
             self.keys.push(Vec::new());
@@ -73,7 +80,7 @@ impl SharedLists {
         self.keys[key as usize].starts_with(elements)
     }
 
-    /// Remembers that these elements were seen at `key`.
+    /// Encodes a list that was read at `key`.
     pub(crate) fn see(&mut self, key: u32, elements: &[i64]) -> SharedList {
         let before = self.elements;
         let seen = self.compare(key, elements);
@@ -83,11 +90,11 @@ impl SharedLists {
         seen
     }
 
-    /// The same for the first elements of a list that is known elsewhere, which goes on from one time to the next and never
-    /// changes; `bond` is 0 at first. Nothing is compared while one list is known to be the beginning of the other.
+    /// The same for a prefix of a list that the caller keeps, and that only grows. `bond` is 0 at first; while it is valid, the
+    /// key's list and the caller's are known to be prefixes of one another, and no element is compared.
     #[inline]
     pub(crate) fn see_bound(&mut self, key: u32, elements: &[i64], bond: &Cell<u64>) -> SharedList {
-        // Never 0, which binds nothing.
+        // At least 1: 0 is no bond.
         let generation = self.generation + 1;
         if bond.get() != generation {
             let seen = self.compare(key, elements);
@@ -145,13 +152,13 @@ impl SharedLists {
     }
 }
 
-/// Makes `elements` a prefix of `list` by lengthening it, if they agree as far as both go; by how many elements.
+/// Extends `list` so that `elements` is a prefix of it, if their common length agrees; returns the number of added elements.
 fn fit(list: &mut Vec<i64>, elements: &[i64]) -> Option<usize> {
     let shared = list.len().min(elements.len());
     if shared > 0 && list[..shared] != elements[..shared] {
         return None;
     }
-    // Most lists bring nothing new.
+    // Most lists add no element.
     if elements.len() > shared {
         list.extend_from_slice(&elements[shared..]);
     }

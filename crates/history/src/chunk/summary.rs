@@ -1,16 +1,16 @@
-//! Summary of a chunk: what the directory knows without reading it.
+//! Summaries of chunks: position, bounds and counts, known without reading the chunk.
 
 use super::Chunk;
 use super::layout::column;
 
-/// What the directory of a history says of one chunk: where it stands, and what cannot be in it.
+/// The directory's entry of a chunk: its position, and bounds that exclude operations from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkSummary {
-    /// Which chunk, from 0.
+    /// Number of the chunk, from 0.
     pub number: u64,
-    /// How many operations the history has before it.
+    /// Position of its first operation.
     pub first_position: u64,
-    /// Operations in it, at least one.
+    /// Number of operations, at least one.
     pub operations: u64,
     /// Index of its first operation.
     pub first_index: u64,
@@ -29,7 +29,7 @@ pub struct ChunkSummary {
 }
 
 impl ChunkSummary {
-    /// What a directory would say of this chunk, which is not empty.
+    /// The summary of a chunk, which must not be empty.
     pub fn of(number: u64, chunk: &Chunk) -> ChunkSummary {
         let header = chunk.header();
         ChunkSummary {
@@ -52,13 +52,13 @@ impl ChunkSummary {
         self.operations.saturating_sub(completions)
     }
 
-    /// The position behind its last operation.
+    /// One past the position of its last operation.
     pub const fn end_position(&self) -> u64 {
         self.first_position.saturating_add(self.operations)
     }
 }
 
-/// How a chunk is named when it is looked up.
+/// Address of a chunk in a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkAddress {
     /// By its number, from 0.
@@ -75,7 +75,7 @@ const WIDE_OPERATION_BYTES: usize = 6 * size_of::<u64>() + 5 * size_of::<u32>() 
 const WIDE_MOP_BYTES: usize = size_of::<i64>() + size_of::<u32>() + 1;
 
 impl Chunk {
-    /// Bytes of memory that it takes once all its columns were asked for, about.
+    /// Approximate bytes of memory once all columns are widened.
     pub fn memory_bytes(&self) -> u64 {
         fn of<T>(column: &Vec<T>) -> usize {
             column.capacity() * size_of::<T>()

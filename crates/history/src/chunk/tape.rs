@@ -5,7 +5,7 @@ use super::layout::{DEPTH_MAX, tape as tag};
 use crate::{Key, Mop, Observed, Symbol, Value};
 use std::sync::Arc;
 
-/// A run of tapes that is being written.
+/// Tapes that are being written, one after the other.
 #[derive(Default)]
 pub(crate) struct TapeWriter {
     pub(crate) tags: Vec<u8>,
@@ -18,7 +18,7 @@ impl TapeWriter {
         self.integers.clear();
     }
 
-    /// Appends a value, which is nested no deeper than the format allows.
+    /// Appends a value; its nesting was checked.
     pub(crate) fn put(&mut self, value: &Value, names: &mut Dictionary) {
         match value {
             Value::Nil => self.tags.push(tag::NIL),
@@ -74,7 +74,8 @@ impl TapeWriter {
         }
     }
 
-    /// Appends items each of which is two integers under one tag; does nothing if there are none or one is not.
+    /// Appends items that are all pairs of integers, under one tag; otherwise, or without items, changes nothing and returns
+    /// false.
     fn pairs<T>(&mut self, tag: u8, items: &[T], of: fn(&T) -> Option<[i64; 2]>) -> bool {
         let start = self.integers.len();
         self.integers.push(items.len() as i64);
@@ -112,7 +113,7 @@ impl TapeWriter {
     }
 }
 
-/// A list of just two integers.
+/// A list of exactly two integers.
 fn integer_pair(item: &Value) -> Option<[i64; 2]> {
     match item {
         Value::List(items) => match items[..] {
@@ -143,31 +144,31 @@ pub enum Token<'a> {
     Text(&'a str),
     /// A keyword or symbol.
     Word(Symbol),
-    /// A list: so many values follow.
+    /// A list: this many values follow.
     List(usize),
-    /// A set: so many values follow.
+    /// A set: this many values follow.
     Set(usize),
-    /// A map: so many pairs of values follow.
+    /// A map: this many pairs of values follow.
     Map(usize),
-    /// A list of nothing but integers, not empty.
+    /// A non-empty list of integers.
     Integers(&'a [i64]),
-    /// A set of nothing but integers, not empty.
+    /// A non-empty set of integers.
     IntegerSet(&'a [i64]),
-    /// A map from integers to integers, not empty: keys and values in turn, as the balances of bank accounts.
+    /// A non-empty map from integers to integers, such as balances of bank accounts: keys and values alternate.
     IntegerMap(&'a [i64]),
-    /// A list of lists of two integers each, not empty, as offsets and values of a log: the first and the second of each.
+    /// A non-empty list of pairs of integers, such as offsets and values of a log: first and second elements alternate.
     IntegerPairs(&'a [i64]),
     /// A compare-and-set.
     Cas(i64, i64),
-    /// A transaction: so many micro-operations follow.
+    /// A transaction: this many micro-operations follow.
     Txn(usize),
-    /// One value of this key follows.
+    /// A value of this independent key: one value follows.
     Keyed(&'a Key),
     /// A micro-operation.
     Append(&'a Key, i64),
     /// A micro-operation.
     Write(&'a Key, i64),
-    /// A micro-operation that saw nothing, or nobody knows what.
+    /// A read of the initial state, or with unknown result.
     ReadNil(&'a Key),
     /// A micro-operation.
     ReadRegister(&'a Key, i64),
@@ -175,7 +176,7 @@ pub enum Token<'a> {
     ReadList(&'a Key, &'a [i64]),
 }
 
-/// One value of any shape, in preorder: an iterator over its [`Token`]s that borrows everything from the chunk.
+/// One value of any shape: an iterator over its [`Token`]s in preorder, borrowed from the chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Tape<'a> {
     tags: &'a [u8],
@@ -192,7 +193,7 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// The next integer; 0 behind the end, which a checked tape does not reach.
+    /// The next integer; 0 past the end, which a validated tape does not reach.
     fn integer(&mut self) -> i64 {
         self.integers.split_off_first().copied().unwrap_or(0)
     }
@@ -206,7 +207,7 @@ impl<'a> Tape<'a> {
         self.integers.split_off(..length).unwrap_or_default()
     }
 
-    /// A run of twice the length that it says.
+    /// A run of pairs: twice its length in integers.
     fn pairs(&mut self) -> &'a [i64] {
         let length = self.length().saturating_mul(2);
         self.integers.split_off(..length).unwrap_or_default()
@@ -257,7 +258,7 @@ impl<'a> Tape<'a> {
                 Value::Txn((0..count).filter_map(|_| self.mop()).collect())
             }
             Token::Keyed(key) => Value::Keyed(key.clone(), self.build(depth + 1).into()),
-            // Micro-operations stand in transactions only; those were checked.
+            // Micro-operations occur only inside of transactions: validated.
             Token::Nil
             | Token::Append(..)
             | Token::Write(..)
@@ -294,7 +295,7 @@ impl<'a> Tape<'a> {
     }
 }
 
-/// What becomes of each two integers.
+/// Maps each pair of integers.
 fn pairs_of<T>(run: &[i64], of: impl Fn(Value, Value) -> T) -> Arc<[T]> {
     let pairs = run.as_chunks::<2>().0.iter();
     let values = pairs.map(|&[first, second]| of(Value::Int(first), Value::Int(second)));
@@ -343,7 +344,7 @@ impl<'a> Iterator for Tape<'a> {
     }
 }
 
-/// Is this exactly one value, well-formed in every respect? What is wrong, if not.
+/// Fails unless this is exactly one well-formed value. Iterative, so that hostile nesting cannot exhaust the stack.
 pub(crate) fn check(
     tags: &[u8],
     integers: &[i64],
@@ -354,7 +355,7 @@ pub(crate) fn check(
         integers,
         names,
     };
-    // How many values are still to come at each depth.
+    // Values still missing at each depth.
     let mut pending = vec![1_usize];
     while let Some(count) = pending.last_mut() {
         if *count == 0 {
@@ -372,7 +373,7 @@ pub(crate) fn check(
     }
     let rest = !walk.tags.is_empty() || !walk.integers.is_empty();
     if rest {
-        Err("goes on behind a value")
+        Err("has data after its value")
     } else {
         Ok(())
     }
@@ -385,7 +386,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Steps over one tag and its integers; how many values it contains.
+    /// Skips one tag and its integers; returns the number of values that it contains.
     fn value(&mut self) -> Result<usize, &'static str> {
         match self.tag()? {
             tag::NIL | tag::FALSE | tag::TRUE => {}
@@ -456,7 +457,7 @@ impl Walk<'_> {
         usize::try_from(*integer).map_err(|_| "has a negative length")
     }
 
-    /// A number of values, each of which takes a tag at least; times `each`.
+    /// Reads a number of values times `each`. Each value takes at least one tag, which bounds it.
     fn count(&mut self, each: usize) -> Result<usize, &'static str> {
         let length = self.length()?;
         let fits = length

@@ -1,4 +1,4 @@
-//! Chunks against the operations that went in, and against bytes that nobody wrote.
+//! Chunks against the operations that went in, and against forged bytes.
 
 use super::{Chunk, Encoder, measure};
 use crate::{Extra, Key, Mop, Observed, Op, OpType, Process, Symbol, Value};

@@ -4,10 +4,10 @@ use super::layout::{mop, shape};
 use super::{Chunk, Tape};
 use crate::{Key, Symbol};
 
-/// The value of an operation, without its key.
+/// The value of an operation, without its independent key.
 #[derive(Clone, Copy, Debug)]
 pub enum ValueView<'a> {
-    /// Nothing, or not known yet.
+    /// Nothing, or unknown.
     Nil,
     /// A truth value.
     Bool(bool),
@@ -27,11 +27,11 @@ pub enum ValueView<'a> {
     IntegerSet(&'a [i64]),
     /// A transfer between bank accounts: the map `{:from … :to … :amount …}`.
     Transfer {
-        /// The account that it comes from.
+        /// The debited account.
         from: i64,
-        /// The account that it goes to.
+        /// The credited account.
         to: i64,
-        /// How much.
+        /// The amount.
         amount: i64,
     },
     /// Anything else.
@@ -53,17 +53,17 @@ pub enum MopView<'a> {
     Append {
         /// The list.
         key: u32,
-        /// What is appended.
+        /// The element.
         element: i64,
     },
     /// Write a register.
     Write {
         /// The register.
         key: u32,
-        /// What is written.
+        /// The value.
         value: i64,
     },
-    /// A read that saw nothing, or nobody knows what.
+    /// A read of the initial state, or with unknown result.
     ReadNil {
         /// The list or register.
         key: u32,
@@ -81,7 +81,7 @@ pub enum MopView<'a> {
         key: u32,
         /// What was seen.
         elements: &'a [i64],
-        /// Is it a prefix of [`Chunk::list`] of this key? Then two such reads are compared by their length.
+        /// Is it a prefix of the key's [`Chunk::list`]? Two such reads can be compared by length.
         shared: bool,
     },
 }
@@ -100,12 +100,12 @@ impl MopView<'_> {
 }
 
 impl<'a> Mops<'a> {
-    /// How many there are.
+    /// Number of micro-operations.
     pub fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Are there none?
+    /// Is there no micro-operation?
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
@@ -115,7 +115,7 @@ impl<'a> Mops<'a> {
         self.chunk.key(id)
     }
 
-    /// Each in order.
+    /// All micro-operations in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = MopView<'a>> + use<'a> {
         let chunk = self.chunk;
         (self.start..self.end).map(move |number| chunk.mop(number))

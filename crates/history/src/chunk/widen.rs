@@ -28,9 +28,9 @@ impl Wide {
     }
 }
 
-/// Memory for columns is handed from one chunk to the next: of many that are held, few are looked at at a time.
+/// Memory for widened columns is passed from chunk to chunk: of many decoded chunks few are in use at a time.
 impl Chunk {
-    /// Takes over memory for columns that nobody asked for yet.
+    /// Takes over memory for columns that are not widened yet.
     pub(crate) fn take_memory(&self, memory: Wide) {
         let wide = &self.wide;
         wide.indices.take_memory(memory.indices);
@@ -51,16 +51,16 @@ impl Chunk {
         wide.extras.take_memory(memory.extras);
     }
 
-    /// Forgets the columns that were made; their memory.
+    /// Drops the widened columns and returns their memory.
     pub(crate) fn give_memory(&mut self) -> Wide {
         self.wide.reset();
         std::mem::take(&mut self.wide)
     }
 }
 
-/// Each accessor here widens its column when it is called first, for all operations of the chunk; later calls cost nothing.
+/// Each accessor widens its column at the first call, for all operations of the chunk; later calls return the same slice.
 impl Chunk {
-    /// A column as it stands in the bytes.
+    /// A column in packed form.
     pub(super) fn column(&self, id: u8) -> Column<'_> {
         self.columns.get(id, &self.bytes)
     }
@@ -81,7 +81,7 @@ impl Chunk {
         })
     }
 
-    /// Nanoseconds since the test began, -1 when not known, of each operation.
+    /// The time of each operation: nanoseconds since the test began, -1 if unknown.
     pub fn times(&self) -> &[i64] {
         self.wide.times.get(|times| {
             if self.is_empty() {
@@ -111,7 +111,7 @@ impl Chunk {
         })
     }
 
-    /// What belongs to each stored byte of the template column; `None` if that is wider than a byte.
+    /// A table by stored byte of the template column; `None` if that is wider than a byte.
     fn of_byte<T: Copy>(&self, nothing: T, of: impl Fn(&OpTemplate) -> T) -> Option<[T; 256]> {
         let ids = self.column(column::TEMPLATE);
         if ids.width() != 1 {
@@ -125,7 +125,7 @@ impl Chunk {
         Some(table)
     }
 
-    /// By operation: which of the chunk's templates it has.
+    /// The template id of each operation.
     pub fn template_ids(&self) -> &[u32] {
         let column = || self.column(column::TEMPLATE);
         self.wide.template_ids.get(|ids| column().widen_ids(ids))
@@ -142,14 +142,14 @@ impl Chunk {
         self.wide.process_ids.get(|ids| column().widen_ids(ids))
     }
 
-    /// How many positions before each completion its invocation stands; 0 on invocations and on completions without.
-    /// A nemesis operation's second half counts as completion.
+    /// The distance from each completion back to its invocation, in positions; 0 for invocations and for completions without
+    /// one. The second half of a nemesis operation is a completion.
     pub fn pairs(&self) -> &[i64] {
         let column = || self.column(column::PAIR);
         self.wide.pairs.get(|pairs| column().integers(pairs))
     }
 
-    /// Key id and 1 of each operation, or 0; empty when no operation has a key.
+    /// Key id plus one of each operation, 0 without key; empty when no operation has a key.
     pub(super) fn keys(&self) -> &[u32] {
         self.wide.keys.get(|keys| {
             let column = self.column(column::KEY);
@@ -164,7 +164,7 @@ impl Chunk {
         self.wide.operands.get(|values| column().integers(values))
     }
 
-    /// Where the operands of each operation start; one more than operations.
+    /// Starts of the operands of each operation, and the end of the last.
     pub(super) fn operand_starts(&self) -> &[u32] {
         self.wide.operand_starts.get(|starts| {
             let mut end = 0;
@@ -176,7 +176,7 @@ impl Chunk {
         })
     }
 
-    /// Where the micro-operations of the operation at `place` begin and end; `None` when it is no transaction.
+    /// The range of the micro-operations of the operation at `place`; `None` if it is no transaction.
     pub fn txn_range(&self, place: usize) -> Option<(usize, usize)> {
         match self.mop_starts().get(place..) {
             Some(&[start, end, ..]) if end > start => Some((start as usize, end as usize)),
@@ -184,9 +184,8 @@ impl Chunk {
         }
     }
 
-    /// Where the micro-operations of each operation start in [`Chunk::mop_tags`], [`Chunk::mop_keys`] and
-    /// [`Chunk::mop_arguments`], and where the last one's end: one more than operations. Empty when the chunk has no
-    /// micro-operations.
+    /// Starts of the micro-operations of each operation in [`Chunk::mop_tags`], [`Chunk::mop_keys`] and
+    /// [`Chunk::mop_arguments`], and the end of the last. Empty when the chunk has no micro-operations.
     pub fn mop_starts(&self) -> &[u32] {
         self.wide.mop_starts.get(|starts| {
             if self.column(column::MOP_TAG).is_empty() {
@@ -206,7 +205,7 @@ impl Chunk {
         })
     }
 
-    /// What each micro-operation does: one of [`mop_tag`](super::mop_tag).
+    /// The tag of each micro-operation, one of [`mop_tag`](super::mop_tag).
     pub fn mop_tags(&self) -> &[u8] {
         let tags = self.column(column::MOP_TAG);
         if tags.base() == 0 {
@@ -221,7 +220,7 @@ impl Chunk {
         self.wide.mop_keys.get(|keys| column().widen_ids(keys))
     }
 
-    /// The argument of each micro-operation; its tag says what it means.
+    /// The argument of each micro-operation; its meaning depends on the tag.
     pub fn mop_arguments(&self) -> &[i64] {
         let column = || self.column(column::MOP_ARGUMENT);
         let arguments = &self.wide.mop_arguments;
@@ -234,7 +233,7 @@ impl Chunk {
         self.wide.pool.get(|pool| column().integers(pool))
     }
 
-    /// Where the extra fields of each operation start; one more than operations. Empty when there are none.
+    /// Starts of the extra fields of each operation, and the end of the last. Empty when there are none.
     pub(super) fn extra_starts(&self) -> &[u32] {
         self.wide.extra_starts.get(|starts| {
             if self.field_names.is_empty() {
@@ -243,8 +242,8 @@ impl Chunk {
             let mut end = 0;
             starts.push(end);
             starts.extend(self.template_ids().iter().map(|&id| {
-                let (first, behind) = self.templates[id as usize].fields;
-                end += behind - first;
+                let (first, last) = self.templates[id as usize].fields;
+                end += last - first;
                 end
             }));
         })
@@ -256,8 +255,8 @@ impl Chunk {
             let columns: Vec<Column<'_>> = self.columns.field_values(&self.bytes).collect();
             let mut next = vec![0; columns.len()];
             for &id in self.template_ids() {
-                let (first, behind) = self.templates[id as usize].fields;
-                for &field in &self.template_fields[first as usize..behind as usize] {
+                let (first, end) = self.templates[id as usize].fields;
+                for &field in &self.template_fields[first as usize..end as usize] {
                     let place = &mut next[field as usize];
                     let entry = columns[field as usize].value(*place);
                     *place += 1;

@@ -20,15 +20,15 @@ pub(super) struct Appender {
     pub(super) contents: RootContents,
     sequence: u64,
     slots: RootSlots,
-    /// Is everything in the file durable?
+    /// Is the whole file durable?
     synced: bool,
-    /// Why nothing can be written any more.
+    /// The failure after which nothing more may be written.
     failure: Option<String>,
     out: Vec<u8>,
 }
 
 impl Appender {
-    /// Begins a file in an empty log with a root that names its attributes.
+    /// Begins a file in an empty log: first page, attributes, root.
     pub(super) fn create(mut log: LogFile, attributes: &Json) -> Result<Appender, FileError> {
         log.append(&first_page(PURPOSE))?;
         let mut file = Appender {
@@ -45,14 +45,14 @@ impl Appender {
         Ok(file)
     }
 
-    /// Continues a whole file at its end. What a killed writer had left unsynced becomes durable. Never shortens the
-    /// file: one with a torn tail has to be repaired first.
+    /// Continues a file at its end, which must be that of a block: a torn one has to be repaired first. Makes durable what a
+    /// killed writer left unsynced.
     pub(super) fn resume(log: LogFile, found: SurveyedFile) -> Result<Appender, FileError> {
-        assert_eq!(log.len(), found.end, "nothing behind the last block");
+        assert_eq!(log.len(), found.end, "no bytes after the last block");
         Appender::cut(log, found)
     }
 
-    /// [`Appender::resume`] after cutting off whatever is behind the last whole block.
+    /// [`Appender::resume`] after cutting off all bytes after the last whole block.
     pub(super) fn cut(mut log: LogFile, found: SurveyedFile) -> Result<Appender, FileError> {
         log.cut(found.end)?;
         let mut file = Appender {
@@ -68,7 +68,7 @@ impl Appender {
         Ok(file)
     }
 
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub(super) fn length(&self) -> u64 {
         self.log.len()
     }
@@ -78,7 +78,7 @@ impl Appender {
         self.failure = Some("a test says so".to_owned());
     }
 
-    /// Fails if an earlier write or sync did: nobody knows what the medium holds.
+    /// Fails if an earlier write or sync failed: the contents of the medium are unknown since.
     #[inline]
     pub(super) fn check(&self) -> Result<(), FileError> {
         match &self.failure {
@@ -95,7 +95,7 @@ impl Appender {
         }
     }
 
-    /// Remembers a failure for ever.
+    /// Remembers a failure, permanently.
     fn keep(&mut self, result: Result<(), FileError>) -> Result<(), FileError> {
         if let Err(error) = &result {
             self.failure.get_or_insert_with(|| error.to_string());
@@ -103,7 +103,7 @@ impl Appender {
         result
     }
 
-    /// Appends one block; where it starts and how long it is.
+    /// Appends one block; returns its offset and length.
     pub(super) fn block(
         &mut self,
         kind: BlockKind,
@@ -157,13 +157,13 @@ impl Appender {
         Ok(document)
     }
 
-    /// Appends other attributes and the root that names them.
+    /// Replaces the attributes: appends them and a root.
     pub(super) fn set_attributes(&mut self, attributes: &Json) -> Result<(), FileError> {
         self.contents.attributes = self.document(ATTRIBUTES, &attributes.to_string())?;
         self.root()
     }
 
-    /// Appends the results of one more analysis; what a root names from then on.
+    /// Appends the results of one more analysis; the next root names them.
     pub(super) fn results(&mut self, text: &str, validity: &str) -> Result<(), FileError> {
         let document = self.document(RESULTS_PART, text)?;
         let mut head = Vec::new();
@@ -190,7 +190,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Writes full levels as directory blocks.
+    /// Writes full levels as directory blocks, each of which becomes an entry of the level above.
     pub(super) fn carry(&mut self) -> Result<(), FileError> {
         let mut level = 0;
         while level < self.contents.levels.len() {
@@ -211,7 +211,8 @@ impl Appender {
         Ok(())
     }
 
-    /// Makes everything durable and names it in a root.
+    /// Makes everything durable, then appends a root that names it, then updates the hint on the first page. In this order a
+    /// crash at any point leaves a valid newest root.
     pub(super) fn root(&mut self) -> Result<(), FileError> {
         self.sync()?;
         let mut payload = Vec::new();

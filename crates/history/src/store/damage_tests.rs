@@ -89,7 +89,7 @@ fn no_flipped_bit_changes_what_is_read() {
                         "{what}"
                     );
                 } else if history.len() < ops.len() {
-                    // Nobody can tell this from a write that was interrupted.
+                    // Indistinguishable from an interrupted write.
                     assert!(matches!(tail, Some(FileTail::Torn(_))), "{what}");
                 }
             }

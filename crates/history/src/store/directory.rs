@@ -1,4 +1,4 @@
-//! The directory of chunks: a tree that grows like a counter carries, and the root that holds its open nodes.
+//! The directory of chunks: a tree that grows as a counter carries, and the root that holds its open nodes.
 
 use super::block_kinds::{long, word};
 use crate::chunk::ChunkHeader;
@@ -19,16 +19,16 @@ const VERSION: u32 = 1;
 /// Flag of a root: its writer has sealed the history.
 const COMPLETE: u32 = 1;
 
-/// What the directory says of a chunk, or of all chunks below one of its blocks.
+/// Entry of the directory: a chunk, or all chunks below a directory block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DirectoryEntry {
-    /// Where the block is.
+    /// Offset of the block.
     pub(super) offset: u64,
     /// Bytes of the whole block.
     pub(super) length: u32,
-    /// Chunks in it.
+    /// Number of chunks.
     pub(super) chunks: u32,
-    /// Operations in it.
+    /// Number of operations.
     pub(super) operations: u64,
     /// Index of the first and the last one.
     pub(super) indices: (u64, u64),
@@ -61,7 +61,7 @@ impl DirectoryEntry {
     pub(super) fn over(entries: &[DirectoryEntry], offset: u64, length: u32) -> DirectoryEntry {
         let mut all = entries[0];
         for entry in &entries[1..] {
-            // What a file says of itself may be wrong; saturated sums are found out by their reader.
+            // The entries may be forged: saturate here, the reader compares the sums.
             all.chunks = all.chunks.saturating_add(entry.chunks);
             all.operations = all.operations.saturating_add(entry.operations);
             all.indices.1 = entry.indices.1;
@@ -107,7 +107,7 @@ impl DirectoryEntry {
     }
 }
 
-/// Writes level and entries, as they stand in a directory block and in the root.
+/// Writes level and entries, in the format of directory blocks and roots.
 pub(super) fn write_level(level: u32, entries: &[DirectoryEntry], out: &mut Vec<u8>) {
     out.extend(level.to_le_bytes());
     out.extend((entries.len() as u32).to_le_bytes());
@@ -116,7 +116,7 @@ pub(super) fn write_level(level: u32, entries: &[DirectoryEntry], out: &mut Vec<
     }
 }
 
-/// Reads what [`write_level`] wrote; what is behind it.
+/// Reads a level that [`write_level`] wrote; returns also the bytes after it.
 fn read_level(bytes: &[u8]) -> Result<(u32, Vec<DirectoryEntry>, &[u8]), String> {
     if bytes.len() < LEVEL_LENGTH {
         return Err("ends within a level of the directory".into());
@@ -161,7 +161,7 @@ pub(super) fn read_any_block(bytes: &[u8]) -> Result<Vec<DirectoryEntry>, String
 /// A JSON text in one or more adjacent blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Document {
-    /// Where its first part is; 0: nowhere.
+    /// Offset of its first part; 0 if there is no document.
     pub(super) offset: u64,
     /// Parts.
     pub(super) parts: u32,
@@ -170,7 +170,7 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Bytes that a document takes where it is named.
+    /// Bytes of a reference to a document.
     pub(super) const LENGTH: usize = 24;
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
@@ -190,21 +190,21 @@ impl Document {
     }
 }
 
-/// What is live in a file: all that a root block says.
+/// The live contents of a file, as a root block lists them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RootContents {
-    /// Has its writer sealed it?
+    /// Did its writer seal it?
     pub(super) complete: bool,
     /// Operations.
     pub(super) operations: u64,
-    /// What the test was.
+    /// The attributes.
     pub(super) attributes: Document,
-    /// Where the newest results head is; 0: there is none.
+    /// Offset of the newest results head; 0 if there is none.
     pub(super) results: u64,
     /// Analyses.
     pub(super) analyses: u64,
-    /// Entries that are in no directory block yet, by level. In a file whose writer was killed the lowest level may have
-    /// more of them than a root can.
+    /// Entries that are in no directory block yet, by level. After a kill of the writer the lowest level may have more than a
+    /// root can hold.
     pub(super) levels: Vec<Vec<DirectoryEntry>>,
 }
 
@@ -242,12 +242,12 @@ impl RootContents {
         let mut levels = vec![Vec::new(); count as usize];
         let mut rest = &bytes[ROOT_LENGTH..];
         for expected in (0..count).rev() {
-            let (level, entries, behind) = read_level(rest)?;
+            let (level, entries, after) = read_level(rest)?;
             if level != expected {
                 return Err(format!("level {level} where level {expected} should be"));
             }
             levels[expected as usize] = entries;
-            rest = behind;
+            rest = after;
         }
         let operations = long(bytes, 8);
         let entries = levels.iter().flatten();

@@ -12,19 +12,19 @@ use std::path::Path;
 /// Bytes of a results head before its validity.
 pub(super) const HEAD_LENGTH: usize = 16 + Document::LENGTH;
 
-/// One analysis, in short.
+/// Number and validity of an analysis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Analysis {
-    /// Which, from 1.
+    /// Its number, from 1.
     pub number: u64,
     /// The member `valid` of its results.
     pub valid: Json,
 }
 
-/// What a results head says.
+/// The head of an analysis: where its results are, and the head before.
 #[derive(Debug)]
 pub(super) struct ResultsHead {
-    /// Where the head of the analysis before is; 0: there is none.
+    /// Offset of the head of the analysis before; 0 if there is none.
     pub(super) previous: u64,
     pub(super) number: u64,
     pub(super) results: Document,
@@ -48,7 +48,7 @@ impl<'a> FileBlocks<'a> {
         }
     }
 
-    /// The text of a document; its memory grows with what is there, not with what it claims.
+    /// Reads the text of a document. Memory grows with the parts that are read, not with the claimed length.
     pub(super) fn text(&self, document: Document, kind: BlockKind) -> Result<Vec<u8>, OpenError> {
         let mut text = Vec::new();
         let mut walker = Walker::new(self.disk, document.offset);
@@ -99,7 +99,7 @@ impl<'a> FileBlocks<'a> {
         }
         let validity = payload.split_off(HEAD_LENGTH);
         let (previous, number) = (long(&payload, 0), long(&payload, 8));
-        // Heads point backwards, so whoever follows them comes to an end.
+        // Heads point backwards, so following them ends.
         if previous >= offset {
             return Err(self.wrong(offset, format!("follows the results at {previous}")));
         }
@@ -111,7 +111,7 @@ impl<'a> FileBlocks<'a> {
         })
     }
 
-    /// The heads from the one at `newest` back to the first, with their places.
+    /// The heads from the one at `newest` back to the first, with their offsets.
     pub(super) fn heads(
         self,
         newest: u64,
@@ -130,7 +130,7 @@ impl<'a> FileBlocks<'a> {
         })
     }
 
-    /// The whole results that a head names.
+    /// Reads the results of a head.
     pub(super) fn results(&self, head: &ResultsHead) -> Result<Json, OpenError> {
         self.json(head.results, RESULTS_PART)
     }

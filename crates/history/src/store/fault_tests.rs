@@ -1,5 +1,5 @@
 //! One fault in one block: a test file that is read, written, continued or copied gives what it holds, or an error that says
-//! in which file and where. What a writer was told is durable stays there when a later call fails.
+//! in which file and where. What a writer reported as durable stays durable when a later call fails.
 
 use super::pack::repack_on;
 use super::tests::{ops, small};
@@ -16,7 +16,7 @@ use std::path::Path;
 const FILE: &str = "history.sea";
 
 /// An error with its causes.
-fn told(error: impl Error) -> String {
+fn text(error: impl Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -36,11 +36,11 @@ struct Contents {
 }
 
 fn read(storage: &dyn Storage) -> Result<Contents, String> {
-    let file = TestFile::open_on(storage, Path::new(FILE)).map_err(told)?;
+    let file = TestFile::open_on(storage, Path::new(FILE)).map_err(text)?;
     Ok(Contents {
-        ops: file.history().map_err(told)?.ops().to_vec(),
-        attributes: file.attributes().map_err(told)?,
-        results: file.results().map_err(told)?,
+        ops: file.history().map_err(text)?.ops().to_vec(),
+        attributes: file.attributes().map_err(text)?,
+        results: file.results().map_err(text)?,
         complete: file.is_complete(),
         is_torn: matches!(file.tail(), Some(FileTail::Torn(_))),
     })
@@ -49,15 +49,15 @@ fn read(storage: &dyn Storage) -> Result<Contents, String> {
 fn write(storage: &dyn Storage, ops: &[Op], synced: &mut usize) -> Result<(), String> {
     let (path, attributes) = (Path::new(FILE), json!({"name": "x".repeat(600)}));
     let options = small(Codec::None);
-    let mut writer = HistoryWriter::create_on(storage, path, &attributes, options).map_err(told)?;
+    let mut writer = HistoryWriter::create_on(storage, path, &attributes, options).map_err(text)?;
     for (place, op) in ops.iter().enumerate() {
-        writer.push(op).map_err(told)?;
+        writer.push(op).map_err(text)?;
         if place % 16 == 3 {
-            writer.sync().map_err(told)?;
+            writer.sync().map_err(text)?;
             *synced = place + 1;
         }
     }
-    writer.seal().map_err(told)?;
+    writer.seal().map_err(text)?;
     *synced = ops.len();
     Ok(())
 }
@@ -74,8 +74,8 @@ fn sealed(ops: &[Op]) -> FileTree {
     storage.files()
 }
 
-/// An honest answer, or one that says that the end of the file is missing (which nobody can tell from a write that was
-/// interrupted) and has the beginning.
+/// A correct answer, or the beginning of the history and a missing end (damage that is indistinguishable from a write that was
+/// interrupted).
 fn is_right_so_far(run: &FaultRun<'_, Contents>) -> Result<(), String> {
     match &run.answer {
         Ok(found) if is_cut(found) && run.expected.ops.starts_with(&found.ops) => Ok(()),
@@ -89,7 +89,7 @@ fn is_cut(found: &Contents) -> bool {
     found.is_torn || !found.complete
 }
 
-/// What was spoiled on its way into a file is told by whoever reads it, who may know the file by another name.
+/// Damage on the way into a file is reported by the reader, which may know the file by another name.
 fn says_where(text: &str) -> Result<(), String> {
     let is_clear = text.contains(FILE) && text.contains(|it: char| it.is_ascii_digit());
     if is_clear {
@@ -142,7 +142,7 @@ fn what_was_synced_is_there_after_a_failed_write() {
             match after {
                 Ok(found) if !ops.starts_with(&found.ops) => Err("other operations".into()),
                 Ok(found) if found.ops.len() >= *synced => Ok(()),
-                // What was spoiled on its way into the file is told as what it looks like.
+                // Damage on the way into the file is reported as the error that it looks like.
                 Ok(found) if is_silent && is_cut(&found) => Ok(()),
                 Err(_) if *synced == 0 => Ok(()),
                 Err(text) if is_silent => says_where(&text),
@@ -163,7 +163,7 @@ fn results_are_appended_or_an_error_and_the_history_stays() {
     let faults = SingleFaults::new(sealed(&ops)).block_length(512);
     let report = faults.run(
         |storage| {
-            append_results_on(&*storage, Path::new(FILE), &results()).map_err(told)?;
+            append_results_on(&*storage, Path::new(FILE), &results()).map_err(text)?;
             read(&*storage)
         },
         |run| {
@@ -186,7 +186,7 @@ fn a_copy_is_right_or_an_error_and_the_file_stays() {
     let path = Path::new(FILE);
     let report = faults.run(
         |storage| {
-            repack_on(&*storage, path, path, Codec::None).map_err(told)?;
+            repack_on(&*storage, path, path, Codec::None).map_err(text)?;
             read(&*storage)
         },
         |run| {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Why a test file, or a part of it, cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system does not give the file.
+    /// The system cannot open or read the file.
     #[error(transparent)]
     File(#[from] FileError),
     /// It is not a test file.
@@ -26,7 +26,7 @@ pub enum OpenError {
         /// Why.
         cause: root::RootError,
     },
-    /// A block that was whole once is not any more, or the system does not give it.
+    /// A block is damaged, or the system cannot read it.
     #[error("{}: {cause}", path.display())]
     Damaged {
         /// The file.
@@ -34,7 +34,7 @@ pub enum OpenError {
         /// What and where.
         cause: WalkError,
     },
-    /// A whole block makes no sense.
+    /// A block with a valid checksum has invalid contents.
     #[error("{}: block at {offset}: {reason}", path.display())]
     Block {
         /// The file.
@@ -63,7 +63,7 @@ pub enum OpenError {
         /// Why.
         reason: String,
     },
-    /// The file has lost its end: the first page names a root behind it, and was written after that.
+    /// The file has lost its end: its first page, which is written after each root, names a root past the end.
     #[error(
         "{}: ends at {length}, but its newest root was at {root}",
         path.display()
@@ -87,47 +87,47 @@ pub enum OpenError {
         path: PathBuf,
         /// Operations in the file.
         operations: u64,
-        /// Elements of the lists that were read, up to where it was given up.
+        /// List elements loaded when the limit was reached.
         elements: u64,
     },
-    /// The file has no attributes: whoever made it got no further.
+    /// The file ends before its attributes: its writer stopped right after creating it.
     #[error("{}: ends before its attributes", .0.display())]
     Empty(PathBuf),
 }
 
-/// Where a file ends that nobody has sealed.
+/// End of a file that does not end with a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileTail {
-    /// At the end of a block: its writer was ended, or is still at work.
+    /// At the end of a block: its writer was killed, or is still running.
     Open,
     /// In the middle of a write.
     Torn(Torn),
 }
 
-/// What is live in a file and where it goes on.
+/// The live contents of a file, and its end.
 #[derive(Clone, Debug)]
 pub(super) struct SurveyedFile {
     pub(super) contents: RootContents,
-    /// Where the next block goes, and its number.
+    /// Offset and sequence number of the next block.
     pub(super) end: u64,
     pub(super) sequence: u64,
     pub(super) slots: RootSlots,
-    /// `None` when the file ends with its newest root.
+    /// `None` if the file ends with its newest root.
     pub(super) tail: Option<FileTail>,
-    /// So many of the last entries are journal blocks, which the next chunk replaces.
+    /// Number of journal blocks among the last entries, which the next chunk replaces.
     pub(super) journal: usize,
 }
 
-/// What can be read from: a file, or bytes in memory.
+/// A readable disk: a file, or bytes in memory.
 pub(super) trait ReadableDisk: Disk + Debug + Send + Sync {}
 
 impl<D: Disk + Debug + Send + Sync> ReadableDisk for D {}
 
-/// Walks what is behind a root.
+/// Collects the live contents from the blocks after a root.
 struct Survey<'a> {
     path: &'a Path,
     contents: RootContents,
-    /// Does a root that comes by take the place of what was found so far?
+    /// Does a further root replace the contents found so far?
     follows_roots: bool,
     /// Journal blocks since the last chunk.
     journal: Vec<DirectoryEntry>,
@@ -139,7 +139,7 @@ struct Survey<'a> {
     chunk: Chunk,
 }
 
-/// Finds out what is live.
+/// Finds the live contents of a file: reads the newest root, then walks the blocks after it.
 pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<SurveyedFile, OpenError> {
     let wrong = |cause| OpenError::Root {
         path: path.to_owned(),
@@ -181,8 +181,8 @@ pub(super) fn survey(disk: &dyn Disk, path: &Path) -> Result<SurveyedFile, OpenE
     resume(disk, path, start)
 }
 
-/// What is wrong with the root at `offset`, which the first page names and which is not there. A slot is written once its
-/// root is durable, so an older root is not what the writer left, but damage that hides everything behind it.
+/// The error about the root at `offset`, which the first page names and which is not valid. A slot is written only after its
+/// root is durable, so falling back to an older root would silently drop everything after that.
 fn hinted_root_lost(disk: &dyn Disk, path: &Path, offset: u64) -> OpenError {
     let reason = match read_block(disk, path, offset, BlockKind::ROOT) {
         Err(OpenError::Block { reason, .. }) => reason,
@@ -196,7 +196,7 @@ fn hinted_root_lost(disk: &dyn Disk, path: &Path, offset: u64) -> OpenError {
     }
 }
 
-/// Walks on from where an earlier survey came to the end of the file.
+/// Continues an earlier survey at the end of the file that it found.
 pub(super) fn resume(
     disk: &dyn Disk,
     path: &Path,
@@ -205,7 +205,7 @@ pub(super) fn resume(
     let mut walker = Walker::new(disk, before.end).expecting(before.sequence);
     let mut survey = Survey::new(path, before.contents, before.journal);
     survey.follows_roots = true;
-    // A torn end may be whole by now, or have been cut off.
+    // The torn end of the earlier survey may have been completed or cut off since.
     let mut tail = before.tail.filter(|tail| *tail == FileTail::Open);
     loop {
         match walker.next_block() {
@@ -239,8 +239,7 @@ pub(super) fn resume(
     })
 }
 
-/// The entries of all chunks from one place in the file to another, found by walking. There are `position` operations
-/// before them.
+/// Finds the entries of all chunks between two offsets by walking the blocks; `position` operations precede them.
 pub(super) fn walk(
     disk: &dyn Disk,
     path: &Path,
@@ -273,7 +272,7 @@ pub(super) fn walk(
         .unwrap_or_default())
 }
 
-/// Header and expanded payload of the block at `offset`, which must be of this kind.
+/// Reads the block at `offset`, which must be of this kind; returns its header and expanded payload.
 pub(super) fn read_block(
     disk: &dyn Disk,
     path: &Path,
@@ -298,7 +297,7 @@ pub(super) fn read_block(
 }
 
 impl<'a> Survey<'a> {
-    /// Goes on behind `contents`, whose last `journal` entries are journal blocks.
+    /// Continues after `contents`, whose last `journal` entries are journal blocks.
     fn new(path: &'a Path, mut contents: RootContents, journal: usize) -> Survey<'a> {
         let lowest = contents.levels.first_mut();
         let journal = lowest.map_or_else(Vec::new, |entries| {
@@ -344,13 +343,13 @@ impl<'a> Survey<'a> {
                 self.journal.push(entry);
             }
             BlockKind::ROOT if self.follows_roots => self.root(block)?,
-            // Directory blocks repeat entries that are still here; anything else is for later programs.
+            // Directory blocks repeat entries that are still in memory; other kinds belong to later versions.
             _ => {}
         }
         Ok(())
     }
 
-    /// A root that was written while the file was followed: it says in fewer words what was found so far.
+    /// A root that was written while the file was followed: it replaces the entries found so far, which it must add up to.
     fn root(&mut self, block: &Block<'_>) -> Result<(), OpenError> {
         let operations = self.sealed + self.journaled;
         let contents = expand(&block.header, block.payload)
@@ -388,7 +387,7 @@ impl<'a> Survey<'a> {
         document.length += u64::from(block.header.uncompressed_length);
     }
 
-    /// The entry of a chunk or journal block, which must go on where the history ended.
+    /// The entry of a chunk or journal block, whose first position must be `position`.
     fn entry(&mut self, block: &Block<'_>, position: u64) -> Result<DirectoryEntry, OpenError> {
         let read = expand_into(&block.header, block.payload, &mut self.payload);
         let read = read.and_then(|()| {

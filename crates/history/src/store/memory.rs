@@ -3,19 +3,19 @@
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// This part of all memory is to stay free: an eighth.
+/// One part in this many of all memory stays free.
 const RESERVE_DIVISOR: u64 = 8;
 
-/// Knows how much memory there is. Given by the edge; without it a cache has its fixed bound alone.
+/// Reports memory pressure to caches. The program's edge provides it; without it a cache has only its fixed bound.
 pub trait Pressure: Send + Sync {
-    /// How many bytes a cache that holds `held` bytes may hold from now on.
+    /// The number of bytes that a cache which now holds `held` bytes may hold from now on.
     fn bytes_max(&self, held: u64) -> u64;
 }
 
-/// Asks Linux how much memory is left to this process: what the machine has available, and what its control group still
-/// allows (version 2). An eighth of all is left alone. Where nothing can be learnt, nothing is limited.
+/// The memory that Linux leaves to this process: available memory of the machine, and the rest of the limit of its control
+/// group (version 2), less an eighth of the total. If neither can be read there is no limit.
 ///
-/// A question reads four small files of the kernel, some tens of microseconds.
+/// Each call reads four small files of the kernel, which takes some tens of microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemMemory;
 
@@ -34,7 +34,7 @@ impl Pressure for SystemMemory {
     }
 }
 
-/// How many bytes may be held by one who holds so many.
+/// The bytes that may be held, given the bytes held now.
 fn allowed(held: u64, memories: [Option<Memory>; 2]) -> u64 {
     let allowed = memories.into_iter().flatten().map(|memory| {
         let free = held.saturating_add(memory.available);

@@ -15,10 +15,10 @@ use serde_json::Value as Json;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Chunks of at least so many operations are copied as they are; shorter ones are put together.
+/// Chunks of at least this many operations are copied as they are; shorter ones are merged.
 const COPIED_LENGTH_MIN: usize = CHUNK_LENGTH / 2;
 
-/// What a compact copy came to.
+/// Size of a compact copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed {
     /// Bytes of the file before.
@@ -29,15 +29,14 @@ pub struct Packed {
     pub operations: u64,
 }
 
-/// Writes a compact copy of the test file at `path` to `new_path`, its chunks in `codec` ([`Codec::Zstd`] to keep, a quarter
-/// smaller than what a running test writes). Journal blocks that a chunk replaced are left out, short chunks are put
-/// together; operations, their positions and pairs, attributes and all analyses stay what they are. Memory does not grow
-/// with the history.
+/// Writes a compact copy of the test file at `path` to `new_path`, with chunks compressed by `codec` ([`Codec::Zstd`] for
+/// archiving: a quarter smaller than the file of a running test). Replaced journal blocks are left out and short chunks
+/// merged; operations, positions, pairs, attributes and all analyses are the same. Constant memory.
 ///
-/// The copy is written beside `new_path` (its name and `.partial`), synced, then renamed, so that a crash leaves the whole
-/// copy or none. `new_path` must not exist, unless it is `path` itself: then the copy takes its place (nobody may be writing
-/// it; who has it open for reading goes on reading the old one, see [`TestFile::refresh`]). Of a file that a test still
-/// writes, the copy has what was there at the beginning.
+/// The copy is written to `new_path` plus `.partial`, synced, then renamed, so that a crash leaves the complete copy or none.
+/// `new_path` must not exist, unless it is `path` itself, which the copy then replaces: no process may be writing it, and
+/// open readers keep reading the old file until [`TestFile::refresh`]. Of a file that a test is writing, the copy has the
+/// contents at the time of the call.
 ///
 /// ```
 /// # use seatrial_history::{Codec, HistoryWriter, Op, Process, TestFile, Value, repack};
@@ -53,7 +52,7 @@ pub struct Packed {
 /// ```
 pub fn repack(path: &Path, new_path: &Path, codec: Codec) -> Result<Packed, WriteError> {
     let replaces = is_same(path, new_path);
-    // Nobody begins to write what is about to be replaced.
+    // The lock keeps writers off the file that is about to be replaced.
     let _lock = replaces.then(|| LogFile::open(path)).transpose()?;
     repack_on(&Files, path, new_path, codec)
 }
@@ -69,7 +68,7 @@ pub(super) fn repack_on(
     if is_same(path, new_path)
         && let Some(FileTail::Torn(torn)) = file.tail()
     {
-        // The copy would be without these bytes, and the file is gone then.
+        // Replacing the file by a copy without these bytes would lose them.
         let path = path.to_owned();
         return Err(WriteError::Torn { path, torn });
     }
@@ -99,19 +98,19 @@ pub(super) fn repack_on(
     })
 }
 
-/// Do both names mean the same file?
+/// Do both names refer to the same file?
 fn is_same(path: &Path, other: &Path) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     path == other || real(path).is_some_and(|path| real(other) == Some(path))
 }
 
-/// Has something this name, even if it cannot be opened?
+/// Does the name exist, even if it cannot be opened?
 fn is_there(storage: &dyn Storage, path: &Path) -> bool {
     let opened = storage.open(path).map_err(|error| error.kind());
     !matches!(opened, Err(io::ErrorKind::NotFound))
 }
 
-/// Writes a whole new test file under another name and renames it to `new_path`; its bytes and operations.
+/// Writes a new test file under a temporary name and renames it to `new_path`; returns its bytes and operations.
 pub(super) fn write_beside(
     storage: &dyn Storage,
     path: &Path,
@@ -130,7 +129,7 @@ pub(super) fn write_beside(
     name.push(".partial");
     let beside = PathBuf::from(name);
     if LogFile::open_on(storage, &beside).is_ok() {
-        // Left over: whoever writes one holds its lock.
+        // A leftover: a running writer would hold its lock.
         file::remove(storage, &beside)?;
     }
     let written = Packer::create(storage, &beside, attributes).and_then(|mut packer| {
@@ -142,7 +141,7 @@ pub(super) fn write_beside(
     let written = match written {
         Ok(written) => written,
         Err(error) => {
-            // The copy is of no use; why it failed says more than why it stays.
+            // Report why the copy failed rather than why it cannot be removed.
             let _ = file::remove(storage, &beside);
             return Err(error);
         }
@@ -152,11 +151,11 @@ pub(super) fn write_beside(
     Ok(written)
 }
 
-/// Writes a new test file from chunks of another. Long chunks pass as they are; short ones gather and become a long one.
+/// Writes a new test file from the chunks of another: long chunks are copied as they are, short ones merged.
 pub(super) struct Packer {
     file: Appender,
     codec: Codec,
-    /// Operations so far, the gathered ones included.
+    /// Number of operations so far, including gathered ones.
     position: u64,
     /// Operations of short chunks.
     gathered: Encoder,
@@ -181,12 +180,12 @@ impl Packer {
         self.codec = codec;
     }
 
-    /// Has the history been sealed by its writer?
+    /// Marks the history as sealed by its writer, or not.
     pub(super) fn set_complete(&mut self, complete: bool) {
         self.file.contents.complete = complete;
     }
 
-    /// Adds the chunk that was read last, or what `distance` makes of its pairs.
+    /// Adds the chunk in `buffer`; `distance` is the new pair of each operation, if the chunk moves.
     pub(super) fn add(
         &mut self,
         buffer: &ChunkBuffer,
@@ -211,7 +210,7 @@ impl Packer {
         Ok(())
     }
 
-    /// Writes what has gathered.
+    /// Writes the gathered operations as a chunk.
     pub(super) fn finish_chunks(&mut self) -> Result<(), WriteError> {
         let count = self.gathered.len() as u64;
         if count == 0 {
@@ -233,7 +232,7 @@ impl Packer {
         Ok(self.file.add(entry)?)
     }
 
-    /// Adds the results of one analysis; all chunks are there.
+    /// Adds the results of one analysis, after all chunks.
     pub(super) fn results(&mut self, results: &Json) -> Result<(), WriteError> {
         let valid = results["valid"].to_string();
         Ok(self.file.results(&results.to_string(), &valid)?)

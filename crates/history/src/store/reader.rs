@@ -21,23 +21,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A test file open for reading: an immutable view of what was in it when it was opened, also while a test still
-/// writes it.
+/// A test file open for reading: an immutable view of its contents at the time of opening, also while a test is writing it.
 ///
-/// It holds the root and touches directory and chunks only when asked. Everything read is checked. Its downside: nothing
-/// is cached, each call reads and decodes what it needs.
+/// It holds the root, and reads directory and chunks on demand. Everything is validated when it is read. Nothing is cached:
+/// each call reads and decodes what it needs.
 #[derive(Debug)]
 pub struct TestFile {
-    /// Which of the files that this process opened.
+    /// Number of the file among those that this process opened.
     number: u64,
-    /// Device and number of the file.
+    /// Device and inode of the file.
     identity: Option<(u64, u64)>,
     path: PathBuf,
     disk: Box<dyn ReadableDisk>,
     found: SurveyedFile,
 }
 
-/// Device and number of a file.
+/// Device and inode of a file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.dev(), metadata.ino()))
@@ -52,7 +51,7 @@ const HISTORY_OPERATIONS_MAX: usize = u32::MAX as usize - 1;
 /// Most list elements of a history in memory: 8 GiB.
 const HISTORY_ELEMENTS_MAX: u64 = 1 << 30;
 
-/// Memory for reading chunk after chunk: kept from one to the next, about 2 MB.
+/// Memory for reading chunk after chunk, about 2 MB.
 #[derive(Debug, Default)]
 pub struct ChunkBuffer {
     pub(crate) scratch: ReadScratch,
@@ -61,7 +60,7 @@ pub struct ChunkBuffer {
     nodes: NodeCache,
 }
 
-/// Memory that is used only while a chunk is read.
+/// Memory that is needed only while a chunk is read.
 #[derive(Debug, Default)]
 pub(crate) struct ReadScratch {
     stored: Vec<u8>,
@@ -74,14 +73,14 @@ impl ChunkBuffer {
         &self.chunk
     }
 
-    /// The chunk that was read last, before it was decoded.
+    /// The encoded bytes of the chunk that was read last.
     pub(super) fn payload(&self) -> &[u8] {
         self.chunk.bytes()
     }
 }
 
 impl FileBlocks<'_> {
-    /// Reads the chunk that `entry` describes, which has this number and this first position.
+    /// Reads the chunk of `entry`, with this number and first position.
     pub(super) fn chunk(
         &self,
         (number, position): (u64, u64),
@@ -117,7 +116,7 @@ impl FileBlocks<'_> {
     }
 }
 
-/// What the directory has before a place in it.
+/// Totals of the directory before one of its entries.
 #[derive(Clone, Copy, Default)]
 struct Before {
     chunks: u64,
@@ -127,7 +126,7 @@ struct Before {
 }
 
 impl Before {
-    /// Steps over the entries that are before what is looked for, to the first that is not.
+    /// Skips the entries for which `is_before` holds, and returns the first other one.
     fn pass(
         &mut self,
         entries: &[DirectoryEntry],
@@ -145,14 +144,13 @@ impl Before {
     }
 }
 
-/// The nodes of the directory that were read last, one a level. Belongs to whoever goes through a file, so that threads
-/// share nothing.
+/// The directory nodes that were read last, one per level. Part of each reader's buffer, so that threads share nothing.
 #[derive(Debug, Default)]
 pub(super) struct NodeCache(Vec<CachedNode>);
 
 #[derive(Debug, Default)]
 struct CachedNode {
-    /// Which file, and where in it.
+    /// File number and offset.
     place: (u64, u64),
     entries: Vec<DirectoryEntry>,
 }
@@ -160,23 +158,23 @@ struct CachedNode {
 /// Numbers the files that are opened, for [`NodeCache`].
 static FILES: AtomicU64 = AtomicU64::new(1);
 
-/// So often a file is opened again that changed meanwhile.
+/// Attempts to open a file that changes meanwhile.
 const OPEN_ATTEMPTS_MAX: u32 = 4;
 
-/// A history on its way into memory, with the pairs that its chunks say.
+/// A history that is being loaded into memory, with the pairs from its chunks.
 #[derive(Default)]
 pub(super) struct Gathered {
     ops: Vec<Op>,
     pairs: Vec<u32>,
-    /// Where operations without gap between them begin: position, place in `ops`.
+    /// Runs of operations without gap: first position, place in `ops`.
     runs: Vec<(u64, usize)>,
-    /// Completions whose invocation is not here, though there was one.
+    /// Completions whose invocation is missing.
     orphans: Vec<usize>,
     elements: u64,
 }
 
 impl Gathered {
-    /// Adds the operations of a chunk of the file at `path`, which has so many `operations`.
+    /// Adds the operations of a chunk of the file at `path`, which has `operations` in all.
     pub(super) fn add(
         &mut self,
         chunk: &Chunk,
@@ -217,7 +215,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Where the operation at a position is, if it is here.
+    /// The place of the operation at a position, if it is loaded.
     fn place(&self, position: u64) -> Option<usize> {
         let after = self.runs.partition_point(|&(start, _)| start <= position);
         let (start, place) = *self.runs.get(after.checked_sub(1)?)?;
@@ -230,7 +228,7 @@ impl Gathered {
         History::with_pairs(self.ops, self.pairs)
     }
 
-    /// The history without the completions whose invocation is not here, and how many these are.
+    /// The history without completions whose invocation is missing, and the number of these.
     pub(super) fn without_orphans(mut self) -> (History, usize) {
         let mut orphans = self.orphans.iter().copied().peekable();
         let mut moved = Vec::with_capacity(self.ops.len());
@@ -257,7 +255,7 @@ impl Gathered {
 }
 
 impl Before {
-    /// What `entry`, which is of one chunk, says; steps over it.
+    /// The summary of the chunk of `entry`; then skips the entry.
     fn summary(&mut self, entry: &DirectoryEntry) -> ChunkSummary {
         let summary = ChunkSummary {
             number: self.chunks,
@@ -277,14 +275,14 @@ impl Before {
 }
 
 impl TestFile {
-    /// Opens `path`. Reads the first page, the newest root, and what was written behind it.
+    /// Opens `path`: reads the first page, the newest root, and the blocks after it.
     pub fn open(path: &Path) -> Result<TestFile, OpenError> {
         let mut attempts = 1;
         loop {
             let disk = ReadFile::open(path)?;
             let length = disk.len();
             match TestFile::on(Box::new(disk), path) {
-                // Results that are appended first cut off what a killed writer had left torn.
+                // The file changed while it was read: another process repaired it or appended to it.
                 Err(_) if attempts < OPEN_ATTEMPTS_MAX && length_of(path) != Some(length) => {
                     attempts += 1;
                 }
@@ -293,12 +291,12 @@ impl TestFile {
         }
     }
 
-    /// [`TestFile::open`] on any storage, where nobody is writing.
+    /// [`TestFile::open`] on any storage, without a concurrent writer.
     pub(super) fn open_on(storage: &dyn Storage, path: &Path) -> Result<TestFile, OpenError> {
         TestFile::on(Box::new(ReadFile::open_on(storage, path)?), path)
     }
 
-    /// Opens what is on `disk`; `path` is its name in errors.
+    /// Opens the file on `disk`; `path` is its name in errors.
     pub(super) fn on(disk: Box<dyn ReadableDisk>, path: &Path) -> Result<TestFile, OpenError> {
         let found = survey(&*disk, path)?;
         Ok(TestFile {
@@ -310,11 +308,11 @@ impl TestFile {
         })
     }
 
-    /// Sees what was added to the file since it was opened or refreshed, and reads no more than that; whether there was
-    /// anything. Chunk numbers and positions stay what they were, except that a chunk takes the place of the short ones
-    /// (journal blocks) at the end.
+    /// Updates the view with blocks that were appended since it was opened or refreshed, reading only these; returns whether
+    /// there were any. Chunk numbers and positions are stable, except that a chunk replaces the short ones (journal blocks) at
+    /// the end.
     ///
-    /// A file that was replaced (by [`repack`](crate::repack)) is opened anew.
+    /// A file that was replaced (by [`repack`](crate::repack)) is opened again.
     pub fn refresh(&mut self) -> Result<bool, OpenError> {
         let disk = ReadFile::open(&self.path)?;
         let is_same = identity(&self.path) == self.identity && disk.len() >= self.found.end;
@@ -332,20 +330,20 @@ impl TestFile {
         Ok(true)
     }
 
-    /// Appends the results of one more analysis to the file at `path`, which nobody may be writing. Their member `valid` can
-    /// be read without the rest ([`TestFile::validity`]). An error if the file ends in bytes that are no whole block
-    /// ([`TestFile::repair`]): the file never becomes shorter.
+    /// Appends the results of one more analysis to the file at `path`, which no process may be writing. Their member `valid` can
+    /// be read without the rest ([`TestFile::validity`]). Fails if the file has a torn end ([`TestFile::repair`]): this call
+    /// never shortens a file.
     pub fn append_results(path: &Path, results: &Json) -> Result<(), WriteError> {
         append_results(path, results)
     }
 
-    /// Removes a torn end from the file at `path`, which no process may be writing, after it has copied the removed bytes into a
-    /// file beside it. `None` if the file has no torn end. The only call that ever shortens a test file.
+    /// Removes a torn end from the file at `path`, which no process may be writing, after copying the removed bytes to a second
+    /// file. `None` if the file has no torn end. The only call that ever shortens a test file.
     pub fn repair(path: &Path) -> Result<Option<RepairedFile>, WriteError> {
         repair(path)
     }
 
-    /// Operations in the history.
+    /// Number of operations.
     pub const fn len(&self) -> u64 {
         self.found.contents.operations
     }
@@ -360,12 +358,12 @@ impl TestFile {
         self.found.contents.complete
     }
 
-    /// How the file ends, if not with a root.
+    /// The end of the file, if it is not a root.
     pub const fn tail(&self) -> Option<FileTail> {
         self.found.tail
     }
 
-    /// How many analyses have left results.
+    /// Number of analyses with results.
     pub const fn analyses(&self) -> u64 {
         self.found.contents.analyses
     }
@@ -376,7 +374,7 @@ impl TestFile {
         entries.map(|entry| u64::from(entry.chunks)).sum()
     }
 
-    /// What the test was.
+    /// The attributes: name, options and start of the test.
     pub fn attributes(&self) -> Result<Json, OpenError> {
         if self.found.contents.attributes.offset == 0 {
             return Err(OpenError::Empty(self.path.clone()));
@@ -392,7 +390,7 @@ impl TestFile {
         valid.transpose()
     }
 
-    /// Each analysis in short, the newest first. Their results are not read.
+    /// Number and validity of each analysis, the newest first, without reading their results.
     pub fn validities(&self) -> impl Iterator<Item = Result<Analysis, OpenError>> {
         self.heads().map(|head| {
             let (offset, head) = head?;
@@ -409,7 +407,7 @@ impl TestFile {
         results.transpose()
     }
 
-    /// The results of analysis `number`, from 1 to [`TestFile::analyses`]; `None` when there is no such one.
+    /// The results of analysis `number`, from 1 to [`TestFile::analyses`]; `None` if it does not exist.
     pub fn results_of(&self, number: u64) -> Result<Option<Json>, OpenError> {
         for head in self.heads() {
             let (_, head) = head?;
@@ -444,8 +442,8 @@ impl TestFile {
         }
     }
 
-    /// The first chunk for which `is_before` is false. `is_before` is asked of entries over many chunks too, with what is
-    /// before them.
+    /// Finds the first chunk for which `is_before` is false. `is_before` is also called for entries of many chunks, with the
+    /// totals before them.
     fn find(
         &self,
         nodes: &mut NodeCache,
@@ -472,7 +470,7 @@ impl TestFile {
         Ok(None)
     }
 
-    /// The entries of the directory block that `entry` describes, read unless it was the last one at its level.
+    /// The entries of the directory block of `entry`, cached if it was the last one read at its level.
     fn node<'a>(
         &self,
         before: &Before,
@@ -492,7 +490,7 @@ impl TestFile {
         Ok(&node.entries)
     }
 
-    /// Reads a node of the directory; if it is damaged, finds the chunks in front of it.
+    /// Reads a node of the directory. If it is damaged, rebuilds it from the chunks before it.
     fn read_node(
         &self,
         before: &Before,
@@ -515,14 +513,14 @@ impl TestFile {
         if is_whole { Ok(walked) } else { Err(damage) }
     }
 
-    /// The chunk with this number, from 0; `None` behind the last one.
+    /// The chunk with this number, from 0; `None` past the last one.
     pub fn chunk(&self, number: u64) -> Result<Option<Chunk>, OpenError> {
         let mut buffer = ChunkBuffer::default();
         let is_there = self.read_chunk(number, &mut buffer)?.is_some();
         Ok(is_there.then_some(buffer.chunk))
     }
 
-    /// The same, into memory that is used again: several times as fast for those who go through all chunks.
+    /// [`TestFile::chunk`] into reused memory: several times as fast for a pass over all chunks.
     pub fn read_chunk<'a>(
         &self,
         number: u64,
@@ -539,7 +537,7 @@ impl TestFile {
         Ok(Some(&buffer.chunk))
     }
 
-    /// The operation with this index; `None` when there is none.
+    /// The operation with this index; `None` if there is none.
     pub fn operation(&self, index: u64) -> Result<Option<Op>, OpenError> {
         let mut buffer = ChunkBuffer::default();
         let found = self.find(&mut buffer.nodes, |_, entry| entry.indices.1 < index)?;
@@ -551,14 +549,14 @@ impl TestFile {
         Ok(chunk.place(index).map(|place| chunk.op(place)))
     }
 
-    /// What the directory says of the chunk with this number, from 0; `None` behind the last one. No chunk is read.
+    /// The summary of the chunk with this number, from 0; `None` past the last one. Reads only the directory.
     pub fn chunk_summary(&self, number: u64) -> Result<Option<ChunkSummary>, OpenError> {
         let stretch = self.chunk_summaries(ChunkAddress::Chunk(number))?;
         Ok(stretch.into_iter().find(|summary| summary.number == number))
     }
 
-    /// What the directory says of the chunk at `place` and of its neighbours in the same directory block, up to 256 or as
-    /// many as are in none; empty if there is no such chunk. No chunk is read.
+    /// The summaries of the chunk at `place` and of its neighbours in the same directory block, up to 256 or as many as are in
+    /// none yet; empty if there is no such chunk. Reads only the directory.
     pub fn chunk_summaries(&self, place: ChunkAddress) -> Result<Vec<ChunkSummary>, OpenError> {
         let is_before = |before: &Before, entry: &DirectoryEntry| match place {
             ChunkAddress::Chunk(number) => before.chunks + u64::from(entry.chunks) <= number,
@@ -604,13 +602,13 @@ impl TestFile {
         self.blocks().chunk(place, entry, buffer)
     }
 
-    /// All chunks in order, each decoded when it is asked for.
+    /// Iterates over all chunks in order, decoding each on demand.
     pub fn chunks(&self) -> impl Iterator<Item = Result<Chunk, OpenError>> {
         (0..self.chunk_count()).map_while(|number| self.chunk(number).transpose())
     }
 
-    /// The whole history in memory, about 100 bytes per operation and what its values take. Lists share nothing there,
-    /// so a file may be too large for this that is small on disk.
+    /// Loads the whole history into memory: about 100 bytes per operation, plus its values. Lists are not shared in memory, so a
+    /// small file may be too large for this.
     pub fn history(&self) -> Result<History, OpenError> {
         let mut gathered = Gathered::default();
         let mut buffer = ChunkBuffer::default();

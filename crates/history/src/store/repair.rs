@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The member of the attributes in which a repaired file says what was cut off.
+/// The member of the attributes that lists what was cut off a repaired file.
 pub const REPAIRED: &str = "repaired";
 
 /// Bytes copied at a time.
@@ -23,17 +23,17 @@ const NAMES_MAX: u32 = 1_000;
 /// What a repair removed from a test file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairedFile {
-    /// Where the file ends now, how many bytes were behind that, and what was wrong with them.
+    /// The file's new end, the number of removed bytes, and what was wrong with them.
     pub torn: Torn,
     /// The file that holds the removed bytes.
     pub kept: PathBuf,
 }
 
-/// Cuts a torn end off the file at `path` on any storage; nothing if the file has none.
+/// Cuts a torn end off the file at `path` on any storage; `None` if the file has none.
 ///
-/// The removed bytes are durable in a file beside it before the first of them is removed, so a crash at any point loses
-/// none. Calling this again after such a crash keeps them under one more name. Afterwards the member [`REPAIRED`] of the
-/// attributes says what was cut off: without it, the file would be one whose writer stopped there.
+/// The removed bytes are durable in a second file before the first of them is removed, so a crash at any point loses none;
+/// repeating the call after such a crash makes one more copy. The member [`REPAIRED`] of the attributes records what was
+/// cut off, which the file itself no longer shows.
 pub(super) fn repair_on(
     storage: &dyn Storage,
     path: &Path,
@@ -47,7 +47,7 @@ pub(super) fn repair_on(
         found.end, torn.offset,
         "a log ends where its torn tail begins"
     );
-    // What cannot be read is an error before anything is changed.
+    // Read everything that is needed before the file is changed.
     let attributes = attributes(&log, path, &found)?;
     let kept = keep(storage, &log, torn.offset)?;
     let mut file = Appender::cut(log, found)?;
@@ -68,7 +68,7 @@ pub(super) fn repair_on(
     Ok(Some(RepairedFile { torn, kept }))
 }
 
-/// The attributes of a file; nothing when it has none, or they are no object.
+/// The attributes of a file; `None` if it has none, or they are no object.
 fn attributes(log: &LogFile, path: &Path, found: &SurveyedFile) -> Result<Option<Json>, OpenError> {
     let document = found.contents.attributes;
     if document.offset == 0 {

@@ -25,25 +25,25 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The member of the attributes in which a salvaged file says what it lacks.
+/// The member of the attributes that lists what a salvaged file lacks.
 pub const SALVAGED: &str = "salvaged";
 
-/// Bytes of the first page that say what the file is.
+/// Bytes of the first page that identify a test file.
 const IDENTITY_LENGTH: usize = 20;
 
-/// A validity is `true`, `false` or a short text; what claims more is no head.
+/// Longest results head: a validity is `true`, `false` or a short text.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Operations that a damaged file has lost.
+/// Consecutive operations that a damaged file has lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// The position of the first in the history.
     pub position: u64,
-    /// How many; `None` at the end of a file of which nobody knows how long it was.
+    /// Their number; `None` at the end of a file whose original length is unknown.
     pub operations: Option<u64>,
     /// The indices of the first and the last one, or bounds for them when the directory does not say.
     pub indices: (u64, Option<u64>),
-    /// Numbers of the first and the last chunk they were in, where the directory says so.
+    /// Numbers of their first and last chunk, if the directory has them.
     pub chunks: Option<(u64, u64)>,
 }
 
@@ -89,11 +89,12 @@ struct SavedResults {
     parts: Vec<u64>,
 }
 
-/// All that is left of a damaged test file, with the reading calls of a [`TestFile`]; made by [`TestFile::salvage`].
+/// The whole chunks, attributes and results of a damaged test file, with the reading calls of a [`TestFile`]; made by
+/// [`TestFile::salvage`].
 ///
-/// Chunks keep their positions and pairs, so a completion never seems to belong to another invocation than its own; only
-/// their numbers are counted anew. When a damaged chunk's journal blocks are whole, its operations are taken from there.
-/// Its downside: opening reads the whole file, and holds 96 bytes for each chunk.
+/// Chunks keep their positions and pairs, so a completion is never paired with a foreign invocation; only their numbers
+/// change. If a chunk is damaged but its journal blocks are whole, its operations are taken from these. Cost: opening reads
+/// the whole file, and holds 96 bytes per chunk.
 #[derive(Debug)]
 pub struct Salvaged {
     path: PathBuf,
@@ -102,22 +103,22 @@ pub struct Salvaged {
     complete: bool,
     attributes: Option<Json>,
     analyses: Vec<SavedResults>,
-    /// How many there were, as far as anything says so.
+    /// The number of analyses before the damage, according to root and heads.
     analyses_before: u64,
     damaged: Vec<Damaged>,
     missing: Vec<Missing>,
 }
 
 impl TestFile {
-    /// Reads everything that is whole in the file at `path`, however damaged the rest is: first page, root, directory, any
-    /// block, or bytes missing in the middle. [`Salvaged::missing`] says what is not there. An error only if the system does not
-    /// give the file, or if it is a file of another purpose or of a version that this program does not know.
+    /// Reads all whole blocks of the file at `path`, whatever else is damaged: first page, root, directory, any block, or bytes
+    /// missing in the middle. [`Salvaged::missing`] lists the lost operations. Fails only if the system cannot read the file, or
+    /// if it is a file of another purpose or of an unknown version.
     pub fn salvage(path: &Path) -> Result<Salvaged, OpenError> {
         Salvaged::on(Box::new(ReadFile::open(path)?), path)
     }
 }
 
-/// What the whole blocks of a file say.
+/// The contents of all whole blocks of a file.
 #[derive(Default)]
 struct Gleaned {
     chunks: Vec<Saved>,
@@ -128,7 +129,7 @@ struct Gleaned {
     root_sequence: Option<u64>,
     /// Entries of directory blocks, by the offset of the block that they are in.
     nodes: BTreeMap<u64, Vec<DirectoryEntry>>,
-    /// Whole chunks of text, by sequence number: kind, flags, offset.
+    /// Whole parts of documents, by sequence number: kind, flags, offset.
     parts: BTreeMap<u64, (BlockKind, u16, u64)>,
     /// Sequence number and payload of results heads.
     heads: Vec<(u64, Vec<u8>)>,
@@ -173,7 +174,7 @@ impl Gleaned {
     }
 }
 
-/// Chunks that the directory knows of, one or all below a node that is not whole.
+/// Chunks listed by the directory: one, or all below a damaged node.
 struct KnownChunks {
     chunks: (u64, u64),
     position: u64,
@@ -181,7 +182,7 @@ struct KnownChunks {
 }
 
 impl Gleaned {
-    /// Takes what every whole block says.
+    /// Reads every whole block.
     fn new(disk: &dyn Disk, skips_page: bool) -> Gleaned {
         let scan = DamageScan::new(disk, skips_page);
         let mut gleaned = Gleaned {
@@ -202,26 +203,26 @@ impl Gleaned {
         gleaned
     }
 
-    /// The chunks, and where they are missing the journal blocks that they had replaced, in order.
+    /// The chunks in order; where one is damaged, the journal blocks that it had replaced.
     fn chosen(&mut self) -> Vec<Saved> {
         let mut chosen: BTreeMap<u64, Saved> = BTreeMap::new();
         for saved in self.chunks.drain(..).chain(self.journal.drain(..)) {
             let before = chosen.range(..=saved.position).next_back();
-            let is_behind = before.is_none_or(|(_, before)| {
+            let follows = before.is_none_or(|(_, before)| {
                 before.end() <= saved.position && before.entry.indices.1 < saved.entry.indices.0
             });
             let after = chosen.range(saved.position..).next();
-            let is_in_front = after.is_none_or(|(_, after)| {
+            let precedes = after.is_none_or(|(_, after)| {
                 saved.end() <= after.position && saved.entry.indices.1 < after.entry.indices.0
             });
-            if is_behind && is_in_front {
+            if follows && precedes {
                 chosen.insert(saved.position, saved);
             }
         }
         chosen.into_values().collect()
     }
 
-    /// What the directory knows, in order.
+    /// The chunks listed by the directory, in order.
     fn known(&mut self) -> Vec<KnownChunks> {
         let levels = self.contents.iter().flat_map(|contents| &contents.levels);
         let entries: Vec<Vec<DirectoryEntry>> = levels.cloned().collect();
@@ -233,7 +234,7 @@ impl Gleaned {
             .flat_map(|level| level.into_iter().rev())
             .collect();
         while let Some(entry) = open.pop() {
-            // Each node is read once, whatever points at it.
+            // Each node is expanded once, so that a forged cycle ends.
             let below = (entry.chunks > 1).then(|| self.nodes.remove(&entry.offset));
             if let Some(entries) = below.flatten() {
                 open.extend(entries.into_iter().rev());
@@ -251,7 +252,7 @@ impl Gleaned {
         known
     }
 
-    /// The gaps between and behind these chunks.
+    /// The gaps between and after these chunks.
     fn missing(&mut self, chunks: &[Saved], is_end_known: bool) -> Vec<Missing> {
         let known = self.known();
         let total = self.contents.as_ref().map_or(0, |root| root.operations);
@@ -259,8 +260,8 @@ impl Gleaned {
         let (mut end, mut next_index) = (0, 0);
         for saved in chunks {
             if saved.position > end {
-                let behind = saved.entry.indices.0.checked_sub(1);
-                missing.push(gap(&known, end..saved.position, (next_index, behind)));
+                let last = saved.entry.indices.0.checked_sub(1);
+                missing.push(gap(&known, end..saved.position, (next_index, last)));
             }
             end = saved.end();
             next_index = saved.entry.indices.1.saturating_add(1);
@@ -278,7 +279,7 @@ impl Gleaned {
         missing
     }
 
-    /// The text of the parts with these sequence numbers, and where they are.
+    /// The text of the parts with these sequence numbers, and their offsets.
     fn text(
         &self,
         disk: &dyn Disk,
@@ -297,7 +298,7 @@ impl Gleaned {
         let is_first =
             |part: &(BlockKind, u16, u64)| part.0 == ATTRIBUTES && part.1 & CONTINUES == 0;
         let document = |first: u64| {
-            // A damaged file may have a block with the highest number.
+            // The highest number has no successor; `skip` avoids the overflow.
             let more = (first..=u64::MAX).skip(1).take_while(|sequence| {
                 let part = self.parts.get(sequence);
                 part.is_some_and(|part| part.0 == ATTRIBUTES && part.1 & CONTINUES != 0)
@@ -305,12 +306,12 @@ impl Gleaned {
             let (text, _) = self.text(disk, std::iter::once(first).chain(more))?;
             serde_json::from_slice(&text).ok()
         };
-        // A repair writes them once more; the newest that are whole count.
+        // A repair writes them again; the newest whole ones count.
         let firsts = self.parts.iter().rev().filter(|(_, part)| is_first(part));
         firsts.map(|(&first, _)| first).find_map(document)
     }
 
-    /// The analyses whose results are whole: their parts stand right in front of the head.
+    /// The analyses with whole results: their parts directly precede the head.
     fn analyses(&self, disk: &dyn Disk) -> Vec<SavedResults> {
         let saved = |(sequence, head): &(u64, Vec<u8>)| {
             let mut first = sequence.checked_sub(1)?;
@@ -336,7 +337,7 @@ fn part(disk: &dyn Disk, offset: u64) -> Result<Vec<u8>, String> {
     expand(&header, &stored)
 }
 
-/// What is known of the operations at these positions, whose indices are within `bounds`.
+/// Describes the missing operations at these positions, whose indices are within `bounds`.
 fn gap(known: &[KnownChunks], positions: Range<u64>, bounds: (u64, Option<u64>)) -> Missing {
     let end_of = |known: &KnownChunks| known.position.saturating_add(known.entry.operations);
     let inside = known.iter();
@@ -362,14 +363,14 @@ fn gap(known: &[KnownChunks], positions: Range<u64>, bounds: (u64, Option<u64>))
 }
 
 impl Salvaged {
-    /// Salvages what is on `disk`.
+    /// Salvages the file on `disk`.
     pub(super) fn on(disk: Box<dyn ReadableDisk>, path: &Path) -> Result<Salvaged, OpenError> {
         let wrong = |cause| OpenError::Root {
             path: path.to_owned(),
             cause,
         };
         let hint = match root::hint(&*disk, PURPOSE) {
-            // A page that the medium does not give is damage like any other.
+            // An unreadable page is damage like any other.
             Err(root::RootError::Fault { .. }) => None,
             hint => hint.map_err(wrong)?,
         };
@@ -388,7 +389,7 @@ impl Salvaged {
         let contents = gleaned.contents.as_ref();
         let complete = contents.is_some_and(|contents| contents.complete);
         let analyses_before = contents.map_or(0, |contents| contents.analyses);
-        // An older root says nothing of what came after it.
+        // An older root than the hinted one does not show how the file ended.
         let is_hinted_there = hint.is_some_and(|(_, sequence)| {
             gleaned
                 .root_sequence
@@ -413,12 +414,12 @@ impl Salvaged {
         })
     }
 
-    /// Operations that are there.
+    /// Number of salvaged operations.
     pub fn len(&self) -> u64 {
         self.chunks.iter().map(|saved| saved.entry.operations).sum()
     }
 
-    /// Is no operation there?
+    /// Is there no salvaged operation?
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
@@ -428,27 +429,27 @@ impl Salvaged {
         self.complete
     }
 
-    /// What is not there, in the order of the history. Empty when every operation that the file ever told of is there.
+    /// The lost operations, in order; empty if none is known to be missing.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// The bytes of the file that are of no use, in order.
+    /// The damaged bytes of the file, in order.
     pub fn damaged(&self) -> &[Damaged] {
         &self.damaged
     }
 
-    /// What the test was; `None` when that is lost.
+    /// The attributes; `None` if they are lost.
     pub fn attributes(&self) -> Option<&Json> {
         self.attributes.as_ref()
     }
 
-    /// How many analyses had left results, whole or not.
+    /// Number of analyses, with whole results or not.
     pub fn analyses(&self) -> u64 {
         self.analyses_before
     }
 
-    /// Each analysis whose results are whole, the newest first.
+    /// Number and validity of each analysis with whole results, the newest first.
     pub fn validities(&self) -> impl Iterator<Item = Analysis> {
         self.analyses.iter().rev().map(|saved| Analysis {
             number: saved.number,
@@ -456,7 +457,7 @@ impl Salvaged {
         })
     }
 
-    /// The newest results that are whole; `None` when there are none.
+    /// The newest whole results; `None` if there are none.
     pub fn results(&self) -> Result<Option<Json>, OpenError> {
         let newest = self.analyses.last();
         newest.map(|saved| self.results_at(saved)).transpose()
@@ -483,12 +484,12 @@ impl Salvaged {
         }
     }
 
-    /// Chunks that are there.
+    /// Number of salvaged chunks.
     pub fn chunk_count(&self) -> u64 {
         self.chunks.len() as u64
     }
 
-    /// The chunk with this number among those that are there; `None` behind the last one.
+    /// The salvaged chunk with this number, from 0; `None` past the last one.
     pub fn read_chunk<'a>(
         &self,
         number: u64,
@@ -503,7 +504,7 @@ impl Salvaged {
         Ok(Some(&buffer.chunk))
     }
 
-    /// The operation with this index; `None` when it is not there.
+    /// The operation with this index; `None` if it is missing.
     pub fn operation(&self, index: u64) -> Result<Option<Op>, OpenError> {
         let number = self
             .chunks
@@ -513,14 +514,14 @@ impl Salvaged {
         Ok(chunk.and_then(|chunk| Some(chunk.op(chunk.place(index)?))))
     }
 
-    /// All operations that are there, paired as they were. A completion whose invocation is missing has none.
+    /// Loads all salvaged operations with their pairs. A completion whose invocation is missing is unpaired.
     pub fn history(&self) -> Result<History, OpenError> {
         Ok(self.gathered()?.history())
     }
 
-    /// The same without the completions whose invocation is missing, and how many these are. What is left is a history
-    /// that could have happened: some operations were never invoked, others never completed.
-    pub fn history_to_judge(&self) -> Result<(History, usize), OpenError> {
+    /// The salvaged operations without completions whose invocation is missing, and the number of these. The rest is a
+    /// possible history: some operations were never invoked, others never completed.
+    pub fn history_to_check(&self) -> Result<(History, usize), OpenError> {
         Ok(self.gathered()?.without_orphans())
     }
 
@@ -535,7 +536,7 @@ impl Salvaged {
         Ok(gathered)
     }
 
-    /// What is missing and damaged, for the attributes of a new file and for machines.
+    /// Missing operations and damaged bytes as JSON, for attributes and reports.
     pub fn report(&self) -> Json {
         let missing = self.missing.iter().map(|missing| {
             json!({
@@ -559,7 +560,7 @@ impl Salvaged {
         })
     }
 
-    /// The position in a file of nothing but these chunks of the operation at `position`, if it is there.
+    /// The new position, in a file of only the salvaged chunks, of the operation at `position`; `None` if it is missing.
     fn moved(&self, starts: &[u64], position: u64) -> Option<u64> {
         let after = self
             .chunks
@@ -586,16 +587,15 @@ impl Chunks for Salvaged {
     }
 }
 
-/// Salvages the file at `path` ([`TestFile::salvage`]) into a whole new one at `new_path`, which must not exist: its
-/// operations with indices and pairs as they were, attributes, results. If anything is missing, the member [`SALVAGED`] of the
-/// attributes says what.
+/// Salvages the file at `path` ([`TestFile::salvage`]) into a new one at `new_path`, which must not exist: operations with
+/// their indices and pairs, attributes, results. The member [`SALVAGED`] of the attributes lists what is missing, if anything.
 pub fn salvage_to(path: &Path, new_path: &Path) -> Result<Salvaged, WriteError> {
     let salvaged = TestFile::salvage(path)?;
     let mut attributes = salvaged.attributes.clone().unwrap_or_else(|| json!({}));
     if !salvaged.missing.is_empty() || salvaged.attributes.is_none() {
         let mut report = salvaged.report();
         for member in ["missing", "damaged"] {
-            // What an earlier salvage could not save is missing still.
+            // What an earlier salvage lost is still missing.
             let earlier = attributes[SALVAGED][member].as_array().cloned();
             if let (Some(earlier), Some(list)) = (earlier, report[member].as_array_mut()) {
                 list.splice(0..0, earlier);
@@ -606,7 +606,7 @@ pub fn salvage_to(path: &Path, new_path: &Path) -> Result<Salvaged, WriteError> 
         }
         attributes[SALVAGED] = report;
     }
-    // A damaged file is evidence: nothing takes its place, not even what was salvaged from it.
+    // A damaged file is evidence: no output may replace it, not even the salvaged one.
     let nothing = Path::new("");
     write_beside(&Files, nothing, new_path, &attributes, |packer| {
         packer.set_codec(Codec::Zstd);

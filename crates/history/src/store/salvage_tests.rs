@@ -76,7 +76,7 @@ impl Sound {
         salvaged
     }
 
-    /// Nothing that is there is wrong, and what is not there is told.
+    /// Every operation that is present is correct, and every absent one is reported.
     fn check(&self, salvaged: &Salvaged) {
         let found = salvaged.history().unwrap();
         assert_eq!(found.len() as u64, salvaged.len());
@@ -102,18 +102,18 @@ impl Sound {
             assert!(last >= end as u64 - 1, "{missing:?}");
         }
         if salvaged.is_complete() {
-            assert!(present.iter().all(|present| *present), "all is told");
+            assert!(present.iter().all(|present| *present), "all are reported");
         }
-        let (judged, orphans) = salvaged.history_to_judge().unwrap();
-        assert_eq!(judged.len() + orphans, found.len());
+        let (checked, orphans) = salvaged.history_to_check().unwrap();
+        assert_eq!(checked.len() + orphans, found.len());
         let paired = |history: &History| {
             let pairs = (0..history.len()).filter(|&place| history.pair(place).is_some());
             pairs
                 .map(|place| history.ops()[place].index)
                 .collect::<Vec<u64>>()
         };
-        assert_eq!(paired(&judged), paired(&found));
-        let clients = judged.clients();
+        assert_eq!(paired(&checked), paired(&found));
+        let clients = checked.clients();
         for (place, op) in clients.iter().enumerate() {
             let is_begun = op.is_invoke() || clients.pair(place).is_some();
             assert!(is_begun, "nothing ends that was not begun: {op}");
@@ -304,7 +304,7 @@ fn a_salvaged_copy_is_whole_and_says_what_it_lacks() {
     assert_eq!(attributes[SALVAGED]["missing"][1]["first_index"], 140);
     assert_eq!(file.results_of(1).unwrap(), Some(json!({"valid": true})));
     assert_eq!(file.validity().unwrap(), Some(json!(false)));
-    // What was lost once stays told.
+    // A second salvage still reports what the first one lost.
     salvage_to(&new, &newer).unwrap();
     let again = TestFile::open(&newer).unwrap().attributes().unwrap();
     assert_eq!(again, attributes);

@@ -195,7 +195,7 @@ fn a_repacked_file_is_smaller_and_says_the_same() {
         };
         assert_eq!(pairs(&file), pairs(&before));
     }
-    // Who had it open goes on reading the old one, until it asks for news.
+    // An open reader keeps reading the old file until it refreshes.
     let mut before = before;
     assert_eq!(before.chunk(3).unwrap().unwrap().len(), 7);
     assert!(before.refresh().unwrap());
@@ -496,7 +496,7 @@ fn a_killed_run_can_be_read_and_judged_and_keeps_its_results() {
         (file.history().unwrap().ops(), file.tail()),
         (&ops[..], Some(FileTail::Open))
     );
-    // Nobody appends results meanwhile.
+    // No results can be appended meanwhile.
     let locked = TestFile::append_results(&scratch, &json!({"valid": true}));
     assert!(matches!(locked, Err(WriteError::File(_))), "{locked:?}");
     drop(writer);

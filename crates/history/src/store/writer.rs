@@ -37,13 +37,13 @@ impl Default for WriterOptions {
     }
 }
 
-/// Why an operation or a result cannot be written. What was written before stays readable.
+/// Why an operation or a result cannot be written. Everything written before stays readable.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The system does not take it: no space, no permission, a broken disk.
+    /// The system refuses the write: no space, no permission, a broken disk.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The operation does not fit the format.
+    /// The operation cannot be represented in the format.
     #[error("operation {index} cannot be stored: {reason}")]
     Operation {
         /// Its index.
@@ -51,7 +51,7 @@ pub enum WriteError {
         /// Why.
         reason: Unstorable,
     },
-    /// Indices must rise.
+    /// The index does not rise.
     #[error("operation {index} comes after operation {last}")]
     Order {
         /// The index that does not rise.
@@ -59,7 +59,7 @@ pub enum WriteError {
         /// The one before.
         last: u64,
     },
-    /// The file ends in bytes that are no whole block; appending would remove them.
+    /// The file has a torn end, which appending would remove.
     #[error("{}: {torn}; nothing was written, as that would cut the file", path.display())]
     Torn {
         /// The file.
@@ -67,30 +67,29 @@ pub enum WriteError {
         /// Where, and what is wrong there.
         torn: Torn,
     },
-    /// Results were to be appended to a file that cannot be read.
+    /// The file to which results were to be appended cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
 /// Writes the history of one test while it runs, in constant memory.
 ///
-/// Its loop: operations gather in the open chunk; a full one is compressed and appended with one write. The driver
-/// calls [`HistoryWriter::flush`] at least every 100 ms: then a kill of the process loses nothing that came before. The last
-/// call is [`HistoryWriter::seal`]; a file without it opens as well, its reader finds the end by walking.
+/// Loop: operations gather in the open chunk; a full one is compressed and appended with one write. The driver calls
+/// [`HistoryWriter::flush`] at least every 100 ms, after which a kill of the process loses nothing that was pushed before.
+/// The last call is [`HistoryWriter::seal`]; a reader of an unsealed file finds its end by walking the blocks.
 ///
-/// Its downside: a power failure may lose what was not synced, that is everything since the last root; call
-/// [`HistoryWriter::sync`] to bound that.
+/// A power failure may lose everything since the last root; [`HistoryWriter::sync`] bounds that.
 pub struct HistoryWriter {
     file: Appender,
     options: WriterOptions,
     encoder: Encoder,
-    /// Operations of the open chunk that are in no journal block yet, with the distance to their invocations; the rest
-    /// of them is not kept when there are more than a journal block may have.
+    /// Operations of the open chunk that are in no journal block yet, with the distance to their invocations; at most as many
+    /// as a journal block may have, since a flush of more writes the chunk instead.
     recent: Vec<(Op, u64)>,
     /// Operations since the last flush.
     unflushed: usize,
     journal: Encoder,
-    /// At most the bytes of the open chunk; what it has exactly is counted when this reaches the limit.
+    /// Upper bound of the bytes of the open chunk; replaced by the encoder's own count when it reaches the limit.
     bytes_max: usize,
     /// Operations so far.
     position: u64,
@@ -146,12 +145,12 @@ impl HistoryWriter {
         self.position
     }
 
-    /// Was nothing recorded yet?
+    /// Is there no operation yet?
     pub fn is_empty(&self) -> bool {
         self.position == 0
     }
 
-    /// Takes one operation. In memory only, unless it completes a chunk; see [`HistoryWriter::flush`].
+    /// Adds one operation. Writes only if it completes a chunk; see [`HistoryWriter::flush`].
     pub fn push(&mut self, op: &Op) -> Result<(), WriteError> {
         if let Some(last) = self.last_index.filter(|&last| op.index <= last) {
             return Err(WriteError::Order {
@@ -192,10 +191,10 @@ impl HistoryWriter {
         self.encoder.len() >= self.options.chunk_length || self.bytes_max >= CHUNK_BYTES_MAX
     }
 
-    /// Hands everything so far to the operating system, so that a kill of this process loses none of it.
+    /// Writes all operations so far to the operating system: a kill of this process loses none of them.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         self.file.check()?;
-        // Whatever becomes of the write, these operations have had theirs.
+        // Reset before writing: after a failed write the file is poisoned anyway.
         let unflushed = std::mem::take(&mut self.unflushed);
         if unflushed >= JOURNAL_LENGTH_MAX {
             return self.write_chunk();
@@ -220,7 +219,7 @@ impl HistoryWriter {
         Ok(self.file.sync()?)
     }
 
-    /// Writes the rest and the root that says that the history is complete.
+    /// Writes the rest, and a root that marks the history as complete.
     pub fn seal(mut self) -> Result<(), WriteError> {
         self.write_chunk()?;
         self.finished = true;
@@ -228,7 +227,7 @@ impl HistoryWriter {
         Ok(self.file.root()?)
     }
 
-    /// Writes the open chunk, which takes the place of the journal blocks since the one before.
+    /// Writes the open chunk, which replaces the journal blocks since the last chunk.
     fn write_chunk(&mut self) -> Result<(), WriteError> {
         let count = self.encoder.len() as u64;
         self.recent.clear();
@@ -252,23 +251,23 @@ impl HistoryWriter {
 
 #[cfg(test)]
 impl HistoryWriter {
-    /// As if the disk had refused the last write.
+    /// Simulates a failed write.
     pub(super) fn fail_from_now_on(&mut self) {
         self.file.fail_from_now_on();
     }
 }
 
-/// A writer that is given up keeps what it has: the operations go to the journal.
+/// Dropping an unsealed writer flushes its operations.
 impl Drop for HistoryWriter {
     fn drop(&mut self) {
         if !self.finished {
-            // Nobody is left to be told of an error, and without this the file is readable all the same.
+            // An error cannot be reported from here; the file is readable without this flush.
             let _ = self.flush();
         }
     }
 }
 
-/// Refuses a file whose end is no whole block: appending would cut it.
+/// Refuses a file with a torn end, which appending would cut off.
 pub(super) fn refuse_torn(found: &SurveyedFile, path: &Path) -> Result<(), WriteError> {
     match found.tail {
         Some(FileTail::Torn(torn)) => Err(WriteError::Torn {
@@ -279,7 +278,7 @@ pub(super) fn refuse_torn(found: &SurveyedFile, path: &Path) -> Result<(), Write
     }
 }
 
-/// Appends the results of one more analysis to a file that nobody is writing.
+/// Appends the results of one more analysis to a file that no process is writing.
 pub(super) fn append_results(path: &Path, results: &Json) -> Result<(), WriteError> {
     append_results_on(&Files, path, results)
 }
