@@ -30,14 +30,14 @@ use seatrial_cycles::edge_filter::EdgeFilter;
 use seatrial_cycles::graph::{PROCESS, REALTIME, WR};
 use seatrial_cycles::search::CycleReport;
 use seatrial_cycles::shape::{ShapeGraph, TooManyEdges};
-use seatrial_cycles::{Level, boundary_with};
+use seatrial_cycles::{Level, Version, boundary_with};
 use seatrial_cycles::{SearchBound, forbidden_cycles};
 use seatrial_history::{History, OpType};
 use seatrial_isolation::WithoutTimes;
 use seatrial_isolation::axiomatic::certificate_positions;
-use seatrial_isolation::decision::OrderWitness;
+use seatrial_isolation::decision::{OrderRank, OrderWitness};
 use seatrial_isolation::explain;
-use seatrial_isolation::registers::{self, Columns, ColumnsError, NONE};
+use seatrial_isolation::registers::{self, Columns, ColumnsError};
 use seatrial_verify::{Certificate, Evidence, Proof};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -345,8 +345,8 @@ impl RwRegister {
         let seen_is_committed = self.level.implies(Level::ReadCommitted);
         let accesses = KeyAccesses::new(columns, seen_is_committed, &mut findings);
         accesses.find_lost_updates(&mut findings);
-        let numbers = self.numbers(columns);
-        let orders = VersionOrders::new(&accesses, self.sources(), &numbers)?;
+        let ranks = self.ranks(columns);
+        let orders = VersionOrders::new(&accesses, self.sources(), &ranks)?;
         let mut discarded: BTreeMap<&'static str, u64> = BTreeMap::new();
         for contradiction in &orders.contradictions {
             findings.add(contradiction.source.anomaly(), || {
@@ -465,7 +465,7 @@ impl RwRegister {
     }
 
     /// By transaction: its rank in the given order, if there is one.
-    fn numbers(&self, columns: &Columns) -> Vec<u32> {
+    fn ranks(&self, columns: &Columns) -> Vec<Option<OrderRank>> {
         let Some(order) = &self.order else {
             return Vec::new();
         };
@@ -475,14 +475,15 @@ impl RwRegister {
         });
         let mut known: Vec<_> = numbered.collect();
         known.sort_unstable();
-        let mut numbers = vec![NONE; columns.len()];
+        let mut ranks = vec![None; columns.len()];
         let groups = known.chunk_by(|one, other| one.0 == other.0);
         for (place, group) in groups.enumerate() {
+            // Several transactions with one number are in no order: none of them has a rank.
             if let [(_, transaction)] = group {
-                numbers[*transaction as usize] = place as u32;
+                ranks[*transaction as usize] = Some(OrderRank::new(place as u32));
             }
         }
-        numbers
+        ranks
     }
 
     fn unknown(&self, reason: String) -> Verdict {
@@ -549,15 +550,8 @@ fn tally(columns: &Columns) -> TransactionTally {
 /// Transactions with a known end, in the order of their ends.
 fn ended(columns: &Columns) -> Vec<(u32, u32)> {
     let all = 0..columns.len() as u32;
-    let all = all.map(|number| {
-        (
-            columns
-                .ended(number)
-                .map_or(NONE, seatrial_cycles::Position::get),
-            number,
-        )
-    });
-    let mut ended: Vec<_> = all.filter(|&(position, _)| position != NONE).collect();
+    let ended = all.filter_map(|number| Some((columns.ended(number)?.get(), number)));
+    let mut ended: Vec<_> = ended.collect();
     ended.sort_unstable();
     ended
 }
@@ -567,19 +561,22 @@ fn undecided(orders: &VersionOrders<'_>) -> Vec<String> {
     let accesses = orders.accesses;
     let columns = accesses.columns;
     let mut follows = vec![false; columns.version_count()];
-    for version in 0..columns.version_count() as u32 {
+    for version in Version::all(columns.version_count()) {
         for &next in orders.next(version) {
-            follows[next as usize] = true;
+            follows[next.index()] = true;
         }
     }
     for &next in orders.barriers.iter().flat_map(|barrier| &barrier.ins) {
-        follows[next as usize] = true;
+        follows[next.index()] = true;
     }
     let (mut keys, mut writes) = (0, 0);
     for key in 0..columns.key_count() as u32 {
-        let blind = accesses.of_key(key).iter().map(|access| access.write);
-        let mut blind: Vec<_> = blind
-            .filter(|&version| version != NONE && !follows[version as usize])
+        let written = accesses
+            .of_key(key)
+            .iter()
+            .filter_map(|access| access.write);
+        let mut blind: Vec<_> = written
+            .filter(|version| !follows[version.index()])
             .collect();
         blind.dedup();
         if blind.len() > 1 {

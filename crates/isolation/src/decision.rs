@@ -57,6 +57,11 @@ pub enum ModelAnswer {
     Open,
 }
 
+seatrial_cycles::dense_id! {
+    /// The rank of a transaction in an order that a database exported or a caller gave.
+    pub OrderRank
+}
+
 /// Transactions that no order explains.
 pub struct UnexplainedTransactions {
     /// Their numbers in the columns, sorted.
@@ -70,7 +75,11 @@ pub struct UnexplainedTransactions {
 /// An order that explains all transactions of the columns that took place and keeps one of `models`, if a guess is right
 /// or wrong about few events. Linear except for sorting and a short search. A guess for parallel snapshot isolation is
 /// no witness: ask for snapshot isolation.
-pub fn guess(columns: &Columns, ranks: &[u32], models: &[OrderModel]) -> Option<OrderWitness> {
+pub fn guess(
+    columns: &Columns,
+    ranks: &[Option<OrderRank>],
+    models: &[OrderModel],
+) -> Option<OrderWitness> {
     let (constraints, names) = Constraints::of(columns, ranks);
     let mut guesses = models.iter().map(|&model| {
         assert!(
@@ -95,13 +104,11 @@ pub fn witness(columns: &Columns, model: OrderModel, steps_max: u64) -> Option<O
 /// Decides whether the transactions that took place keep a model; a search is stopped after so many steps. Single reads
 /// that are wrong at any level are ignored here.
 ///
-/// `ranks` are places of the columns' transactions in an exported order ([`NONE`]: unknown), empty without one. They
-/// are the first guess and nothing more. `property` completes "these transactions cannot be …".
-///
-/// [`NONE`]: crate::registers::NONE
+/// `ranks` are places of the columns' transactions in an exported order, where known; empty without one. They are the
+/// first guess and nothing more. `property` completes "these transactions cannot be …".
 pub fn decide(
     columns: &Columns,
-    ranks: &[u32],
+    ranks: &[Option<OrderRank>],
     model: OrderModel,
     property: &str,
     steps_max: u64,

@@ -73,6 +73,10 @@ impl ElementBits {
 
     /// Sets [`SEEN`] for all elements of a list, and [`LAST`] where `is_last` is true.
     pub(super) fn set_seen(&mut self, elements: &[i64], is_last: &[bool]) {
+        assert!(
+            elements.len() <= is_last.len(),
+            "each element of the list has a flag"
+        );
         let mut pairs = elements.iter().zip(is_last).peekable();
         while let Some(&(first, _)) = pairs.peek() {
             // Adjacent elements share a row: their bits are collected in two words and set at once.
@@ -110,6 +114,7 @@ impl ElementBits {
         }
         let mut has_repeated = false;
         for row in other.rows {
+            // The first element of the row finds it, or makes it.
             let mine = self.row(row.number << 6);
             let both = mine.words[WRITTEN] & row.words[WRITTEN];
             has_repeated |= both != 0;

@@ -92,6 +92,7 @@ impl<'a> InternalReadChecker<'a> {
         let mut found = Contradictions::default();
         for (tag, key, argument) in self.mops.range(start, end) {
             let own = &mut self.keys[key as usize];
+            // Entries of earlier transactions are not cleared: they have other numbers.
             if own.transaction != number {
                 *own = KeyProgress {
                     transaction: number,
@@ -156,6 +157,7 @@ fn contradicts(own: &KeyProgress<'_>, elements: &[i64], appended: &[(u32, i64)],
         }
     }
     own.known.is_some_and(|known| {
+        // Most reads are prefixes of one list in the chunk: equal addresses and lengths save the comparison of elements.
         let same_list = known.as_ptr() == before.as_ptr() && known.len() == before.len();
         !same_list && known != before
     })
@@ -192,6 +194,7 @@ impl Positions {
         if length == 0 {
             return known.contains(&element);
         }
+        // The difference of two integers of 64 bits fits 64 bits without a sign; a lower element wraps to a high place.
         let place = element.wrapping_sub(lowest).cast_unsigned();
         if place >= u64::from(length) {
             return false;
@@ -205,6 +208,7 @@ impl Positions {
         let highest = list.iter().copied().max().unwrap_or(0);
         let width = highest.wrapping_sub(lowest).cast_unsigned();
         let first = self.tables.len() as u32;
+        // Elements far apart: the array would be larger than the list, and more to fill than a search has to compare.
         if width >= 4 * list.len() as u64 + 64 {
             self.spans[key as usize] = (lowest, first, 0);
             return;
@@ -214,10 +218,15 @@ impl Positions {
         let table = &mut self.tables[first as usize..];
         for (position, element) in list.iter().enumerate() {
             let place = &mut table[(element - lowest) as usize];
+            // The first occurrence counts: a prefix has an element if it has that one.
             if *place == 0 {
                 *place = position as u32 + 1;
             }
         }
+        debug_assert!(
+            table.iter().all(|&place| place as usize <= list.len()),
+            "a position is one of the list"
+        );
         self.spans[key as usize] = (lowest, first, width as u32 + 1);
     }
 }

@@ -246,10 +246,15 @@ impl<'a> ScanPass<'a> {
                 OpType::Info => self.part.tally.info += 1,
             }
         }
+        assert!(
+            self.number as usize <= chunk.len(),
+            "each operation is counted once"
+        );
     }
 
     /// The range of micro-operations of the operation at `place`; `None`, with a refusal, if it is not a transaction.
     fn mops(&mut self, place: usize) -> Option<(usize, usize)> {
+        // The fast path. An empty range may also be an operation whose value is no transaction, which the chunk knows.
         if let Some(&[start, end, ..]) = self.mop_starts.get(place..)
             && end > start
         {
@@ -299,6 +304,7 @@ impl<'a> ScanPass<'a> {
             bits.set(element, REPEATED);
             self.part.has_repeated = true;
         }
+        // Entries of earlier transactions are not cleared: they have other numbers.
         let last = &mut self.appended[key as usize];
         if last.0 == self.number {
             bits.set(last.1, INTERMEDIATE);
@@ -327,6 +333,7 @@ impl<'a> ScanPass<'a> {
                 let length = read.elements.len();
                 longest[key] = longest[key].max(length as u32);
                 if read.last.is_some() {
+                    // It has a last element, so its length is not 0.
                     is_last[starts[key] + length - 1] = true;
                 }
                 return;
@@ -382,6 +389,10 @@ impl<'a> ScanPass<'a> {
 
     /// The accumulator with the bits of this chunk.
     fn finish(mut self) -> ScanState {
+        assert!(
+            self.bits.len() == self.longest.len(),
+            "each key has a longest prefix"
+        );
         for (id, mut bits) in self.bits.into_iter().enumerate() {
             let id = id as u32;
             let seen = &self.chunk.list(id)[..self.longest[id as usize] as usize];

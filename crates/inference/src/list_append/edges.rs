@@ -45,7 +45,7 @@ impl OrderedLists {
             let mut last: Option<Txn> = None;
             for number in self.committed_versions(at) {
                 if let Some(last) = last {
-                    edges.link(last.get(), number.get(), WW);
+                    edges.link_txns(last, number, WW);
                 }
                 last = Some(number);
             }
@@ -67,7 +67,7 @@ impl OrderedLists {
                 let last = self.table.elements(read).last();
                 let writer = last.and_then(|&element| self.writer(at, element));
                 if let Some(writer) = writer.and_then(|writer| self.committed(writer)) {
-                    edges.link(writer.get(), reader.get(), WR);
+                    edges.link_txns(writer, reader, WR);
                 }
                 continue;
             }
@@ -77,10 +77,10 @@ impl OrderedLists {
                 continue;
             }
             if let Some(writer) = writer {
-                edges.link(writer.get(), reader.get(), WR);
+                edges.link_txns(writer, reader, WR);
             }
             if let Some(next) = next {
-                edges.link(reader.get(), next.get(), RW);
+                edges.link_txns(reader, next, RW);
             } else if has_unseen[at.index()] {
                 tails.push((at, reader));
             }
@@ -102,6 +102,11 @@ impl OrderedLists {
                     edges.link(last.get(), writer, WW);
                 }
             }
+            debug_assert!(
+                writers.is_sorted_by(|one, next| one < next),
+                "a writer of unread appends to a list is linked once"
+            );
+            // Both are sorted by list, so the reads of earlier lists are passed for good.
             tails = &tails[tails.partition_point(|tail| tail.0 < at)..];
             let here = &tails[..tails.partition_point(|tail| tail.0 == at)];
             let readers: Vec<_> = here.iter().map(|&(_, reader)| reader.get()).collect();

@@ -203,6 +203,12 @@ impl ListFoldState {
         self.processes.retain(|_, process| {
             process.index() < processes.len() && rename(process, ProcessNumber::index, &processes)
         });
+        debug_assert!(
+            self.open
+                .values()
+                .all(|open| self.table.completions[open.number.index()].is_none()),
+            "a transaction that is under way has no completion"
+        );
         // Transactions that stay are checked again with the next window: they must not be most of it.
         self.full = windows.transactions_min.max(2 * self.table.len());
     }
@@ -305,6 +311,17 @@ impl ListFoldState {
                 }
             }
         }
+        assert!(
+            closing.len() == self.table.lists.len(),
+            "each list is closed now or not"
+        );
+        debug_assert!(
+            !closing
+                .iter()
+                .zip(&self.table.lists)
+                .any(|(&closing, list)| closing && list.is_closed),
+            "no list is closed twice"
+        );
         closing
     }
 }
@@ -606,6 +623,7 @@ impl<'a> ListChunkPass<'a> {
                 }
             }
         });
+        // After its reads: the range of a transaction ends where that of the next one starts.
         table.ended.push(number);
         table.read_ends.push(table.reads.len() as u32);
         debug_assert!(

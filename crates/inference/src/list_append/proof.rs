@@ -35,6 +35,7 @@ impl<S: EdgeSink> EdgeSink for EventEdgeSink<'_, S> {
         let to_commit = to >= self.transactions || is_anti;
         let from = from + if from_commit { commit } else { 0 };
         let to = to + if to_commit { commit } else { 0 };
+        debug_assert!(from != to, "no event comes before itself");
         self.outer.link(from, to, kind);
     }
 }

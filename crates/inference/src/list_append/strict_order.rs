@@ -306,6 +306,15 @@ impl<'a> StrictOrderBuilder<'a> {
             let waiting = self.waiting(number);
             self.place(waiting, None)?;
         }
+        assert!(
+            self.waiting.is_empty(),
+            "no transaction waits once all are placed"
+        );
+        debug_assert!(
+            Txn::all(table.len())
+                .all(|number| lists.happened(number) == (self.states[number.index()] >= KEPT)),
+            "a transaction is placed if and only if it took effect"
+        );
         Some(())
     }
 
@@ -316,6 +325,7 @@ impl<'a> StrictOrderBuilder<'a> {
         if self.states[number.index()] >= KEPT {
             return Some(());
         }
+        // Most transactions have no unplaced predecessor, and then need no stack.
         match self.predecessor(&mut waiting) {
             None => self.put(number),
             Some(before) => {

@@ -19,7 +19,7 @@ use super::reads::Suspect;
 use super::table::{BRANCH, ListId, outcome};
 use seatrial_cycles::graph::{EdgeBuilder, EdgeSink, WW};
 use seatrial_cycles::shape::{EdgeSource, ShapeGraph};
-use seatrial_cycles::{Level, NONE, Position, Txn};
+use seatrial_cycles::{Level, Txn};
 use seatrial_history::FixedMap;
 use seatrial_isolation::decision::{
     Axiom, GivenDecision, GivenTransaction, OrderModel, OrderWitness, RespectedOrder, decide_given,
@@ -54,6 +54,7 @@ impl OrderedLists {
                 component[one as usize] = Some(number);
             }
         }
+        // Sorted by list, so the appends of one list are adjacent.
         for group in self.unseen.chunk_by(|a, b| a.0 == b.0) {
             let members = group
                 .iter()
@@ -117,7 +118,7 @@ impl OrderedLists {
         // By transaction: its place among the members, which is its number in the decision.
         let place = |number: Txn| {
             let found = members.binary_search(&number.get());
-            found.ok().map(|at| at as u32)
+            found.ok().map(|at| Txn::new(at as u32))
         };
         let mut given = self.without_accesses(members);
         let mut keys: FixedMap<ListId, u32> = FixedMap::default();
@@ -131,20 +132,20 @@ impl OrderedLists {
                 };
                 let next = keys.len() as u32;
                 let key = *keys.entry(at).or_insert(next);
-                let one = &mut given[now as usize];
+                let one = &mut given[now.index()];
                 assert!(
                     !one.writes.contains(&key),
                     "two writes of a key with another between them are on a forbidden cycle"
                 );
                 one.writes.push(key);
-                one.reads.push((key, before.unwrap_or(NONE)));
+                one.reads.push((key, before));
             }
         }
         for &(at, writer) in &self.unseen {
             if let Some(now) = place(writer) {
                 let next = keys.len() as u32;
                 let key = *keys.entry(at).or_insert(next);
-                let one = &mut given[now as usize];
+                let one = &mut given[now.index()];
                 if !one.writes.contains(&key) {
                     one.writes.push(key);
                 }
@@ -161,12 +162,23 @@ impl OrderedLists {
             }
             let next = keys.len() as u32;
             let key = *keys.entry(at).or_insert(next);
-            let seen = (key, before.and_then(place).unwrap_or(NONE));
-            let reads = &mut given[now as usize].reads;
+            let seen = (key, before.and_then(place));
+            let reads = &mut given[now.index()].reads;
             if !reads.contains(&seen) {
                 reads.push(seen);
             }
         }
+        assert!(
+            given.len() == members.len(),
+            "each member is a transaction of the decision"
+        );
+        debug_assert!(
+            Txn::all(given.len()).zip(&given).all(|(now, one)| {
+                let mut reads = one.reads.iter();
+                reads.all(|&(key, from)| from != Some(now) && (key as usize) < keys.len())
+            }),
+            "no member reads from itself, nor a key without a number"
+        );
         (given, keys.len() as u32)
     }
 
@@ -179,10 +191,7 @@ impl OrderedLists {
             let ended = table.completions[at].filter(|_| is_completed);
             GivenTransaction {
                 session: table.processes[at].get(),
-                time: (
-                    position_or_none(table.invocations[at]),
-                    position_or_none(ended),
-                ),
+                time: (table.invocations[at], ended),
                 is_completed,
                 writes: Vec::new(),
                 reads: Vec::new(),
@@ -236,11 +245,6 @@ impl OrderedLists {
         let peeled = rows.peel();
         peeled.is_all(&rows).then_some(peeled.order)
     }
-}
-
-/// A position as the decision takes it.
-fn position_or_none(position: Option<Position>) -> u32 {
-    position.map_or(NONE, Position::get)
 }
 
 /// Events, and pairs of transactions of which the first commits before the second takes its snapshot.

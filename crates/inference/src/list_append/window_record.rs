@@ -523,6 +523,17 @@ impl WindowRecord {
                 known.truncate(SKETCHES_MAX);
             }
         }
+        assert!(
+            self.kept.values().all(|kept| kept.len() <= FINDINGS_MAX),
+            "only the first of each anomaly are kept"
+        );
+        assert!(
+            self.sketches.len() <= SKETCHES_MAX
+                && self
+                    .sketches
+                    .is_sorted_by(|(_, a), (_, b)| a.size >= b.size),
+            "only the largest components are kept, the largest first"
+        );
         if !transactions.is_empty() {
             self.contexts
                 .push(WitnessContext::new(lists, transactions, named));

@@ -5,7 +5,7 @@ use super::version_orders::VersionOrders;
 use super::zones::Barrier;
 use seatrial_cycles::graph::{EdgeBuilder, EdgeSink, RW, WR, WW};
 use seatrial_cycles::shape::EdgeSource;
-use seatrial_isolation::registers::NONE;
+use seatrial_cycles::{Txn, Version};
 use std::ops::RangeInclusive;
 
 /// Barriers along which a transaction is linked one by one, at most; past that it is linked as all others.
@@ -32,7 +32,8 @@ impl EdgeSource for RegisterDependencies<'_> {
         // Versions without an installer have helper nodes, which pass the order on.
         let uninstalled = self.orders.uninstalled.iter().map(|_| Helpers::new(edges));
         let uninstalled: Vec<_> = uninstalled.collect();
-        for version in columns.key_count() as u32..columns.version_count() as u32 {
+        let versions = Version::all(columns.version_count());
+        for version in versions.skip(columns.key_count()) {
             let next = self.orders.next(version);
             if !next.is_empty() {
                 buffers.fill(self.orders, &uninstalled, &[version], next);
@@ -40,22 +41,17 @@ impl EdgeSource for RegisterDependencies<'_> {
             }
         }
         self.link_barriers(edges, &mut buffers, &uninstalled);
-        let nodes = || (0..columns.len() as u32).filter(|&number| accesses.happened(number));
+        let nodes = || Txn::all(columns.len()).filter(|&number| accesses.happened(number));
         if self.process {
-            let session = |number: u32| columns.sessions()[number as usize];
-            let all = nodes().map(|number| (session(number), number, accesses.is_ok(number)));
+            let session = |number: Txn| columns.sessions()[number.index()];
+            let all = nodes().map(|number| (session(number), number.get(), accesses.is_ok(number)));
             edges.link_processes(all);
         }
         if self.realtime {
-            let begun = nodes().map(|number| {
-                (
-                    columns
-                        .begun(number)
-                        .map_or(NONE, seatrial_cycles::Position::get),
-                    number,
-                )
+            let begun = nodes().filter_map(|number| {
+                let position = columns.begun(number.get())?;
+                Some((position.get(), number.get()))
             });
-            let begun = begun.filter(|&(position, _)| position != NONE);
             edges.link_realtime(begun, self.ended.iter().copied());
         }
     }
@@ -64,15 +60,11 @@ impl EdgeSource for RegisterDependencies<'_> {
 /// *wr*: each read comes after the write whose version it returned.
 fn link_reads<S: EdgeSink>(accesses: &KeyAccesses<'_>, key: u32, edges: &mut EdgeBuilder<S>) {
     for access in accesses.of_key(key) {
-        if access.read == NONE {
-            continue;
-        }
-        let writer = accesses
-            .columns
-            .writer(access.read)
-            .map_or(NONE, seatrial_cycles::Txn::get);
-        if writer != NONE && accesses.happened(writer) {
-            edges.link(writer, access.transaction, WR);
+        let writer = access.read.and_then(|read| accesses.columns.writer(read));
+        if let Some(writer) = writer
+            && accesses.happened(writer)
+        {
+            edges.link_txns(writer, access.transaction, WR);
         }
     }
 }
@@ -85,16 +77,16 @@ fn link_initial<S: EdgeSink>(
     buffers: &mut Buffers,
 ) {
     // The initial state has the number of its key.
-    let readers = accesses.readers(key);
+    let readers = accesses.readers(Version::new(key));
     if readers.is_empty() {
         return;
     }
     let written = accesses.of_key(key).iter();
-    let written = written.filter(|access| access.write != NONE);
+    let written = written.filter(|access| access.write.is_some());
     buffers.targets.clear();
     buffers
         .targets
-        .extend(written.map(|access| access.transaction));
+        .extend(written.map(|access| access.transaction.get()));
     buffers.targets.dedup();
     edges.link_all(readers, &buffers.targets, RW);
 }
@@ -138,11 +130,11 @@ impl Buffers {
         &mut self,
         orders: &VersionOrders<'_>,
         helpers: &[Helpers],
-        versions: &[u32],
-        next: &[u32],
+        versions: &[Version],
+        next: &[Version],
     ) {
         let accesses = orders.accesses;
-        let helper_of = |version: &u32| {
+        let helper_of = |version: &Version| {
             let place = orders.uninstalled.binary_search(version).ok()?;
             Some(helpers[place])
         };
@@ -151,13 +143,13 @@ impl Buffers {
         for version in versions {
             self.readers.extend(accesses.readers(*version));
             match accesses.installer(*version) {
-                NONE => {
+                None => {
                     if let Some(helpers) = helper_of(version) {
                         self.readers.push(helpers.read);
                         self.writers.push(helpers.write);
                     }
                 }
-                writer => self.writers.push(writer),
+                Some(writer) => self.writers.push(writer.get()),
             }
         }
         if versions.len() > 1 {
@@ -168,23 +160,29 @@ impl Buffers {
         self.uninstalled.clear();
         for version in next {
             match accesses.installer(*version) {
-                NONE => self.uninstalled.extend(helper_of(version)),
-                writer => self.targets.push(writer),
+                None => self.uninstalled.extend(helper_of(version)),
+                Some(writer) => self.targets.push(writer.get()),
             }
         }
         sort(&mut self.targets);
+        debug_assert!(
+            [&self.readers, &self.writers, &self.targets]
+                .iter()
+                .all(|nodes| nodes.is_sorted_by(|one, next| one < next)),
+            "each node is linked once"
+        );
     }
 
     /// Links readers and writers to the writers of later versions.
     fn link<S: EdgeSink>(&self, edges: &mut EdgeBuilder<S>) {
         edges.link_all(&self.writers, &self.targets, WW);
         edges.link_all(&self.readers, &self.targets, RW);
-        for stranger in &self.uninstalled {
+        for unwritten in &self.uninstalled {
             for &writer in &self.writers {
-                edges.link(writer, stranger.write, WW);
+                edges.link(writer, unwritten.write, WW);
             }
             for &reader in &self.readers {
-                edges.link(reader, stranger.read, RW);
+                edges.link(reader, unwritten.read, RW);
             }
         }
     }
@@ -209,9 +207,9 @@ impl RegisterDependencies<'_> {
                 edges.link(write, target, WW);
                 edges.link(read, target, RW);
             }
-            for stranger in &buffers.uninstalled {
-                edges.link(write, stranger.write, WW);
-                edges.link(read, stranger.read, RW);
+            for unwritten in &buffers.uninstalled {
+                edges.link(write, unwritten.write, WW);
+                edges.link(read, unwritten.read, RW);
             }
             if barrier.chained {
                 edges.link(write, helpers[at + 1].write, WW);
@@ -221,6 +219,7 @@ impl RegisterDependencies<'_> {
             for &reader in &readers {
                 match self.own_end(at, barrier, reader) {
                     None => edges.link(reader, read, RW),
+                    // The helper would lead back to the reader itself.
                     Some(end) => {
                         self.link_past_own(reader, at..=end, (&helpers, uninstalled), edges);
                     }
@@ -239,10 +238,11 @@ impl RegisterDependencies<'_> {
         let key = accesses.columns.key_of(barrier.outs[0]);
         let events = accesses.columns.events(reader).iter();
         let mut own = events.filter(|event| event.is_final_write() && event.key() == key);
-        let end = self.orders.entered(own.next()?.version()) as usize;
+        let end = self.orders.entered(own.next()?.version())?.index();
         let barriers = &self.orders.barriers;
-        let is_reached = end < barriers.len()
-            && end >= at
+        assert!(end < barriers.len(), "a version enters at a barrier");
+        // Its own version may also enter at an earlier barrier, to which no path leads.
+        let is_reached = end >= at
             && end - at < EXPANDED_MAX
             && barriers[at..end].iter().all(|barrier| barrier.chained);
         is_reached.then_some(end)
@@ -261,9 +261,8 @@ impl RegisterDependencies<'_> {
         let accesses = self.orders.accesses;
         let end = *along.end();
         for next in self.orders.barriers[along].iter().flat_map(|it| &it.ins) {
-            let writer = accesses.installer(*next);
-            if writer != NONE {
-                edges.link(reader, writer, RW);
+            if let Some(writer) = accesses.installer(*next) {
+                edges.link(reader, writer.get(), RW);
             } else if let Ok(place) = self.orders.uninstalled.binary_search(next) {
                 edges.link(reader, helpers.1[place].read, RW);
             }

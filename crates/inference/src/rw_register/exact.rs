@@ -118,7 +118,7 @@ impl RwRegister {
             .map(|axiom| OrderModel { axiom, follows });
         let models: Vec<OrderModel> = models.collect();
         let ranks = match &self.order {
-            Some(_) => self.numbers(columns),
+            Some(_) => self.ranks(columns),
             None => timestamp_ranks(columns),
         };
         decision::guess(columns, &ranks, &models)

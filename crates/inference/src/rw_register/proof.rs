@@ -6,7 +6,8 @@ use super::version_orders::{Contradiction, VersionOrders};
 use seatrial_checker::{Anomaly, Finding};
 use seatrial_cycles::graph::{RW, WW};
 use seatrial_cycles::search::Cycle;
-use seatrial_isolation::registers::{NONE, RegisterEvent};
+use seatrial_cycles::{Txn, Version};
+use seatrial_isolation::registers::RegisterEvent;
 use seatrial_verify::{CycleEdge, Evidence, VersionStep, Versions};
 use std::collections::BTreeMap;
 
@@ -74,7 +75,7 @@ impl VersionOrders<'_> {
     }
 
     /// The reason why a version comes before another of the same key, through uninstalled versions if necessary.
-    fn path(&self, from: u32, to: u32, sources: SourceSet) -> Option<Vec<VersionStep>> {
+    fn path(&self, from: Version, to: Version, sources: SourceSet) -> Option<Vec<VersionStep>> {
         if from == to {
             return None;
         }
@@ -82,8 +83,8 @@ impl VersionOrders<'_> {
         let key = columns.key_of(from);
         let uninstalled = self.uninstalled.iter().copied();
         let uninstalled = uninstalled.filter(|&version| columns.key_of(version) == key);
-        let mut left: Vec<u32> = uninstalled.filter(|&it| it != from && it != to).collect();
-        let mut reached: Vec<(u32, Vec<VersionStep>)> = vec![(from, Vec::new())];
+        let mut left: Vec<Version> = uninstalled.filter(|&it| it != from && it != to).collect();
+        let mut reached: Vec<(Version, Vec<VersionStep>)> = vec![(from, Vec::new())];
         let mut next = 0;
         while let Some((at, known)) = reached.get(next).cloned() {
             if let Some(steps) = self.step_reason(at, to, sources) {
@@ -102,7 +103,12 @@ impl VersionOrders<'_> {
     }
 
     /// The reason why a version comes before another, by one of these sources and by chains of updates.
-    fn step_reason(&self, from: u32, to: u32, sources: SourceSet) -> Option<Vec<VersionStep>> {
+    fn step_reason(
+        &self,
+        from: Version,
+        to: Version,
+        sources: SourceSet,
+    ) -> Option<Vec<VersionStep>> {
         let columns = self.accesses.columns;
         if columns.is_initial(from) {
             return Some(vec![self.step(from, to, INITIAL, Vec::new())]);
@@ -150,8 +156,8 @@ impl VersionOrders<'_> {
     /// Adds the steps from one version to another of another chain: an order of two versions of the chains is one of all of them.
     fn lift_to_chains(
         &self,
-        from: u32,
-        to: u32,
+        from: Version,
+        to: Version,
         source: VersionOrderSource,
         pair: (ReasonAccess, ReasonAccess),
         updates: &Updates,
@@ -176,7 +182,7 @@ impl VersionOrders<'_> {
         Some(())
     }
 
-    fn step(&self, from: u32, to: u32, rule: &str, operations: Vec<u64>) -> VersionStep {
+    fn step(&self, from: Version, to: Version, rule: &str, operations: Vec<u64>) -> VersionStep {
         let columns = self.accesses.columns;
         VersionStep {
             from: columns.value(from),
@@ -208,8 +214,8 @@ impl VersionOrders<'_> {
         Some(self.step(one.version, other.version, source.name(), operations))
     }
 
-    fn update_step(&self, (transaction, read, write): (u32, u32, u32)) -> VersionStep {
-        let operations = self.indices_of([transaction]);
+    fn update_step(&self, (transaction, read, write): (Txn, Version, Version)) -> VersionStep {
+        let operations = self.indices_of([transaction.get()]);
         self.step(read, write, VersionOrderSource::Wfr.name(), operations)
     }
 
@@ -219,26 +225,24 @@ impl VersionOrders<'_> {
         indices.collect()
     }
 
-    fn indices(&self, updates: &[(u32, u32, u32)]) -> Vec<u64> {
-        self.indices_of(updates.iter().map(|update| update.0))
+    fn indices(&self, updates: &[(Txn, Version, Version)]) -> Vec<u64> {
+        self.indices_of(updates.iter().map(|update| update.0.get()))
     }
 
     /// The updates of a key: transactions that read one version and wrote the next.
     fn updates_of(&self, key: u32) -> Updates {
         let accesses = self.accesses.of_key(key).iter();
-        let updates = accesses.filter(|access| access.read != NONE && access.write != NONE);
-        updates
-            .map(|access| ((access.read, access.write), access.transaction))
-            .collect()
+        let updates = accesses.filter_map(|access| Some((access.update()?, access.transaction)));
+        updates.collect()
     }
 
     /// The updates along a chain from one version to a later one (or itself): transaction, read, written.
     fn updates_between(
         &self,
-        from: u32,
-        to: u32,
+        from: Version,
+        to: Version,
         updates: &Updates,
-    ) -> Option<Vec<(u32, u32, u32)>> {
+    ) -> Option<Vec<(Txn, Version, Version)>> {
         let mut path = Vec::new();
         let mut at = from;
         for version in self.chains.members(from).skip(1) {
@@ -253,7 +257,7 @@ impl VersionOrders<'_> {
 }
 
 /// By version and successor: the transaction of the update.
-type Updates = BTreeMap<(u32, u32), u32>;
+type Updates = BTreeMap<(Version, Version), Txn>;
 
 /// All steps between versions.
 fn steps(findings: &[Evidence]) -> impl Iterator<Item = &VersionStep> {

@@ -8,8 +8,9 @@ use seatrial_checker::Anomaly;
 use seatrial_checker::Finding;
 use seatrial_cycles::graph::{PROCESS, REALTIME, WR, WW};
 use seatrial_cycles::search::Cycle;
+use seatrial_cycles::{Position, Txn, Version};
 use seatrial_isolation::explain;
-use seatrial_isolation::registers::{NONE, RegisterEvent};
+use seatrial_isolation::registers::RegisterEvent;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -20,19 +21,19 @@ const CHAIN_MAX: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReasonAccess {
     pub(super) transaction: u32,
-    pub(super) version: u32,
+    pub(super) version: Version,
     is_write: bool,
 }
 
 /// Two versions whose order needs a reason, or any versions of the chains of updates that these are in.
 pub(super) struct OrderedEnds<'a> {
-    from: u32,
-    to: u32,
+    from: Version,
+    to: Version,
     chains: Option<&'a Chains>,
 }
 
 impl<'a> OrderedEnds<'a> {
-    pub(super) fn new(from: u32, to: u32) -> OrderedEnds<'a> {
+    pub(super) fn new(from: Version, to: Version) -> OrderedEnds<'a> {
         OrderedEnds {
             from,
             to,
@@ -47,15 +48,15 @@ impl<'a> OrderedEnds<'a> {
     }
 
     /// The representative of a version.
-    fn group(&self, version: u32) -> u32 {
+    fn group(&self, version: Version) -> Version {
         self.chains.map_or(version, |chains| chains.head(version))
     }
 
-    fn is_from(&self, version: u32) -> bool {
+    fn is_from(&self, version: Version) -> bool {
         self.group(version) == self.group(self.from)
     }
 
-    fn is_to(&self, version: u32) -> bool {
+    fn is_to(&self, version: Version) -> bool {
         self.group(version) == self.group(self.to)
     }
 }
@@ -63,18 +64,18 @@ impl<'a> OrderedEnds<'a> {
 /// The accesses of a version that ended first and that began last.
 #[derive(Clone, Copy, Debug)]
 struct AccessSpan {
-    ended: Option<(u32, ReasonAccess)>,
-    begun: Option<(u32, ReasonAccess)>,
+    ended: Option<(Position, ReasonAccess)>,
+    begun: Option<(Position, ReasonAccess)>,
 }
 
 fn meetings(access: KeyAccess) -> impl Iterator<Item = ReasonAccess> {
-    let transaction = access.transaction;
     let both = [(access.read, false), (access.write, true)];
-    let both = both.into_iter().filter(|&(version, _)| version != NONE);
-    both.map(move |(version, is_write)| ReasonAccess {
-        transaction,
-        version,
-        is_write,
+    both.into_iter().filter_map(move |(version, is_write)| {
+        Some(ReasonAccess {
+            transaction: access.transaction.get(),
+            version: version?,
+            is_write,
+        })
     })
 }
 
@@ -114,12 +115,8 @@ impl VersionOrders<'_> {
             }
             WR => {
                 let mut reads = self.reads(later);
-                let seen = reads.find(|read| {
-                    columns
-                        .writer(read.version())
-                        .map_or(NONE, seatrial_cycles::Txn::get)
-                        == earlier
-                });
+                let earlier = Some(Txn::new(earlier));
+                let seen = reads.find(|read| columns.writer(read.version()) == earlier);
                 seen.map(|read| {
                     let (value, key) =
                         (columns.shown_value(read.version()), columns.key(read.key()));
@@ -137,11 +134,7 @@ impl VersionOrders<'_> {
         let columns = self.accesses.columns;
         let events = columns.events(number).iter().copied();
         events.filter(move |event| {
-            !event.is_write()
-                && columns
-                    .writer(event.version())
-                    .map_or(NONE, seatrial_cycles::Txn::get)
-                    != number
+            !event.is_write() && columns.writer(event.version()) != Some(Txn::new(number))
         })
     }
 
@@ -152,11 +145,14 @@ impl VersionOrders<'_> {
     }
 
     /// Did this transaction read one version and then write the other?
-    fn updates(&self, number: u32, read: u32, write: u32) -> bool {
+    fn updates(&self, number: u32, read: Version, write: Version) -> bool {
         let key = self.accesses.columns.key_of(read);
         let mut accesses = self.accesses.of_key(key).iter();
         let is_used = self.sources(key).has(VersionOrderSource::Wfr);
-        is_used && accesses.any(|it| (it.transaction, it.read, it.write) == (number, read, write))
+        let is_update = |access: &KeyAccess| {
+            access.transaction.get() == number && access.update() == Some((read, write))
+        };
+        is_used && accesses.any(is_update)
     }
 
     /// The reason of a `ww` edge.
@@ -218,7 +214,7 @@ impl VersionOrders<'_> {
     }
 
     /// The reason why a version comes before another of the same key, by one of these sources, or through uninstalled versions.
-    fn why(&self, from: u32, to: u32, sources: SourceSet) -> Option<Reason> {
+    fn why(&self, from: Version, to: Version, sources: SourceSet) -> Option<Reason> {
         let columns = self.accesses.columns;
         let key = columns.key_of(from);
         let uninstalled = self.uninstalled.iter().copied();
@@ -244,7 +240,7 @@ impl VersionOrders<'_> {
     }
 
     /// The reason why a version comes before another of the same key, by one of these sources.
-    fn directly(&self, from: u32, to: u32, sources: SourceSet) -> Option<Reason> {
+    fn directly(&self, from: Version, to: Version, sources: SourceSet) -> Option<Reason> {
         let columns = self.accesses.columns;
         if columns.is_initial(from) {
             return Some(Reason {
@@ -258,7 +254,7 @@ impl VersionOrders<'_> {
     }
 
     /// The reason why a version comes before another, by the order of other versions in their chains.
-    fn by_chains(&self, from: u32, to: u32, sources: SourceSet) -> Option<Reason> {
+    fn by_chains(&self, from: Version, to: Version, sources: SourceSet) -> Option<Reason> {
         let columns = self.accesses.columns;
         let head = self.chains.head(from);
         if head == self.chains.head(to) {
@@ -295,7 +291,7 @@ impl VersionOrders<'_> {
     }
 
     /// The reason why a version comes before another, by one of these sources alone.
-    fn by_itself(&self, from: u32, to: u32, sources: SourceSet) -> Option<Reason> {
+    fn by_itself(&self, from: Version, to: Version, sources: SourceSet) -> Option<Reason> {
         let (source, pairs) = self.met(&OrderedEnds::new(from, to), sources)?;
         let words = pairs
             .iter()
@@ -328,9 +324,9 @@ impl VersionOrders<'_> {
     }
 
     fn by_reads(&self, ends: &OrderedEnds<'_>) -> Option<(ReasonAccess, ReasonAccess)> {
-        let mut accesses = self.accesses_of(ends).filter(|access| access.write != NONE);
-        let access = accesses.find(|access| {
-            access.read != NONE && ends.is_from(access.read) && ends.is_to(access.write)
+        let access = self.accesses_of(ends).find(|access| {
+            let update = access.update();
+            update.is_some_and(|(read, write)| ends.is_from(read) && ends.is_to(write))
         })?;
         let mut both = meetings(*access);
         Some((both.next()?, both.next()?))
@@ -341,7 +337,7 @@ impl VersionOrders<'_> {
         let accesses = self.accesses.in_turn(columns.key_of(ends.from));
         let mut last: BTreeMap<u32, ReasonAccess> = BTreeMap::new();
         for access in accesses {
-            let session = columns.sessions()[access.transaction as usize];
+            let session = columns.sessions()[access.transaction.index()];
             let mut before = last.get(&session).copied();
             for meeting in meetings(access) {
                 if let Some(before) = before.filter(|before| ends.is_from(before.version))
@@ -362,10 +358,12 @@ impl VersionOrders<'_> {
         let accesses = self
             .accesses
             .in_turn(self.accesses.columns.key_of(ends.from));
-        let number = |access: &KeyAccess| self.numbers.get(access.transaction as usize).copied();
-        let known = accesses.filter(|access| number(access).is_some_and(|number| number != NONE));
-        let mut known: Vec<_> = known.collect();
-        known.sort_by_key(number);
+        let rank = |access: &KeyAccess| {
+            let rank = self.ranks.get(access.transaction.index());
+            rank.copied().flatten()
+        };
+        let mut known: Vec<_> = accesses.filter(|access| rank(access).is_some()).collect();
+        known.sort_by_key(rank);
         let met: Vec<_> = known.into_iter().flat_map(meetings).collect();
         let found = met
             .windows(2)
@@ -375,7 +373,7 @@ impl VersionOrders<'_> {
 
     fn by_time(&self, ends: &OrderedEnds<'_>) -> Option<Vec<(ReasonAccess, ReasonAccess)>> {
         let columns = self.accesses.columns;
-        let mut spans: BTreeMap<u32, AccessSpan> = BTreeMap::new();
+        let mut spans: BTreeMap<Version, AccessSpan> = BTreeMap::new();
         for access in self.accesses_of(ends) {
             for meeting in meetings(*access) {
                 let span = spans
@@ -384,16 +382,15 @@ impl VersionOrders<'_> {
                         ended: None,
                         begun: None,
                     });
-                let ended = columns
-                    .ended(access.transaction)
-                    .map_or(NONE, seatrial_cycles::Position::get);
-                if ended != NONE && span.ended.is_none_or(|(other, _)| ended < other) {
+                let transaction = access.transaction.get();
+                if let Some(ended) = columns.ended(transaction)
+                    && span.ended.is_none_or(|(other, _)| ended < other)
+                {
                     span.ended = Some((ended, meeting));
                 }
-                let begun = columns
-                    .begun(access.transaction)
-                    .map_or(NONE, seatrial_cycles::Position::get);
-                if begun != NONE && span.begun.is_none_or(|(other, _)| begun > other) {
+                if let Some(begun) = columns.begun(transaction)
+                    && span.begun.is_none_or(|(other, _)| begun > other)
+                {
                     span.begun = Some((begun, meeting));
                 }
             }

@@ -3,13 +3,23 @@
 use super::chains::Chains;
 use super::inference::{SourceSet, VersionOrderSource};
 use super::key_accesses::KeyAccesses;
-use super::zones::{self, Barrier, Zone};
+use super::zones::{self, Barrier, NEVER, Zone};
 use seatrial_cycles::components::components;
 use seatrial_cycles::graph::{DependencyGraph, EdgeBuilder, EdgeSink, WW};
 use seatrial_cycles::search::shortest_cycle;
 use seatrial_cycles::shape::{EdgeSource, ShapeGraph, TooManyEdges};
-use seatrial_isolation::registers::NONE;
+use seatrial_cycles::{Position, Txn, Version, dense_id};
+use seatrial_isolation::decision::OrderRank;
 use std::collections::{BTreeMap, BTreeSet};
+
+dense_id! {
+    /// A barrier, by its place in [`VersionOrders::barriers`].
+    pub(super) BarrierId
+}
+dense_id! {
+    /// The zone of a version of the key in question.
+    ZoneId
+}
 
 /// Contradictory orders of the versions of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +30,7 @@ pub(super) struct Contradiction {
     /// The sources of the cycle.
     pub(super) sources: SourceSet,
     /// Versions of which each comes before the next, and the last before the first.
-    pub(super) cycle: Vec<u32>,
+    pub(super) cycle: Vec<Version>,
 }
 
 /// The known order of all versions, except that initial states come before all others.
@@ -30,8 +40,8 @@ pub(super) struct Contradiction {
 /// in the history, whatever the concurrency.
 pub(super) struct VersionOrders<'a> {
     pub(super) accesses: &'a KeyAccesses<'a>,
-    /// By transaction: its rank in the given order; [`NONE`] if it has none.
-    pub(super) numbers: &'a [u32],
+    /// By transaction: its rank in the given order, if it has one. Empty without an order.
+    pub(super) ranks: &'a [Option<OrderRank>],
     sources: SourceSet,
     /// Chains of updates, if updates are assumed to be atomic.
     pub(super) chains: Chains,
@@ -39,13 +49,13 @@ pub(super) struct VersionOrders<'a> {
     accepted: BTreeMap<u32, SourceSet>,
     /// By version: start of its row in `next`.
     starts: Vec<u32>,
-    next: Vec<u32>,
+    next: Vec<Version>,
     /// Barriers; those of a key are adjacent.
     pub(super) barriers: Vec<Barrier>,
     /// By version: the barrier that has it in its `ins`. Empty without barriers.
-    entered: Vec<u32>,
+    entered: Vec<Option<BarrierId>>,
     /// Uninstalled versions (never written, aborted, intermediate, of unknown outcome) that come after others, sorted.
-    pub(super) uninstalled: Vec<u32>,
+    pub(super) uninstalled: Vec<Version>,
     pub(super) contradictions: Vec<Contradiction>,
 }
 
@@ -54,11 +64,11 @@ impl<'a> VersionOrders<'a> {
     pub(super) fn new(
         accesses: &'a KeyAccesses<'a>,
         sources: SourceSet,
-        numbers: &'a [u32],
+        ranks: &'a [Option<OrderRank>],
     ) -> Result<VersionOrders<'a>, TooManyEdges> {
         let mut orders = VersionOrders {
             accesses,
-            numbers,
+            ranks,
             chains: if sources.has(VersionOrderSource::Rmw) {
                 Chains::new(accesses)
             } else {
@@ -77,7 +87,7 @@ impl<'a> VersionOrders<'a> {
         let versions = accesses.columns.version_count();
         let rows = ShapeGraph::new(versions, &orders)?;
         for component in rows.components(&rows.peel(), versions as u32) {
-            doubtful.push(accesses.columns.key_of(component[0]));
+            doubtful.push(accesses.columns.key_of(Version::new(component[0])));
         }
         drop(rows);
         if doubtful.is_empty() {
@@ -96,21 +106,20 @@ impl<'a> VersionOrders<'a> {
     }
 
     /// The versions that come after a version by a pair.
-    pub(super) fn next(&self, version: u32) -> &[u32] {
-        let version = version as usize;
+    pub(super) fn next(&self, version: Version) -> &[Version] {
+        let version = version.index();
         &self.next[self.starts[version] as usize..self.starts[version + 1] as usize]
     }
 
-    /// The barrier that has a version in its `ins`; [`NONE`] if there is none.
-    pub(super) fn entered(&self, version: u32) -> u32 {
-        let barrier = self.entered.get(version as usize);
-        barrier.copied().unwrap_or(NONE)
+    /// The barrier that has a version in its `ins`.
+    pub(super) fn entered(&self, version: Version) -> Option<BarrierId> {
+        self.entered.get(version.index()).copied().flatten()
     }
 
     /// Infers from all sources of all keys; returns the keys of which a source contradicts itself.
     fn infer(&mut self) -> Vec<u32> {
         let columns = self.accesses.columns;
-        let mut inferrer = VersionOrderInference::new(self.accesses, self.numbers, &self.chains);
+        let mut inferrer = VersionOrderInference::new(self.accesses, self.ranks, &self.chains);
         let mut doubtful = Vec::new();
         for key in 0..columns.key_count() as u32 {
             let sources = self.sources(key);
@@ -127,17 +136,17 @@ impl<'a> VersionOrders<'a> {
         self.arrange(pairs);
         self.entered = Vec::new();
         if !barriers.is_empty() {
-            self.entered = vec![NONE; columns.version_count()];
-            for (number, barrier) in barriers.iter().enumerate() {
+            self.entered = vec![None; columns.version_count()];
+            for (id, barrier) in BarrierId::all(barriers.len()).zip(&barriers) {
                 for &version in &barrier.ins {
-                    self.entered[version as usize] = number as u32;
+                    self.entered[version.index()] = Some(id);
                 }
             }
         }
         self.barriers = barriers;
         let ins = self.barriers.iter().flat_map(|barrier| &barrier.ins);
         let after = self.next.iter().chain(ins).copied();
-        let uninstalled = after.filter(|&version| self.accesses.installer(version) == NONE);
+        let uninstalled = after.filter(|&version| self.accesses.installer(version).is_none());
         self.uninstalled = uninstalled.collect();
         self.uninstalled.sort_unstable();
         self.uninstalled.dedup();
@@ -145,18 +154,18 @@ impl<'a> VersionOrders<'a> {
     }
 
     /// Sorts pairs into rows, each pair once: a counting sort that reuses `starts` for the compressed rows.
-    fn arrange(&mut self, pairs: Vec<(u32, u32)>) {
+    fn arrange(&mut self, pairs: Vec<(Version, Version)>) {
         let versions = self.accesses.columns.version_count();
         let mut starts = vec![0_u32; versions + 2];
         for &(from, _) in &pairs {
-            starts[from as usize + 2] += 1;
+            starts[from.index() + 2] += 1;
         }
         for version in 1..starts.len() {
             starts[version] += starts[version - 1];
         }
-        let mut next = vec![0; pairs.len()];
+        let mut next = vec![Version::new(0); pairs.len()];
         for (from, to) in pairs {
-            let place = &mut starts[from as usize + 1];
+            let place = &mut starts[from.index() + 1];
             next[*place as usize] = to;
             *place += 1;
         }
@@ -167,11 +176,11 @@ impl<'a> VersionOrders<'a> {
             starts[version] = end as u32;
             let row = &mut next[range.clone()];
             row.sort_unstable();
-            let mut last = NONE;
+            let mut last = None;
             for at in range {
-                if next[at] != last {
-                    last = next[at];
-                    next[end] = last;
+                if last != Some(next[at]) {
+                    last = Some(next[at]);
+                    next[end] = next[at];
                     end += 1;
                 }
             }
@@ -189,7 +198,7 @@ impl<'a> VersionOrders<'a> {
 
     /// Determines the sources that agree for each of these keys.
     fn examine_all(&mut self, keys: Vec<u32>) {
-        let mut inferrer = VersionOrderInference::new(self.accesses, self.numbers, &self.chains);
+        let mut inferrer = VersionOrderInference::new(self.accesses, self.ranks, &self.chains);
         let mut contradictions = Vec::new();
         for key in keys {
             let accepted = self.examine(key, &mut inferrer, &mut contradictions);
@@ -243,19 +252,19 @@ impl<'a> VersionOrders<'a> {
 /// The graph of all versions.
 impl EdgeSource for VersionOrders<'_> {
     fn emit_edges<S: EdgeSink>(&self, edges: &mut EdgeBuilder<S>) {
-        for version in 0..self.accesses.columns.version_count() as u32 {
+        for version in Version::all(self.accesses.columns.version_count()) {
             for &next in self.next(version) {
-                edges.link(version, next, WW);
+                edges.link(version.get(), next.get(), WW);
             }
         }
-        link_barriers(&self.barriers, edges, |version| version);
+        link_barriers(&self.barriers, edges, Version::get);
     }
 }
 
 fn link_barriers<S: EdgeSink>(
     barriers: &[Barrier],
     edges: &mut EdgeBuilder<S>,
-    number: impl Fn(u32) -> u32,
+    number: impl Fn(Version) -> u32,
 ) {
     let mut before = None;
     for barrier in barriers {
@@ -276,16 +285,15 @@ fn link_barriers<S: EdgeSink>(
 /// The versions of one key, with their order by the sources that were accepted so far.
 #[derive(Clone)]
 struct KeyTrial {
-    versions: Vec<u32>,
-    pairs: Vec<(u32, u32)>,
+    versions: Vec<Version>,
+    pairs: Vec<(Version, Version)>,
     barriers: Vec<Barrier>,
 }
 
 impl KeyTrial {
     fn new(accesses: &KeyAccesses<'_>, key: u32) -> KeyTrial {
         let met = accesses.of_key(key).iter();
-        let met = met.flat_map(|access| [access.read, access.write]);
-        let mut versions: Vec<_> = met.filter(|&version| version != NONE).collect();
+        let mut versions: Vec<_> = met.flat_map(|access| access.versions()).collect();
         versions.sort_unstable();
         versions.dedup();
         KeyTrial {
@@ -301,8 +309,8 @@ impl KeyTrial {
     }
 
     /// A shortest cycle of one component, if there is any.
-    fn cycle(&self) -> Option<Vec<u32>> {
-        let number = |version: u32| {
+    fn cycle(&self) -> Option<Vec<Version>> {
+        let number = |version: Version| {
             let place = self.versions.binary_search(&version);
             place.unwrap_or_default() as u32
         };
@@ -324,28 +332,28 @@ impl KeyTrial {
 /// Infers version-order edges for one key from one source.
 struct VersionOrderInference<'a> {
     accesses: &'a KeyAccesses<'a>,
-    numbers: &'a [u32],
+    ranks: &'a [Option<OrderRank>],
     chains: &'a Chains,
     /// Are the updates of this key assumed to be atomic?
     is_chained: bool,
-    pairs: Vec<(u32, u32)>,
+    pairs: Vec<(Version, Version)>,
     barriers: Vec<Barrier>,
-    /// By session: the last key that it accessed, plus one, and the version.
-    last: Vec<(u32, u32)>,
-    /// By version: the number of its zone.
-    places: Vec<u32>,
+    /// By session: the last version that it accessed of the key in question.
+    last: Vec<Option<Version>>,
+    /// By version: its zone. All empty between keys.
+    places: Vec<Option<ZoneId>>,
     zones: Vec<Zone>,
 }
 
 impl<'a> VersionOrderInference<'a> {
     fn new(
         accesses: &'a KeyAccesses<'a>,
-        numbers: &'a [u32],
+        ranks: &'a [Option<OrderRank>],
         chains: &'a Chains,
     ) -> VersionOrderInference<'a> {
         VersionOrderInference {
             accesses,
-            numbers,
+            ranks,
             chains,
             is_chained: false,
             pairs: Vec::new(),
@@ -357,7 +365,7 @@ impl<'a> VersionOrderInference<'a> {
     }
 
     /// Adds the edges of a source for a key. Returns two versions of which each comes before the other, if this finds any.
-    fn infer_key(&mut self, key: u32, source: VersionOrderSource) -> Option<(u32, u32)> {
+    fn infer_key(&mut self, key: u32, source: VersionOrderSource) -> Option<(Version, Version)> {
         let from = self.pairs.len();
         match source {
             VersionOrderSource::Wfr => self.follow_reads(key),
@@ -389,10 +397,11 @@ impl<'a> VersionOrderInference<'a> {
         back
     }
 
-    fn pair(&mut self, from: u32, to: u32) {
-        if from == to || from == NONE || to == NONE {
+    /// Adds that one version comes before another, if both are known and they differ.
+    fn pair(&mut self, from: Option<Version>, to: Option<Version>) {
+        let Some((from, to)) = from.zip(to).filter(|(from, to)| from != to) else {
             return;
-        }
+        };
         let is_between = self.is_chained && self.chains.head(from) != self.chains.head(to);
         self.pairs.push(if is_between {
             (self.chains.tail(from), self.chains.head(to))
@@ -403,13 +412,14 @@ impl<'a> VersionOrderInference<'a> {
 
     /// An update of the initial state comes before all other versions.
     fn follow_first_updates(&mut self, key: u32) {
-        let (first, last) = (self.chains.head(key), self.chains.tail(key));
-        if last == key {
+        // The initial state has the number of its key.
+        let initial = Version::new(key);
+        let (first, last) = (self.chains.head(initial), self.chains.tail(initial));
+        if last == initial {
             return;
         }
         let accesses = self.accesses.of_key(key).iter();
-        let met = accesses.flat_map(|access| [access.read, access.write]);
-        let heads = met.filter(|&version| version != NONE);
+        let heads = accesses.flat_map(|access| access.versions());
         let heads = heads.map(|version| self.chains.head(version));
         let mut heads: Vec<_> = heads.filter(|&head| head != first).collect();
         heads.sort_unstable();
@@ -431,36 +441,36 @@ impl<'a> VersionOrderInference<'a> {
     fn follow_sessions(&mut self, key: u32) {
         let accesses = self.accesses;
         let columns = accesses.columns;
-        self.last.resize(columns.session_count(), (0, NONE));
+        self.last.resize(columns.session_count(), None);
+        let session = |one: Txn| columns.sessions()[one.index()] as usize;
         for access in accesses.in_turn(key) {
-            let session = columns.sessions()[access.transaction as usize] as usize;
-            let (of, last) = self.last[session];
-            if of == key + 1 {
-                self.pair(last, access.first());
-            }
+            let session = session(access.transaction);
+            self.pair(self.last[session], access.first());
             self.pair(access.read, access.write);
             // A transaction of unknown outcome may take effect later: nothing is known to follow it.
             if accesses.is_ok(access.transaction) {
-                self.last[session] = (key + 1, access.last());
+                self.last[session] = access.last();
             }
         }
-        // Reset, since the same key may be inferred again.
+        // Only the entries that were used are reset: there are as many sessions as clients, and a key may have few of them.
         for access in accesses.of_key(key) {
-            let session = columns.sessions()[access.transaction as usize] as usize;
-            self.last[session] = (0, NONE);
+            self.last[session(access.transaction)] = None;
         }
+        debug_assert!(
+            self.last.iter().all(Option::is_none),
+            "no session has a version of an earlier key"
+        );
     }
 
     fn follow_order(&mut self, key: u32) {
-        let numbers = self.numbers;
-        let number = |transaction: u32| numbers.get(transaction as usize).copied();
+        let ranks = self.ranks;
         let known = self.accesses.in_turn(key).filter_map(|access| {
-            let number = number(access.transaction).filter(|&number| number != NONE);
-            Some((number?, access))
+            let rank = ranks.get(access.transaction.index()).copied().flatten();
+            Some((rank?, access))
         });
         let mut known: Vec<_> = known.collect();
-        known.sort_by_key(|&(number, _)| number);
-        let mut last = NONE;
+        known.sort_by_key(|&(rank, _)| rank);
+        let mut last = None;
         for (_, access) in known {
             self.pair(last, access.first());
             self.pair(access.read, access.write);
@@ -468,47 +478,41 @@ impl<'a> VersionOrderInference<'a> {
         }
     }
 
-    fn follow_time(&mut self, key: u32) -> Option<(u32, u32)> {
+    fn follow_time(&mut self, key: u32) -> Option<(Version, Version)> {
         let accesses = self.accesses;
         let columns = accesses.columns;
         if self.places.is_empty() {
-            self.places = vec![NONE; columns.version_count()];
+            self.places = vec![None; columns.version_count()];
         }
         self.zones.clear();
         let mut initial = 0;
         for access in accesses.of_key(key) {
-            let ended = columns
-                .ended(access.transaction)
-                .map_or(NONE, seatrial_cycles::Position::get);
-            let begun = columns
-                .begun(access.transaction)
-                .map_or(NONE, seatrial_cycles::Position::get);
-            let begun = if begun == NONE { 0 } else { begun };
-            for version in [access.read, access.write] {
-                if version == NONE {
-                    continue;
-                }
+            let transaction = access.transaction.get();
+            // Unknown times are those that order nothing: an end after everything, a beginning before everything.
+            let ended = columns.ended(transaction).map_or(NEVER, Position::get);
+            let begun = columns.begun(transaction).map_or(0, Position::get);
+            for version in access.versions() {
                 if columns.is_initial(version) {
                     initial = initial.max(begun);
                     continue;
                 }
-                let place = &mut self.places[version as usize];
-                if *place == NONE {
-                    *place = self.zones.len() as u32;
+                if let Some(zone) = self.places[version.index()] {
+                    let zone = &mut self.zones[zone.index()];
+                    zone.ended = zone.ended.min(ended);
+                    zone.begun = zone.begun.max(begun);
+                } else {
+                    let zone = ZoneId::new(self.zones.len() as u32);
+                    self.places[version.index()] = Some(zone);
                     self.zones.push(Zone {
                         version,
                         ended,
                         begun,
                     });
-                } else {
-                    let zone = &mut self.zones[*place as usize];
-                    zone.ended = zone.ended.min(ended);
-                    zone.begun = zone.begun.max(begun);
                 }
             }
         }
         for zone in &self.zones {
-            self.places[zone.version as usize] = NONE;
+            self.places[zone.version.index()] = None;
         }
         if self.is_chained {
             let conflict = self.join_zones(key, &mut initial);
@@ -518,7 +522,7 @@ impl<'a> VersionOrderInference<'a> {
         }
         let first = self.zones.iter().min_by_key(|zone| zone.ended);
         if let Some(zone) = first.filter(|zone| zone.ended < initial) {
-            return Some((key, zone.version));
+            return Some((Version::new(key), zone.version));
         }
         if let Some(conflict) = zones::conflict(&mut self.zones) {
             return Some(conflict);
@@ -535,19 +539,20 @@ impl<'a> VersionOrderInference<'a> {
 
     /// Joins the zones of each chain. Within a chain, later versions must not come before earlier ones. The chain of the initial
     /// state has no zone, but the last invocation that accessed any of its versions.
-    fn join_zones(&mut self, key: u32, initial: &mut u32) -> Option<(u32, u32)> {
+    fn join_zones(&mut self, key: u32, initial: &mut u32) -> Option<(Version, Version)> {
         let chains = self.chains;
-        let zones: BTreeMap<u32, Zone> = self.zones.drain(..).map(|it| (it.version, it)).collect();
-        let heads: BTreeSet<u32> = zones.keys().map(|&version| chains.head(version)).collect();
+        let zones: BTreeMap<Version, Zone> =
+            self.zones.drain(..).map(|it| (it.version, it)).collect();
+        let heads: BTreeSet<Version> = zones.keys().map(|&version| chains.head(version)).collect();
         let mut conflict = None;
         for head in heads {
-            let is_first = head == key;
+            let is_first = head == Version::new(key);
             let members = chains
                 .members(head)
                 .filter_map(|version| zones.get(&version));
             let mut whole = Zone {
                 version: head,
-                ended: NONE,
+                ended: NEVER,
                 begun: if is_first { *initial } else { 0 },
             };
             let mut latest = head;
@@ -582,9 +587,10 @@ impl<'a> VersionOrderInference<'a> {
             }
             for &from in &barrier.outs {
                 for &to in &barrier.ins {
-                    self.pair(from, to);
+                    self.pair(Some(from), Some(to));
                 }
             }
         }
+        assert!(!is_chained, "the last barrier of a key is chained to none");
     }
 }

@@ -4,13 +4,16 @@
 //! Korach, "Testing Shared Memories", 1997). One version comes before another if the first completion that accessed it is before
 //! the last invocation that accessed the other.
 
-use seatrial_isolation::registers::NONE;
+use seatrial_cycles::Version;
+
+/// After all positions: the end of a zone if no transaction that accessed the version completed.
+pub(super) const NEVER: u32 = u32::MAX;
 
 /// The zone of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Zone {
-    pub(super) version: u32,
-    /// The first completion of a transaction that accessed it; [`NONE`] if none completed.
+    pub(super) version: Version,
+    /// The first completion of a transaction that accessed it; [`NEVER`] if none completed.
     pub(super) ended: u32,
     /// The last invocation of a transaction that accessed it; 0, before which nothing ends, if none was recorded.
     pub(super) begun: u32,
@@ -29,7 +32,7 @@ impl Zone {
 }
 
 /// Two versions of which each comes before the other, if there are any. Sorts the zones.
-pub(super) fn conflict(zones: &mut [Zone]) -> Option<(u32, u32)> {
+pub(super) fn conflict(zones: &mut [Zone]) -> Option<(Version, Version)> {
     zones.sort_unstable_by_key(|zone| (!zone.is_forward(), zone.ended, zone.version));
     let forward = zones.partition_point(|zone| zone.is_forward());
     let (forward, others) = zones.split_at(forward);
@@ -54,8 +57,8 @@ pub(super) fn conflict(zones: &mut [Zone]) -> Option<(u32, u32)> {
 /// barrier, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Barrier {
-    pub(super) outs: Vec<u32>,
-    pub(super) ins: Vec<u32>,
+    pub(super) outs: Vec<Version>,
+    pub(super) ins: Vec<Version>,
     pub(super) chained: bool,
 }
 
@@ -76,7 +79,7 @@ enum ZoneEvent {
 /// an order of events is an order of versions.
 pub(super) fn barriers(zones: &[Zone]) -> Vec<Barrier> {
     let forward = &zones[..zones.partition_point(|zone| zone.is_forward())];
-    let mut events: Vec<(u32, ZoneEvent, u32)> = Vec::with_capacity(2 * zones.len());
+    let mut events: Vec<(u32, ZoneEvent, Version)> = Vec::with_capacity(2 * zones.len());
     // The only forward zone that can contain a position: the last one that starts before it.
     let holder = |position: u32| {
         let earlier = forward.partition_point(|zone| zone.ended <= position);
@@ -93,19 +96,24 @@ pub(super) fn barriers(zones: &[Zone]) -> Vec<Barrier> {
             let position = held.map_or(zone.begun, |other| other.ended);
             events.push((position, ZoneEvent::In, zone.version));
         }
-        if zone.ended != NONE {
+        if zone.ended != NEVER {
             let held = holder(zone.ended).filter(|other| zone.ended < other.begun);
             let position = held.map_or(zone.ended, |other| other.ended);
             events.push((position, ZoneEvent::Out, zone.version));
         }
     }
+    // At one position: versions end, then the forward zone there begins and ends, then versions begin.
     events.sort_unstable();
+    debug_assert!(
+        events.len() <= 2 * zones.len(),
+        "a version enters once and leaves once"
+    );
     let mut barriers = gather(&events);
     chain(&mut barriers);
     barriers
 }
 
-fn gather(events: &[(u32, ZoneEvent, u32)]) -> Vec<Barrier> {
+fn gather(events: &[(u32, ZoneEvent, Version)]) -> Vec<Barrier> {
     let mut barriers: Vec<Barrier> = Vec::new();
     let mut outs = Vec::new();
     for &(_, event, version) in events {
@@ -170,7 +178,7 @@ mod tests {
     }
 
     /// What paths over barriers and versions lead to.
-    fn reached(barriers: &[Barrier], from: u32) -> Vec<u32> {
+    fn reached(barriers: &[Barrier], from: Version) -> Vec<Version> {
         let mut seen = Vec::new();
         let mut waiting = vec![from];
         while let Some(version) = waiting.pop() {
@@ -205,9 +213,9 @@ mod tests {
             // Positions of invocations are even, those of completions odd.
             let mut zones: Vec<_> = (0..count)
                 .map(|version| Zone {
-                    version,
+                    version: Version::new(version),
                     ended: if rng.chance(0.1) {
-                        NONE
+                        NEVER
                     } else {
                         2 * rng.below(positions) as u32 + 1
                     },
@@ -222,7 +230,7 @@ mod tests {
             let is_cyclic = (0..count as usize).any(|version| order[version][version]);
             let original = zones.clone();
             if let Some((one, other)) = conflict(&mut zones) {
-                let [one, other] = [one, other].map(|version| original[version as usize]);
+                let [one, other] = [one, other].map(|version| original[version.index()]);
                 assert!(one != other && one.is_before(other) && other.is_before(one));
                 assert!(is_cyclic, "seed {seed}");
                 conflicts += 1;
@@ -230,8 +238,9 @@ mod tests {
             }
             assert!(!is_cyclic, "seed {seed} {original:?}");
             let barriers = barriers(&zones);
-            for from in 0..count {
-                let expected = (0..count).filter(|&to| order[from as usize][to as usize]);
+            let all = || Version::all(count as usize);
+            for from in all() {
+                let expected = all().filter(|&to| order[from.index()][to.index()]);
                 let expected: Vec<_> = expected.collect();
                 pairs += expected.len();
                 assert_eq!(
@@ -241,7 +250,7 @@ mod tests {
                 );
             }
             let met: Vec<_> = barriers.iter().flat_map(|barrier| &barrier.ins).collect();
-            assert!((0..count).all(|one| met.iter().filter(|&&&other| other == one).count() <= 1));
+            assert!(all().all(|one| met.iter().filter(|&&&other| other == one).count() <= 1));
             orders += 1;
         }
         assert!(

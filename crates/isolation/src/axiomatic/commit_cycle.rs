@@ -3,6 +3,7 @@
 use super::session_program::{INITIAL, SessionProgram};
 use super::{Model, Predecessors, infer};
 use crate::registers::NONE;
+use seatrial_cycles::Version;
 
 /// Number of components of which a cycle is reported.
 pub(super) const CYCLES_MAX: usize = 64;
@@ -15,7 +16,7 @@ pub(super) enum EdgeReason {
     /// They are in one session, in this order.
     Session,
     /// The later one read this version, which the earlier one wrote.
-    Read { version: u32 },
+    Read { version: Version },
     /// `reader` read this key from the later one, though it had seen the earlier one, which writes the key as well.
     Forced { reader: u32, key: u32 },
 }

@@ -2,6 +2,7 @@
 
 use super::ForcedOrder;
 use super::session_program::SessionProgram;
+use seatrial_cycles::Version;
 use seatrial_history::FixedMap;
 
 /// A transaction with more reads uses a table by key instead of comparing its reads with one another.
@@ -118,7 +119,7 @@ impl<'a> DirectInference<'a> {
             let external = events.filter(|event| event.is_external_read());
             reads.extend(external.map(|&read| ExternalRead {
                 key: read.key(),
-                source: read.version(),
+                source: read.version().get(),
                 marks: 0,
             }));
             ends.push(reads.len());
@@ -126,7 +127,7 @@ impl<'a> DirectInference<'a> {
         let mut start = 0;
         for (&reader, &end) in readers.iter().zip(&*ends) {
             for read in &mut reads[start..end] {
-                let source = self.program.source_of(reader, read.source);
+                let source = self.program.source_of(reader, Version::new(read.source));
                 read.source = source.unwrap_or(NO_SOURCE);
             }
             start = end;

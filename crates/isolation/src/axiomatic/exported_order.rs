@@ -1,6 +1,7 @@
 //! An exported order of commits, as a first guess.
 
-use crate::registers::{Columns, NONE};
+use crate::decision::OrderRank;
+use crate::registers::Columns;
 use std::sync::Arc;
 
 /// Numbers of transactions by the index of their completion, sorted by it; smaller numbers were committed first.
@@ -14,8 +15,8 @@ impl ExportedOrder {
         ExportedOrder(order.into())
     }
 
-    /// By transaction of the columns: its place in the order; [`NONE`] if it is not in it.
-    pub(super) fn ranks(&self, columns: &Columns) -> Vec<u32> {
+    /// By transaction of the columns: its place in the order, if it is in it.
+    pub(super) fn ranks(&self, columns: &Columns) -> Vec<Option<OrderRank>> {
         let number = |transaction| {
             let index = columns.index(transaction);
             let place = self.0.partition_point(|&(other, _)| other < index);
@@ -27,7 +28,7 @@ impl ExportedOrder {
 }
 
 /// By transaction: its place in the order of the database's commit timestamps; empty without timestamps.
-pub fn timestamp_ranks(columns: &Columns) -> Vec<u32> {
+pub fn timestamp_ranks(columns: &Columns) -> Vec<Option<OrderRank>> {
     let commits = columns.commits();
     if commits.is_empty() {
         return Vec::new();
@@ -36,17 +37,14 @@ pub fn timestamp_ranks(columns: &Columns) -> Vec<u32> {
 }
 
 /// By transaction: its place in the order of these numbers; equal numbers in the order of the columns.
-fn ranked<N: Ord>(columns: &Columns, number: impl Fn(u32) -> Option<N>) -> Vec<u32> {
+fn ranked<N: Ord>(columns: &Columns, number: impl Fn(u32) -> Option<N>) -> Vec<Option<OrderRank>> {
     let all = (0..columns.len() as u32).filter_map(|one| Some((number(one)?, one)));
     let mut all: Vec<(N, u32)> = all.collect();
     all.sort_unstable();
-    let mut ranks = vec![NONE; columns.len()];
-    for (place, (_, transaction)) in all.into_iter().enumerate() {
-        assert!(
-            ranks[transaction as usize] == NONE,
-            "a transaction is in the order twice"
-        );
-        ranks[transaction as usize] = place as u32;
+    let mut ranks = vec![None; columns.len()];
+    for (rank, (_, transaction)) in OrderRank::all(all.len()).zip(all) {
+        let before = ranks[transaction as usize].replace(rank);
+        assert!(before.is_none(), "a transaction is in the order twice");
     }
     assert_eq!(ranks.len(), columns.len());
     ranks

@@ -1,7 +1,7 @@
 //! The transactions that took place, by session, and the sources of their reads.
 
 use crate::registers::{Columns, NONE, RegisterEvent};
-use seatrial_cycles::{Csr, Txn};
+use seatrial_cycles::{Csr, Txn, Version};
 use seatrial_history::OpType;
 
 /// Stands for the transaction that wrote the initial state of every key: it commits before all others.
@@ -87,7 +87,7 @@ impl<'a> SessionProgram<'a> {
     }
 
     /// The same by the version that is read.
-    pub(super) fn source_of(&self, reader: u32, version: u32) -> Option<u32> {
+    pub(super) fn source_of(&self, reader: u32, version: Version) -> Option<u32> {
         if self.columns.is_initial(version) {
             return Some(INITIAL);
         }

@@ -5,7 +5,7 @@ use super::incremental_order::{GraphPath, IncrementalOrder};
 use super::known_order::KnownOrder;
 use super::order_model::Axiom;
 use super::relation::predecessors;
-use seatrial_cycles::{Csr, NONE};
+use seatrial_cycles::{Csr, NONE, Txn};
 use seatrial_history::FixedMap;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -409,8 +409,8 @@ impl<'a> ClauseSearch<'a> {
             let (one, other) = self.pairs[variable as usize];
             let blocks = &self.known.blocks;
             let versions = blocks.members(one).chain(blocks.members(other));
-            let writers = versions.map(|version| self.known.constraints.writers[version as usize]);
-            transactions.extend(writers.filter(|&writer| writer != NONE));
+            let writers = versions.filter_map(|version| self.known.constraints.writer(version));
+            transactions.extend(writers.map(Txn::get));
         }
         transactions
     }

@@ -1,7 +1,8 @@
 //! The reads and writes that an order of transactions must explain.
 
+use super::OrderRank;
 use crate::registers::Columns;
-use seatrial_cycles::{Csr, NONE, Position, Txn};
+use seatrial_cycles::{Csr, NONE, Position, Txn, Version};
 use seatrial_history::FixedMap;
 use seatrial_history::OpType;
 
@@ -19,9 +20,9 @@ pub(super) struct Constraints {
     pub(super) sessions: Vec<u32>,
     /// By transaction: the positions of its invocation, and of its certain end; [`NONE`] where unknown.
     pub(super) times: Vec<(u32, u32)>,
-    /// By transaction: its place in an exported order, [`NONE`] where unknown; empty without such an order. A hint, never
+    /// By transaction: its rank in an exported order, where known; empty without such an order. A hint, never
     /// believed.
-    pub(super) ranks: Vec<u32>,
+    pub(super) ranks: Vec<Option<OrderRank>>,
     /// By transaction: had it certainly ended when the next one of its session began?
     pub(super) completed: Vec<bool>,
     /// By transaction: the versions of others that it read, each once.
@@ -30,19 +31,19 @@ pub(super) struct Constraints {
     pub(super) writes: Csr<u32>,
     /// By version: its key.
     pub(super) version_keys: Vec<u32>,
-    /// By version: its writer; [`NONE`] for initial states, and for versions whose writer is not among these.
-    pub(super) writers: Vec<u32>,
+    /// By version: its writer; `None` for initial states.
+    pub(super) writers: Vec<Option<Txn>>,
 }
 
 /// A position as a number, [`NONE`] if unknown: comparisons of times need it so.
-fn position(known: Option<Position>) -> u32 {
+pub(super) fn position(known: Option<Position>) -> u32 {
     known.map_or(NONE, Position::get)
 }
 
 impl Constraints {
     /// The constraints of columns, and the columns' numbers of the transactions. `ranks` are those of the columns'
     /// transactions. Reads that are wrong at any level are left out, since no order could explain them.
-    pub(super) fn of(columns: &Columns, ranks: &[u32]) -> (Constraints, Vec<u32>) {
+    pub(super) fn of(columns: &Columns, ranks: &[Option<OrderRank>]) -> (Constraints, Vec<u32>) {
         let count = columns.len() as u32;
         let happened = (0..count).filter(|&number| columns.happened(number));
         let names: Vec<u32> = happened.collect();
@@ -60,17 +61,18 @@ impl Constraints {
             constraints.completed.push(outcome == OpType::Ok);
         }
         let numbers = constraints.number_writes(columns, &names);
-        let mut seen: Vec<u32> = Vec::new();
+        let mut seen: Vec<Version> = Vec::new();
         for &name in &names {
             seen.clear();
             let events = columns.events(name).iter();
             for read in events.filter(|event| event.is_external_read()) {
-                let version = numbers[read.version() as usize];
-                let is_sound =
-                    version != NONE && columns.writer(read.version()).map(Txn::get) != Some(name);
-                if is_sound && !seen.contains(&version) {
+                let Some(version) = numbers[read.version().index()] else {
+                    continue;
+                };
+                let is_own = columns.writer(read.version()) == Some(Txn::new(name));
+                if !is_own && !seen.contains(&version) {
                     seen.push(version);
-                    constraints.reads.push(version);
+                    constraints.reads.push(version.get());
                 }
             }
             constraints.reads.end_row();
@@ -100,23 +102,30 @@ impl Constraints {
             written.iter().all(|&key| key < self.keys),
             "a version has no key"
         );
+        let (unwritten, written) = self.writers.split_at(initial.len());
         assert!(
-            self.writers[..initial.len()]
-                .iter()
-                .all(|&writer| writer == NONE),
+            unwritten.iter().all(Option::is_none),
             "an initial state has a writer"
         );
         assert!(
-            self.writers[initial.len()..]
+            written
                 .iter()
-                .all(|&writer| (writer as usize) < transactions),
+                .all(|writer| writer.is_some_and(|writer| writer.index() < transactions)),
             "a version has no writer"
+        );
+        debug_assert!(
+            self.reads.row_numbers().all(|number| {
+                let row = self.reads.row(number);
+                let is_own = |&version: &u32| self.writer(version) == Some(Txn::new(number));
+                !row.iter().any(is_own)
+            }),
+            "a transaction depends on its own write"
         );
     }
 
-    /// Numbers the versions that these transactions wrote. Returns the new number of each version of the columns; [`NONE`]
-    /// if none of these transactions wrote it.
-    fn number_writes(&mut self, columns: &Columns, names: &[u32]) -> Vec<u32> {
+    /// Numbers the versions that these transactions wrote. By version of the columns: its new
+    /// number; `None` if none of these transactions wrote it.
+    fn number_writes(&mut self, columns: &Columns, names: &[u32]) -> Vec<Option<Version>> {
         let written = |name: u32| {
             let events = columns.events(name).iter();
             events.filter(|event| event.is_final_write())
@@ -133,17 +142,18 @@ impl Constraints {
         let versions = next[self.keys as usize] as usize;
         self.version_keys = (0..self.keys).collect();
         self.version_keys.resize(versions, 0);
-        self.writers = vec![NONE; versions];
-        let mut numbers: Vec<u32> = (0..self.keys).collect();
-        numbers.resize(columns.version_count(), NONE);
-        for (number, &name) in names.iter().enumerate() {
+        self.writers = vec![None; versions];
+        let mut numbers: Vec<Option<Version>> =
+            Version::all(self.keys as usize).map(Some).collect();
+        numbers.resize(columns.version_count(), None);
+        for (number, &name) in Txn::all(names.len()).zip(names) {
             for write in written(name) {
                 let next = &mut next[write.key() as usize];
                 let version = *next;
                 *next += 1;
                 self.version_keys[version as usize] = write.key();
-                self.writers[version as usize] = number as u32;
-                numbers[write.version() as usize] = version;
+                self.writers[version as usize] = Some(number);
+                numbers[write.version().index()] = Some(Version::new(version));
                 self.writes.push(version);
             }
             self.writes.end_row();
@@ -173,6 +183,19 @@ impl Constraints {
         self.version_keys.len()
     }
 
+    /// The writer of a version; `None` for an initial state.
+    #[inline]
+    pub(super) fn writer(&self, version: u32) -> Option<Txn> {
+        self.writers[version as usize]
+    }
+
+    /// The writer of a version that is not an initial state.
+    #[inline]
+    pub(super) fn writer_of_written(&self, version: u32) -> Txn {
+        let writer = self.writers[version as usize];
+        writer.expect("a version after the initial states has a writer")
+    }
+
     /// Is this the initial state of a key?
     pub(super) fn is_initial(&self, version: u32) -> bool {
         version < self.keys
@@ -194,16 +217,16 @@ impl Constraints {
         let mut constraints = Constraints {
             keys: keys.len() as u32,
             version_keys: (0..keys.len() as u32).collect(),
-            writers: vec![NONE; keys.len()],
+            writers: vec![None; keys.len()],
             ..Constraints::default()
         };
-        for (place, &number) in transactions.iter().enumerate() {
+        for (place, &number) in Txn::all(transactions.len()).zip(transactions) {
             for &version in self.writes.row(number) {
                 let next = constraints.version_keys.len() as u32;
                 versions.insert(version, next);
                 let key = self.version_keys[version as usize];
                 constraints.version_keys.push(keys[&key]);
-                constraints.writers.push(place as u32);
+                constraints.writers.push(Some(place));
                 constraints.writes.push(next);
             }
             constraints.writes.end_row();

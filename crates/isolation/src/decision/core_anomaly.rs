@@ -4,8 +4,8 @@ use super::constraints::Constraints;
 use super::guess_and_search::{OrderDecision, SearchEffort, decide};
 use super::order_model::{Axiom, OrderModel, RespectedOrder};
 use seatrial_checker::Anomaly;
-use seatrial_cycles::NONE;
 use seatrial_cycles::anomaly::{CycleClass, CycleKind, CycleVariant, LOST_UPDATE, NO_ORDER};
+use seatrial_cycles::{NONE, Txn};
 
 /// Steps for the decision of one level.
 const STEPS_MAX: u64 = 2_000_000;
@@ -87,8 +87,10 @@ fn has_read_cycle(core: &Constraints, follows: RespectedOrder) -> bool {
     let count = core.len() as usize;
     let before = (0..count).map(|number| {
         let reads = core.reads.row(number as u32).iter();
-        let writers = reads.map(|&version| core.writers[version as usize]);
-        let writers = writers.filter(|&writer| writer != NONE && writer != number as u32);
+        let writers = reads.filter_map(|&version| core.writer(version));
+        let writers = writers
+            .map(Txn::get)
+            .filter(|&writer| writer != number as u32);
         let ordered = (0..count).filter(|&other| {
             let is_session = other < number
                 && core.sessions[other] == core.sessions[number]

@@ -5,8 +5,8 @@ use super::order_model::{Axiom, OrderModel, RespectedOrder};
 use crate::explain::shape;
 use crate::registers::Columns;
 use seatrial_checker::{Anomaly, Finding, FindingStep};
-use seatrial_cycles::NONE;
 use seatrial_cycles::graph::{PROCESS, REALTIME, RW, WR, WW, relation};
+use seatrial_cycles::{NONE, Txn, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -67,8 +67,8 @@ pub(super) struct CoreExplanation<'a> {
     model: OrderModel,
     /// By transaction: its number in the columns.
     names: &'a [u32],
-    /// By version: its number in the columns.
-    versions: Vec<u32>,
+    /// By version: that of the columns; `None` for an initial state.
+    versions: Vec<Option<Version>>,
     readers: Vec<Vec<u32>>,
     cases: usize,
     text: String,
@@ -98,7 +98,7 @@ impl<'a> CoreExplanation<'a> {
             columns,
             model,
             names,
-            versions: vec![NONE; constraints.versions()],
+            versions: vec![None; constraints.versions()],
             readers,
             cases: 0,
             text: String::new(),
@@ -113,7 +113,7 @@ impl<'a> CoreExplanation<'a> {
             let events = self.columns.events(self.names[number as usize]).iter();
             let finals = events.filter(|event| event.is_final_write());
             for (&version, event) in self.constraints.writes.row(number).iter().zip(finals) {
-                self.versions[version as usize] = event.version();
+                self.versions[version as usize] = Some(event.version());
             }
         }
     }
@@ -238,8 +238,10 @@ impl<'a> CoreExplanation<'a> {
             }
         }
         for (version, readers) in self.readers.iter().enumerate() {
-            let writer = constraints.writers[version];
-            for &reader in readers.iter().filter(|_| writer != NONE) {
+            let Some(writer) = constraints.writers[version].map(Txn::get) else {
+                continue;
+            };
+            for &reader in readers {
                 known.edges.push(ExplainedEdge {
                     from: self.commit(writer),
                     to: self.snapshot(reader),
@@ -280,7 +282,7 @@ impl<'a> CoreExplanation<'a> {
     /// The edges that say that one version comes before another.
     fn edges(&self, first: u32, second: u32, because: u32) -> Vec<ExplainedEdge> {
         let constraints = self.constraints;
-        let next = constraints.writers[second as usize];
+        let next = constraints.writer_of_written(second).get();
         let mut edges = Vec::new();
         let mut link = |from, to, kind| {
             edges.push(ExplainedEdge {
@@ -291,8 +293,7 @@ impl<'a> CoreExplanation<'a> {
                 because,
             });
         };
-        let writer = constraints.writers[first as usize];
-        if writer != NONE {
+        if let Some(writer) = constraints.writer(first).map(Txn::get) {
             let to = match self.model.axiom {
                 Axiom::Snapshot => self.snapshot(next),
                 _ => self.commit(next),
@@ -452,10 +453,10 @@ impl<'a> CoreExplanation<'a> {
     /// "x = 1 of T1 comes before x = 2 of T2".
     fn versions(&self, first: u32, second: u32) -> String {
         let key = self.columns.key(self.key(second));
-        let writer = self.constraints.writers[second as usize];
-        let before = match self.constraints.writers[first as usize] {
-            NONE => "the initial state".to_owned(),
-            writer => format!("{} of T{}", self.value(first), writer + 1),
+        let writer = self.constraints.writer_of_written(second).get();
+        let before = match self.constraints.writer(first) {
+            None => "the initial state".to_owned(),
+            Some(writer) => format!("{} of T{}", self.value(first), writer.get() + 1),
         };
         format!(
             "of key {key}, {before} comes before {} of T{}",
@@ -465,13 +466,15 @@ impl<'a> CoreExplanation<'a> {
     }
 
     fn key(&self, version: u32) -> u32 {
-        self.columns.key_of(self.versions[version as usize])
+        // An initial state has the number of its key, here as in the columns.
+        let written = self.versions[version as usize];
+        written.map_or(version, |written| self.columns.key_of(written))
     }
 
     fn value(&self, version: u32) -> String {
         match self.versions[version as usize] {
-            NONE => "nil".into(),
-            version => self.columns.shown_value(version),
+            None => "nil".into(),
+            Some(version) => self.columns.shown_value(version),
         }
     }
 

@@ -1,10 +1,10 @@
 //! The decision for given transactions on keys with partly known version orders, for checkers of lists.
 
-use super::constraints::Constraints;
+use super::constraints::{Constraints, position};
 use super::guess_and_search::{self, OrderDecision, OrderWitness, SearchEffort};
 use super::order_model::OrderModel;
 use super::unsat_core;
-use seatrial_cycles::{Csr, NONE};
+use seatrial_cycles::{Csr, Position, Txn};
 use seatrial_history::FixedMap;
 
 /// One transaction for [`decide_given`].
@@ -12,15 +12,15 @@ use seatrial_history::FixedMap;
 pub struct GivenTransaction {
     /// The number of its session.
     pub session: u32,
-    /// Positions of its invocation and of its completion; [`NONE`] where unknown.
-    pub time: (u32, u32),
+    /// Positions of its invocation and of its completion, where known.
+    pub time: (Option<Position>, Option<Position>),
     /// Did it succeed?
     pub is_completed: bool,
     /// Keys that it writes, each once.
     pub writes: Vec<u32>,
-    /// Keys whose state it sees, with the transaction that wrote that state ([`NONE`]: the initial state). A write that is
+    /// Keys whose state it sees, with the transaction that wrote that state (`None`: the initial state). A write that is
     /// known to follow another one directly is a write by a transaction that sees it.
-    pub reads: Vec<(u32, u32)>,
+    pub reads: Vec<(u32, Option<Txn>)>,
 }
 
 /// The decision about given transactions.
@@ -62,7 +62,7 @@ fn constraints(given: &[GivenTransaction], keys: u32) -> Constraints {
     let mut constraints = Constraints {
         keys,
         version_keys: (0..keys).collect(),
-        writers: vec![NONE; keys as usize],
+        writers: vec![None; keys as usize],
         ..Constraints::default()
     };
     let mut versions: FixedMap<(u32, u32), u32> = FixedMap::default();
@@ -71,11 +71,12 @@ fn constraints(given: &[GivenTransaction], keys: u32) -> Constraints {
         let before = versions.insert((key, number), version);
         assert!(before.is_none(), "a transaction writes a key once");
         constraints.version_keys.push(key);
-        constraints.writers.push(number);
+        constraints.writers.push(Some(Txn::new(number)));
     }
     for (one, number) in given.iter().zip(0..) {
         constraints.sessions.push(one.session);
-        constraints.times.push(one.time);
+        let (begun, ended) = one.time;
+        constraints.times.push((position(begun), position(ended)));
         constraints.completed.push(one.is_completed);
         for &key in &one.writes {
             constraints.writes.push(versions[&(key, number)]);
@@ -89,8 +90,8 @@ fn constraints(given: &[GivenTransaction], keys: u32) -> Constraints {
 fn push_reads(reads: &mut Csr<u32>, one: &GivenTransaction, versions: &FixedMap<(u32, u32), u32>) {
     for &(key, writer) in &one.reads {
         reads.push(match writer {
-            NONE => key,
-            writer => versions[&(key, writer)],
+            None => key,
+            Some(writer) => versions[&(key, writer.get())],
         });
     }
     reads.end_row();

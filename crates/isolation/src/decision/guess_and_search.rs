@@ -10,7 +10,7 @@ use super::replay_guess::{GuessReplay, ReplayResult};
 use super::version_blocks::{UpdateFork, VersionBlocks};
 use super::version_zones::{TransactionWindows, ranked};
 use seatrial_cycles::components::visit;
-use seatrial_cycles::{Csr, NONE};
+use seatrial_cycles::{Csr, NONE, Txn};
 use std::collections::BTreeSet;
 
 /// The decision about constraints.
@@ -98,9 +98,10 @@ pub(super) fn decide(
             one,
             other,
         }) => {
-            let writer = constraints.writers[version as usize];
-            let core: BTreeSet<u32> = [one, other, writer].into();
-            return OrderDecision::Fails(core.into_iter().filter(|&one| one != NONE).collect());
+            // Sorted, each once; an initial state has no writer.
+            let writer = constraints.writer(version);
+            let core: BTreeSet<Txn> = [one, other].into_iter().chain(writer).collect();
+            return OrderDecision::Fails(core.into_iter().map(Txn::get).collect());
         }
     };
     if model.axiom == Axiom::Parallel {

@@ -159,7 +159,7 @@ impl<'a> Regions<'a> {
                 .filter_map(|&node| known.transaction(node))
             {
                 let reads = constraints.reads.row(number).iter();
-                let read = reads.filter(|&&version| constraints.writers[version as usize] != NONE);
+                let read = reads.filter(|&&version| !constraints.is_initial(version));
                 found.extend(read.map(|&version| known.written(version)));
                 for &version in constraints.writes.row(number) {
                     found.push(known.written(version));
@@ -298,7 +298,7 @@ impl<'a> GuessRepair<'a> {
         let is_inside = |node: u32| self.local[node as usize] != NONE;
         let tail = known.blocks.tail(head);
         let mut readers = known.blocks.readers.row(tail).iter();
-        let begin = known.snapshot(known.constraints.writers[head as usize]);
+        let begin = known.snapshot(known.constraints.writer_of_written(head).get());
         is_inside(known.written(tail))
             && (known.model.axiom != Axiom::Snapshot || is_inside(begin))
             && readers.all(|&reader| is_inside(known.snapshot(reader)))
@@ -381,7 +381,7 @@ impl<'a> GuessRepair<'a> {
         let local = |node: u32| self.local[node as usize];
         let rank = |node: u32| self.miss.ranks[node as usize];
         let tail = known.blocks.tail(head);
-        let writer = known.constraints.writers[head as usize];
+        let writer = known.constraints.writer_of_written(head).get();
         let snapshots = known.blocks.readers.row(tail).iter();
         let snapshots = snapshots.map(|&reader| known.snapshot(reader));
         let mut end = rank(known.written(tail));

@@ -1,6 +1,11 @@
 //! A topological order that is kept up to date while edges are added and removed.
 
-use seatrial_cycles::{Csr, NONE};
+use seatrial_cycles::{Csr, NONE, dense_id};
+
+dense_id! {
+    /// An added edge.
+    EdgeId
+}
 
 /// A path through the graph.
 #[derive(Debug)]
@@ -17,9 +22,9 @@ struct AddedEdge {
     to: u32,
     literal: u32,
     /// The next edge in the list of those that leave its source.
-    next_out: u32,
+    next_out: Option<EdgeId>,
     /// The next edge in the list of those that lead to its target.
-    next_in: u32,
+    next_in: Option<EdgeId>,
 }
 
 /// A graph without cycles, with a topological order that is updated as edges are added: only nodes between the two ends of an
@@ -32,8 +37,8 @@ pub(super) struct IncrementalOrder {
     pub(super) places: Vec<u32>,
     edges: Vec<AddedEdge>,
     /// By node: the last added edge that leaves it, and the last one that leads to it.
-    out: Vec<u32>,
-    into: Vec<u32>,
+    out: Vec<Option<EdgeId>>,
+    into: Vec<Option<EdgeId>>,
     /// By node: the last search that reached it, from which node and over which literal.
     seen: Vec<u32>,
     origins: Vec<(u32, u32)>,
@@ -60,8 +65,8 @@ impl IncrementalOrder {
             backward,
             places,
             edges: Vec::new(),
-            out: vec![NONE; nodes],
-            into: vec![NONE; nodes],
+            out: vec![None; nodes],
+            into: vec![None; nodes],
             seen: vec![0; nodes],
             origins: vec![(NONE, NONE); nodes],
             search: 0,
@@ -86,13 +91,13 @@ impl IncrementalOrder {
             take(from, NONE);
         }
         let mut edge = self.into[node as usize];
-        while edge != NONE {
+        while let Some(added) = edge {
             let AddedEdge {
                 from,
                 literal,
                 next_in,
                 ..
-            } = self.edges[edge as usize];
+            } = self.edges[added.index()];
             take(from, literal);
             edge = next_in;
         }
@@ -116,15 +121,19 @@ impl IncrementalOrder {
             }
             self.reorder(from, to);
         }
+        // At the front of both lists, so that the last edge added is the first to be removed.
+        let added = EdgeId::new(self.edges.len() as u32);
         self.edges.push(AddedEdge {
             from,
             to,
             literal,
-            next_out: self.out[from as usize],
-            next_in: self.into[to as usize],
+            next_out: self.out[from as usize].replace(added),
+            next_in: self.into[to as usize].replace(added),
         });
-        self.out[from as usize] = self.edges.len() as u32 - 1;
-        self.into[to as usize] = self.edges.len() as u32 - 1;
+        assert!(
+            self.place(from) < self.place(to),
+            "an added edge leads onward in the order"
+        );
         Ok(())
     }
 
@@ -177,14 +186,14 @@ impl IncrementalOrder {
                 }
             }
             let mut edge = self.out[node as usize];
-            while edge != NONE {
+            while let Some(added) = edge {
                 self.steps += 1;
                 let AddedEdge {
                     to: target,
                     literal,
                     next_out,
                     ..
-                } = self.edges[edge as usize];
+                } = self.edges[added.index()];
                 if self.seen[target as usize] != self.search
                     && self.places[target as usize] <= limit
                 {
@@ -217,13 +226,13 @@ impl IncrementalOrder {
                 }
             }
             let mut edge = self.into[node as usize];
-            while edge != NONE {
+            while let Some(added) = edge {
                 self.steps += 1;
                 let AddedEdge {
                     from: source,
                     next_in,
                     ..
-                } = self.edges[edge as usize];
+                } = self.edges[added.index()];
                 if self.seen[source as usize] != self.search
                     && self.places[source as usize] >= limit
                 {

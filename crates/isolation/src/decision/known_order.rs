@@ -4,7 +4,7 @@ use super::constraints::Constraints;
 use super::order_model::{Axiom, OrderModel, RespectedOrder};
 use super::relation::Relation;
 use super::version_blocks::VersionBlocks;
-use seatrial_cycles::{Csr, NONE};
+use seatrial_cycles::{Csr, NONE, Version};
 
 /// The events of transactions and the edges between them that are known: session order, real time, reads after the writes
 /// that they saw, and overwrites after reads where the next version is known.
@@ -38,7 +38,7 @@ impl<'a> KnownOrder<'a> {
         if model.axiom != Axiom::Parallel {
             exits = vec![NONE; constraints.versions()];
             for (version, exit) in exits.iter_mut().enumerate() {
-                if blocks.next[version] != NONE {
+                if blocks.next[version].is_some() {
                     continue;
                 }
                 match blocks.readers.row(version as u32) {
@@ -109,7 +109,7 @@ impl<'a> KnownOrder<'a> {
     /// The event in which a version is written.
     #[inline]
     pub(super) fn written(&self, version: u32) -> u32 {
-        self.commit(self.constraints.writers[version as usize])
+        self.commit(self.constraints.writer_of_written(version).get())
     }
 
     /// The node after all readers of the last version of a block; [`NONE`] if that does not matter.
@@ -137,7 +137,7 @@ impl<'a> KnownOrder<'a> {
         if self.constraints.is_initial(tail) {
             return None;
         }
-        let next = self.constraints.writers[head as usize];
+        let next = self.constraints.writer_of_written(head).get();
         match self.model.axiom {
             Axiom::Snapshot => Some((self.written(tail), self.snapshot(next))),
             // Each reader of a version comes after its writer.
@@ -164,7 +164,7 @@ impl<'a> KnownOrder<'a> {
                 take(self.snapshot(number), self.commit(number));
             }
             for &version in constraints.reads.row(number) {
-                if constraints.writers[version as usize] != NONE {
+                if !constraints.is_initial(version) {
                     take(self.written(version), self.snapshot(number));
                 }
                 self.emit_overwritten(number, version, take);
@@ -179,9 +179,8 @@ impl<'a> KnownOrder<'a> {
         if self.model.axiom == Axiom::Parallel {
             return;
         }
-        let next = self.blocks.next[version as usize];
-        if next != NONE {
-            let writer = self.constraints.writers[next as usize];
+        if let Some(next) = self.blocks.next[version as usize] {
+            let writer = self.constraints.writer_of_written(next.get()).get();
             if writer != reader {
                 take(self.snapshot(reader), self.commit(writer));
             }
@@ -245,19 +244,19 @@ impl Relation for KnownOrder<'_> {
 /// The known edges, with an order of the blocks of each key.
 pub(super) struct GuessedOrder<'a> {
     known: &'a KnownOrder<'a>,
-    /// By last version of a block: the head of the next block; [`NONE`] if there is none.
-    next: Vec<u32>,
+    /// By last version of a block: the head of the next block.
+    next: Vec<Option<Version>>,
 }
 
 impl<'a> GuessedOrder<'a> {
     /// `heads` has for each key the heads of its blocks in order, without that of the initial state.
     pub(super) fn new(known: &'a KnownOrder<'a>, heads: &Csr<u32>) -> GuessedOrder<'a> {
-        let mut next = vec![NONE; known.constraints.versions()];
+        let mut next = vec![None; known.constraints.versions()];
         for key in 0..known.constraints.keys {
             let mut tail = known.blocks.tail(key);
             for &head in heads.row(key) {
                 assert!(tail != head, "a block comes after itself");
-                next[tail as usize] = head;
+                next[tail as usize] = Some(Version::new(head));
                 tail = known.blocks.tail(head);
             }
         }
@@ -267,7 +266,7 @@ impl<'a> GuessedOrder<'a> {
     /// The head of the block after the one that ends with this version.
     #[inline]
     fn next(&self, tail: u32) -> Option<u32> {
-        Some(self.next[tail as usize]).filter(|&head| head != NONE)
+        self.next[tail as usize].map(Version::get)
     }
 }
 

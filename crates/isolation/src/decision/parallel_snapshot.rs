@@ -7,7 +7,7 @@ use super::known_order::KnownOrder;
 use super::order_model::{Axiom, OrderModel};
 use super::relation::{Relation, successors};
 use super::version_blocks::VersionBlocks;
-use seatrial_cycles::{Csr, NONE};
+use seatrial_cycles::{Csr, NONE, Txn, Version};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -124,8 +124,10 @@ fn refuted(
 fn reader(constraints: &Constraints, core: &[u32]) -> Option<u32> {
     let read = |number: u32| {
         let writers = constraints.reads.row(number).iter();
-        let writers = writers.map(|&version| constraints.writers[version as usize]);
-        writers.filter(|writer| core.contains(writer)).count()
+        let writers = writers.filter_map(|&version| constraints.writer(version));
+        writers
+            .filter(|writer| core.contains(&writer.get()))
+            .count()
     };
     let readers = core
         .iter()
@@ -155,8 +157,8 @@ struct VersionPlaces {
     places: Vec<u32>,
     /// By version: the head of its block.
     heads: Vec<u32>,
-    /// By version: the next one; [`NONE`] for the last.
-    next: Vec<u32>,
+    /// By version: the next one of its key.
+    next: Vec<Option<Version>>,
     /// By node: heads of consecutive blocks, of which the second begins with a write in that node.
     into: Csr<u32>,
 }
@@ -185,19 +187,19 @@ impl VersionPlaces {
         let mut scene = VersionPlaces {
             places: vec![0; versions],
             heads: vec![NONE; versions],
-            next: vec![NONE; versions],
+            next: vec![None; versions],
             into: successors(known.nodes() as usize, &NeighbourBlocks { known, heads }),
         };
         for key in 0..known.constraints.keys {
-            let (mut place, mut before) = (0, NONE);
+            let (mut place, mut before) = (0, None::<u32>);
             for &head in std::iter::once(&key).chain(heads.row(key)) {
                 for version in known.blocks.members(head) {
                     scene.places[version as usize] = place;
                     scene.heads[version as usize] = head;
-                    if before != NONE {
-                        scene.next[before as usize] = version;
+                    if let Some(before) = before {
+                        scene.next[before as usize] = Some(Version::new(version));
                     }
-                    (place, before) = (place + 1, version);
+                    (place, before) = (place + 1, Some(version));
                 }
             }
         }
@@ -273,10 +275,11 @@ impl ClauseSearch<'_> {
             for reader in 0..known.constraints.len() {
                 for &version in known.constraints.reads.row(reader) {
                     let next = scene.next[version as usize];
-                    if next == NONE || known.constraints.writers[next as usize] == reader {
+                    let next = next.map(|next| known.constraints.writer_of_written(next.get()));
+                    let Some(writer) = next.map(Txn::get).filter(|&writer| writer != reader) else {
                         continue;
-                    }
-                    let writer = known.constraints.writers[next as usize].checked_sub(first);
+                    };
+                    let writer = writer.checked_sub(first);
                     let writer = writer.filter(|&writer| (writer as usize) < 64 * words);
                     let sees = writer.is_some_and(|writer| {
                         let word = seen[reader as usize * words + writer as usize / 64];
@@ -331,8 +334,7 @@ impl ClauseSearch<'_> {
         }
         self.steps += waiting.len() as u64;
         let mut transactions = BTreeSet::from([reader]);
-        transactions
-            .extend(Some(constraints.writers[version as usize]).filter(|&writer| writer != NONE));
+        transactions.extend(constraints.writer(version).map(Txn::get));
         let mut pairs = Vec::new();
         if let Some((mut node, written)) = found {
             let (first, second) = (scene.heads[version as usize], scene.heads[written as usize]);

@@ -3,7 +3,7 @@
 use super::known_order::KnownOrder;
 use super::order_model::Axiom;
 use super::relation::{predecessors, successors};
-use seatrial_cycles::{Csr, NONE};
+use seatrial_cycles::{Csr, NONE, Txn};
 use seatrial_history::FixedMap;
 use std::collections::BTreeSet;
 
@@ -44,8 +44,8 @@ enum EventNeed {
     /// The other one comes first by this learned edge.
     ConflictResult { event: u32, edge: u32 },
     /// The other one reads a version that this one would overwrite, or is an unfinished write of the same key. That depends
-    /// on `writer` having come before the transaction of the waiting event.
-    Data { event: u32, writer: u32 },
+    /// on `writer` having come before the transaction of the waiting event; without a writer, on the initial state, which does.
+    Data { event: u32, writer: Option<Txn> },
 }
 
 impl EventNeed {
@@ -97,9 +97,9 @@ pub(super) struct GuessReplay<'a> {
     on_stack: Vec<bool>,
     /// By version: the number of its readers that were not executed.
     left: Vec<u32>,
-    /// By key: its current version, and the transaction between snapshot and commit that writes it ([`NONE`]).
+    /// By key: its current version, and the transaction between snapshot and commit that writes it, if any.
     current: Vec<u32>,
-    held: Vec<u32>,
+    held: Vec<Option<Txn>>,
     /// By version: the version that it replaced.
     replaced: Vec<u32>,
     /// By transaction: are its reads ignored?
@@ -150,7 +150,7 @@ impl<'a> GuessReplay<'a> {
             on_stack: vec![false; nodes],
             left: left.collect(),
             current: (0..constraints.keys).collect(),
-            held: vec![NONE; constraints.keys as usize],
+            held: vec![None; constraints.keys as usize],
             replaced: vec![NONE; constraints.versions()],
             is_missed: vec![false; constraints.len() as usize],
             trail: Vec::with_capacity(nodes),
@@ -303,9 +303,9 @@ impl<'a> GuessReplay<'a> {
         let is_exclusive = self.known.model.axiom == Axiom::Snapshot;
         for &version in self.known.constraints.writes.row(number) {
             let key = self.known.constraints.version_keys[version as usize];
-            let writer = self.held[key as usize];
-            if is_snapshot && is_exclusive && writer != NONE && writer != number {
-                let event = self.known.commit(writer);
+            let writer = self.held[key as usize].filter(|writer| writer.get() != number);
+            if let (true, true, Some(holder)) = (is_snapshot, is_exclusive, writer) {
+                let event = self.known.commit(holder.get());
                 return Some(EventNeed::Data { event, writer });
             }
             let version = self.current[key as usize];
@@ -319,7 +319,7 @@ impl<'a> GuessReplay<'a> {
                 self.steps += readers.len() as u64;
                 if let Some(&reader) = readers.iter().find(is_pending) {
                     let event = self.known.snapshot(reader);
-                    let writer = self.known.constraints.writers[version as usize];
+                    let writer = self.known.constraints.writer(version);
                     return Some(EventNeed::Data { event, writer });
                 }
             }
@@ -360,11 +360,11 @@ impl<'a> GuessReplay<'a> {
             if is_commit {
                 self.replaced[version as usize] = self.current[key];
                 self.current[key] = version;
-                if self.held[key] == number {
-                    self.held[key] = NONE;
+                if self.held[key] == Some(Txn::new(number)) {
+                    self.held[key] = None;
                 }
             } else {
-                self.held[key] = number;
+                self.held[key] = Some(Txn::new(number));
             }
         }
     }
@@ -396,7 +396,7 @@ impl<'a> GuessReplay<'a> {
                 self.current[key] = self.replaced[version as usize];
             }
             let is_held = is_commit && !is_snapshot;
-            self.held[key] = if is_held { number } else { NONE };
+            self.held[key] = is_held.then(|| Txn::new(number));
         }
     }
 
@@ -427,15 +427,15 @@ impl<'a> GuessReplay<'a> {
             (Some((node, need)), None) => {
                 let reason = self.reason(&needs);
                 let other = match need {
-                    EventNeed::Data { writer, .. } => writer,
+                    EventNeed::Data { writer, .. } => writer.map(Txn::get),
                     EventNeed::KnownOrder(event) | EventNeed::ConflictResult { event, .. } => {
-                        self.known.transaction(event).unwrap_or(NONE)
+                        self.known.transaction(event)
                     }
                 };
-                if other == NONE {
+                let Some(other) = other else {
                     // An initial version comes before all others, so nothing can be reversed.
                     return Some(self.core(reason));
-                }
+                };
                 if let (true, Some(number)) = (is_returning, self.known.transaction(node)) {
                     self.learn(number, other, Some(reason));
                     return None;
@@ -470,7 +470,7 @@ impl<'a> GuessReplay<'a> {
                 EventNeed::KnownOrder(_) => {}
                 EventNeed::ConflictResult { edge, .. } => edges.push(edge),
                 EventNeed::Data { writer, .. } => {
-                    transactions.extend((writer != NONE).then_some(writer));
+                    transactions.extend(writer.map(Txn::get));
                 }
             }
         }
@@ -496,12 +496,17 @@ impl<'a> GuessReplay<'a> {
     /// The need of a cycle to be reversed: the waiting transaction, and the one that came too early.
     fn blamed(&self, needs: &[(u32, EventNeed)]) -> Option<(u32, u32)> {
         let candidates = needs.iter().filter_map(|&(node, need)| {
-            let EventNeed::Data { writer, .. } = need else {
+            let EventNeed::Data {
+                writer: Some(writer),
+                ..
+            } = need
+            else {
                 return None;
             };
+            let writer = writer.get();
             let number = self.known.transaction(node)?;
             let is_turned = self.flips.get(&(number, writer)).copied().unwrap_or(0) >= FLIPS_MAX;
-            let is_possible = writer != NONE && writer != number && !is_turned;
+            let is_possible = writer != number && !is_turned;
             is_possible.then_some((number, writer))
         });
         match self.blame {

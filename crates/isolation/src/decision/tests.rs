@@ -1,10 +1,11 @@
 //! Decisions against all orders of commits and of versions.
 
+use super::OrderRank;
 use super::constraints::Constraints;
 use super::guess_and_search::{OrderDecision, OrderWitness, SearchEffort, decide};
 use super::order_model::{Axiom, OrderModel, RespectedOrder};
 use super::unsat_core::shrink;
-use seatrial_cycles::NONE;
+use seatrial_cycles::{NONE, Txn};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 
@@ -179,7 +180,7 @@ fn constraints(all: &[Simple], keys: u32, has_times: bool) -> Constraints {
     let mut constraints = Constraints {
         keys,
         version_keys: (0..keys).collect(),
-        writers: vec![NONE; keys as usize],
+        writers: vec![None; keys as usize],
         ..Constraints::default()
     };
     let mut versions = BTreeMap::new();
@@ -193,7 +194,7 @@ fn constraints(all: &[Simple], keys: u32, has_times: bool) -> Constraints {
             let version = constraints.version_keys.len() as u32;
             versions.insert((key, number as u32), version);
             constraints.version_keys.push(key);
-            constraints.writers.push(number as u32);
+            constraints.writers.push(Some(Txn::new(number as u32)));
             constraints.writes.push(version);
         }
         constraints.writes.end_row();
@@ -498,11 +499,11 @@ fn check(
 }
 
 /// Places in an order that may be any, of any of the transactions.
-fn any_ranks(count: usize, rng: &mut Rng) -> Vec<u32> {
+fn any_ranks(count: usize, rng: &mut Rng) -> Vec<Option<OrderRank>> {
     let share = rng.unit();
     let ranks = (0..count).map(|_| {
         let rank = rng.below(count as u64) as u32;
-        if rng.chance(share) { rank } else { NONE }
+        rng.chance(share).then(|| OrderRank::new(rank))
     });
     ranks.collect()
 }
@@ -518,10 +519,10 @@ fn settles_when_told(
     | OrderWitness::Snapshots(order)
     | OrderWitness::Visible(order)) = witness;
     let mut told = constraints.clone();
-    told.ranks = vec![NONE; constraints.len() as usize];
+    told.ranks = vec![None; constraints.len() as usize];
     // The last place is that of the commit.
     for (place, &number) in order.iter().enumerate() {
-        told.ranks[number as usize] = place as u32;
+        told.ranks[number as usize] = Some(OrderRank::new(place as u32));
     }
     let mut effort = SearchEffort::default();
     let decision = decide(&told, model, u64::MAX, &mut effort);

@@ -3,7 +3,7 @@
 use super::constraints::Constraints;
 use super::guess_and_search::{OrderDecision, SearchEffort, decide};
 use super::order_model::OrderModel;
-use seatrial_cycles::NONE;
+use seatrial_cycles::Txn;
 use std::collections::BTreeSet;
 
 /// Steps of one trial, and of all trials together.
@@ -104,8 +104,9 @@ impl CoreTrials<'_> {
             let mut further = Vec::new();
             for number in fresh {
                 for &version in self.constraints.reads.row(number) {
-                    let writer = self.constraints.writers[version as usize];
-                    if writer != NONE && all.insert(writer) {
+                    if let Some(writer) = self.constraints.writer(version).map(Txn::get)
+                        && all.insert(writer)
+                    {
                         further.push(writer);
                     }
                 }

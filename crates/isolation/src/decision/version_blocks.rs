@@ -2,7 +2,7 @@
 
 use super::constraints::Constraints;
 use super::relation::{Relation, predecessors, successors};
-use seatrial_cycles::{Csr, NONE};
+use seatrial_cycles::{Csr, Txn, Version};
 
 /// The versions of each key in blocks: a version, the one of a transaction that read it and wrote the key, the one of a
 /// transaction that read that one, and so on. Where a transaction may overwrite only what it has seen, nothing comes between
@@ -12,8 +12,8 @@ pub(super) struct VersionBlocks {
     pub(super) heads: Csr<u32>,
     /// By head of a block: its last version (tail).
     pub(super) tails: Vec<u32>,
-    /// By version: the next one in its block; [`NONE`] at the end.
-    pub(super) next: Vec<u32>,
+    /// By version: the next one in its block.
+    pub(super) next: Vec<Option<Version>>,
     /// By version: the transactions that read it.
     pub(super) readers: Csr<u32>,
 }
@@ -22,8 +22,8 @@ pub(super) struct VersionBlocks {
 #[derive(Debug)]
 pub(super) struct UpdateFork {
     pub(super) version: u32,
-    pub(super) one: u32,
-    pub(super) other: u32,
+    pub(super) one: Txn,
+    pub(super) other: Txn,
 }
 
 /// The relation between keys and the heads of their blocks.
@@ -36,7 +36,7 @@ impl Relation for BlockHeads<'_> {
     fn emit(&self, take: &mut impl FnMut(u32, u32)) {
         for version in self.constraints.keys..self.constraints.versions() as u32 {
             let index = version as usize;
-            if self.constraints.writers[index] != NONE && !self.follows[index] {
+            if !self.follows[index] {
                 take(self.constraints.version_keys[index], version);
             }
         }
@@ -49,7 +49,7 @@ impl VersionBlocks {
         constraints: &Constraints,
         chained: bool,
     ) -> Result<VersionBlocks, UpdateFork> {
-        let mut next = vec![NONE; constraints.versions()];
+        let mut next = vec![None; constraints.versions()];
         let mut follows = vec![false; constraints.versions()];
         if chained {
             follow(constraints, &mut next, &mut follows)?;
@@ -60,10 +60,9 @@ impl VersionBlocks {
         };
         let heads = successors(constraints.keys as usize, &heads);
         let followers = follows.iter().filter(|&&follows| follows).count();
-        let written = constraints.writers.iter().filter(|&&writer| writer != NONE);
         assert_eq!(
             heads.item_count() + followers,
-            written.count(),
+            constraints.versions() - constraints.keys as usize,
             "a written version is either a head or follows another one"
         );
         drop(follows);
@@ -75,8 +74,8 @@ impl VersionBlocks {
                 .flat_map(|key| heads.row(key).iter().copied());
             for head in initial.chain(others) {
                 let mut tail = head;
-                while next[tail as usize] != NONE {
-                    tail = next[tail as usize];
+                while let Some(version) = next[tail as usize] {
+                    tail = version.get();
                 }
                 tails[head as usize] = tail;
             }
@@ -96,10 +95,7 @@ impl VersionBlocks {
 
     /// The versions of the block with this head, in order.
     pub(super) fn members(&self, head: u32) -> impl Iterator<Item = u32> {
-        let following = |&version: &u32| {
-            let next = self.next[version as usize];
-            (next != NONE).then_some(next)
-        };
+        let following = |&version: &u32| self.next[version as usize].map(Version::get);
         std::iter::successors(Some(head), following)
     }
 }
@@ -107,29 +103,28 @@ impl VersionBlocks {
 /// Links each version to the next one in its block.
 fn follow(
     constraints: &Constraints,
-    next: &mut [u32],
+    next: &mut [Option<Version>],
     follows: &mut [bool],
 ) -> Result<(), UpdateFork> {
-    // By key: the last transaction that read it so far, and the version.
-    let mut read = vec![(NONE, 0); constraints.keys as usize];
-    for number in 0..constraints.len() {
-        for &version in constraints.reads.row(number) {
-            read[constraints.version_keys[version as usize] as usize] = (number, version);
+    // By key: the last transaction that read it so far, and the version. Not cleared: the transaction says whose read it is.
+    let mut read = vec![(None, 0); constraints.keys as usize];
+    for number in Txn::all(constraints.len() as usize) {
+        for &version in constraints.reads.row(number.get()) {
+            read[constraints.version_keys[version as usize] as usize] = (Some(number), version);
         }
-        for &written in constraints.writes.row(number) {
+        for &written in constraints.writes.row(number.get()) {
             let (reader, version) = read[constraints.version_keys[written as usize] as usize];
-            if reader != number {
+            if reader != Some(number) {
                 continue;
             }
-            let known = next[version as usize];
-            if known != NONE {
+            if let Some(known) = next[version as usize] {
                 return Err(UpdateFork {
                     version,
-                    one: constraints.writers[known as usize],
+                    one: constraints.writer_of_written(known.get()),
                     other: number,
                 });
             }
-            next[version as usize] = written;
+            next[version as usize] = Some(Version::new(written));
             follows[written as usize] = true;
         }
     }

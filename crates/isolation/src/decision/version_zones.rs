@@ -46,7 +46,7 @@ impl TransactionWindows {
             windows
         });
         let mut windows: Vec<TransactionWindows> = windows.collect();
-        if constraints.ranks.iter().any(|&rank| rank != NONE) {
+        if constraints.ranks.iter().any(Option::is_some) {
             let exported = windows[0].exported(constraints);
             windows.insert(0, exported);
         }
@@ -57,7 +57,7 @@ impl TransactionWindows {
     fn exported(&self, constraints: &Constraints) -> TransactionWindows {
         let mut order: Vec<u32> = (0..constraints.len()).collect();
         order.sort_by_key(|&number| self.middle(number));
-        let is_ranked = |&number: &u32| constraints.ranks[number as usize] != NONE;
+        let is_ranked = |&number: &u32| constraints.ranks[number as usize].is_some();
         let mut ranked: Vec<u32> = order.iter().copied().filter(is_ranked).collect();
         ranked.sort_by_key(|&number| constraints.ranks[number as usize]);
         let mut ranked = ranked.into_iter();
@@ -88,9 +88,8 @@ impl TransactionWindows {
     fn narrow(&mut self, constraints: &Constraints) {
         for number in 0..constraints.len() {
             for &version in constraints.reads.row(number) {
-                let writer = constraints.writers[version as usize];
-                if writer != NONE {
-                    let from = self.spans[writer as usize].0;
+                if let Some(writer) = constraints.writer(version) {
+                    let from = self.spans[writer.index()].0;
                     let own = &mut self.spans[number as usize].0;
                     *own = (*own).max(from);
                 }
@@ -99,9 +98,8 @@ impl TransactionWindows {
         for number in (0..constraints.len()).rev() {
             let to = self.spans[number as usize].1;
             for &version in constraints.reads.row(number) {
-                let writer = constraints.writers[version as usize];
-                if writer != NONE {
-                    let own = &mut self.spans[writer as usize].1;
+                if let Some(writer) = constraints.writer(version) {
+                    let own = &mut self.spans[writer.index()].1;
                     *own = (*own).min(to);
                 }
             }
@@ -130,11 +128,11 @@ impl TransactionWindows {
     /// Twice the middle of a block's zone.
     fn zone(&self, known: &KnownOrder<'_>, head: u32) -> u64 {
         if self.is_exported {
-            return self.middle(known.constraints.writers[head as usize]);
+            return self.middle(known.constraints.writer_of_written(head).get());
         }
         let (mut first_end, mut last_begin) = (NONE, 0);
         for version in known.blocks.members(head) {
-            let writer = known.constraints.writers[version as usize];
+            let writer = known.constraints.writer_of_written(version).get();
             let readers = known.blocks.readers.row(version).iter();
             for &number in readers.chain([&writer]) {
                 let (begin, end) = self.spans[number as usize];
@@ -194,17 +192,16 @@ struct ProgramOrder<'a>(&'a Constraints);
 impl Relation for ProgramOrder<'_> {
     fn emit(&self, take: &mut impl FnMut(u32, u32)) {
         let constraints = self.0;
-        let mut last = vec![NONE; constraints.session_count()];
+        // By session: its last transaction so far.
+        let mut last: Vec<Option<u32>> = vec![None; constraints.session_count()];
         for number in 0..constraints.len() {
             let last = &mut last[constraints.sessions[number as usize] as usize];
-            if *last != NONE {
-                take(*last, number);
+            if let Some(last) = last.replace(number) {
+                take(last, number);
             }
-            *last = number;
             for &version in constraints.reads.row(number) {
-                let writer = constraints.writers[version as usize];
-                if writer != NONE {
-                    take(writer, number);
+                if let Some(writer) = constraints.writer(version) {
+                    take(writer.get(), number);
                 }
             }
         }

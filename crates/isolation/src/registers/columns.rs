@@ -1,6 +1,6 @@
 //! The table of register transactions in columns.
 
-use seatrial_cycles::{Position, Txn};
+use seatrial_cycles::{Position, Txn, Version};
 use seatrial_history::Stamp;
 use seatrial_history::{Key, OpType};
 
@@ -38,9 +38,9 @@ impl RegisterEvent {
         self.key & !MARK
     }
 
-    /// The version's number.
-    pub fn version(self) -> u32 {
-        self.version & !MARK
+    /// The version.
+    pub fn version(self) -> Version {
+        Version::new(self.version & !MARK)
     }
 
     /// Is it a write?
@@ -238,34 +238,35 @@ impl Columns {
     }
 
     /// Is this version the initial state of a key?
-    pub fn is_initial(&self, version: u32) -> bool {
-        (version as usize) < self.keys.len()
+    pub fn is_initial(&self, version: Version) -> bool {
+        version.index() < self.keys.len()
     }
 
     /// The index of a version in the columns of versions; past their end for an initial one.
-    fn place(&self, version: u32) -> usize {
-        (version as usize).wrapping_sub(self.keys.len())
+    fn place(&self, version: Version) -> usize {
+        version.index().wrapping_sub(self.keys.len())
     }
 
     /// The transaction that wrote a version, even if it failed; `None` for an initial version and for one that was read
     /// but never written.
-    pub fn writer(&self, version: u32) -> Option<Txn> {
+    pub fn writer(&self, version: Version) -> Option<Txn> {
         self.writers.get(self.place(version)).copied().flatten()
     }
 
     /// The key of a version.
-    pub fn key_of(&self, version: u32) -> u32 {
+    pub fn key_of(&self, version: Version) -> u32 {
         let key = self.version_keys.get(self.place(version));
-        key.copied().unwrap_or(version)
+        // An initial state has the number of its key.
+        key.copied().unwrap_or(version.get())
     }
 
     /// The value of a version; `None` for an initial one.
-    pub fn value(&self, version: u32) -> Option<i64> {
+    pub fn value(&self, version: Version) -> Option<i64> {
         self.values.get(self.place(version)).copied()
     }
 
     /// Did the transaction that wrote this version write the key again later?
-    pub fn is_overwritten(&self, version: u32) -> bool {
+    pub fn is_overwritten(&self, version: Version) -> bool {
         let place = self.place(version);
         let word = self.overwritten.get(place / 64);
         word.is_some_and(|word| word >> (place % 64) & 1 == 1)

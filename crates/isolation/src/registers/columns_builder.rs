@@ -2,7 +2,7 @@
 
 use super::columns::{Columns, NONE, RegisterEvent};
 use super::version_table::{NumberPages, VersionTable};
-use seatrial_cycles::{Position, Txn};
+use seatrial_cycles::{Position, Txn, Version};
 use seatrial_history::FixedMap;
 use seatrial_history::{Key, OpType};
 use seatrial_history::{Stamps, TransactionSink};
@@ -368,7 +368,7 @@ fn txn(writer: u32) -> Option<Txn> {
 fn arrange(columns: &mut Columns, spans: Vec<(u32, u32)>) {
     let keys = columns.keys.len() as u32;
     let number = |event: RegisterEvent| {
-        let version = match event.version() {
+        let version = match event.version().get() {
             INITIAL => event.key(),
             version => version + keys,
         };
@@ -406,8 +406,8 @@ fn mark(columns: &mut Columns) {
     // By key: the transaction that wrote it last, plus one, and the event; only used if a transaction is long.
     let mut wrote = Vec::new();
     let mut overwritten = std::mem::take(&mut columns.overwritten);
-    let mut bury = |version: u32| {
-        let place = version as usize - keys;
+    let mut bury = |version: Version| {
+        let place = version.index() - keys;
         overwritten[place / 64] |= 1 << (place % 64);
     };
     for (transaction, ends) in columns.starts.windows(2).enumerate() {

@@ -1,8 +1,9 @@
 //! Reads that are wrong at any isolation level.
 
-use super::columns::{Columns, NONE};
+use super::columns::Columns;
 use super::columns_builder::EVENTS_FEW;
 use seatrial_checker::Anomaly;
+use seatrial_cycles::Version;
 use seatrial_cycles::anomaly::{FUTURE_READ, G1A, G1B, GARBAGE_READ, INTERNAL};
 use seatrial_history::FixedMap;
 use seatrial_history::OpType;
@@ -57,7 +58,7 @@ pub struct FaultyRead {
 
 impl Columns {
     /// Why an external read of this version is wrong, if it is.
-    fn fault(&self, reader: u32, version: u32) -> Option<ReadFault> {
+    fn fault(&self, reader: u32, version: Version) -> Option<ReadFault> {
         if self.is_initial(version) {
             return None;
         }
@@ -80,7 +81,7 @@ impl Columns {
     /// in the number of events.
     pub fn faults(&self, mut tell: impl FnMut(FaultyRead)) {
         // By key: the version that the transaction wrote last; only used if it is long.
-        let mut written: FixedMap<u32, u32> = FixedMap::default();
+        let mut written: FixedMap<u32, Version> = FixedMap::default();
         for transaction in 0..self.len() as u32 {
             if self.outcomes()[transaction as usize] != OpType::Ok {
                 continue;
@@ -98,11 +99,11 @@ impl Columns {
                     None
                 } else {
                     let own = if is_long {
-                        written.get(&event.key()).copied().unwrap_or(NONE)
+                        written.get(&event.key()).copied()
                     } else {
                         self.own(transaction, at)
                     };
-                    (own != event.version()).then_some(ReadFault::Internal)
+                    (own != Some(event.version())).then_some(ReadFault::Internal)
                 };
                 if let Some(fault) = fault {
                     tell(FaultyRead {
@@ -115,12 +116,12 @@ impl Columns {
         }
     }
 
-    /// The version that the transaction itself wrote to the key last before this event; [`NONE`] if it wrote none.
-    pub fn own(&self, transaction: u32, event: usize) -> u32 {
+    /// The version that the transaction itself wrote to the key last before this event, if it wrote any.
+    pub fn own(&self, transaction: u32, event: usize) -> Option<Version> {
         let events = self.events(transaction);
         let key = events[event].key();
         let mut before = events[..event].iter().rev();
         let write = before.find(|other| other.is_write() && other.key() == key);
-        write.map_or(NONE, |write| write.version())
+        write.map(|write| write.version())
     }
 }

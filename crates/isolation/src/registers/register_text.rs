@@ -3,7 +3,7 @@
 use super::columns::{Columns, RegisterEvent};
 use super::read_faults::{FaultyRead, ReadFault};
 use seatrial_checker::Finding;
-use seatrial_cycles::Txn;
+use seatrial_cycles::{Txn, Version};
 use seatrial_history::OpType;
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ impl Columns {
     }
 
     /// A value as text.
-    pub fn shown_value(&self, version: u32) -> String {
+    pub fn shown_value(&self, version: Version) -> String {
         self.value(version)
             .map_or("nil".into(), |value| value.to_string())
     }
@@ -87,7 +87,8 @@ impl Columns {
             ReadFault::Internal => format!(
                 "{reader}\nIts {} contradicts what it wrote before: {} was to be expected.",
                 self.shown_event(read),
-                self.shown_value(self.own(transaction, event as usize))
+                self.own(transaction, event as usize)
+                    .map_or("nil".into(), |own| self.shown_value(own))
             ),
             ReadFault::Future => format!(
                 "{reader}\nread its own write of {value} to key {key}, which it performs only later."
