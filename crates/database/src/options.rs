@@ -1,7 +1,7 @@
 //! What to simulate.
 
 use super::anomaly::Anomaly;
-use seatrial_generator::Distribution;
+use seatrial_generator::KeyDistribution;
 use std::ops::RangeInclusive;
 
 /// What the clients do.
@@ -170,7 +170,7 @@ pub struct Options {
     /// Keys in use at a time, 1 to 1,048,576.
     pub keys: u32,
     /// Which of them a client takes.
-    pub distribution: Distribution,
+    pub distribution: KeyDistribution,
     /// Micro-operations of a transaction, 1 to 64.
     pub transaction_length: RangeInclusive<u32>,
     /// Are all these lengths equally likely? Else those in the middle are likelier.
@@ -206,7 +206,7 @@ impl Options {
             seed: 0,
             concurrency: 100,
             keys: 10,
-            distribution: Distribution::Exponential,
+            distribution: KeyDistribution::Exponential,
             transaction_length: 1..=8,
             even_lengths: false,
             reads: 0.5,

@@ -1,5 +1,5 @@
 use super::*;
-use seatrial_generator::Distribution;
+use seatrial_generator::KeyDistribution;
 use seatrial_history::{Mop, Observed};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ fn random_options(seed: u64) -> Options {
         isolation: Some(*rng.pick(workload.levels())),
         concurrency: 1 + rng.below(20) as u32,
         keys: 1 + rng.below(12) as u32,
-        distribution: *rng.pick(&Distribution::ALL),
+        distribution: *rng.pick(&KeyDistribution::ALL),
         transaction_length: low..=low + rng.below(5) as u32,
         writes_per_key: 1..=1 + rng.below(40) as u32,
         fail: rng.unit() / 3.0,
@@ -153,7 +153,7 @@ fn lists_of_a_strict_store_grow_at_their_ends() {
 
 #[test]
 fn transactions_have_the_shape_that_is_asked_for() {
-    for distribution in Distribution::ALL {
+    for distribution in KeyDistribution::ALL {
         let options = Options {
             transaction_length: 1..=15,
             even_lengths: true,

@@ -1,43 +1,44 @@
-//! Combinators that choose among generators, follow one with another, or change what they answer.
+//! Combinators that choose among generators, run one after another, or map and filter operations.
 
 use seatrial_history::Op;
 use seatrial_machine::Rng;
 use std::fmt;
 
 use crate::generator::time_of;
-use crate::lots::Lots;
 use crate::schedule::Synchronize;
-use crate::validate::Failure;
+use crate::validate::GeneratorFailure;
+use crate::weighted_order::WeightedOrder;
 use crate::{Context, Generator, Next, Tree};
 
-/// How often in a row a generator may come to nothing (a function that answers empty generators, a filter that
-/// refuses) before that counts as a mistake: an endless loop must not hang the test.
-const FRUITLESS_MAX: u32 = 10_000;
+/// Attempts in a row that may yield no operation (a function that returns empty generators, a filter that drops
+/// everything) before the generator fails: an endless loop must not hang the test.
+const ATTEMPTS_MAX: u32 = 10_000;
 
-/// Several generators compete; the operation that is due soonest wins, ties by lot.
+/// Chooses among several candidates the operation that is due first; ties are broken at random, by weight.
 ///
-/// The competitors are asked in the order of their lots, and the first whose operation is due now ends it: nothing can be
-/// sooner, and by Luce's choice axiom the chance to win among those that tie is proportional to their weight, as if all had
-/// been asked.
+/// The candidates are asked in a random [order](WeightedOrder), and the first one whose operation is due now ends the
+/// search: no other can be due earlier. By Luce's choice axiom the probability of winning a tie is proportional to the
+/// weight, as if all had been asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Contest {
-    pub(crate) lots: Lots,
-    /// Who gave the last answer.
-    pub(crate) winner: usize,
+pub(crate) struct EarliestChoice {
+    pub(crate) order: WeightedOrder,
+    /// The candidate whose operation was returned last.
+    pub(crate) chosen: usize,
 }
 
-impl Contest {
-    /// So many competitors of equal weight.
-    pub(crate) fn new(rng: Rng, competitors: usize) -> Contest {
-        Contest {
-            lots: Lots::new(rng, competitors),
-            winner: 0,
+impl EarliestChoice {
+    /// A choice among `candidates` candidates of equal weight.
+    pub(crate) fn new(rng: Rng, candidates: usize) -> EarliestChoice {
+        EarliestChoice {
+            order: WeightedOrder::new(rng, candidates),
+            chosen: 0,
         }
     }
 
-    /// Holds the contest. `ask` answers what a competitor says, `None` when it cannot take part this time; one that is
-    /// exhausted is not asked again, ever. [`Next::Exhausted`] when nobody has anything to say.
-    pub(crate) fn hold(
+    /// Asks the candidates and returns the earliest operation. `ask` returns a candidate's answer, or `None` when it
+    /// cannot take part this time; an exhausted candidate is never asked again. [`Next::Exhausted`] when no candidate has
+    /// an operation and none is pending.
+    pub(crate) fn choose(
         &mut self,
         context: &Context,
         mut ask: impl FnMut(usize) -> Option<Next>,
@@ -45,11 +46,11 @@ impl Contest {
         let mut best: Option<Op> = None;
         let mut pending = false;
         let mut place = 0;
-        while let Some(competitor) = self.lots.nth(place) {
+        while let Some(candidate) = self.order.nth(place) {
             place += 1;
-            match ask(competitor) {
+            match ask(candidate) {
                 Some(Next::Op(op)) if best.as_ref().is_none_or(|best| op.time < best.time) => {
-                    self.winner = competitor;
+                    self.chosen = candidate;
                     let due = time_of(&op) <= context.time();
                     best = Some(op);
                     if due {
@@ -58,8 +59,9 @@ impl Contest {
                 }
                 Some(Next::Pending) => pending = true,
                 Some(Next::Exhausted) => {
+                    // The next candidate moves to the place of the removed one.
                     place -= 1;
-                    self.lots.remove(place);
+                    self.order.remove(place);
                 }
                 Some(failed @ Next::Failed(_)) => return failed,
                 Some(Next::Op(_)) | None => {}
@@ -72,13 +74,13 @@ impl Contest {
         }
     }
 
-    /// The answer was taken: the next contest has lots of its own.
+    /// The returned operation was taken: the next choice draws a new order.
     pub(crate) fn commit(&mut self) {
-        self.lots.commit();
+        self.order.commit();
     }
 }
 
-/// Asks a generator that is dropped when it has ended.
+/// Asks a generator and drops it when it is exhausted.
 pub(crate) fn ask<G: Generator>(generator: &mut Option<G>, context: &Context) -> Next {
     let next = generator.next(context);
     if matches!(next, Next::Exhausted) {
@@ -87,28 +89,29 @@ pub(crate) fn ask<G: Generator>(generator: &mut Option<G>, context: &Context) ->
     next
 }
 
-/// Takes the operation that is due soonest from any of its generators, ties by lot, and tells all of them of every
-/// event. See [`any`].
+/// Takes the operation that is due first from any of its generators, ties at random, and passes every event to all of
+/// them. See [`any`].
 #[derive(Debug)]
 pub struct Any<G> {
-    /// Exhausted ones are `None`.
+    /// `None` for an exhausted generator.
     generators: Vec<Option<G>>,
-    contest: Contest,
-    /// Is it over as soon as one is exhausted?
+    choice: EarliestChoice,
+    /// Does it end as soon as one generator is exhausted?
     shortest: bool,
 }
 
-/// The operations of all these generators, each as soon as it is due, ties by lot. None loses an operation.
+/// The operations of all these generators, each as soon as it is due, ties at random. No operation is lost.
 pub fn any<G: Generator>(rng: Rng, generators: impl IntoIterator<Item = G>) -> Any<G> {
     let generators: Vec<Option<G>> = generators.into_iter().map(Some).collect();
     Any {
-        contest: Contest::new(rng, generators.len()),
+        choice: EarliestChoice::new(rng, generators.len()),
         generators,
         shortest: false,
     }
 }
 
-/// Like [`any`], but ends as soon as one of them has ended. So all are asked each time, which `any` need not do.
+/// Like [`any`], but ends as soon as one generator has ended. To notice that, every call asks all of them; `any` stops
+/// at the first operation that is due.
 pub fn shortest_any<G: Generator>(rng: Rng, generators: impl IntoIterator<Item = G>) -> Any<G> {
     Any {
         shortest: true,
@@ -122,17 +125,17 @@ impl<G: Generator> Generator for Any<G> {
             let mut answers = self.generators.iter_mut().map(|one| one.next(context));
             if answers.any(|next| matches!(next, Next::Exhausted)) {
                 self.generators.clear();
-                self.contest.lots.clear();
+                self.choice.order.clear();
             }
         }
         let generators = &mut self.generators;
-        self.contest
-            .hold(context, |index| Some(ask(&mut generators[index], context)))
+        self.choice
+            .choose(context, |index| Some(ask(&mut generators[index], context)))
     }
 
     fn commit(&mut self) {
-        self.generators[self.contest.winner].commit();
-        self.contest.commit();
+        self.generators[self.choice.chosen].commit();
+        self.choice.commit();
     }
 
     fn update(&mut self, context: &Context, event: &Op) {
@@ -147,52 +150,53 @@ impl<G: Generator> Generator for Any<G> {
     }
 }
 
-/// Takes each operation from one of its generators, chosen by lot. See [`mix`] and [`weighted_mix`].
+/// Takes each operation from one of its generators, chosen at random. See [`mix`] and [`weighted_mix`].
 #[derive(Debug)]
 pub struct Mix<G> {
-    /// Exhausted ones are `None`.
+    /// `None` for an exhausted generator.
     generators: Vec<Option<G>>,
-    lots: Lots,
-    /// Who gave the last answer.
-    winner: usize,
+    order: WeightedOrder,
+    /// The generator whose operation was returned last.
+    chosen: usize,
 }
 
-/// A random mixture: each operation comes from one of these generators, chosen uniformly among those that have something
-/// for now. Events are not passed on.
+/// A random mixture: each operation comes from one of these generators, chosen uniformly among those that are not
+/// pending. Events are not passed on.
 pub fn mix<G: Generator>(rng: Rng, generators: impl IntoIterator<Item = G>) -> Mix<G> {
     let generators: Vec<Option<G>> = generators.into_iter().map(Some).collect();
     Mix {
-        lots: Lots::new(rng, generators.len()),
+        order: WeightedOrder::new(rng, generators.len()),
         generators,
-        winner: 0,
+        chosen: 0,
     }
 }
 
-/// Like [`mix`], but a generator is chosen as often as its weight says: one of weight 2 twice as often as one of weight 1,
-/// one of weight 0 only when no other has anything to do. When all weigh the same, this is [`mix`], draw for draw.
+/// Like [`mix`], but a generator is chosen with a probability proportional to its weight; one of weight 0 only when no
+/// other has an operation. With equal weights it makes the same choices as [`mix`].
 pub fn weighted_mix<G: Generator>(
     rng: Rng,
     generators: impl IntoIterator<Item = (u64, G)>,
 ) -> Mix<G> {
     let (weights, generators): (Vec<u64>, Vec<G>) = generators.into_iter().unzip();
     let mut mix = mix(rng, generators);
-    mix.lots.weigh(weights);
+    mix.order.set_weights(weights);
     mix
 }
 
 impl<G: Generator> Generator for Mix<G> {
     fn next(&mut self, context: &Context) -> Next {
         let mut place = 0;
-        while let Some(index) = self.lots.nth(place) {
+        while let Some(index) = self.order.nth(place) {
             match ask(&mut self.generators[index], context) {
                 Next::Pending => place += 1,
-                Next::Exhausted => self.lots.remove(place),
+                Next::Exhausted => self.order.remove(place),
                 answer => {
-                    self.winner = index;
+                    self.chosen = index;
                     return answer;
                 }
             }
         }
+        // Every generator that is left was pending and advanced `place`.
         if place == 0 {
             Next::Exhausted
         } else {
@@ -201,8 +205,8 @@ impl<G: Generator> Generator for Mix<G> {
     }
 
     fn commit(&mut self) {
-        self.generators[self.winner].commit();
-        self.lots.commit();
+        self.generators[self.chosen].commit();
+        self.order.commit();
     }
 
     fn update(&mut self, _context: &Context, _event: &Op) {}
@@ -217,12 +221,12 @@ impl<G: Generator> Generator for Mix<G> {
 pub struct FlipFlop<A, B> {
     first: A,
     second: B,
-    /// Is it the second one's turn?
+    /// Does the next operation come from `second`?
     flipped: bool,
     ended: bool,
 }
 
-/// One operation of `first`, one of `second`, and so on; ends when the one whose turn it is has ended. Events are not
+/// One operation of `first`, one of `second`, and so on; ends when the generator that is next has ended. Events are not
 /// passed on.
 pub fn flip_flop<A: Generator, B: Generator>(first: A, second: B) -> FlipFlop<A, B> {
     FlipFlop {
@@ -267,33 +271,34 @@ impl<A: Generator, B: Generator> Generator for FlipFlop<A, B> {
     }
 }
 
-/// One generator after the other. See [`sequence`].
+/// Runs generators one after another. See [`sequence`].
 #[derive(Debug)]
-pub struct Sequence<I: Iterator> {
+pub struct GeneratorSequence<I: Iterator> {
     later: I,
-    /// The generator that is not exhausted yet.
+    /// The current generator; `None` after the last.
     head: Option<I::Item>,
 }
 
-/// Everything of the first generator, then everything of the second, and so on. Only the one whose turn it is learns
-/// of events. The iterator may be endless; it is asked for a generator when the one before is exhausted.
-pub fn sequence<I>(generators: I) -> Sequence<I::IntoIter>
+/// All operations of the first generator, then all of the second, and so on. Only the current generator receives events.
+/// The iterator may be endless; its next generator is made when the current one is exhausted. Threads do not wait for
+/// each other between generators; see [`phases`] for that.
+pub fn sequence<I>(generators: I) -> GeneratorSequence<I::IntoIter>
 where
     I: IntoIterator,
     I::Item: Generator,
 {
     let mut later = generators.into_iter();
     let head = later.next();
-    Sequence { later, head }
+    GeneratorSequence { later, head }
 }
 
-impl<I> Generator for Sequence<I>
+impl<I> Generator for GeneratorSequence<I>
 where
     I: Iterator + Send,
     I::Item: Generator,
 {
     fn next(&mut self, context: &Context) -> Next {
-        for _ in 0..FRUITLESS_MAX {
+        for _ in 0..ATTEMPTS_MAX {
             let Some(head) = &mut self.head else {
                 return Next::Exhausted;
             };
@@ -302,8 +307,8 @@ where
                 next => return next,
             }
         }
-        let problem = format!("a sequence had {FRUITLESS_MAX} empty generators in a row");
-        Next::Failed(Box::new(Failure::new(problem, self.tree())))
+        let problem = format!("a sequence had {ATTEMPTS_MAX} empty generators in a row");
+        Next::Failed(Box::new(GeneratorFailure::new(problem, self.tree())))
     }
 
     fn commit(&mut self) {
@@ -319,10 +324,10 @@ where
     }
 }
 
-/// A sequence of generators that wait for all threads. See [`phases`].
-pub type Phases<I, G> = Sequence<std::iter::Map<I, fn(G) -> Synchronize<G>>>;
+/// A sequence of generators, each of which waits for all threads. See [`phases`].
+pub type Phases<I, G> = GeneratorSequence<std::iter::Map<I, fn(G) -> Synchronize<G>>>;
 
-/// One generator after the other, each begun when all threads are free.
+/// One generator after another; each begins when all threads are free.
 pub fn phases<I>(generators: I) -> Phases<I::IntoIter, I::Item>
 where
     I: IntoIterator,
@@ -390,17 +395,17 @@ impl<A: Generator, B: Generator> Generator for Then<A, B> {
     }
 }
 
-/// Asks a function for generators. See [`function`].
+/// Calls a function for each generator to run. See [`function`].
 pub struct Function<F, G> {
-    /// `None` when the function had no more.
+    /// `None` after the function has returned `None`.
     make: Option<F>,
-    /// The generator that is being used up.
+    /// The generator to exhaust before the next call.
     current: Option<G>,
 }
 
-/// The function is called for a generator, which is used up before the function is called again; `None` ends it. This
-/// is how operations get fresh random values: the function draws from a stream that it owns. It also restarts a
-/// finite generator for ever.
+/// Runs the generator that the function returns until it is exhausted, then calls the function again; `None` ends it.
+/// This gives operations fresh random values: the function draws from a stream that it owns. It also restarts a finite
+/// generator without end.
 pub fn function<G: Generator>(
     mut make: impl FnMut() -> Option<G> + Send,
 ) -> Function<impl FnMut(&Context) -> Option<G> + Send, G> {
@@ -410,7 +415,7 @@ pub fn function<G: Generator>(
     }
 }
 
-/// Like [`function`], for a function that looks at the context in which the generator is first asked.
+/// Like [`function`], for a function of the context in which the generator is first asked.
 pub fn function_of<G: Generator, F: FnMut(&Context) -> Option<G> + Send>(
     make: F,
 ) -> Function<F, G> {
@@ -420,7 +425,7 @@ pub fn function_of<G: Generator, F: FnMut(&Context) -> Option<G> + Send>(
     }
 }
 
-/// A finite generator, `times` times from its beginning; each time `make` makes it anew.
+/// A finite generator, run `times` times; `make` makes it for each run.
 pub fn cycle<G: Generator>(
     times: u64,
     mut make: impl FnMut() -> G + Send,
@@ -434,7 +439,7 @@ pub fn cycle<G: Generator>(
 
 impl<G: Generator, F: FnMut(&Context) -> Option<G> + Send> Generator for Function<F, G> {
     fn next(&mut self, context: &Context) -> Next {
-        for _ in 0..FRUITLESS_MAX {
+        for _ in 0..ATTEMPTS_MAX {
             match self.current.next(context) {
                 Next::Exhausted => {}
                 next => return next,
@@ -445,8 +450,8 @@ impl<G: Generator, F: FnMut(&Context) -> Option<G> + Send> Generator for Functio
                 return Next::Exhausted;
             }
         }
-        let problem = format!("a function answered {FRUITLESS_MAX} empty generators in a row");
-        Next::Failed(Box::new(Failure::new(problem, self.tree())))
+        let problem = format!("a function returned {ATTEMPTS_MAX} empty generators in a row");
+        Next::Failed(Box::new(GeneratorFailure::new(problem, self.tree())))
     }
 
     fn commit(&mut self) {
@@ -527,15 +532,15 @@ impl<G: Generator, F: FnMut(&Op) -> bool + Send> Filter<G, F> {
 
 impl<G: Generator, F: FnMut(&Op) -> bool + Send> Generator for Filter<G, F> {
     fn next(&mut self, context: &Context) -> Next {
-        for _ in 0..FRUITLESS_MAX {
+        for _ in 0..ATTEMPTS_MAX {
             match self.generator.next(context) {
-                // Taken and dropped: the next one stays until it is committed, so this stays idempotent.
+                // Committed and dropped. `next` stays idempotent: the operation that passes is not committed here.
                 Next::Op(op) if !(self.keep)(&op) => self.generator.commit(),
                 next => return next,
             }
         }
-        let problem = format!("a filter refused {FRUITLESS_MAX} operations in a row");
-        Next::Failed(Box::new(Failure::new(problem, self.tree())))
+        let problem = format!("a filter dropped {ATTEMPTS_MAX} operations in a row");
+        Next::Failed(Box::new(GeneratorFailure::new(problem, self.tree())))
     }
 
     fn commit(&mut self) {

@@ -1,4 +1,4 @@
-//! What a generator may look at: the time, who is free, who is who.
+//! The context of a generator: the time, the threads that it may use, which of them are free, and their processes.
 
 use seatrial_history::{Op, OpType, Process, Symbol, Value};
 use seatrial_machine::Time;
@@ -7,22 +7,22 @@ use std::fmt;
 
 use crate::Next;
 
-/// Most client threads of one test.
+/// Maximum number of client threads of one test.
 pub const THREADS_MAX: u32 = 10_000;
 
 /// Bits of one word of a thread set.
 const WORD: usize = 64;
 
-/// A worker of the test: a client thread, counted from 0, or the nemesis. A thread lives as long as the test; the
-/// process that it runs is replaced when it crashes.
+/// A worker of the test: a client thread, numbered from 0, or the nemesis. A thread lives as long as the test; its
+/// process is replaced when it crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Thread(pub u32);
 
 impl Thread {
-    /// The worker that breaks things. Sorts behind all clients.
+    /// The worker whose operations are faults. Sorts after all clients.
     pub const NEMESIS: Thread = Thread(u32::MAX);
 
-    /// Does this thread run clients?
+    /// Is this a client thread?
     pub const fn is_client(self) -> bool {
         self.0 != u32::MAX
     }
@@ -38,34 +38,35 @@ impl fmt::Display for Thread {
     }
 }
 
-/// Mixes a word well (the finalizer of splitmix64).
+/// A bijective hash of a word: the finalizer of splitmix64.
 pub(crate) const fn mixed(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
 }
 
-/// A fixed set of threads as bits. Only the words between the first and the last member are kept, so that a set of one
-/// thread among 10,000 costs one word.
+/// An immutable set of threads as a bitmap over slots (clients by number, then the nemesis). Only the words from the
+/// first to the last member are stored, so a set of one thread among 10,000 costs one word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadSet {
-    /// Index of the first kept word in the bits of the whole test.
+    /// Index of the first stored word in the bitmap of the whole test.
     first: usize,
     words: Box<[u64]>,
-    /// Members.
+    /// Number of members.
     count: u32,
-    /// Names the content; equal content, equal fingerprint.
+    /// Hash of the members: equal sets have equal fingerprints.
     fingerprint: u64,
 }
 
 impl ThreadSet {
-    /// The set with these slots (clients by number, then the nemesis), which must rise.
+    /// The set of these slots, which must be in ascending order: an earlier word than the first is not representable.
     pub(crate) fn from_slots(slots: impl IntoIterator<Item = usize>) -> ThreadSet {
         let (mut first, mut words) = (0, Vec::new());
         for slot in slots {
             if words.is_empty() {
                 first = slot / WORD;
             }
+            debug_assert!(slot / WORD >= first, "slots are not in ascending order");
             let index = slot / WORD - first;
             if words.len() <= index {
                 words.resize(index + 1, 0);
@@ -76,6 +77,9 @@ impl ThreadSet {
     }
 
     fn from_words(first: usize, words: Vec<u64>) -> ThreadSet {
+        // No empty word at either end: one set has one representation, which the fingerprint and `==` rely on.
+        debug_assert!(words.first().is_none_or(|&word| word != 0));
+        debug_assert!(words.last().is_none_or(|&word| word != 0));
         let count = words.iter().map(|word| word.count_ones()).sum();
         let fingerprint = words.iter().fold(mixed(first as u64 + 1), |sum, &word| {
             mixed(sum ^ word).wrapping_add(sum)
@@ -88,7 +92,7 @@ impl ThreadSet {
         }
     }
 
-    /// The word at `index` of the whole test's bits.
+    /// The word at `index` of the bitmap of the whole test; 0 outside the stored words.
     fn word(&self, index: usize) -> u64 {
         index
             .checked_sub(self.first)
@@ -102,7 +106,7 @@ impl ThreadSet {
         self.count as usize
     }
 
-    /// Has it no members?
+    /// Is the set empty?
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -117,7 +121,7 @@ impl ThreadSet {
     }
 }
 
-/// The positions of the bits that are set, lowest first.
+/// The positions of the set bits, lowest first.
 fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = word.trailing_zeros() as usize;
@@ -126,40 +130,46 @@ fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The truth about the threads of one test, owned by the interpreter; generators see it through a [`Context`].
+/// The state of all threads of one test: free or busy, and their processes. Owned by the interpreter, the only writer;
+/// generators read it through a [`Context`]. Every operation costs O(1), and memory is about 8 bytes per thread.
 #[derive(Debug)]
 pub struct Threads {
-    /// Client threads; the nemesis has the slot behind them.
+    /// Number of client threads; the nemesis has the slot after them.
     concurrency: u32,
-    /// One bit per slot.
+    /// One bit per slot: set when the thread is free.
     free: Box<[u64]>,
-    /// The process that each client thread runs now.
+    /// The current process of each client thread.
     processes: Box<[u64]>,
-    everyone: ThreadSet,
-    /// How often a process was replaced: whoever counts processes looks again only when this moved.
+    /// All threads: the set of the outermost context.
+    all: ThreadSet,
+    /// Number of processes replaced so far. A generator that counts processes recounts only when this has changed.
     retired: u64,
-    /// Decides which free thread is offered; replaced by [`Threads::draw`].
+    /// Random word that selects the free thread to offer; replaced by [`Threads::draw`].
     word: u64,
-    /// How often anything about clients changed, and about the nemesis.
+    /// Number of state changes of client threads, and of the nemesis.
     changes: [u64; 2],
-    /// When a generator that was asked wants to be asked again, at the latest.
+    /// The latest time at which a generator asked during this turn must be asked again. A cell, because generators see
+    /// the threads through a shared reference.
     wake: Cell<Time>,
 }
 
 impl Threads {
-    /// `concurrency` client threads (at most [`THREADS_MAX`]) and the nemesis, all free; thread `n` runs process `n`.
+    /// `concurrency` client threads and the nemesis, all free; thread `n` runs process `n`.
+    ///
+    /// Panics when `concurrency` exceeds [`THREADS_MAX`].
     pub fn new(concurrency: u32) -> Threads {
         assert!(
             concurrency <= THREADS_MAX,
-            "{concurrency} threads, the most is {THREADS_MAX}"
+            "{concurrency} threads exceed the maximum of {THREADS_MAX}"
         );
         let slots = concurrency as usize + 1;
-        let everyone = ThreadSet::from_slots(0..slots);
+        let all = ThreadSet::from_slots(0..slots);
+        debug_assert_eq!(all.len(), slots);
         Threads {
             concurrency,
-            free: everyone.words.clone(),
+            free: all.words.clone(),
             processes: (0..u64::from(concurrency)).collect(),
-            everyone,
+            all,
             retired: 0,
             word: 0,
             changes: [0; 2],
@@ -167,21 +177,21 @@ impl Threads {
         }
     }
 
-    /// Client threads.
+    /// Number of client threads.
     pub const fn concurrency(&self) -> u32 {
         self.concurrency
     }
 
-    /// All threads as a generator may see them at this time.
+    /// The context with all threads at this time.
     pub fn context(&self, time: Time) -> Context<'_> {
         Context {
             time,
             threads: self,
-            set: &self.everyone,
+            set: &self.all,
         }
     }
 
-    /// The slot of a thread of this test.
+    /// The slot of a thread; `None` for a thread that this test does not have.
     fn slot(&self, thread: Thread) -> Option<usize> {
         if thread.0 < self.concurrency {
             Some(thread.0 as usize)
@@ -198,12 +208,12 @@ impl Threads {
         }
     }
 
-    /// The slot as a dense index: clients by number, then the nemesis. `None` for a thread of no test.
+    /// The slot as a dense index: clients by number, then the nemesis. `None` for a thread that this test does not have.
     pub(crate) fn index_of(&self, thread: Thread) -> Option<usize> {
         self.slot(thread)
     }
 
-    /// The thread begins an operation. A thread that this test does not have is ignored, as in all that follows.
+    /// Marks a thread busy: it begins an operation. A thread that this test does not have is ignored here and below.
     pub fn occupy(&mut self, thread: Thread) {
         if let Some(slot) = self.slot(thread) {
             self.free[slot / WORD] &= !(1 << (slot % WORD));
@@ -211,7 +221,7 @@ impl Threads {
         }
     }
 
-    /// The thread's operation is over.
+    /// Marks a thread free: its operation has completed.
     pub fn release(&mut self, thread: Thread) {
         if let Some(slot) = self.slot(thread) {
             self.free[slot / WORD] |= 1 << (slot % WORD);
@@ -219,7 +229,7 @@ impl Threads {
         }
     }
 
-    /// The thread's process crashed: it goes on as process + concurrency. The nemesis stays who it is.
+    /// Replaces the thread's process after a crash by process + concurrency. The process of the nemesis never changes.
     pub fn retire(&mut self, thread: Thread) {
         if let Some(process) = self.processes.get_mut(thread.0 as usize) {
             *process += u64::from(self.concurrency);
@@ -228,18 +238,18 @@ impl Threads {
         }
     }
 
-    /// Sets the random word that decides which free thread [`Context::some_free_thread`] answers.
+    /// Sets the random word that selects the free thread of [`Context::some_free_thread`].
     pub fn draw(&mut self, word: u64) {
         self.word = word;
         self.changes[0] += 1;
     }
 
-    /// When a generator wanted to be asked again at the latest, whatever it answered; forgets it.
+    /// Takes the latest time at which a generator must be asked again, whatever it returned; [`Time::MAX`] for none.
     pub(crate) fn take_wake(&self) -> Time {
         self.wake.replace(Time::MAX)
     }
 
-    /// The process that this thread runs.
+    /// The current process of this thread.
     pub fn process_of(&self, thread: Thread) -> Process {
         match self.processes.get(thread.0 as usize) {
             Some(&process) => Process::Client(process),
@@ -247,10 +257,11 @@ impl Threads {
         }
     }
 
-    /// The thread that runs this process, or ran it before it crashed; `None` for a process of no thread.
+    /// The thread that runs this process, or ran it before it crashed; `None` for a named process.
     pub fn thread_of(&self, process: Process) -> Option<Thread> {
         match process {
             Process::Client(number) => {
+                // `retire` adds the concurrency, so the remainder stays the thread's number.
                 let thread = number.checked_rem(u64::from(self.concurrency))?;
                 Some(Thread(thread as u32))
             }
@@ -259,18 +270,18 @@ impl Threads {
         }
     }
 
-    /// Busy threads, the nemesis among them.
+    /// Number of busy threads, including the nemesis.
     pub(crate) fn busy_count(&self) -> usize {
         let free: u32 = self.free.iter().map(|word| word.count_ones()).sum();
-        self.everyone.len() - free as usize
+        self.all.len() - free as usize
     }
 }
 
-/// What a generator sees: the time, and the threads that it may use. Copying is free; restricting it to fewer threads
-/// costs nothing once the [`ThreadFilter`] is compiled.
+/// The input of a generator: the time, and the state of the threads that it may use. Two pointers and a time, cheap to
+/// copy; a restriction to fewer threads replaces one pointer once the [`ThreadFilter`] is compiled.
 ///
-/// In [`Generator::update`](crate::Generator::update) the context shows the state after the event: the thread is busy
-/// after an invocation and free after a completion, and still runs the process of the event.
+/// In [`Generator::update`](crate::Generator::update) the context shows the state after the event: the event's thread
+/// is busy after an invocation and free after a completion, and still runs the process of the event.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     time: Time,
@@ -279,23 +290,23 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Now.
+    /// The current time.
     pub const fn time(&self) -> Time {
         self.time
     }
 
-    /// The same at another time.
+    /// This context at another time.
     #[must_use]
     pub const fn at(self, time: Time) -> Context<'a> {
         Context { time, ..self }
     }
 
-    /// The same with none but the threads of `set`, which must be a subset of this context's threads.
+    /// This context with only the threads of `set`, which must be a subset of this context's threads.
     pub(crate) const fn restricted(self, set: &'a ThreadSet) -> Context<'a> {
         Context { set, ..self }
     }
 
-    /// Client threads of the whole test.
+    /// Number of client threads of the whole test.
     pub const fn concurrency(&self) -> u32 {
         self.threads.concurrency
     }
@@ -314,7 +325,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// The words of free threads that are not empty.
+    /// The words of this context's free threads, each with its index in the bitmap of the whole test.
     fn free_words(&self) -> impl Iterator<Item = (usize, u64)> {
         let set = self
             .set
@@ -367,32 +378,33 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// One of the free threads, each as likely as any other; the same one as long as neither the free threads nor the
-    /// interpreter's random word change.
+    /// A free thread, uniformly drawn; the same one as long as neither the free threads nor the interpreter's random word
+    /// change. `None` when no thread is free.
     pub fn some_free_thread(&self) -> Option<Thread> {
         self.free_thread_drawn(self.threads.word)
     }
 
-    /// The interpreter's random word: the same until a client's operation is taken.
+    /// The interpreter's random word: the same until a client's operation is committed.
     pub(crate) const fn word(&self) -> u64 {
         self.threads.word
     }
 
-    /// How often anything about clients changed, or about the nemesis.
+    /// Number of state changes of the nemesis, or of client threads.
     pub(crate) const fn changes(&self, nemesis: bool) -> u64 {
         self.threads.changes[nemesis as usize]
     }
 
-    /// Asks to be asked again at this time at the latest.
+    /// Requests that the generator is asked again at `time` at the latest.
     pub(crate) fn wake(&self, time: Time) {
         let wake = &self.threads.wake;
         wake.set(wake.get().min(time));
     }
 
-    /// One of the free threads, drawn with this word.
+    /// The free thread that this random word selects, uniform when the word is.
     pub(crate) fn free_thread_drawn(&self, mut word: u64) -> Option<Thread> {
         let words = self.set.words.len();
-        // Rejection is uniform too, and does not look at all the words of a large test.
+        // In a large test, try eight random slots first: rejection sampling is uniform too and reads one word per try
+        // instead of all. With few free threads it fails, and the exact selection below decides.
         for _ in 0..if words > 4 { 8 } else { 0 } {
             word = mixed(word.wrapping_add(0x9e37_79b9_7f4a_7c15));
             let slot = self.set.first * WORD + scaled(word, words * WORD);
@@ -420,7 +432,7 @@ impl<'a> Context<'a> {
             .map(|thread| self.process_of(thread))
     }
 
-    /// The process that this thread runs.
+    /// The current process of this thread.
     pub fn process_of(&self, thread: Thread) -> Process {
         self.threads.process_of(thread)
     }
@@ -430,33 +442,33 @@ impl<'a> Context<'a> {
         self.threads.thread_of(process)
     }
 
-    /// A dense number for a thread of the whole test, from 0: clients by number, then the nemesis.
+    /// The slot of a thread of the whole test, from 0: clients by number, then the nemesis.
     pub(crate) fn index_of(&self, thread: Thread) -> Option<usize> {
         self.threads.slot(thread)
     }
 
-    /// The thread with such a number.
+    /// The thread of a slot.
     pub(crate) fn thread_at(&self, index: usize) -> Thread {
         self.threads.thread(index)
     }
 
-    /// The dense number of the thread of a process.
+    /// The slot of the thread of a process.
     pub(crate) fn index_of_process(&self, process: Process) -> Option<usize> {
         self.index_of(self.thread_of(process)?)
     }
 
-    /// Names the set of threads of this context: whoever compiled something for it compares this.
+    /// Hash of the set of threads of this context; a filter compiled for one set is recompiled when it differs.
     pub(crate) const fn fingerprint(&self) -> u64 {
         self.set.fingerprint
     }
 
-    /// Moves whenever a process was replaced.
+    /// Number of processes replaced so far.
     pub(crate) const fn retired(&self) -> u64 {
         self.threads.retired
     }
 
     /// The operation `f` of `value` by some free process, now; [`Next::Pending`] while no thread is free. For
-    /// generators that end in operations.
+    /// generators that produce operations themselves.
     pub fn operation(&self, f: Symbol, value: Value) -> Next {
         match self.some_free_process() {
             Some(process) => Next::Op(self.operation_by(process, f, value)),
@@ -464,8 +476,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The operation `f` of `value` by this process, now. What the nemesis does is an `info`, what clients do an
-    /// `invoke`.
+    /// The operation `f` of `value` by this process, now: an `invoke` for a client, an `info` for the nemesis.
     pub fn operation_by(&self, process: Process, f: Symbol, value: Value) -> Op {
         let begins = if process.is_client() {
             OpType::Invoke
@@ -480,24 +491,24 @@ impl<'a> Context<'a> {
     }
 }
 
-/// `word` as a number below `bound`, uniform when the word is.
+/// Maps `word` to `0..bound`, uniform when the word is: the high half of the product (Lemire 2019), without a division.
 fn scaled(word: u64, bound: usize) -> usize {
     ((u128::from(word) * bound as u128) >> WORD) as usize
 }
 
-/// Which threads a [`ThreadFilter`] lets through.
+/// The predicate of a [`ThreadFilter`].
 type Rule = Box<dyn Fn(Thread) -> bool + Send>;
 
-/// A rule about threads, compiled into a set of bits the first time it is used, and again only when the context that
-/// it narrows has other threads.
+/// A predicate on threads, compiled to a [`ThreadSet`] at its first use, and again only for a context with other
+/// threads. Compilation calls the predicate once per thread; afterwards `apply` costs one comparison.
 pub struct ThreadFilter {
     rule: Rule,
-    /// The fingerprint of the context and the threads of it that pass.
+    /// The fingerprint of the context that was restricted, and the threads of it that pass.
     compiled: Option<(u64, ThreadSet)>,
 }
 
 impl ThreadFilter {
-    /// Lets threads through that satisfy `rule`, which must answer the same for the same thread.
+    /// Passes the threads that satisfy `rule`, which must be a pure function of the thread.
     pub fn new(rule: impl Fn(Thread) -> bool + Send + 'static) -> ThreadFilter {
         ThreadFilter {
             rule: Box::new(rule),
@@ -505,7 +516,7 @@ impl ThreadFilter {
         }
     }
 
-    /// `context` with none but the threads that pass.
+    /// `context` with only the threads that pass.
     pub fn apply<'c>(&'c mut self, context: &Context<'c>) -> Context<'c> {
         let fingerprint = context.fingerprint();
         if self

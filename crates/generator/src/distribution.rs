@@ -1,20 +1,20 @@
-//! How often which of several keys is used.
+//! Probability distributions of keys: uniform, zipf, exponential; drawn in constant time.
 
 use seatrial_machine::Rng;
 use std::fmt;
 
-/// Which of the keys in use a client takes.
+/// The probability distribution of the keys in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distribution {
-    /// Each as often as any other.
+pub enum KeyDistribution {
+    /// All keys are equally likely.
     Uniform,
-    /// The n-th with a weight of 1/n^s, where s is the skew.
+    /// The n-th key has the weight 1/n^s, where s is the skew.
     Zipf(Skew),
-    /// Each half as often as the one before: all rates of contention occur. (Elle's, with base 2.)
+    /// Each key is half as likely as the one before, so that all rates of contention occur (Elle's, with base 2).
     Exponential,
 }
 
-/// How steep a zipf distribution is: its exponent, in hundredths, from 0.01 to 10.
+/// The exponent of a zipf distribution, in hundredths, from 0.01 to 10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skew(u16);
 
@@ -24,7 +24,7 @@ impl Skew {
 
     const HUNDREDTHS_MAX: u16 = 1_000;
 
-    /// So many hundredths, if that is within bounds.
+    /// The skew of this number of hundredths; `None` when it is out of bounds.
     pub fn from_hundredths(hundredths: u16) -> Option<Skew> {
         (1..=Skew::HUNDREDTHS_MAX)
             .contains(&hundredths)
@@ -43,37 +43,39 @@ impl Skew {
     }
 }
 
-impl Distribution {
+impl KeyDistribution {
     /// All distributions; zipf with the skew 1.
-    pub const ALL: [Distribution; 3] = [
-        Distribution::Uniform,
-        Distribution::Zipf(Skew::ONE),
-        Distribution::Exponential,
+    pub const ALL: [KeyDistribution; 3] = [
+        KeyDistribution::Uniform,
+        KeyDistribution::Zipf(Skew::ONE),
+        KeyDistribution::Exponential,
     ];
 
     /// Its name, without the skew.
     pub const fn name(self) -> &'static str {
         match self {
-            Distribution::Uniform => "uniform",
-            Distribution::Zipf(_) => "zipf",
-            Distribution::Exponential => "exponential",
+            KeyDistribution::Uniform => "uniform",
+            KeyDistribution::Zipf(_) => "zipf",
+            KeyDistribution::Exponential => "exponential",
         }
     }
 
     /// The distribution of this name; `zipf:0.99` has a skew of 0.99.
-    pub fn by_name(name: &str) -> Option<Distribution> {
+    pub fn by_name(name: &str) -> Option<KeyDistribution> {
         match name.split_once(':') {
-            Some(("zipf", skew)) => Skew::by_name(skew).map(Distribution::Zipf),
-            _ => Distribution::ALL.into_iter().find(|one| one.name() == name),
+            Some(("zipf", skew)) => Skew::by_name(skew).map(KeyDistribution::Zipf),
+            _ => KeyDistribution::ALL
+                .into_iter()
+                .find(|one| one.name() == name),
         }
     }
 }
 
-/// What [`Distribution::by_name`] reads.
-impl fmt::Display for Distribution {
+/// The name that [`KeyDistribution::by_name`] parses.
+impl fmt::Display for KeyDistribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Distribution::Zipf(skew) if skew != Skew::ONE => {
+            KeyDistribution::Zipf(skew) if skew != Skew::ONE => {
                 write!(f, "zipf:{}.{:02}", skew.0 / 100, skew.0 % 100)
             }
             other => f.write_str(other.name()),
@@ -81,21 +83,22 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// Draws places from 0 on, in constant time. Everything is kept in integers, and what is computed on the way uses only
-/// operations that IEEE 754 rounds exactly: the same seed gives the same places on every machine.
+/// A sampler of places `0..count` under a distribution, in constant time. Weights are integers, computed only with
+/// operations that IEEE 754 rounds exactly, so a seed gives the same places on every machine. Memory for zipf: 16 bytes
+/// per place.
 #[derive(Clone, Debug)]
 pub struct Places {
     count: usize,
-    distribution: Distribution,
-    /// For zipf, else empty.
+    distribution: KeyDistribution,
+    /// The alias table of zipf; empty for other distributions.
     urns: Vec<Urn>,
     /// The sum of all weights.
     total: u64,
 }
 
 /// One of the equally likely urns of the alias method (Walker 1977, built as in Vose, "A linear algorithm for generating
-/// random numbers with a given distribution", 1991): of `total` balls so many are of its own place, the others of one
-/// other place.
+/// random numbers with a given distribution", 1991). Each urn holds `total` balls: `own` balls of its own place, the rest
+/// of the place `other`.
 #[derive(Clone, Copy, Debug)]
 struct Urn {
     own: u64,
@@ -106,14 +109,14 @@ struct Urn {
 const WEIGHT: f64 = (1_u64 << 32) as f64;
 
 impl Places {
-    /// The most places there can be.
+    /// Maximum number of places.
     pub const COUNT_MAX: usize = 1 << 24;
 
-    /// So many places, at least one and at most [`Places::COUNT_MAX`].
-    pub fn new(count: usize, distribution: Distribution) -> Places {
+    /// A sampler of `count` places, clamped to `1..=`[`Places::COUNT_MAX`].
+    pub fn new(count: usize, distribution: KeyDistribution) -> Places {
         let count = count.clamp(1, Places::COUNT_MAX);
         let weights: Vec<u64> = match distribution {
-            Distribution::Zipf(skew) => (1..=count).map(|place| weight(place, skew)).collect(),
+            KeyDistribution::Zipf(skew) => (1..=count).map(|place| weight(place, skew)).collect(),
             _ => Vec::new(),
         };
         Places {
@@ -124,7 +127,7 @@ impl Places {
         }
     }
 
-    /// How many places there are.
+    /// Number of places.
     pub const fn count(&self) -> usize {
         self.count
     }
@@ -133,8 +136,8 @@ impl Places {
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> usize {
         match self.distribution {
-            Distribution::Uniform => rng.index(self.count),
-            Distribution::Zipf(_) => {
+            KeyDistribution::Uniform => rng.index(self.count),
+            KeyDistribution::Zipf(_) => {
                 let place = rng.index(self.count);
                 let urn = self.urns[place];
                 if rng.below(self.total) < urn.own {
@@ -144,7 +147,7 @@ impl Places {
                 }
             }
             // The number of leading zeros of a random word is n with probability 2^-(n+1).
-            Distribution::Exponential => loop {
+            KeyDistribution::Exponential => loop {
                 let place = rng.word().leading_zeros() as usize;
                 if place < self.count {
                     return place;
@@ -154,13 +157,13 @@ impl Places {
     }
 }
 
-/// The weight of the n-th place, n from 1 on; never 0.
+/// The weight of the n-th place, n from 1; never 0.
 fn weight(place: usize, skew: Skew) -> u64 {
     ((WEIGHT / power(place as f64, skew)) as u64).max(1)
 }
 
-/// `base` to the power of `skew`, from multiplications and square roots alone: the library's `powf` may differ from
-/// machine to machine in the last bit.
+/// `base` to the power of `skew`, from multiplications and square roots only: the library's `powf` may differ between
+/// machines in the last bit. The fraction is expanded in binary: bit k contributes the root of order 2^k.
 fn power(base: f64, skew: Skew) -> f64 {
     let mut result = 1.0;
     for _ in 0..skew.0 / 100 {
@@ -179,11 +182,12 @@ fn power(base: f64, skew: Skew) -> f64 {
     result
 }
 
-/// Fills the urns: each gets what a place with less than its share has, filled up from one that has more.
+/// Builds the alias table: each urn holds all that is left of a place with less than an urn's share, filled up from a place
+/// with more. O(n).
 fn urns(weights: &[u64]) -> Vec<Urn> {
     let total: u64 = weights.iter().sum();
     let count = weights.len() as u128;
-    // What is left of each place, in balls of which one urn holds `total`.
+    // By place: the number of balls not in an urn yet. Scaled by `count`, so that an urn holds exactly `total`.
     let mut left: Vec<u128> = weights.iter().map(|&w| u128::from(w) * count).collect();
     let mut urns: Vec<Urn> = (0..weights.len() as u32)
         .map(|other| Urn { own: total, other })
@@ -203,6 +207,8 @@ fn urns(weights: &[u64]) -> Vec<Urn> {
             poor.push(giver);
         }
     }
+    // In exact integers the last places fill their urns alone.
+    debug_assert!(poor.is_empty() && rich.iter().all(|&place| left[place] == share));
     urns
 }
 
@@ -210,8 +216,8 @@ fn urns(weights: &[u64]) -> Vec<Urn> {
 mod tests {
     use super::*;
 
-    /// What each place is drawn with, from the urns alone, exactly.
-    fn shares(places: &Places) -> Vec<u128> {
+    /// The number of balls of each place in all urns.
+    fn balls(places: &Places) -> Vec<u128> {
         let mut balls = vec![0_u128; places.count];
         for (place, urn) in places.urns.iter().enumerate() {
             balls[place] += u128::from(urn.own);
@@ -225,8 +231,8 @@ mod tests {
         for count in [1, 2, 3, 10, 97, 1_000] {
             for hundredths in [1, 50, 99, 100, 137, 200, 1_000] {
                 let skew = Skew::from_hundredths(hundredths).unwrap();
-                let places = Places::new(count, Distribution::Zipf(skew));
-                for (place, balls) in shares(&places).into_iter().enumerate() {
+                let places = Places::new(count, KeyDistribution::Zipf(skew));
+                for (place, balls) in balls(&places).into_iter().enumerate() {
                     let exact = u128::from(weight(place + 1, skew)) * count as u128;
                     assert_eq!(balls, exact, "place {place} of {count}, {skew:?}");
                     let real = WEIGHT / ((place + 1) as f64).powf(f64::from(hundredths) / 100.0);
@@ -238,7 +244,7 @@ mod tests {
     }
 
     /// Pearson's statistic of many draws against the exact distribution.
-    fn chi_square(distribution: Distribution, exact: &[f64]) -> f64 {
+    fn chi_square(distribution: KeyDistribution, exact: &[f64]) -> f64 {
         let places = Places::new(exact.len(), distribution);
         let mut rng = Rng::from_seed(11);
         let draws = 200_000;
@@ -260,12 +266,12 @@ mod tests {
             let skew = Skew::from_hundredths(hundredths).unwrap();
             let exponent = f64::from(hundredths) / 100.0;
             let exact = (1..=20).map(|place| f64::from(place).powf(-exponent));
-            (Distribution::Zipf(skew), exact.collect::<Vec<f64>>())
+            (KeyDistribution::Zipf(skew), exact.collect::<Vec<f64>>())
         };
         let halves = (0..10).map(|place| 0.5_f64.powi(place)).collect();
         for (distribution, exact) in [
-            (Distribution::Uniform, vec![1.0; 20]),
-            (Distribution::Exponential, halves),
+            (KeyDistribution::Uniform, vec![1.0; 20]),
+            (KeyDistribution::Exponential, halves),
             zipf(50),
             zipf(100),
             zipf(150),
@@ -273,26 +279,26 @@ mod tests {
             let statistic = chi_square(distribution, &exact);
             // The 99.9 % quantile for 19 degrees of freedom.
             assert!(statistic < 43.8, "{distribution}: {statistic}");
-            // The test can fail: it tells a skew of 1 from one of 1.05.
-            if distribution == Distribution::Zipf(Skew::ONE) {
-                let other = Distribution::Zipf(Skew(105));
+            // The test can fail: it distinguishes a skew of 1 from one of 1.05.
+            if distribution == KeyDistribution::Zipf(Skew::ONE) {
+                let other = KeyDistribution::Zipf(Skew(105));
                 assert!(chi_square(other, &exact) > 200.0);
             }
         }
     }
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn names_round_trip() {
         for name in ["uniform", "zipf", "exponential", "zipf:0.99", "zipf:1.50"] {
-            assert_eq!(Distribution::by_name(name).unwrap().to_string(), name);
+            assert_eq!(KeyDistribution::by_name(name).unwrap().to_string(), name);
         }
         assert_eq!(
-            Distribution::by_name("zipf:2"),
-            Some(Distribution::Zipf(Skew(200)))
+            KeyDistribution::by_name("zipf:2"),
+            Some(KeyDistribution::Zipf(Skew(200)))
         );
         assert_eq!(
-            Distribution::by_name("zipf:0.5"),
-            Some(Distribution::Zipf(Skew(50)))
+            KeyDistribution::by_name("zipf:0.5"),
+            Some(KeyDistribution::Zipf(Skew(50)))
         );
         for wrong in [
             "",
@@ -306,7 +312,7 @@ mod tests {
             "uniform:1",
             "zipf:99999",
         ] {
-            assert_eq!(Distribution::by_name(wrong), None, "{wrong}");
+            assert_eq!(KeyDistribution::by_name(wrong), None, "{wrong}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Faults as operations of the nemesis: what to break when, and the way back from an operation to its fault.
+//! Faults as operations of the nemesis: packages, schedules and healing, and the decoding of an operation to its fault.
 //!
-//! A *package* knows how to break one kind of thing and how to mend it; a *schedule* says when each package has its turn.
-//! Both are chosen by [`FaultOptions`], and both are pure: the operations that come out are carried out by `runner` on real
-//! nodes and by `sim` in its world.
+//! A *package* injects and heals the faults of one kind; a *schedule* determines when each package has its turn. Both are
+//! configured by [`FaultOptions`], and both are pure: `runner` carries out their operations on real nodes, `sim` in its
+//! world.
 
 mod healing;
 mod membership;
@@ -12,10 +12,10 @@ mod schedule;
 mod target;
 
 pub use healing::Healing;
-pub use membership::{View, view_of, view_value};
+pub use membership::{Membership, membership_of, membership_value};
 pub use operation::{NotAFault, fault_of, fault_operation, fault_value};
 pub use schedule::FaultSchedule;
-pub use target::{Target, parse_fault};
+pub use target::{FaultTarget, parse_fault};
 
 use seatrial_machine::unknown_name;
 use seatrial_machine::{FaultKind, NodeId, Rng};
@@ -23,27 +23,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-/// What may be broken, and in which order.
+/// The faults to inject: kinds, nodes, rate, order and targets.
 #[derive(Clone, Debug)]
 pub struct FaultOptions {
-    /// The families of faults to draw from; none, no faults.
+    /// The kinds of faults to draw from; empty: no faults.
     pub kinds: Vec<FaultKind>,
     /// The nodes of the system.
     pub servers: Vec<NodeId>,
     /// The endpoints of the test's clients, whose links to the servers may be cut; may be empty.
     pub clients: Vec<NodeId>,
-    /// Mean time between two faults; the gaps are uniform between nothing and twice this.
+    /// Mean time between two faults; the gaps are uniform in `0..2 × interval`.
     pub interval: Duration,
     /// How the packages take turns.
     pub order: FaultOrder,
-    /// What each kind strikes; drawn from all that fits when a kind is not named.
-    pub targets: BTreeMap<FaultKind, Vec<Target>>,
+    /// The targets of each kind; a kind that is missing here draws from its default targets.
+    pub targets: BTreeMap<FaultKind, Vec<FaultTarget>>,
     /// Names of faults that are never drawn, because they cannot be carried out where the test runs.
     pub omitted: BTreeSet<&'static str>,
 }
 
 impl FaultOptions {
-    /// These kinds of faults at this interval, mixed, with any targets.
+    /// These kinds of faults at this interval, in the order [`FaultOrder::Mix`], with default targets.
     pub fn new(
         kinds: impl Into<Vec<FaultKind>>,
         servers: impl Into<Vec<NodeId>>,
@@ -61,7 +61,7 @@ impl FaultOptions {
         }
     }
 
-    /// Can each of the kinds be carried out on a system of so many nodes?
+    /// Checks that the system has enough nodes for each kind and target.
     pub fn check(&self) -> Result<(), FaultError> {
         for &kind in &self.kinds {
             let nodes_min = if kind == FaultKind::Membership { 2 } else { 1 };
@@ -88,20 +88,27 @@ impl FaultOptions {
 }
 
 /// How the packages take turns.
+///
+/// ```text
+///   mix            ── kill n1 ── cut ── restart n1 ── kill n3 ── heal ──        one stream
+///   interval       ── kill n1 ───── restart n1 ── kill n3 ──────────            one stream for each kind
+///                  ────── cut ─────────────── heal ──────── cut ────
+///   one-at-a-time  ── kill n1 ── restart n1 ── cut ── heal ── kill n3 ──        never two kinds at once
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FaultOrder {
-    /// At random intervals a package is drawn, and breaks or mends something.
+    /// At random intervals a package is drawn, which injects or heals.
     #[default]
     Mix,
-    /// Every package has a stream of its own at the interval, and knows nothing of the others (Jepsen's combined
-    /// packages). Adding a package changes nothing for those that are there.
+    /// Every package has a stream of its own at the interval, independent of the others (Jepsen's combined packages).
+    /// Adding a package does not change the faults of the others.
     Interval,
-    /// A package is drawn and breaks something; then that is mended; then the next.
+    /// A package is drawn and injects a fault; then the fault is healed; then the next package is drawn.
     OneAtATime,
 }
 
 impl FaultOrder {
-    /// All of them, in the order in which they are listed to people.
+    /// All orders, as listed in help and messages.
     pub const ALL: [FaultOrder; 3] = [
         FaultOrder::Mix,
         FaultOrder::Interval,
@@ -132,31 +139,31 @@ impl fmt::Display for FaultOrder {
     }
 }
 
-/// Why faults cannot be had as they were asked for.
+/// Why fault options are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
-    /// There is no such kind.
+    /// Unknown kind.
     #[error("{}", unknown_name("fault", .0, FaultKind::ALL.map(FaultKind::name).into_iter().chain(["none"])))]
     Kind(String),
-    /// There is no such target, or faults of this kind do not have it.
-    #[error("{kind} cannot strike {target:?}; {known}", known = fitting(*.kind))]
+    /// Unknown target, or one that does not apply to faults of this kind.
+    #[error("fault {kind} has no target {target:?} ({known})", known = available_targets(*.kind))]
     Target {
         /// The kind of faults.
         kind: FaultKind,
-        /// What was asked for.
+        /// The name given.
         target: String,
     },
-    /// There is no such order.
+    /// Unknown order.
     #[error("{}", unknown_name("fault schedule", .0, FaultOrder::ALL.map(FaultOrder::name)))]
     Order(String),
-    /// The system is too small for it.
-    #[error("{what} needs a system of {nodes_min} nodes or more; this one has {nodes}")]
+    /// The system has too few nodes for a kind or target.
+    #[error("fault {what} needs at least {nodes_min} nodes, found {nodes}")]
     TooFewNodes {
         /// The kind, or the kind and its target.
         what: String,
-        /// How many nodes it needs.
+        /// Number of nodes needed.
         nodes_min: usize,
-        /// How many there are.
+        /// Number of nodes of the system.
         nodes: usize,
     },
 }
@@ -166,26 +173,27 @@ fn names<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     names.join(", ")
 }
 
-fn fitting(kind: FaultKind) -> String {
-    let targets = Target::ALL.into_iter().filter(|target| target.fits(kind));
-    match names(targets) {
+/// The targets of a kind, for a message.
+fn available_targets(kind: FaultKind) -> String {
+    let targets = FaultTarget::ALL.into_iter();
+    match names(targets.filter(|target| target.fits(kind))) {
         known if known.is_empty() => "it takes no target".into(),
-        known => format!("its targets are {known}"),
+        known => format!("available: {known}"),
     }
 }
 
-/// Generators of faults that fit together. Both must run on the nemesis thread
+/// The generators of the faults of a test. Both must run on the nemesis thread
 /// ([`Generator::nemesis`](crate::Generator::nemesis)).
 #[derive(Debug)]
 pub struct FaultPackage {
-    /// Breaks and mends, without end.
+    /// Injects and heals faults, without end.
     pub faults: FaultSchedule,
-    /// Mends everything of the kinds asked for, whatever was broken: for the end of the test.
+    /// Heals all faults of the configured kinds, whether they were injected or not: for the end of the test.
     pub healing: Healing,
 }
 
-/// The faults of these options, drawn from `rng`. Kinds for which the system is too small (see [`FaultOptions::check`])
-/// never come.
+/// The generators of these faults, drawn from `rng`. Kinds for which the system is too small (see
+/// [`FaultOptions::check`]) are never drawn.
 pub fn fault_package(options: FaultOptions, rng: Rng) -> FaultPackage {
     FaultPackage {
         healing: Healing::new(&options),

@@ -1,4 +1,4 @@
-//! The two-phase protocol of all generators.
+//! The trait `Generator` with its two-phase protocol, single operations, and the tree that describes a generator.
 
 use seatrial_history::{Extra, Op, OpType, Process, Symbol, Value};
 use seatrial_machine::{Rng, Time};
@@ -6,48 +6,58 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::combine::{Filter, Map, Then};
+use crate::hooks::{FriendlyExceptions, OnUpdate, Trace, Traced, renamed};
 use crate::partition::{OnThreads, ProcessLimit};
-use crate::react::{FriendlyExceptions, OnUpdate, Trace, Traced, renamed};
-use crate::rhythm::{Cache, ConcurrencyLimit, DelayTil};
 use crate::schedule::{Delay, Limit, Repeat, Stagger, Synchronize, TimeLimit, UntilOk};
-use crate::validate::{Failure, Validate};
+use crate::timing::{Cache, ConcurrencyLimit, DelayTil};
+use crate::validate::{GeneratorFailure, Validate};
 use crate::{Context, Thread};
 
-/// Says what a test does next, without doing it. Pure: it depends on its random stream, the contexts and the events
-/// that it is shown, and on nothing else.
+/// The next operation of a test as a pure function: it depends only on the generator's random stream, the contexts and
+/// the events passed to it, and performs nothing.
 ///
-/// The protocol has two phases. [`next`](Generator::next) answers what *would* come next; whoever asked takes it with
-/// [`commit`](Generator::commit), or asks again later. This is what lets several generators compete for a thread and
-/// lose nothing:
+/// The protocol has two phases, so that several generators can compete for a thread and lose no operation:
+/// [`next`](Generator::next) proposes an operation, and the caller either takes it with [`commit`](Generator::commit)
+/// or calls `next` again later.
 ///
-/// - `next` is idempotent: asked again with the same context it gives the same answer. Random choices are made once
-///   and kept until `commit`. With another context the answer may differ (another process, another time).
-/// - `commit` may only follow a `next` that answered an operation, and takes exactly that one.
+/// ```text
+///            ┌──── asked again: same context, same answer ────┐
+///            ▼                                                │
+///   next(context) ──► Op ─────────── not taken ───────────────┤
+///            │         └─► commit() ─► update(invocation) ─► … update(completion)
+///            ├──────► Pending ── ask again after an event ────┘
+///            ├──────► Exhausted (final)
+///            └──────► Failed (the test ends)
+/// ```
+///
+/// - `next` is idempotent: the same context yields the same answer. A random choice is drawn once and kept until
+///   `commit`. Another context may yield another answer (another process, a later time).
+/// - `commit` may only follow a `next` that returned an operation, and takes exactly that operation.
 /// - `Exhausted` is final.
-/// - `update` tells of every invocation (after its commit) and every completion of the threads that this generator
-///   may use. Whether an event began or ended an operation says
-///   [`Context::is_free`]: its thread is busy or free.
+/// - `update` receives every invocation (after its commit) and every completion on the threads that this generator may
+///   use. [`Context::is_free`] of the event's thread distinguishes them: busy after an invocation, free after a
+///   completion. (The type does not: an operation of the nemesis begins and ends as `info`.)
 ///
-/// The operation that `next` answers names a process that is free in the context and a time that is not before the
-/// context's; an operation in the future is asked for again when its time has come. It is an
-/// [`Invoke`](seatrial_history::OpType::Invoke) for clients and an [`Info`](seatrial_history::OpType::Info) for the
-/// nemesis, or one of the special operations [`SLEEP`] and [`LOG`].
+/// An operation returned by `next` names a process that is free in the context, and a time not before the context's. An
+/// operation in the future is requested again when its time has come. Its type is
+/// [`Invoke`](seatrial_history::OpType::Invoke) for clients and [`Info`](seatrial_history::OpType::Info) for the
+/// nemesis and for the special operations [`SLEEP`] and [`LOG`].
 pub trait Generator: Send {
-    /// What would come next.
+    /// Proposes the next operation; changes nothing that a caller can observe.
     fn next(&mut self, context: &Context) -> Next;
 
-    /// Takes the operation that the last [`next`](Generator::next) answered.
+    /// Takes the operation that the last [`next`](Generator::next) returned.
     fn commit(&mut self);
 
-    /// Tells of an event: an operation began or ended.
+    /// Receives an event: the invocation or the completion of an operation.
     fn update(&mut self, context: &Context, event: &Op);
 
-    /// Itself and the generators in it, for messages to people.
+    /// The names of this generator and of the generators inside it, for messages.
     fn tree(&self) -> Tree {
         Tree::leaf(std::any::type_name::<Self>())
     }
 
-    /// The same behind a pointer, so that different generators fit into one list.
+    /// This generator in a box, so that generators of different types fit into one list.
     fn boxed(self) -> Box<dyn Generator>
     where
         Self: Sized + 'static,
@@ -71,8 +81,8 @@ pub trait Generator: Send {
         Limit::new(1, self)
     }
 
-    /// The first operation again and again: the state never advances. A random choice is part of the state, so the
-    /// value stays the same too; for fresh values see [`function`](crate::function).
+    /// The first operation, repeated without end: the generator's state never advances. A random choice is part of the
+    /// state, so the value stays the same too; for fresh values see [`function`](crate::function).
     fn repeat(self) -> Repeat<Self>
     where
         Self: Sized,
@@ -96,8 +106,8 @@ pub trait Generator: Send {
         TimeLimit::new(duration, self)
     }
 
-    /// Operations at random intervals, uniform in `0..2 × mean`, over all threads together. What is up to a second late is made
-    /// up for.
+    /// Operations at random intervals, uniform in `0..2 × mean`, over all threads together. A delay of up to a second is
+    /// caught up, so the rate is kept.
     fn stagger(self, rng: Rng, mean: Duration) -> Stagger<Self>
     where
         Self: Sized,
@@ -113,7 +123,7 @@ pub trait Generator: Send {
         Delay::new(interval, self)
     }
 
-    /// Begins when all threads are free.
+    /// Waits with its first operation until all threads are free.
     fn synchronize(self) -> Synchronize<Self>
     where
         Self: Sized,
@@ -121,7 +131,7 @@ pub trait Generator: Send {
         Synchronize::new(self)
     }
 
-    /// When this has ended and all threads are free, goes on with `after`.
+    /// This generator to its end, then, once all threads are free, `after`.
     fn then<G: Generator>(self, after: G) -> Then<Self, G>
     where
         Self: Sized,
@@ -129,7 +139,7 @@ pub trait Generator: Send {
         Then::new(self, after)
     }
 
-    /// Ends when one of its operations completed with `ok`.
+    /// Ends when one of its operations has completed with `ok`.
     fn until_ok(self) -> UntilOk<Self>
     where
         Self: Sized,
@@ -137,7 +147,7 @@ pub trait Generator: Send {
         UntilOk::new(self)
     }
 
-    /// Every operation changed by `change`, which must answer the same when asked again.
+    /// Every operation mapped by `change`, which must be deterministic: it is called again when `next` is.
     fn map<F: FnMut(Op) -> Op + Send>(self, change: F) -> Map<Self, F>
     where
         Self: Sized,
@@ -145,7 +155,7 @@ pub trait Generator: Send {
         Map::new(self, change)
     }
 
-    /// Only the operations that `keep` likes.
+    /// Only operations for which `keep` returns true; others are dropped.
     fn filter<F: FnMut(&Op) -> bool + Send>(self, keep: F) -> Filter<Self, F>
     where
         Self: Sized,
@@ -153,7 +163,8 @@ pub trait Generator: Send {
         Filter::new(self, keep)
     }
 
-    /// On the threads that satisfy `rule` only; it sees no others, and no events of others.
+    /// Restricts this generator to the threads that satisfy `rule`: its contexts contain no other thread, and it
+    /// receives no event of another thread.
     fn on_threads(self, rule: impl Fn(Thread) -> bool + Send + 'static) -> OnThreads<Self>
     where
         Self: Sized,
@@ -161,7 +172,8 @@ pub trait Generator: Send {
         OnThreads::new("on-threads", rule, self)
     }
 
-    /// On client threads only. They are asked when something happened to them or when it is time, as if they were alone.
+    /// Restricts this generator to client threads. It is asked only after an event of a client or when it is due, so
+    /// that a nemesis beside it does not change its operations.
     fn clients(self) -> OnThreads<Self>
     where
         Self: Sized,
@@ -169,7 +181,7 @@ pub trait Generator: Send {
         OnThreads::clients(self)
     }
 
-    /// On the nemesis only. It is asked when something happened to it or when it is time, as if it were alone.
+    /// Restricts this generator to the nemesis. It is asked only after an event of the nemesis or when it is due.
     fn nemesis(self) -> OnThreads<Self>
     where
         Self: Sized,
@@ -177,7 +189,7 @@ pub trait Generator: Send {
         OnThreads::nemesis(self)
     }
 
-    /// Ends before more than `count` different processes could have taken part.
+    /// Ends before more than `count` different processes could have run its operations.
     fn process_limit(self, count: u64) -> ProcessLimit<Self>
     where
         Self: Sized,
@@ -185,7 +197,7 @@ pub trait Generator: Send {
         ProcessLimit::new(count, self)
     }
 
-    /// At most `count` of its operations are open at a time; more wait.
+    /// At most `count` of its operations are open at a time; further ones wait.
     fn concurrency_limit(self, count: usize) -> ConcurrencyLimit<Self>
     where
         Self: Sized,
@@ -193,8 +205,8 @@ pub trait Generator: Send {
         ConcurrencyLimit::new(count, self)
     }
 
-    /// Every operation at the next multiple of `interval` since the beginning of the test, so that many threads act at the same
-    /// instant: what brings races out.
+    /// Every operation at the next multiple of `interval` since the beginning of the test, so that many threads invoke at
+    /// the same instant. This provokes races.
     fn delay_til(self, interval: Duration) -> DelayTil<Self>
     where
         Self: Sized,
@@ -202,8 +214,8 @@ pub trait Generator: Send {
         DelayTil::new(interval, self)
     }
 
-    /// Answers the same operation again for up to `duration` while nobody takes it and its process is free, instead of
-    /// asking a generator that is slow to answer.
+    /// Returns the same operation for up to `duration`, until it is committed or its process is no longer free, instead
+    /// of asking a generator whose `next` is slow.
     fn cache(self, duration: Duration) -> Cache<Self>
     where
         Self: Sized,
@@ -211,7 +223,7 @@ pub trait Generator: Send {
         Cache::new(duration, self)
     }
 
-    /// Calls operations by other names: pairs of the old `f` and the new one.
+    /// Renames operations, by pairs of old and new `f`.
     fn f_map(
         self,
         names: impl IntoIterator<Item = (impl Into<Symbol>, impl Into<Symbol>)>,
@@ -225,17 +237,17 @@ pub trait Generator: Send {
         self.map(move |op| renamed(op, &names))
     }
 
-    /// Calls `react` for every event, in place of this generator's own `update`; it may change or replace the generator,
-    /// or pass the event on to it.
-    fn on_update<F>(self, react: F) -> OnUpdate<Self, F>
+    /// Calls `hook` for every event, in place of this generator's own `update`. The hook may change or replace the
+    /// generator, or pass the event to it.
+    fn on_update<F>(self, hook: F) -> OnUpdate<Self, F>
     where
         Self: Sized,
         F: FnMut(&mut Self, &Context, &Op) + Send,
     {
-        OnUpdate::new(self, react)
+        OnUpdate::new(self, hook)
     }
 
-    /// Shows every answer and every event to `show`.
+    /// Calls `show` with every answer and every event.
     fn trace<F>(self, show: F) -> Trace<Self, F>
     where
         Self: Sized,
@@ -244,8 +256,8 @@ pub trait Generator: Send {
         Trace::new(self, show)
     }
 
-    /// A panic of this generator stops the test with a message that shows the generator and the context. The interpreter's
-    /// driver would name the panic alone.
+    /// Turns a panic of this generator into a [`Next::Failed`] that shows the generator and the context. Without it the
+    /// driver of the interpreter reports the panic alone.
     fn friendly_exceptions(self) -> FriendlyExceptions<Self>
     where
         Self: Sized,
@@ -253,8 +265,8 @@ pub trait Generator: Send {
         FriendlyExceptions::new(self)
     }
 
-    /// Stops with a message that shows the generator as soon as it answers a wrong operation. The interpreter does so
-    /// for the whole generator anyway; around a part this names the part.
+    /// Fails with a message that shows this generator as soon as it returns an invalid operation. The interpreter
+    /// validates the outermost generator anyway; around an inner generator this names the inner one.
     fn validate(self) -> Validate<Self>
     where
         Self: Sized,
@@ -263,56 +275,56 @@ pub trait Generator: Send {
     }
 }
 
-/// What a generator answers.
+/// The answer of [`Generator::next`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// This operation, at its time.
     Op(Op),
-    /// Nothing for now; ask again after an event or a little later.
+    /// No operation yet; ask again after an event, or a little later.
     Pending,
-    /// Nothing any more, for ever.
+    /// No operation ever again.
     Exhausted,
-    /// The generator made a mistake; the test ends with this message.
-    Failed(Box<Failure>),
+    /// The generator violated the protocol or gave up; the test ends with this message.
+    Failed(Box<GeneratorFailure>),
 }
 
-/// `f` of the special operation that makes its thread wait; its value is the time in nanoseconds. Not recorded.
+/// `f` of the special operation that makes its thread sleep; its value is the duration in nanoseconds. Not recorded.
 pub const SLEEP: Symbol = Symbol::new("@sleep");
 
-/// `f` of the special operation that shows its value to the person at the test. Not recorded.
+/// `f` of the special operation that logs its value. Not recorded.
 pub const LOG: Symbol = Symbol::new("@log");
 
-/// Is this one of the operations that the interpreter carries out itself and does not record?
+/// Is this an operation that the interpreter carries out itself and does not record?
 pub fn is_special(op: &Op) -> bool {
     op.is_info() && (op.f == SLEEP || op.f == LOG)
 }
 
-/// The time of an operation that has one; a time that is not known is the beginning.
+/// The time of an operation; an unknown (negative) time counts as the beginning of the test.
 pub(crate) fn time_of(op: &Op) -> Time {
     Time::from_nanoseconds(u64::try_from(op.time).unwrap_or(0))
 }
 
-/// Moves an operation to `time`, unless it is later.
+/// Delays an operation to `time` if it is earlier.
 pub fn not_before(op: &mut Op, time: Time) {
     op.time = op
         .time
         .max(i64::try_from(time.nanoseconds()).unwrap_or(i64::MAX));
 }
 
-/// A generator and those in it, by name, as data.
+/// The name of a generator and of the generators inside it, as data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// The name, with its parameters.
+    /// The combinator's name, with its parameters and state.
     pub name: String,
-    /// The generators inside, at most [`Tree::CHILDREN_MAX`] of them.
+    /// The generators inside, at most [`Tree::CHILDREN_MAX`].
     pub children: Vec<Tree>,
 }
 
 impl Tree {
-    /// Children that are shown; of more, the first.
+    /// Children shown; of more, only the first.
     pub const CHILDREN_MAX: usize = 8;
 
-    /// A generator without others in it.
+    /// A generator that contains no other.
     pub fn leaf(name: impl Into<String>) -> Tree {
         Tree {
             name: name.into(),
@@ -350,14 +362,14 @@ impl Tree {
     }
 }
 
-/// One generator a line, those inside indented.
+/// One generator per line, indented by two spaces per level.
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, 0)
     }
 }
 
-/// Its tree.
+/// The tree, as its own `Debug`.
 impl fmt::Debug for dyn Generator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.tree(), f)
@@ -382,7 +394,7 @@ impl<G: Generator + ?Sized> Generator for Box<G> {
     }
 }
 
-/// `None` is exhausted.
+/// `None` is exhausted. Combinators replace an inner generator by `None` to free its memory when it has ended.
 impl<G: Generator> Generator for Option<G> {
     fn next(&mut self, context: &Context) -> Next {
         self.as_mut()
@@ -407,78 +419,78 @@ impl<G: Generator> Generator for Option<G> {
     }
 }
 
-/// One operation by whoever is free, or by a given process.
+/// A generator of one operation, which any free process may run, or only a given one. See [`operation`].
 #[derive(Clone, Debug)]
-pub struct Template {
+pub struct SingleOp {
     f: Symbol,
     value: Value,
     extra: Extra,
-    /// Who must do it.
+    /// The process that must run it; `None`: any free one.
     process: Option<Process>,
     /// Not before this time.
     time: Time,
-    taken: bool,
+    is_committed: bool,
 }
 
-/// The operation `f` of `value`, once, by whoever is free: an `invoke` for a client, an `info` for the nemesis.
-pub fn operation(f: impl Into<Symbol>, value: Value) -> Template {
-    Template {
+/// The operation `f` of `value`, once, by any free process: an `invoke` for a client, an `info` for the nemesis.
+pub fn operation(f: impl Into<Symbol>, value: Value) -> SingleOp {
+    SingleOp {
         f: f.into(),
         value,
         extra: Extra::NONE,
         process: None,
         time: Time::ZERO,
-        taken: false,
+        is_committed: false,
     }
 }
 
-/// One thread does nothing for this time. Repeat it to sleep repeatedly.
-pub fn sleep(duration: Duration) -> Template {
+/// Makes one thread sleep for `duration`, once; repeat it to sleep repeatedly.
+pub fn sleep(duration: Duration) -> SingleOp {
     let nanoseconds = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     operation(SLEEP, Value::Int(nanoseconds))
 }
 
-/// Shows a message, once.
-pub fn log(message: &str) -> Template {
+/// Logs a message, once.
+pub fn log(message: &str) -> SingleOp {
     operation(LOG, Value::text(message))
 }
 
-impl Template {
-    /// The same with one further field.
-    pub fn with(mut self, name: impl Into<Symbol>, value: Value) -> Template {
+impl SingleOp {
+    /// Adds a field to the operation.
+    pub fn with(mut self, name: impl Into<Symbol>, value: Value) -> SingleOp {
         self.extra = self.extra.with(name.into(), value);
         self
     }
 
-    /// The same by this process, as soon as it is free.
-    pub fn by(self, process: Process) -> Template {
-        Template {
+    /// Lets only this process run it, as soon as it is free.
+    pub fn by(self, process: Process) -> SingleOp {
+        SingleOp {
             process: Some(process),
             ..self
         }
     }
 
-    /// The same, but not before this time.
-    pub fn at(self, time: Time) -> Template {
-        Template { time, ..self }
+    /// Delays it to this time.
+    pub fn at(self, time: Time) -> SingleOp {
+        SingleOp { time, ..self }
     }
 }
 
 /// This operation by its process, once, not before its time.
-impl From<Op> for Template {
-    fn from(op: Op) -> Template {
+impl From<Op> for SingleOp {
+    fn from(op: Op) -> SingleOp {
         let time = time_of(&op);
         let template = operation(op.f, op.value).by(op.process).at(time);
-        Template {
+        SingleOp {
             extra: op.extra,
             ..template
         }
     }
 }
 
-impl Generator for Template {
+impl Generator for SingleOp {
     fn next(&mut self, context: &Context) -> Next {
-        if self.taken {
+        if self.is_committed {
             return Next::Exhausted;
         }
         let process = match self.process {
@@ -496,6 +508,7 @@ impl Generator for Template {
         let mut op = context.operation_by(process, self.f, self.value.clone());
         op.extra = self.extra.clone();
         if self.f == SLEEP || self.f == LOG {
+            // Special operations are `info` on client threads too; `is_special` looks for that.
             op.kind = OpType::Info;
         }
         not_before(&mut op, self.time);
@@ -503,7 +516,7 @@ impl Generator for Template {
     }
 
     fn commit(&mut self) {
-        self.taken = true;
+        self.is_committed = true;
     }
 
     fn update(&mut self, _context: &Context, _event: &Op) {}

@@ -1,4 +1,4 @@
-//! Combinators that divide the threads among generators.
+//! Combinators that divide the threads among generators: by role, by range, by thread, by key.
 
 use seatrial_history::{Key, Op, Process, Value};
 use seatrial_machine::{Rng, Time};
@@ -6,21 +6,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::combine::{Contest, ask};
+use crate::combine::{EarliestChoice, ask};
 use crate::context::ThreadSet;
 use crate::generator::time_of;
-use crate::lots::lot_of;
-use crate::validate::Failure;
+use crate::validate::GeneratorFailure;
+use crate::weighted_order::sort_key;
 use crate::{Context, Generator, Next, Thread, ThreadFilter, Tree};
 
-/// How long after a pending answer a generator is asked again, if nothing happens before.
+/// Interval after which a pending generator is asked again when no event comes before.
 const PENDING_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The same while every thread is busy: nothing can begin, but the generator may find that its time is up.
+/// The same interval while every thread is busy: nothing can begin, but a time limit of the generator may expire.
 const BUSY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// When a generator that is pending now is asked again, if nothing happens before.
-pub(crate) fn patience(context: &Context) -> Time {
+/// The time at which a generator that is pending now is asked again when no event comes before.
+pub(crate) fn retry_time(context: &Context) -> Time {
     let interval = if context.any_free() {
         PENDING_INTERVAL
     } else {
@@ -31,28 +31,29 @@ pub(crate) fn patience(context: &Context) -> Time {
 
 /// See [`Generator::on_threads`], [`Generator::clients`], [`Generator::nemesis`].
 ///
-/// All clients, and the nemesis, are asked as if they were alone in the test: when something happened to them, when the
-/// operation is due that they answered, and a while after they had nothing. In between the last answer holds. So what the
-/// others do, and when, changes nothing for them, even where a generator answers differently when it is asked more often.
+/// `clients` and `nemesis` isolate their generator from the other side of the test. It is asked only when a thread of its
+/// own side has changed state, when the operation that it returned is due, and at the [retry time](retry_time) after a
+/// pending answer. In between, its last answer is cached. So the operations of the nemesis, and their times, change nothing
+/// for the clients, even for a generator whose answers depend on how often it is asked.
 #[derive(Debug)]
 pub struct OnThreads<G> {
     name: &'static str,
     filter: ThreadFilter,
-    /// All clients, or the nemesis (true)?
-    side: Option<bool>,
-    held: Option<Held>,
+    /// `Some(false)`: all clients; `Some(true)`: the nemesis; `None`: any other rule, without a cache.
+    is_nemesis: Option<bool>,
+    cached: Option<CachedAnswer>,
     generator: G,
 }
 
-/// An answer that holds for some time.
+/// An answer that is valid for an interval of time.
 #[derive(Debug)]
-struct Held {
-    /// Pending, or an operation that is not due.
+struct CachedAnswer {
+    /// Pending, or an operation that is not due yet.
     answer: Next,
-    /// From and until when it holds, unless something happens.
+    /// The interval, from `since` until before `until`, unless a thread changes state.
     since: Time,
     until: Time,
-    /// [`Context::changes`] when it was given.
+    /// [`Context::changes`] when the answer was given.
     changes: u64,
 }
 
@@ -65,61 +66,63 @@ impl<G: Generator> OnThreads<G> {
         OnThreads {
             name,
             filter: ThreadFilter::new(rule),
-            side: None,
-            held: None,
+            is_nemesis: None,
+            cached: None,
             generator,
         }
     }
 
-    /// All clients.
+    /// All client threads.
     pub(crate) fn clients(generator: G) -> OnThreads<G> {
         OnThreads {
-            side: Some(false),
+            is_nemesis: Some(false),
             ..OnThreads::new("clients", Thread::is_client, generator)
         }
     }
 
-    /// The nemesis.
+    /// The nemesis thread.
     pub(crate) fn nemesis(generator: G) -> OnThreads<G> {
         OnThreads {
-            side: Some(true),
+            is_nemesis: Some(true),
             ..OnThreads::new("nemesis", |thread| !thread.is_client(), generator)
         }
     }
 
-    /// The answer that still holds.
-    fn held(&self, context: &Context, changes: u64) -> Option<Next> {
-        let held = self.held.as_ref()?;
-        let holds =
-            held.changes == changes && held.since <= context.time() && context.time() < held.until;
-        holds.then(|| {
-            context.wake(held.until);
-            held.answer.clone()
+    /// The cached answer, if it is still valid.
+    fn cached(&self, context: &Context, changes: u64) -> Option<Next> {
+        let cached = self.cached.as_ref()?;
+        let is_valid = cached.changes == changes
+            && cached.since <= context.time()
+            && context.time() < cached.until;
+        is_valid.then(|| {
+            // The outer generator may be pending without a time of its own.
+            context.wake(cached.until);
+            cached.answer.clone()
         })
     }
 }
 
 impl<G: Generator> Generator for OnThreads<G> {
     fn next(&mut self, context: &Context) -> Next {
-        let Some(side) = self.side else {
+        let Some(is_nemesis) = self.is_nemesis else {
             return self.generator.next(&self.filter.apply(context));
         };
-        let changes = context.changes(side);
-        if let Some(answer) = self.held(context, changes) {
+        let changes = context.changes(is_nemesis);
+        if let Some(answer) = self.cached(context, changes) {
             return answer;
         }
         let narrow = self.filter.apply(context);
         let answer = self.generator.next(&narrow);
         let until = match &answer {
             Next::Op(op) if time_of(op) > context.time() => time_of(op),
-            Next::Pending => patience(&narrow),
+            Next::Pending => retry_time(&narrow),
             _ => {
-                self.held = None;
+                self.cached = None;
                 return answer;
             }
         };
         context.wake(until);
-        self.held = Some(Held {
+        self.cached = Some(CachedAnswer {
             answer: answer.clone(),
             since: context.time(),
             until,
@@ -129,7 +132,7 @@ impl<G: Generator> Generator for OnThreads<G> {
     }
 
     fn commit(&mut self) {
-        self.held = None;
+        self.cached = None;
         self.generator.commit();
     }
 
@@ -150,17 +153,17 @@ impl<G: Generator> Generator for OnThreads<G> {
 pub struct ProcessLimit<G> {
     limit: u64,
     generator: G,
-    /// Of more threads than the limit, the first ones: the fingerprint of the context, and they.
+    /// The fingerprint of the context, and its first `limit` threads: more could not run a process each.
     threads: Option<(u64, ThreadSet)>,
-    /// The process that each thread was last seen with when an operation was taken.
-    seen: Vec<Option<Process>>,
-    /// Different processes seen so far.
-    offered: u64,
-    /// Which state of the processes `seen` describes: the context's fingerprint and its count of replaced processes.
+    /// By thread slot: the process counted last for it.
+    counted_processes: Vec<Option<Process>>,
+    /// Number of different processes counted so far.
+    count: u64,
+    /// The state that `counted_processes` describes: the context's fingerprint and number of replaced processes.
     counted: Option<(u64, u64)>,
-    /// What the operation that was answered last adds: threads and their processes.
+    /// Slots and processes that a commit of the operation returned last would count.
     fresh: Vec<(usize, Process)>,
-    /// The `counted` that it brings.
+    /// The value of `counted` after that commit.
     candidate: (u64, u64),
     over: bool,
 }
@@ -171,8 +174,8 @@ impl<G: Generator> ProcessLimit<G> {
             limit,
             generator,
             threads: None,
-            seen: Vec::new(),
-            offered: 0,
+            counted_processes: Vec::new(),
+            count: 0,
             counted: None,
             fresh: Vec::new(),
             candidate: (0, 0),
@@ -180,7 +183,7 @@ impl<G: Generator> ProcessLimit<G> {
         }
     }
 
-    /// Chooses the threads that take part.
+    /// Selects the first `limit` threads of the context.
     fn compile(&mut self, context: &Context) {
         let fingerprint = context.fingerprint();
         if self
@@ -195,8 +198,8 @@ impl<G: Generator> ProcessLimit<G> {
         }
     }
 
-    /// Notes the processes of this context that no operation was taken with yet.
-    fn count(&mut self, context: &Context) {
+    /// Collects in `fresh` the processes of this context that are not counted yet.
+    fn collect_fresh(&mut self, context: &Context) {
         self.candidate = (context.fingerprint(), context.retired());
         self.fresh.clear();
         if self.counted == Some(self.candidate) {
@@ -205,7 +208,7 @@ impl<G: Generator> ProcessLimit<G> {
         for thread in context.threads() {
             let process = context.process_of(thread);
             if let Some(index) = context.index_of(thread)
-                && self.seen.get(index) != Some(&Some(process))
+                && self.counted_processes.get(index) != Some(&Some(process))
             {
                 self.fresh.push((index, process));
             }
@@ -219,14 +222,16 @@ impl<G: Generator> Generator for ProcessLimit<G> {
             return Next::Exhausted;
         }
         self.compile(context);
+        // Taken out for the call, because the context borrows the set while `self` changes.
         let threads = self.threads.take();
         let narrow = threads
             .as_ref()
             .map_or(*context, |(_, set)| context.restricted(set));
         let mut next = self.generator.next(&narrow);
         if let Next::Op(_) = next {
-            self.count(&narrow);
-            if self.offered + self.fresh.len() as u64 > self.limit {
+            // Any process of the context could have been offered, so all count (as in Jepsen).
+            self.collect_fresh(&narrow);
+            if self.count + self.fresh.len() as u64 > self.limit {
                 self.over = true;
                 next = Next::Exhausted;
             }
@@ -237,12 +242,13 @@ impl<G: Generator> Generator for ProcessLimit<G> {
 
     fn commit(&mut self) {
         for &(index, process) in &self.fresh {
-            if self.seen.len() <= index {
-                self.seen.resize(index + 1, None);
+            if self.counted_processes.len() <= index {
+                self.counted_processes.resize(index + 1, None);
             }
-            self.seen[index] = Some(process);
+            self.counted_processes[index] = Some(process);
         }
-        self.offered += self.fresh.len() as u64;
+        self.count += self.fresh.len() as u64;
+        debug_assert!(self.count <= self.limit);
         self.fresh.clear();
         self.counted = Some(self.candidate);
         self.generator.commit();
@@ -256,25 +262,30 @@ impl<G: Generator> Generator for ProcessLimit<G> {
     }
 
     fn tree(&self) -> Tree {
-        let name = format!("process-limit {}, {} seen", self.limit, self.offered);
+        let name = format!("process-limit {}, {} seen", self.limit, self.count);
         Tree::around(name, &self.generator)
     }
 }
 
-/// Gives ranges of threads their own generators. See [`reserve`].
+/// Assigns ranges of threads to generators. See [`reserve`].
 #[derive(Debug)]
 pub struct Reserve<G> {
     counts: Vec<u32>,
-    /// One per range and then the default; exhausted ones are `None`.
+    /// One per range, then the default; `None` for an exhausted generator.
     generators: Vec<Option<G>>,
-    contest: Contest,
+    choice: EarliestChoice,
     /// The fingerprint of the context that was divided, and the threads of each range.
     compiled: Option<(u64, Vec<ThreadSet>)>,
 }
 
-/// The first so many threads run the first generator, the next ones the second, and so on; all others, as a rule the
-/// nemesis among them, run `default`. Each sees its own threads and their events only. At least one thread must be left
-/// for the default.
+/// Reserves threads: each range `(count, generator)` takes the next `count` threads for its generator, and all remaining
+/// threads, usually including the nemesis, run `default`. Each generator sees only its own threads and their events. The
+/// generator fails when no thread remains for the default.
+///
+/// ```text
+///   reserve [(2, writes), (3, scans)], default reads       threads  0 1 │ 2 3 4 │ 5 6 … nemesis
+///                                                                   writes scans   reads
+/// ```
 pub fn reserve<G: Generator>(
     rng: Rng,
     ranges: impl IntoIterator<Item = (u32, G)>,
@@ -285,8 +296,9 @@ pub fn reserve<G: Generator>(
         .map(|(count, generator)| (count, Some(generator)))
         .unzip();
     generators.push(Some(default));
+    debug_assert_eq!(generators.len(), counts.len() + 1);
     Reserve {
-        contest: Contest::new(rng, generators.len()),
+        choice: EarliestChoice::new(rng, generators.len()),
         counts,
         generators,
         compiled: None,
@@ -294,7 +306,7 @@ pub fn reserve<G: Generator>(
 }
 
 impl<G: Generator> Reserve<G> {
-    /// Divides the threads; the message if there are too few.
+    /// Divides the context's threads into ranges; an error message when there are too few.
     fn divide(&mut self, context: &Context) -> Result<(), String> {
         let fingerprint = context.fingerprint();
         if self
@@ -308,7 +320,7 @@ impl<G: Generator> Reserve<G> {
         let count = context.thread_count();
         if reserved >= count as u64 {
             return Err(format!(
-                "reserve wants {reserved} threads and one more for its default, but has {count}"
+                "reserve needs {reserved} threads and one more for its default, found {count}"
             ));
         }
         let mut slots = context
@@ -319,13 +331,15 @@ impl<G: Generator> Reserve<G> {
             .map(|&count| ThreadSet::from_slots(slots.by_ref().take(count as usize)))
             .collect();
         sets.push(ThreadSet::from_slots(slots));
+        debug_assert_eq!(sets.iter().map(ThreadSet::len).sum::<usize>(), count);
+        // Ties go to a range in proportion to its threads, so that every thread works equally often.
         let weights = sets.iter().map(|set| set.len() as u64);
-        self.contest.lots.weigh(weights.collect());
+        self.choice.order.set_weights(weights.collect());
         self.compiled = Some((fingerprint, sets));
         Ok(())
     }
 
-    /// The answer of those ranges whose threads are all busy: pending as long as one has not ended.
+    /// The answer when no range with a free thread has an operation: pending unless all generators have ended.
     fn ask_busy(&mut self, context: &Context) -> Next {
         let sets = self.compiled.iter().flat_map(|(_, sets)| sets);
         for (set, slot) in sets.zip(&mut self.generators) {
@@ -343,16 +357,16 @@ impl<G: Generator> Reserve<G> {
 impl<G: Generator> Generator for Reserve<G> {
     fn next(&mut self, context: &Context) -> Next {
         if let Err(problem) = self.divide(context) {
-            return Next::Failed(Box::new(Failure::new(problem, self.tree())));
+            return Next::Failed(Box::new(GeneratorFailure::new(problem, self.tree())));
         }
         let Some((_, sets)) = &self.compiled else {
             return Next::Pending;
         };
         let generators = &mut self.generators;
-        let next = self.contest.hold(context, |index| {
+        let next = self.choice.choose(context, |index| {
             let context = context.restricted(&sets[index]);
-            let able = generators[index].is_none() || context.any_free();
-            able.then(|| ask(&mut generators[index], &context))
+            let takes_part = generators[index].is_none() || context.any_free();
+            takes_part.then(|| ask(&mut generators[index], &context))
         });
         match next {
             Next::Exhausted => self.ask_busy(context),
@@ -361,8 +375,8 @@ impl<G: Generator> Generator for Reserve<G> {
     }
 
     fn commit(&mut self) {
-        self.generators[self.contest.winner].commit();
-        self.contest.commit();
+        self.generators[self.choice.chosen].commit();
+        self.choice.commit();
     }
 
     fn update(&mut self, context: &Context, event: &Op) {
@@ -386,68 +400,76 @@ impl<G: Generator> Generator for Reserve<G> {
     }
 }
 
-/// Groups of threads, each with a generator of its own. The groups of some free threads, drawn among all of them, are asked
-/// first, which is fair and as a rule answers at once, so that the cost does not grow with the groups. In which order groups
-/// are asked does not depend on which others are known to have ended, so somebody who asks more often changes nothing.
+/// Groups of `size` consecutive threads, each with a generator of its own: the machinery of [`each_thread`] (size 1) and
+/// [`concurrent_keys`].
 ///
-/// Its downside: while nothing is due now, every group with a free thread is asked.
+/// The groups of up to [`DRAWS`] randomly drawn free threads are asked first. That is fair, and usually one of them has an
+/// operation that is due, so the cost per operation does not grow with the number of groups. The order in which groups are
+/// asked does not depend on which other groups are known to have ended, so it does not change when the generator is asked
+/// more often.
+///
+/// While no operation is due, every call asks every group with a free thread.
 #[derive(Debug)]
-struct Groups<G> {
+struct ThreadGroups<G> {
     /// Threads per group; the last one may have fewer.
     size: usize,
     /// The fingerprint of the context that was divided.
     divided: Option<u64>,
+    /// The threads of each group.
     sets: Vec<ThreadSet>,
-    /// The group of each thread, by its index.
+    /// By thread slot: the group, or [`NO_GROUP`].
     group_of: Vec<usize>,
-    slots: Vec<Slot<G>>,
+    /// By group: its generator.
+    runs: Vec<GroupRun<G>>,
     /// The threads of groups that have not ended.
     alive: ThreadSet,
-    /// Who gave the last answer.
-    winner: usize,
+    /// The group whose operation was returned last.
+    chosen: usize,
 }
 
-/// What a group runs.
+/// The generator of one group of threads.
 #[derive(Debug)]
-enum Slot<G> {
+enum GroupRun<G> {
+    /// Not made yet.
     Fresh,
     Running(G),
     Ended,
 }
 
-/// Not in a group.
+/// The group of a thread outside the context that was divided.
 const NO_GROUP: usize = usize::MAX;
 
-/// Threads that are drawn before all groups are asked.
+/// Threads drawn before all groups are asked.
 const DRAWS: usize = 8;
 
-/// What groups said so far, one asked after the other.
-struct Round {
-    /// The groups that were drawn.
+/// The answers of the groups asked so far in one call of `next`.
+struct GroupAnswers {
+    /// The groups that were drawn; [`NO_GROUP`] in unused places.
     drawn: [usize; DRAWS],
-    /// The operation that is due soonest, and the lot of its group.
+    /// The operation that is due first, with the sort key of its group.
     best: Option<(u64, Op)>,
     /// Has a group ended?
     ended: bool,
 }
 
-/// How many empty generators in a row a group may be given.
-const FRUITLESS_MAX: u32 = 10_000;
+/// Empty generators in a row that a group may be given before it fails.
+const ATTEMPTS_MAX: u32 = 10_000;
 
-impl<G: Generator> Groups<G> {
-    fn new(size: usize) -> Groups<G> {
-        Groups {
+impl<G: Generator> ThreadGroups<G> {
+    fn new(size: usize) -> ThreadGroups<G> {
+        assert!(size > 0, "a group without threads");
+        ThreadGroups {
             size,
             divided: None,
             sets: Vec::new(),
             group_of: Vec::new(),
-            slots: Vec::new(),
+            runs: Vec::new(),
             alive: ThreadSet::from_slots([]),
-            winner: 0,
+            chosen: 0,
         }
     }
 
-    /// Divides the threads of a context that was not seen before; groups keep their generators.
+    /// Divides the threads of a context with other threads than the last; groups keep their generators.
     fn divide(&mut self, context: &Context) {
         if self.divided == Some(context.fingerprint()) {
             return;
@@ -466,14 +488,16 @@ impl<G: Generator> Groups<G> {
             self.sets
                 .push(ThreadSet::from_slots(members.iter().copied()));
         }
-        self.slots.resize_with(self.sets.len(), || Slot::Fresh);
-        self.revive();
+        let members: usize = self.sets.iter().map(ThreadSet::len).sum();
+        debug_assert_eq!(members, context.thread_count(), "a thread in no group");
+        self.runs.resize_with(self.sets.len(), || GroupRun::Fresh);
+        self.update_alive();
     }
 
-    /// Finds the threads of groups that have not ended.
-    fn revive(&mut self) {
-        let groups = self.sets.iter().zip(&self.slots);
-        let alive = groups.filter(|(_, slot)| !matches!(slot, Slot::Ended));
+    /// Recomputes the threads of groups that have not ended.
+    fn update_alive(&mut self) {
+        let groups = self.sets.iter().zip(&self.runs);
+        let alive = groups.filter(|(_, run)| !matches!(run, GroupRun::Ended));
         self.alive = ThreadSet::from_slots(alive.flat_map(|(set, _)| set.slots()));
     }
 
@@ -485,8 +509,8 @@ impl<G: Generator> Groups<G> {
             .filter(|&group| group != NO_GROUP)
     }
 
-    /// Asks one group; `make` is told whether it had a generator before, the group, and the
-    /// index of its first thread.
+    /// Asks one group. `make` makes its generators, from: whether the group had one before, the group, and the slot of the
+    /// group's first thread.
     fn ask(
         &mut self,
         context: &Context,
@@ -494,47 +518,47 @@ impl<G: Generator> Groups<G> {
         make: &mut impl FnMut(bool, usize, usize) -> Option<G>,
     ) -> Next {
         let set = &self.sets[group];
-        let slot = &mut self.slots[group];
-        for _ in 0..FRUITLESS_MAX {
-            let next = match slot {
-                Slot::Fresh => Next::Exhausted,
-                Slot::Running(generator) => generator.next(&context.restricted(set)),
-                Slot::Ended => return Next::Exhausted,
+        let run = &mut self.runs[group];
+        for _ in 0..ATTEMPTS_MAX {
+            let next = match run {
+                GroupRun::Fresh => Next::Exhausted,
+                GroupRun::Running(generator) => generator.next(&context.restricted(set)),
+                GroupRun::Ended => return Next::Exhausted,
             };
             if !matches!(next, Next::Exhausted) {
                 return next;
             }
-            let born = matches!(slot, Slot::Running(_));
+            let had_one = matches!(run, GroupRun::Running(_));
             let first = set.slots().next().unwrap_or(0);
-            *slot = make(born, group, first).map_or(Slot::Ended, Slot::Running);
+            *run = make(had_one, group, first).map_or(GroupRun::Ended, GroupRun::Running);
         }
-        let problem = format!("{FRUITLESS_MAX} empty generators in a row for one group of threads");
-        Next::Failed(Box::new(Failure::new(
+        let problem = format!("{ATTEMPTS_MAX} empty generators in a row for one group of threads");
+        Next::Failed(Box::new(GeneratorFailure::new(
             problem,
             Tree::leaf("groups of threads"),
         )))
     }
 
-    /// The soonest operation of all groups with a free thread, ties by lot.
+    /// The earliest operation of all groups with a free thread, ties at random.
     fn next(
         &mut self,
         context: &Context,
         mut make: impl FnMut(bool, usize, usize) -> Option<G>,
     ) -> Next {
         self.divide(context);
-        let mut round = Round {
+        let mut answers = GroupAnswers {
             drawn: [NO_GROUP; DRAWS],
             best: None,
             ended: false,
         };
-        let mut over = self.ask_drawn(context, &mut round, &mut make);
-        if over.is_none() {
-            over = self.ask_rest(context, &mut round, &mut make);
+        let mut decided = self.ask_drawn(context, &mut answers, &mut make);
+        if decided.is_none() {
+            decided = self.ask_rest(context, &mut answers, &mut make);
         }
-        if round.ended {
-            self.revive();
+        if answers.ended {
+            self.update_alive();
         }
-        match (over, round.best) {
+        match (decided, answers.best) {
             (Some(answer), _) => answer,
             (None, Some((_, op))) => Next::Op(op),
             (None, None) if self.alive.is_empty() => Next::Exhausted,
@@ -542,62 +566,65 @@ impl<G: Generator> Groups<G> {
         }
     }
 
-    /// Asks the groups of free threads that are drawn, until one has an operation that is due, which is the answer.
+    /// Asks the groups of randomly drawn free threads. `Some` as soon as one has an operation that is due, or failed.
     fn ask_drawn(
         &mut self,
         context: &Context,
-        round: &mut Round,
+        answers: &mut GroupAnswers,
         make: &mut impl FnMut(bool, usize, usize) -> Option<G>,
     ) -> Option<Next> {
         for draw in 0..DRAWS {
             let word = match draw {
+                // The first draw is the thread that `some_free_thread` returns.
                 0 => context.word(),
-                _ => lot_of(context.word(), draw),
+                _ => sort_key(context.word(), draw),
             };
             let group = self.group(context, context.free_thread_drawn(word))?;
-            if round.drawn.contains(&group) || matches!(self.slots[group], Slot::Ended) {
+            if answers.drawn.contains(&group) || matches!(self.runs[group], GroupRun::Ended) {
                 continue;
             }
-            round.drawn[draw] = group;
+            answers.drawn[draw] = group;
             match self.ask(context, group, make) {
                 Next::Op(op) if time_of(&op) <= context.time() => {
-                    self.winner = group;
+                    self.chosen = group;
                     return Some(Next::Op(op));
                 }
                 failed @ Next::Failed(_) => return Some(failed),
-                next => self.note(round, next, group, draw as u64),
+                next => self.keep_earliest(answers, next, group, draw as u64),
             }
         }
         None
     }
 
-    /// Asks all groups with a free thread that were not drawn; of those that tie the smallest lot goes first. `Some` if one
-    /// made a mistake.
+    /// Asks all groups with a free thread that were not drawn; ties go to the smallest sort key. `Some` if one failed.
     fn ask_rest(
         &mut self,
         context: &Context,
-        round: &mut Round,
+        answers: &mut GroupAnswers,
         make: &mut impl FnMut(bool, usize, usize) -> Option<G>,
     ) -> Option<Next> {
+        // Taken out, because the loop borrows the set while `self` changes.
         let alive = std::mem::replace(&mut self.alive, ThreadSet::from_slots([]));
+        // Threads of a group are consecutive, so one variable suffices to ask each group once.
         let mut last = NO_GROUP;
         let mut failed = None;
         for thread in context.restricted(&alive).free_threads() {
             let Some(group) = self.group(context, Some(thread)) else {
                 continue;
             };
-            if group == last || round.drawn.contains(&group) {
+            if group == last || answers.drawn.contains(&group) {
                 continue;
             }
             last = group;
             match self.ask(context, group, make) {
-                mistake @ Next::Failed(_) => {
-                    failed = Some(mistake);
+                failure @ Next::Failed(_) => {
+                    failed = Some(failure);
                     break;
                 }
                 next => {
-                    let lot = lot_of(context.word(), group).max(DRAWS as u64);
-                    self.note(round, next, group, lot);
+                    // Drawn groups have the keys below `DRAWS`: they precede the others, in the order of drawing.
+                    let key = sort_key(context.word(), group).max(DRAWS as u64);
+                    self.keep_earliest(answers, next, group, key);
                 }
             }
         }
@@ -605,35 +632,35 @@ impl<G: Generator> Groups<G> {
         failed
     }
 
-    /// Keeps the operation that is due soonest, ties by lot.
-    fn note(&mut self, round: &mut Round, next: Next, group: usize, lot: u64) {
+    /// Keeps the operation that is due first; ties go to the smaller sort key.
+    fn keep_earliest(&mut self, answers: &mut GroupAnswers, next: Next, group: usize, key: u64) {
         match next {
             Next::Op(op) => {
-                let better = |(best_lot, best): &(u64, Op)| (op.time, lot) < (best.time, *best_lot);
-                if round.best.as_ref().is_none_or(better) {
-                    self.winner = group;
-                    round.best = Some((lot, op));
+                let better = |(best_key, best): &(u64, Op)| (op.time, key) < (best.time, *best_key);
+                if answers.best.as_ref().is_none_or(better) {
+                    self.chosen = group;
+                    answers.best = Some((key, op));
                 }
             }
-            next => round.ended |= matches!(next, Next::Exhausted),
+            next => answers.ended |= matches!(next, Next::Exhausted),
         }
     }
 
     fn commit(&mut self) {
-        if let Slot::Running(generator) = &mut self.slots[self.winner] {
+        if let GroupRun::Running(generator) = &mut self.runs[self.chosen] {
             generator.commit();
         }
     }
 
     fn update(&mut self, context: &Context, group: usize, event: &Op) {
-        if let Slot::Running(generator) = &mut self.slots[group] {
+        if let GroupRun::Running(generator) = &mut self.runs[group] {
             generator.update(&context.restricted(&self.sets[group]), event);
         }
     }
 
     fn tree(&self, name: String) -> Tree {
-        let running = self.slots.iter().filter_map(|slot| match slot {
-            Slot::Running(generator) => Some(generator),
+        let running = self.runs.iter().filter_map(|run| match run {
+            GroupRun::Running(generator) => Some(generator),
             _ => None,
         });
         Tree::over(name, running)
@@ -643,23 +670,24 @@ impl<G: Generator> Groups<G> {
 /// A generator for each thread. See [`each_thread`].
 pub struct EachThread<F, G> {
     make: F,
-    groups: Groups<G>,
+    groups: ThreadGroups<G>,
 }
 
 /// Every thread of the context (the nemesis too, unless this is inside [`Generator::clients`]) runs a generator of its
-/// own, made for it when it is first free or first does something; it sees no other thread. Ends when all have ended.
+/// own, made when the thread is first free or has its first event; its contexts contain no other thread. Ends when all
+/// have ended.
 pub fn each_thread<G: Generator, F: FnMut(Thread) -> G + Send>(make: F) -> EachThread<F, G> {
     EachThread {
         make,
-        groups: Groups::new(1),
+        groups: ThreadGroups::new(1),
     }
 }
 
 impl<F: FnMut(Thread) -> G + Send, G: Generator> Generator for EachThread<F, G> {
     fn next(&mut self, context: &Context) -> Next {
         let make = &mut self.make;
-        self.groups.next(context, |born, _, index| {
-            (!born).then(|| make(context.thread_at(index)))
+        self.groups.next(context, |had_one, _, index| {
+            (!had_one).then(|| make(context.thread_at(index)))
         })
     }
 
@@ -673,9 +701,9 @@ impl<F: FnMut(Thread) -> G + Send, G: Generator> Generator for EachThread<F, G> 
             return;
         };
         if let Some(group) = self.groups.group(context, Some(thread)) {
-            let slot = &mut self.groups.slots[group];
-            if matches!(slot, Slot::Fresh) {
-                *slot = Slot::Running((self.make)(thread));
+            let run = &mut self.groups.runs[group];
+            if matches!(run, GroupRun::Fresh) {
+                *run = GroupRun::Running((self.make)(thread));
             }
             self.groups.update(context, group, event);
         }
@@ -696,20 +724,25 @@ impl<F, G: fmt::Debug> fmt::Debug for EachThread<F, G> {
 
 /// A generator for each key, several keys at a time. See [`concurrent_keys`].
 pub struct ConcurrentKeys<K, F, G> {
-    /// The keys to come.
+    /// The keys not taken yet.
     keys: K,
     make: F,
-    groups: Groups<G>,
-    /// The key of each group.
+    groups: ThreadGroups<G>,
+    /// By group: the current key.
     current: Vec<Option<Key>>,
 }
 
-/// Client threads in groups of `threads_per_key`, the last perhaps smaller; each group works on one key with the
-/// generator that `make` answers for it, and takes the next key when that is exhausted. The values of operations become
-/// [`Value::Keyed`]; the generator of a key sees the events of its own key, without the key. Ends when the keys have
-/// ended, which may be never.
+/// Divides the client threads into groups of `threads_per_key` (the last may be smaller). Each group works on one key with
+/// the generator that `make` returns for it, and takes the next key when that is exhausted. Operation values become
+/// [`Value::Keyed`]; a key's generator receives the events of its own key, with the bare value. Ends after the last key;
+/// the keys may be endless.
 ///
-/// The keys split a long history into short ones that can be checked one by one (Jepsen's `independent`).
+/// ```text
+///   threads 0 1   key 0 ────────────┤ key 2 ──────┤ key 4 …
+///   threads 2 3   key 1 ───────┤ key 3 ────────────────┤ …      threads_per_key = 2
+/// ```
+///
+/// Keys split a long history into short ones that are checked independently (Jepsen's `independent`).
 pub fn concurrent_keys<K, F, G>(
     threads_per_key: u32,
     keys: impl IntoIterator<Item = Key, IntoIter = K>,
@@ -721,7 +754,7 @@ where
     G: Generator,
 {
     let size = threads_per_key.max(1) as usize;
-    let groups = Groups::new(size);
+    let groups = ThreadGroups::new(size);
     ConcurrentKeys {
         keys: keys.into_iter(),
         make,
@@ -749,7 +782,7 @@ where
             Some(generator)
         });
         if let Next::Op(op) = &mut next
-            && let Some(Some(key)) = self.current.get(self.groups.winner)
+            && let Some(Some(key)) = self.current.get(self.groups.chosen)
         {
             let value = std::mem::take(&mut op.value);
             op.value = Value::Keyed(key.clone(), Arc::new(value));

@@ -1,4 +1,4 @@
-//! Combinators that say when, and how often.
+//! Combinators on the number and the time of operations: limits, repetition, intervals, barriers.
 
 use seatrial_history::Op;
 use seatrial_machine::{Rng, Time};
@@ -48,7 +48,7 @@ impl<G: Generator> Generator for Limit<G> {
 /// See [`Generator::repeat`].
 #[derive(Clone, Debug)]
 pub struct Repeat<G> {
-    /// `None` is for ever.
+    /// `None`: without end.
     remaining: Option<u64>,
     generator: G,
 }
@@ -74,6 +74,7 @@ impl<G: Generator> Generator for Repeat<G> {
         if let Some(remaining) = &mut self.remaining {
             *remaining -= 1;
         }
+        // The inner generator is not committed: it proposes the same operation again.
     }
 
     fn update(&mut self, context: &Context, event: &Op) {
@@ -93,9 +94,9 @@ impl<G: Generator> Generator for Repeat<G> {
 #[derive(Clone, Debug)]
 pub struct TimeLimit<G> {
     duration: Duration,
-    /// From here on there are no more operations; known since the first was taken.
+    /// No operations from this time on; set when the first operation is committed.
     end: Option<Time>,
-    /// The time of the operation that was answered last.
+    /// The time of the operation returned last.
     candidate: Time,
     over: bool,
     generator: G,
@@ -152,22 +153,29 @@ impl<G: Generator> Generator for TimeLimit<G> {
 
 /// See [`Generator::stagger`].
 ///
-/// The next operation is due after the time at which the last one was *due*, so what is late (a timer, a moment without a
-/// free thread) is made up for, and the rate is kept. Operations that are more than a second late are given up: after a
-/// long pause the system gets what was due in its last second at once, and no more. (Jepsen's stagger counts from the
-/// time of the last operation, and falls behind: 500 operations a second become 439.)
+/// Each interval begins at the time at which the last operation was *due*, not at which it was taken. So a delay (a late
+/// timer, no free thread) is caught up and the rate is kept. Operations more than a second late are dropped: after a long
+/// pause the system receives the backlog of one second at once, and no more.
+///
+/// ```text
+///   due        │  │    │ │   │  │
+///   free       ├────────────┤            no thread is free
+///   invoked    │            │││ │  │     the backlog, then the schedule again
+/// ```
+///
+/// (Jepsen's stagger counts from the time of the last operation and falls behind: 500 operations per second become 439.)
 #[derive(Clone, Debug)]
 pub struct Stagger<G> {
     rng: Rng,
     mean: Duration,
     /// No operation before this time; `None` before the first.
     due: Option<Time>,
-    /// The time of the operation that was answered last.
+    /// The time of the operation returned last.
     candidate: Time,
     generator: G,
 }
 
-/// How late a [`Stagger`] may be and still make up for it.
+/// The longest delay that a [`Stagger`] catches up.
 const BACKLOG_MAX: Duration = Duration::from_secs(1);
 
 impl<G: Generator> Stagger<G> {
@@ -194,8 +202,9 @@ impl<G: Generator> Generator for Stagger<G> {
 
     fn commit(&mut self) {
         let due = self.due.unwrap_or(self.candidate);
-        let given_up = self.candidate.since(due).saturating_sub(BACKLOG_MAX);
-        self.due = Some(due + given_up + self.rng.duration_below(self.mean * 2));
+        // Skips what is more than the backlog late; zero when on time.
+        let skipped = self.candidate.since(due).saturating_sub(BACKLOG_MAX);
+        self.due = Some(due + skipped + self.rng.duration_below(self.mean * 2));
         self.generator.commit();
     }
 
@@ -212,9 +221,9 @@ impl<G: Generator> Generator for Stagger<G> {
 #[derive(Clone, Debug)]
 pub struct Delay<G> {
     interval: Duration,
-    /// No operation before this time; the beginning before the first.
+    /// No operation before this time; the beginning of the test before the first.
     due: Time,
-    /// The time of the operation that was answered last.
+    /// The time of the operation returned last.
     candidate: Time,
     generator: G,
 }
@@ -257,7 +266,7 @@ impl<G: Generator> Generator for Delay<G> {
 /// See [`Generator::synchronize`].
 #[derive(Clone, Debug)]
 pub struct Synchronize<G> {
-    /// The first operation was taken, or there is none: nobody waits any more.
+    /// Is the barrier passed? Set when the first operation is committed, or when there is none.
     begun: bool,
     generator: G,
 }
@@ -305,9 +314,9 @@ impl<G: Generator> Generator for Synchronize<G> {
 pub struct UntilOk<G> {
     generator: G,
     done: bool,
-    /// Per thread (clients by number, then the nemesis): is one of our operations open there?
+    /// By thread slot: is an operation of this generator open there? Others' successes must not end it.
     open: Vec<bool>,
-    /// The thread of the operation that was answered last.
+    /// The thread slot of the operation returned last.
     candidate: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A test without a world: the interpreter in virtual time against a client that is a function.
+//! Simulation of a generator: the interpreter in virtual time, against a client that is a function.
 
 use seatrial_history::{History, Op, OpType, Value};
 use seatrial_machine::{Input, Machine, Output, Rng, Ticket, Time};
@@ -6,80 +6,84 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use crate::{Event, Failure, Generator, Interpreter, InterpreterOptions, Step, Thread};
+use crate::{
+    Generator, GeneratorFailure, Interpreter, InterpreterOptions, InterpreterReply,
+    InterpreterRequest, Thread,
+};
 
-/// How a simulated client answers an invocation.
+/// The reply of a simulated client to an invocation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// With this, after so long.
+pub enum SimulatedReply {
+    /// A completion of this type and value, after this latency.
     After(Duration, OpType, Value),
-    /// Not at all.
+    /// No completion.
     Never,
 }
 
-/// What a client is asked.
-type Client = Box<dyn FnMut(&Op) -> Answer + Send>;
+/// The function that replies to invocations.
+type ReplyFunction = Box<dyn FnMut(&Op) -> SimulatedReply + Send>;
 
-/// An answer under way. Answers that are due at the same time arrive in the order in which they were given.
+/// A completion on its way to the interpreter. Completions that are due at the same time arrive in the order of their
+/// invocations.
 #[derive(Debug)]
-struct Arrival {
+struct Delivery {
     time: Time,
     number: u64,
     thread: Thread,
     op: Op,
 }
 
-impl PartialEq for Arrival {
-    fn eq(&self, other: &Arrival) -> bool {
+impl PartialEq for Delivery {
+    fn eq(&self, other: &Delivery) -> bool {
         self.number == other.number
     }
 }
 
-impl Eq for Arrival {}
+impl Eq for Delivery {}
 
-impl PartialOrd for Arrival {
-    fn partial_cmp(&self, other: &Arrival) -> Option<std::cmp::Ordering> {
+impl PartialOrd for Delivery {
+    fn partial_cmp(&self, other: &Delivery) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Arrival {
-    fn cmp(&self, other: &Arrival) -> std::cmp::Ordering {
+impl Ord for Delivery {
+    fn cmp(&self, other: &Delivery) -> std::cmp::Ordering {
         (self.time, self.number).cmp(&(other.time, other.number))
     }
 }
 
-/// Runs an [`Interpreter`] against a client that is a function of the invocation, in virtual time, on one thread. For
+/// Runs an [`Interpreter`] against a client that is a function of the invocation, in virtual time, on one thread: for
 /// golden schedules of generators, for `seatrial generate`, and for measuring the interpreter alone.
 ///
-/// Its downside: like a real test it never ends by itself when its generator is endless, or pending for ever; then say
-/// when to stop.
+/// Like a real test, it does not end by itself when its generator is endless, or pending without end; see
+/// [`Simulation::stop_at`].
 pub struct Simulation<G> {
     interpreter: Interpreter<G>,
-    client: Client,
-    arrivals: BinaryHeap<Reverse<Arrival>>,
-    /// Answers given so far.
+    client: ReplyFunction,
+    deliveries: BinaryHeap<Reverse<Delivery>>,
+    /// Number of replies so far.
     number: u64,
     now: Time,
-    /// When to tell the interpreter to stop.
+    /// When to send [`InterpreterRequest::Stop`].
     stop_at: Option<Time>,
     log: Vec<(Time, Value)>,
-    failure: Option<Box<Failure>>,
+    failure: Option<Box<GeneratorFailure>>,
 }
 
-/// Messages that are kept of a simulated test; further ones are dropped.
+/// Log messages kept; further ones are dropped.
 const LOG_MAX: usize = 1_024;
 
 impl<G: Generator> Simulation<G> {
-    /// A test that begins when it is run.
+    /// A simulation that begins when it is run.
     pub fn new(
         interpreter: Interpreter<G>,
-        client: impl FnMut(&Op) -> Answer + Send + 'static,
+        client: impl FnMut(&Op) -> SimulatedReply + Send + 'static,
     ) -> Simulation<G> {
         Simulation {
             interpreter,
             client: Box::new(client),
-            arrivals: BinaryHeap::new(),
+            deliveries: BinaryHeap::new(),
             number: 0,
             now: Time::ZERO,
             stop_at: None,
@@ -88,15 +92,15 @@ impl<G: Generator> Simulation<G> {
         }
     }
 
-    /// Every operation succeeds after 10 ns with the value that was asked for.
+    /// A simulation in which every operation completes with `ok` and the value of its invocation, after 10 ns.
     pub fn perfect(generator: G, concurrency: u32) -> Simulation<G> {
         let options = InterpreterOptions::new(concurrency, Rng::from_seed(0));
         Simulation::new(Interpreter::new(generator, &options), |op| {
-            Answer::After(Duration::from_nanos(10), OpType::Ok, op.value.clone())
+            SimulatedReply::After(Duration::from_nanos(10), OpType::Ok, op.value.clone())
         })
     }
 
-    /// The same, but told to stop at this time.
+    /// Stops the test at this time.
     pub fn stop_at(self, time: Time) -> Simulation<G> {
         Simulation {
             stop_at: Some(time),
@@ -104,8 +108,8 @@ impl<G: Generator> Simulation<G> {
         }
     }
 
-    /// Runs to the end; the history, or the generator's mistake.
-    pub fn run(mut self) -> Result<History, Box<Failure>> {
+    /// Runs to the end and returns the history, or the failure of the generator.
+    pub fn run(mut self) -> Result<History, Box<GeneratorFailure>> {
         let mut ops = Vec::new();
         self.run_with(|op| ops.push(op));
         match self.failure.take() {
@@ -114,7 +118,7 @@ impl<G: Generator> Simulation<G> {
         }
     }
 
-    /// Runs to the end, in constant memory; `record` gets each operation of the history.
+    /// Runs to the end in constant memory; `record` receives each operation of the history.
     pub fn run_with(&mut self, mut record: impl FnMut(Op)) {
         let mut out = Vec::new();
         while !self.interpreter.is_done() {
@@ -123,69 +127,72 @@ impl<G: Generator> Simulation<G> {
             self.interpreter.turn(self.now, input, &mut out);
             self.interpreter.check_invariants();
             for output in out.drain(..) {
-                if let Output::Reply(_, step) = output {
-                    self.carry_out(step, &mut record);
+                if let Output::Reply(_, reply) = output {
+                    self.carry_out(reply, &mut record);
                 }
             }
         }
     }
 
-    /// The interpreter, to look at.
+    /// The interpreter.
     pub const fn interpreter(&self) -> &Interpreter<G> {
         &self.interpreter
     }
 
-    /// What the test wanted to show, and when; the first messages only.
+    /// The first 1,024 log messages, with their times.
     pub fn log(&self) -> &[(Time, Value)] {
         &self.log
     }
 
-    /// The generator's mistake.
-    pub fn failure(&self) -> Option<&Failure> {
+    /// The failure of the generator.
+    pub fn failure(&self) -> Option<&GeneratorFailure> {
         self.failure.as_deref()
     }
 
-    /// What happens next: answers go before waking, as with a real driver.
-    fn next_input(&mut self) -> (Time, Input<Event>) {
+    /// The next input: of those due at the same time a stop, then completions, then a wake, as with a real driver.
+    fn next_input(&mut self) -> (Time, Input<InterpreterRequest>) {
         let wake = self.interpreter.wake_at().unwrap_or(Time::MAX);
-        let arrival = self
-            .arrivals
+        let delivery = self
+            .deliveries
             .peek()
-            .map_or(Time::MAX, |Reverse(arrival)| arrival.time);
+            .map_or(Time::MAX, |Reverse(delivery)| delivery.time);
         if let Some(stop) = self.stop_at
-            && stop <= wake.min(arrival)
+            && stop <= wake.min(delivery)
         {
             self.stop_at = None;
-            return (stop, Input::Request(Ticket(0), Event::Stop));
+            return (stop, Input::Request(Ticket(0), InterpreterRequest::Stop));
         }
-        if arrival <= wake
-            && let Some(Reverse(arrival)) = self.arrivals.pop()
+        if delivery <= wake
+            && let Some(Reverse(delivery)) = self.deliveries.pop()
         {
-            let event = Event::Completed(arrival.thread, arrival.op);
-            return (arrival.time, Input::Request(Ticket(arrival.number), event));
+            let request = InterpreterRequest::Completed(delivery.thread, delivery.op);
+            let ticket = Ticket(delivery.number);
+            return (delivery.time, Input::Request(ticket, request));
         }
         (wake, Input::Wake)
     }
 
-    fn carry_out(&mut self, step: Step, record: &mut impl FnMut(Op)) {
-        match step {
-            Step::Record(op) => record(op),
-            Step::Invoke(thread, op) => {
-                if let Answer::After(duration, kind, value) = (self.client)(&op) {
+    fn carry_out(&mut self, reply: InterpreterReply, record: &mut impl FnMut(Op)) {
+        match reply {
+            InterpreterReply::Record(op) => record(op),
+            InterpreterReply::Invoke(thread, op) => {
+                if let SimulatedReply::After(duration, kind, value) = (self.client)(&op) {
                     self.number += 1;
                     let (time, op) = (self.now + duration, op.complete(kind, value));
-                    let arrival = Arrival {
+                    let delivery = Delivery {
                         time,
                         number: self.number,
                         thread,
                         op,
                     };
-                    self.arrivals.push(Reverse(arrival));
+                    self.deliveries.push(Reverse(delivery));
                 }
             }
-            Step::Log(value) if self.log.len() < LOG_MAX => self.log.push((self.now, value)),
-            Step::Failed(failure) => self.failure = Some(failure),
-            Step::Log(_) | Step::Done => {}
+            InterpreterReply::Log(value) if self.log.len() < LOG_MAX => {
+                self.log.push((self.now, value));
+            }
+            InterpreterReply::Failed(failure) => self.failure = Some(failure),
+            InterpreterReply::Log(_) | InterpreterReply::Done => {}
         }
     }
 }

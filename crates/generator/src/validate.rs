@@ -1,4 +1,4 @@
-//! Stops a generator that makes a mistake.
+//! Validation of the operations of a generator, and the failure that stops a test with an invalid generator.
 
 use seatrial_history::{Op, OpType};
 use std::fmt;
@@ -6,21 +6,21 @@ use std::fmt;
 use crate::generator::{is_special, time_of};
 use crate::{Context, Generator, Next, Thread, Tree};
 
-/// A generator's mistake: what is wrong, the operation, and the generator that answered it.
+/// The failure of an invalid generator: the problem, the operation, and the generator that returned it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
-    /// What is wrong, in words.
+pub struct GeneratorFailure {
+    /// The problem as text.
     pub problem: String,
-    /// The wrong operation, if there is one.
+    /// The invalid operation, if there is one.
     pub op: Option<Op>,
-    /// The generator that made the mistake.
+    /// The generator that failed.
     pub tree: Tree,
 }
 
-impl Failure {
-    /// A mistake without an operation.
-    pub fn new(problem: impl Into<String>, tree: Tree) -> Failure {
-        Failure {
+impl GeneratorFailure {
+    /// A failure without an operation.
+    pub fn new(problem: impl Into<String>, tree: Tree) -> GeneratorFailure {
+        GeneratorFailure {
             problem: problem.into(),
             op: None,
             tree,
@@ -28,9 +28,9 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for GeneratorFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the generator made a mistake: {}", self.problem)?;
+        write!(f, "invalid generator: {}", self.problem)?;
         if let Some(op) = &self.op {
             write!(f, "\noperation: {op}")?;
         }
@@ -38,12 +38,12 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for GeneratorFailure {}
 
-/// What is wrong with an operation.
+/// Why an operation is invalid in its context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Problem {
-    Kind,
+pub(crate) enum InvalidOp {
+    Type,
     NoProcess,
     NotRunning(Thread),
     Foreign(Thread),
@@ -51,27 +51,29 @@ pub(crate) enum Problem {
     Past,
 }
 
-impl Problem {
-    fn words(self, op: &Op, context: &Context) -> String {
+impl InvalidOp {
+    fn message(self, op: &Op, context: &Context) -> String {
         match self {
-            Problem::Kind => {
-                let (who, begins) = if op.process.is_client() {
-                    ("a client's", OpType::Invoke)
+            InvalidOp::Type => {
+                let (worker, begins) = if op.process.is_client() {
+                    ("client", OpType::Invoke)
                 } else {
-                    ("the nemesis's", OpType::Info)
+                    ("nemesis", OpType::Info)
                 };
-                let (wanted, found) = (begins.name(), op.kind.name());
-                format!("{who} operation begins as {wanted}, not as {found}")
+                let (expected, found) = (begins.name(), op.kind.name());
+                format!("a {worker} operation must begin as {expected}, found {found}")
             }
-            Problem::NoProcess => format!("there is no process {}", op.process),
-            Problem::NotRunning(thread) => format!(
-                "process {} does not run: thread {thread} runs process {}",
+            InvalidOp::NoProcess => format!("unknown process {}", op.process),
+            InvalidOp::NotRunning(thread) => format!(
+                "process {} is not running: thread {thread} runs process {}",
                 op.process,
                 context.process_of(thread)
             ),
-            Problem::Foreign(thread) => format!("thread {thread} is not for this generator"),
-            Problem::Busy(thread) => format!("thread {thread} is still busy"),
-            Problem::Past => format!(
+            InvalidOp::Foreign(thread) => {
+                format!("thread {thread} does not belong to this generator")
+            }
+            InvalidOp::Busy(thread) => format!("thread {thread} is busy"),
+            InvalidOp::Past => format!(
                 "time goes back: the operation is at {} ns, now is {} ns",
                 op.time,
                 context.time().nanoseconds()
@@ -80,18 +82,18 @@ impl Problem {
     }
 }
 
-/// The thread that is to carry out `op`, if nothing is wrong with it.
-pub(crate) fn check(op: &Op, context: &Context) -> Result<Thread, Problem> {
-    let thread = context.thread_of(op.process).ok_or(Problem::NoProcess)?;
+/// The thread that will carry out `op`, or why `op` is invalid.
+pub(crate) fn check(op: &Op, context: &Context) -> Result<Thread, InvalidOp> {
+    let thread = context.thread_of(op.process).ok_or(InvalidOp::NoProcess)?;
     if context.process_of(thread) != op.process {
-        return Err(Problem::NotRunning(thread));
+        return Err(InvalidOp::NotRunning(thread));
     }
     if !context.is_free(thread) {
-        let mine = context.contains(thread);
-        return Err(if mine {
-            Problem::Busy(thread)
+        let is_own = context.contains(thread);
+        return Err(if is_own {
+            InvalidOp::Busy(thread)
         } else {
-            Problem::Foreign(thread)
+            InvalidOp::Foreign(thread)
         });
     }
     let begins = if thread.is_client() {
@@ -100,23 +102,23 @@ pub(crate) fn check(op: &Op, context: &Context) -> Result<Thread, Problem> {
         OpType::Info
     };
     if op.kind != begins && !is_special(op) {
-        return Err(Problem::Kind);
+        return Err(InvalidOp::Type);
     }
     if op.time < 0 || time_of(op) < context.time() {
-        return Err(Problem::Past);
+        return Err(InvalidOp::Past);
     }
     Ok(thread)
 }
 
-/// The failure that says so.
+/// The failure that reports an invalid operation.
 pub(crate) fn failure(
-    problem: Problem,
+    problem: InvalidOp,
     op: Op,
     context: &Context,
     generator: &(impl Generator + ?Sized),
-) -> Box<Failure> {
-    let problem = problem.words(&op, context);
-    Box::new(Failure {
+) -> Box<GeneratorFailure> {
+    let problem = problem.message(&op, context);
+    Box::new(GeneratorFailure {
         problem,
         op: Some(op),
         tree: generator.tree(),

@@ -1,5 +1,7 @@
-//! What clients do: endless operations, drawn from one random stream, each workload with the checker that judges what came
-//! out (`seatrial_checker::for_workload` of the same name).
+//! Workloads: the operations that clients perform, each with a name that also selects its checker.
+//!
+//! A workload is an endless generator drawn from one random stream, and a final generator, which reads what is left when
+//! all faults are healed. `seatrial_check::for_workload` has the checker of the same name.
 //!
 //! ```
 //! use seatrial_generator::workload::{Workload, WorkloadOptions};
@@ -18,8 +20,8 @@
 
 mod bank;
 mod counter;
+mod final_operations;
 mod keys;
-mod last;
 mod locks;
 mod logs;
 mod long_fork;
@@ -33,32 +35,32 @@ mod unique_ids;
 
 pub use bank::{BankOptions, banks};
 pub use counter::counters;
+pub use final_operations::{drain, final_read, final_reads};
 pub use keys::{KeyOptions, RotatingKeys};
-pub use last::{drain, final_read, final_reads};
-pub use locks::{Locks, REFUSALS_MAX, locks};
-pub use logs::{LastPolls, LogOptions, Logs, POLLS_MAX, logs};
+pub use locks::{LockWorkload, REFUSALS_MAX, locks};
+pub use logs::{FinalPolls, LogOptions, LogWorkload, POLLS_MAX, logs};
 pub use long_fork::{LongForks, long_forks};
 pub use monotonic::monotonics;
 pub use options::{WorkloadError, WorkloadOptions};
 pub use queue::queues;
 pub use registers::{RegisterOptions, Registers, cas_registers, registers};
 pub use set::sets;
-pub use transactions::{TransactionOptions, Transactions, list_append, rw_register};
+pub use transactions::{TransactionOptions, TxnWorkload, list_append, rw_register};
 pub use unique_ids::unique_ids;
 
 use crate::Generator;
 use Changeable::{Keys, Nothing, Transactions as Txns};
 use seatrial_machine::Rng;
 
-/// One thing that clients can do to a system.
+/// A workload: its name and its generators.
 #[derive(Debug)]
 pub struct Workload {
-    /// The name that `--workload` takes and that a history carries.
+    /// The name, as in `--workload` and in the attributes of a history.
     pub name: &'static str,
-    /// The clients' operations: without end, without pauses, and without a thought for the nemesis.
+    /// The clients' operations: endless, without pauses, and not restricted to client threads.
     pub generator: Box<dyn Generator>,
-    /// What clients do at the very end, when all faults are healed and nothing is under way. It is to be shown the events
-    /// of the whole test ([`crate::Course::and_last`] does that).
+    /// The final operations, for the time when all faults are healed and no operation is open. This generator must
+    /// receive the events of the whole test ([`crate::TestPhases::with_final`] does that).
     pub last: Option<Box<dyn Generator>>,
 }
 
@@ -67,25 +69,25 @@ pub struct Workload {
 pub struct WorkloadRow {
     /// The name that `--workload` and plans take.
     pub name: &'static str,
-    /// Its operations, in one line.
+    /// Its operations, in one line, for help texts.
     pub about: &'static str,
-    /// The options that change it.
+    /// The options that it accepts.
     pub options: Changeable,
     make: fn(Rng, &WorkloadOptions) -> Made,
 }
 
-/// The options that change a workload.
+/// The options that a workload accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changeable {
     /// None.
     Nothing,
-    /// Those of keys.
+    /// The options of keys.
     Keys,
-    /// Those of keys, and the length of transactions.
+    /// The options of keys, and the length of transactions.
     Transactions,
 }
 
-/// The generator of a workload, and what clients do at the very end.
+/// The generator of a workload, and its final generator.
 type Made = (Box<dyn Generator>, Option<Box<dyn Generator>>);
 
 const fn row(
@@ -102,13 +104,13 @@ const fn row(
     }
 }
 
-/// The keys of workloads that have no others.
-fn usual_keys(options: &WorkloadOptions) -> KeyOptions {
+/// The keys of a workload that has no defaults of its own.
+fn plain_keys(options: &WorkloadOptions) -> KeyOptions {
     options.keys(KeyOptions::default())
 }
 
-/// All workloads: names, help texts, options and constructors come from here. (The checker of each is in
-/// `seatrial_check::for_workload`.)
+/// All workloads. Names, help texts, accepted options and constructors are read from this table; the checkers are in
+/// `seatrial_check::for_workload`.
 #[rustfmt::skip]
 pub const TABLE: [WorkloadRow; 15] = [
     row("register", "reads and writes of registers under keys", Keys,
@@ -120,13 +122,13 @@ pub const TABLE: [WorkloadRow; 15] = [
     row("rw-register", "transactions of reads and writes (Elle)", Txns,
         |rng, options| (rw_register(rng, options.transaction()).boxed(), None)),
     row("set", "additions to sets, and reads of whole sets", Keys,
-        |rng, options| (sets(rng, usual_keys(options)).boxed(), Some(final_reads().boxed()))),
+        |rng, options| (sets(rng, plain_keys(options)).boxed(), Some(final_reads().boxed()))),
     row("queue", "enqueue and dequeue; elements come out at most once", Nothing,
         |rng, _| (queues(rng).boxed(), Some(drain().boxed()))),
     row("total-queue", "enqueue and dequeue; every element comes out once in the end", Nothing,
         |rng, _| (queues(rng).boxed(), Some(drain().boxed()))),
     row("counter", "additions to counters, and reads", Keys,
-        |rng, options| (counters(rng, usual_keys(options)).boxed(), Some(final_reads().boxed()))),
+        |rng, options| (counters(rng, plain_keys(options)).boxed(), Some(final_reads().boxed()))),
     row("bank", "transfers between accounts, and reads of all balances", Nothing,
         |rng, _| (banks(rng, BankOptions::default()).boxed(), Some(final_read().boxed()))),
     row("unique-ids", "identifiers, each to be given out once", Nothing,
@@ -134,16 +136,16 @@ pub const TABLE: [WorkloadRow; 15] = [
     row("long-fork", "writes of single registers, and reads of groups", Nothing,
         |rng, _| (long_forks(rng, 2).boxed(), None)),
     row("monotonic", "rows with rising numbers and the system's timestamps", Keys,
-        |rng, options| (monotonics(rng, usual_keys(options)).boxed(), Some(final_reads().boxed()))),
+        |rng, options| (monotonics(rng, plain_keys(options)).boxed(), Some(final_reads().boxed()))),
     row("mutex", "acquire and release by the same client", Keys,
-        |rng, options| (locks(rng, usual_keys(options), 1).boxed(), None)),
+        |rng, options| (locks(rng, plain_keys(options), 1).boxed(), None)),
     row("lock", "the same; a success may return a fence", Keys,
-        |rng, options| (locks(rng, usual_keys(options), 1).boxed(), None)),
+        |rng, options| (locks(rng, plain_keys(options), 1).boxed(), None)),
     row("log", "sends to logs and polls of them, in transactions", Keys,
         |rng, options| {
-            let usual = LogOptions::default();
-            let keys = options.keys(usual.keys);
-            let (logs, polls) = logs(rng, LogOptions { keys, ..usual });
+            let defaults = LogOptions::default();
+            let keys = options.keys(defaults.keys);
+            let (logs, polls) = logs(rng, LogOptions { keys, ..defaults });
             (logs.boxed(), Some(polls.clients().synchronize().boxed()))
         }),
 ];

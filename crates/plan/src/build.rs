@@ -4,15 +4,15 @@ use super::fault::FaultsDraw;
 use super::node::{Child, Keys, Kind, Modifiers, Node, On, Operation, Times, Who};
 use super::value::Drawer;
 use super::{Limits, Surroundings};
-use seatrial_generator::Distribution;
+use seatrial_generator::KeyDistribution;
 use seatrial_generator::Places;
 use seatrial_generator::not_before;
 use seatrial_generator::renamed;
 use seatrial_generator::workload::WorkloadOptions;
 use seatrial_generator::{
-    Context, CourseOptions, Generator, Next, Template, Tree, any, concurrent_keys, course,
-    cycle_times, each_process, each_thread, fault_operation, fault_package, flip_flop, function,
-    log, operation, phases, reserve, sequence, sequential_keys, shortest_any, sleep, weighted_mix,
+    Context, Generator, Next, SingleOp, TestPhasesOptions, Tree, any, concurrent_keys, cycle_times,
+    each_process, each_thread, fault_operation, fault_package, flip_flop, function, log, operation,
+    phases, reserve, sequence, sequential_keys, shortest_any, sleep, test_phases, weighted_mix,
 };
 use seatrial_history::{Key, Op, Process, Symbol, Value};
 use seatrial_machine::{FaultKind, Rng, Time};
@@ -30,7 +30,7 @@ pub(super) struct Builder {
     surroundings: Surroundings,
     counters: Mutex<BTreeMap<String, Arc<AtomicI64>>>,
     /// The tables of distributions, which are large: one for all that are the same.
-    places: Mutex<Vec<(Distribution, usize, Arc<Places>)>>,
+    places: Mutex<Vec<(KeyDistribution, usize, Arc<Places>)>>,
     /// By workload: what ends the one that was built last. It may know what that one did: the last polls of logs how far
     /// each of them reaches.
     lasts: Mutex<BTreeMap<&'static str, Built>>,
@@ -58,7 +58,7 @@ impl Builder {
     }
 
     /// Draws so many places.
-    pub(super) fn places(&self, distribution: Distribution, count: usize) -> Arc<Places> {
+    pub(super) fn places(&self, distribution: KeyDistribution, count: usize) -> Arc<Places> {
         let mut known = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let same = known
             .iter()
@@ -257,7 +257,7 @@ impl Builder {
             Kind::Heal(kinds) => self.healing(kinds),
             Kind::Of(child) => one(child),
             Kind::Faults => self.faults(node, rng),
-            Kind::Nothing => None::<Template>.boxed(),
+            Kind::Nothing => None::<SingleOp>.boxed(),
         }
     }
 
@@ -302,7 +302,7 @@ impl Builder {
         let made = (self.surroundings.workloads)(name, &rng.fork("workload"), options);
         // Names were checked when the plan was read.
         made.map_or_else(
-            || (None::<Template>.boxed(), None),
+            || (None::<SingleOp>.boxed(), None),
             |made| (made.generator, made.last),
         )
     }
@@ -336,11 +336,11 @@ impl Builder {
     fn beside(&self, generator: Built, faults: &FaultsDraw, rng: &Rng) -> Built {
         let options = self.drawn(faults);
         let package = options.map(|options| fault_package(options, rng.fork("faults")));
-        let options = CourseOptions {
+        let options = TestPhasesOptions {
             duration: faults.duration.unwrap_or(Duration::MAX),
             recovery: faults.recovery,
         };
-        course(generator, package, options).boxed()
+        test_phases(generator, package, options).boxed()
     }
 
     fn healing(&self, kinds: &[FaultKind]) -> Built {
@@ -436,7 +436,7 @@ struct Operations {
     rng: Rng,
     /// `None` is for ever.
     remaining: Option<u64>,
-    drawn: Option<Template>,
+    drawn: Option<SingleOp>,
 }
 
 impl Operations {
@@ -457,7 +457,7 @@ impl Operations {
         }
     }
 
-    fn draw(&mut self) -> Template {
+    fn draw(&mut self) -> SingleOp {
         let rng = &mut self.rng;
         let key = self.key.as_ref().map(|drawer| drawer.key(rng));
         let value = self

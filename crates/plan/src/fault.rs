@@ -2,7 +2,7 @@
 
 use super::document::Shape;
 use super::fields::{Field, Fields, Result, unknown};
-use seatrial_generator::{FaultOptions, FaultOrder, Target, parse_fault};
+use seatrial_generator::{FaultOptions, FaultOrder, FaultTarget, parse_fault};
 use seatrial_machine::{
     Fault, FaultInfo, FaultKind, FaultParameter, FaultSubject, Link, NodeId, ParameterUnit,
 };
@@ -17,7 +17,7 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct FaultsDraw {
     pub(super) kinds: Vec<FaultKind>,
     /// What each kind strikes, where the plan says so.
-    pub(super) targets: BTreeMap<FaultKind, Vec<Target>>,
+    pub(super) targets: BTreeMap<FaultKind, Vec<FaultTarget>>,
     pub(super) interval: Duration,
     /// How the kinds take turns.
     pub(super) order: FaultOrder,

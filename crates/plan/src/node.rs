@@ -6,7 +6,7 @@ use super::fields::{Field, Fields, Problem, Result, unknown};
 use super::value::{Draw, KEYS_MAX, Kind as ValueKind, TXN_LENGTH_MAX, named, range, symbol};
 use super::{Vocabulary, WEIGHT_MAX};
 use seatrial_generator::workload::WorkloadOptions;
-use seatrial_generator::{Distribution, THREADS_MAX};
+use seatrial_generator::{KeyDistribution, THREADS_MAX};
 use seatrial_history::{Key, Symbol};
 use seatrial_machine::{Fault, FaultKind};
 use std::sync::Arc;
@@ -509,11 +509,11 @@ pub(super) fn interval_of_rate(field: &Field<'_>) -> Result<Duration> {
 }
 
 /// How often which key is used.
-fn distribution(field: &Field<'_>) -> Result<Distribution> {
+fn distribution(field: &Field<'_>) -> Result<KeyDistribution> {
     const EXPECTED: &str =
         "uniform, zipf, zipf:SKEW (such as zipf:0.99, from 0.01 to 10), or exponential";
     let name = field.text(EXPECTED)?;
-    Distribution::by_name(name).ok_or_else(|| field.wrong(EXPECTED))
+    KeyDistribution::by_name(name).ok_or_else(|| field.wrong(EXPECTED))
 }
 
 /// `true` for ever, `false` not at all, or a count.

@@ -3,7 +3,7 @@
 use super::build::Builder;
 use super::document::Shape;
 use super::fields::{Field, Result};
-use seatrial_generator::Distribution;
+use seatrial_generator::KeyDistribution;
 use seatrial_generator::{Places, Skew};
 use seatrial_history::{Key, Mop, Observed, Symbol, Value};
 use seatrial_machine::Rng;
@@ -43,7 +43,7 @@ pub(super) enum Draw {
     /// 1, 2, 3, …: of one operation's own, or shared by all of the plan that name it.
     Counter(Option<String>),
     /// A number from 0 to below this.
-    Ranked(Distribution, usize),
+    Ranked(KeyDistribution, usize),
     /// All of these, in a list.
     List(Vec<Draw>),
     /// From one number to another.
@@ -179,9 +179,9 @@ impl Draw {
             distribution => {
                 let count = field.whole(1..=KEYS_MAX)? as usize;
                 let drawn = match distribution {
-                    "zipf" => Distribution::Zipf(more.map_or(Ok(Skew::ONE), skew)?),
-                    "exponential" => Distribution::Exponential,
-                    _ => Distribution::Uniform,
+                    "zipf" => KeyDistribution::Zipf(more.map_or(Ok(Skew::ONE), skew)?),
+                    "exponential" => KeyDistribution::Exponential,
+                    _ => KeyDistribution::Uniform,
                 };
                 Draw::Ranked(drawn, count)
             }
@@ -192,7 +192,7 @@ impl Draw {
     pub(super) fn zipf_keys(&self) -> u64 {
         let all = |draws: &[Draw]| draws.iter().map(Draw::zipf_keys).sum();
         match self {
-            Draw::Ranked(Distribution::Zipf(_), count) => *count as u64,
+            Draw::Ranked(KeyDistribution::Zipf(_), count) => *count as u64,
             Draw::Choice(draws) | Draw::List(draws) => all(draws),
             Draw::Cas(both) => all(&both[..]),
             Draw::Txn(txn) => {

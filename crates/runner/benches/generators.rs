@@ -9,8 +9,8 @@ use seatrial_generator::workload::{
     RegisterOptions, TransactionOptions, cas_registers, list_append as transactions,
 };
 use seatrial_generator::{
-    Answer, Context, Generator, Interpreter, InterpreterOptions, Next, Simulation, Thread, Threads,
-    any, concurrent_keys, mix, operation, reserve,
+    Context, Generator, Interpreter, InterpreterOptions, Next, SimulatedReply, Simulation, Thread,
+    Threads, any, concurrent_keys, mix, operation, reserve,
 };
 use seatrial_history::{Key, Op, OpType, Value};
 use seatrial_machine::{Rng, Time};
@@ -124,7 +124,7 @@ fn interpret(generator: Box<dyn Generator>, concurrency: u32, count: u64) -> f64
     let options = InterpreterOptions::new(concurrency, rng());
     let interpreter = Interpreter::new(generator.limit(count), &options);
     let mut simulation = Simulation::new(interpreter, |op: &Op| {
-        Answer::After(Duration::from_micros(1), OpType::Ok, op.value.clone())
+        SimulatedReply::After(Duration::from_micros(1), OpType::Ok, op.value.clone())
     });
     let mut recorded = 0_u64;
     let begin = Instant::now();
@@ -149,7 +149,7 @@ fn remember(generator: Box<dyn Generator>, concurrency: u32, count: u64) {
     let mut simulation = Simulation::new(interpreter, move |op: &Op| {
         let kinds = [OpType::Ok, OpType::Fail, OpType::Info];
         let kind = kinds[(rough.below(100) / 96) as usize * (1 + rough.index(2))];
-        Answer::After(
+        SimulatedReply::After(
             rough.duration_below(Duration::from_micros(2)),
             kind,
             op.value.clone(),

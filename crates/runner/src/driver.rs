@@ -5,7 +5,9 @@ use crate::recorder::{HistoryRecorder, WriterEnded};
 use crate::stop::{Stop, Urgency};
 use crate::timer::Timer;
 use crate::{Death, Nodes};
-use seatrial_generator::{Event, Failure, Generator, Interpreter, Step, Thread};
+use seatrial_generator::{
+    Generator, GeneratorFailure, Interpreter, InterpreterReply, InterpreterRequest, Thread,
+};
 use seatrial_history::{Extra, Op, Symbol, Value};
 use seatrial_machine::{Input, Machine, Output, Ticket, Time};
 use std::sync::Arc;
@@ -72,7 +74,7 @@ pub(crate) struct DriveResult {
     pub(crate) recorder: HistoryRecorder,
     pub(crate) deaths: Vec<Death>,
     /// An invalid operation or a panic of the generator.
-    pub(crate) failure: Option<Box<Failure>>,
+    pub(crate) failure: Option<Box<GeneratorFailure>>,
 }
 
 /// Interval at which the driver polls for stop requests and dead nodes.
@@ -83,14 +85,14 @@ const BATCH_LENGTH_MAX: usize = 64;
 /// The loop's state.
 struct DriveLoop {
     driver: Driver,
-    out: Vec<Output<Step>>,
+    out: Vec<Output<InterpreterReply>>,
     /// Completions taken out of the channel; empty between iterations.
     batch: Vec<(Thread, Op)>,
     done: bool,
     urgency: Urgency,
     next_poll: Instant,
     deaths: Vec<Death>,
-    failure: Option<Box<Failure>>,
+    failure: Option<Box<GeneratorFailure>>,
 }
 
 impl Driver {
@@ -167,12 +169,15 @@ impl DriveLoop {
         }
         let mut batch = std::mem::take(&mut self.batch);
         for (thread, op) in batch.drain(..) {
-            self.turn(Input::Request(Ticket(0), Event::Completed(thread, op)));
+            self.turn(Input::Request(
+                Ticket(0),
+                InterpreterRequest::Completed(thread, op),
+            ));
         }
         self.batch = batch;
     }
 
-    fn turn(&mut self, input: Input<Event>) {
+    fn turn(&mut self, input: Input<InterpreterRequest>) {
         let now = Time::ZERO + self.driver.began.elapsed();
         self.driver.interpreter.turn(now, input, &mut self.out);
         if cfg!(debug_assertions) {
@@ -188,11 +193,11 @@ impl DriveLoop {
             };
             let driver = &mut self.driver;
             match step {
-                Step::Record(op) => driver.record(ticket, op, now)?,
-                Step::Invoke(thread, op) => driver.invoke(thread, op),
-                Step::Log(value) => driver.progress.push_message(value.to_string()),
-                Step::Failed(failure) => self.failure = Some(failure),
-                Step::Done => self.done = true,
+                InterpreterReply::Record(op) => driver.record(ticket, op, now)?,
+                InterpreterReply::Invoke(thread, op) => driver.invoke(thread, op),
+                InterpreterReply::Log(value) => driver.progress.push_message(value.to_string()),
+                InterpreterReply::Failed(failure) => self.failure = Some(failure),
+                InterpreterReply::Done => self.done = true,
             }
         }
         Ok(())
@@ -207,9 +212,9 @@ impl DriveLoop {
         if urgency > self.urgency {
             self.driver.progress.set_phase(Phase::Draining);
             // The first stop event makes the interpreter drain, the second one ends it.
-            self.turn(Input::Request(Ticket(0), Event::Stop));
+            self.turn(Input::Request(Ticket(0), InterpreterRequest::Stop));
             if urgency == Urgency::Abort {
-                self.turn(Input::Request(Ticket(0), Event::Stop));
+                self.turn(Input::Request(Ticket(0), InterpreterRequest::Stop));
             }
             self.urgency = urgency;
         }

@@ -2,7 +2,7 @@
 
 use crate::progress::ProgressState;
 use crate::{InjectionResult, Mesh, Meter, NodeError, Nodes};
-use seatrial_generator::{fault_of, view_value};
+use seatrial_generator::{fault_of, membership_value};
 use seatrial_history::{Op, OpType, Value};
 use seatrial_machine::{Fault, FaultEffect, FaultKind, FaultState, Link, Rng, Time};
 use std::collections::BTreeSet;
@@ -82,7 +82,7 @@ impl Nemesis {
     pub(crate) async fn answer(&mut self, op: &Op) -> Op {
         let effect = match fault_of(op) {
             Ok(Fault::View) => match self.nodes.view().await {
-                Ok(view) => return op.complete(OpType::Info, view_value(&view)),
+                Ok(view) => return op.complete(OpType::Info, membership_value(&view)),
                 Err(error) => InjectionResult::nothing(error.to_string()),
             },
             Ok(fault) => self.execute(&fault).await,

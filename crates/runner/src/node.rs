@@ -1,7 +1,7 @@
 //! Nodes of the system under test: the trait that starts, stops and injects faults into them.
 
 use crate::{BoxFuture, ClientError, Mesh};
-use seatrial_generator::View;
+use seatrial_generator::Membership;
 use seatrial_machine::{Fault, FaultKind, NodeId, Rng};
 use std::io;
 use std::net::SocketAddr;
@@ -54,7 +54,7 @@ pub trait Nodes: Send + Sync {
     }
 
     /// Asks every reachable node for the members of the system, and which nodes lead.
-    fn view(&self) -> BoxFuture<'_, Result<View, NodeError>> {
+    fn view(&self) -> BoxFuture<'_, Result<Membership, NodeError>> {
         Box::pin(std::future::ready(Err(NodeError::NoMembership)))
     }
 

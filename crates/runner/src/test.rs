@@ -7,7 +7,7 @@ use crate::{
 };
 use seatrial_check::{ReadAhead, SharedSource};
 use seatrial_checker::{Checker, Overview, Validity, Verdict};
-use seatrial_generator::{Failure, Generator};
+use seatrial_generator::{Generator, GeneratorFailure};
 use seatrial_history::{OpenError, TestFile};
 use seatrial_machine::{NodeId, Time};
 use seatrial_verify::Certificate;
@@ -168,7 +168,7 @@ pub enum RunError {
     Node(#[from] NodeError),
     /// The generator failed; the operations recorded before are sealed.
     #[error(transparent)]
-    Generator(Box<Failure>),
+    Generator(Box<GeneratorFailure>),
     /// The test was stopped before it had begun.
     #[error("stopped before the test began")]
     Stopped,

@@ -3,8 +3,9 @@
 use crate::{OptionValues, PlantedBug, Suite, SuiteError, planned_workloads};
 use seatrial_generator::workload::WorkloadOptions;
 use seatrial_generator::{
-    CourseOptions, Event, FaultOptions, FaultOrder, Generator, Interpreter, InterpreterOptions,
-    Step as Instruction, Thread, View, course, fault_of, fault_package, view_value,
+    FaultOptions, FaultOrder, Generator, Interpreter, InterpreterOptions,
+    InterpreterReply as Instruction, InterpreterRequest, Membership, TestPhasesOptions, Thread,
+    fault_of, fault_package, membership_value, test_phases,
 };
 use seatrial_history::{History, Op, OpType, Value};
 use seatrial_machine::{
@@ -127,9 +128,9 @@ pub trait SimulatedSystem {
     ) -> StepOf<Self>;
 
     /// Who belongs to the system and who leads it, as its nodes see it: for faults of membership.
-    fn view(&self, servers: &[NodeId]) -> View {
+    fn view(&self, servers: &[NodeId]) -> Membership {
         let all: BTreeSet<NodeId> = servers.iter().copied().collect();
-        View {
+        Membership {
             members: servers.iter().map(|node| (*node, all.clone())).collect(),
             primaries: servers.first().copied().into_iter().collect(),
         }
@@ -272,13 +273,13 @@ fn phases(
         .generator
         .limit(simulation.operations)
         .stagger(rng.fork("stagger"), timing.interval);
-    let course_options = CourseOptions {
+    let phase_options = TestPhasesOptions {
         duration: timing.duration,
         recovery: timing.duration / 4,
     };
     let last_limit = timing.duration + timing.timeout * 20;
-    let course = course(clients, Some(faults), course_options);
-    Ok(course.and_last(workload.last, last_limit).boxed())
+    let phases = test_phases(clients, Some(faults), phase_options);
+    Ok(phases.with_final(workload.last, last_limit).boxed())
 }
 
 /// Runs interpreter and world side by side: whichever is due first has its turn.
@@ -318,7 +319,7 @@ impl<S: SimulatedSystem> Driver<S> {
     }
 
     /// Gives the interpreter a turn and carries out its instructions.
-    fn turn(&mut self, input: Input<Event>) {
+    fn turn(&mut self, input: Input<InterpreterRequest>) {
         let mut out = std::mem::take(&mut self.out);
         self.interpreter.turn(self.world.now(), input, &mut out);
         self.interpreter.check_invariants();
@@ -352,7 +353,10 @@ impl<S: SimulatedSystem> Driver<S> {
             }
         }
         while let Some((thread, op)) = self.completed.pop_front() {
-            self.turn(Input::Request(Ticket(0), Event::Completed(thread, op)));
+            self.turn(Input::Request(
+                Ticket(0),
+                InterpreterRequest::Completed(thread, op),
+            ));
             if self.completed.is_empty() {
                 self.turn(Input::Wake);
             }
@@ -383,7 +387,7 @@ impl<S: SimulatedSystem> Driver<S> {
         let done = match fault_of(op) {
             Ok(Fault::View) => {
                 let view = self.system.view(&self.servers);
-                op.complete(OpType::Info, view_value(&view))
+                op.complete(OpType::Info, membership_value(&view))
             }
             Ok(fault) => {
                 let had_effect = self.world.apply(&fault);

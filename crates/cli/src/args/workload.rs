@@ -2,7 +2,7 @@
 
 use super::parse_range;
 use clap::Args;
-use seatrial_generator::Distribution;
+use seatrial_generator::KeyDistribution;
 use seatrial_generator::workload::WorkloadOptions;
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ pub(crate) struct WorkloadArguments {
     keys: Option<usize>,
     /// Distribution of keys: uniform, zipf, zipf:SKEW, exponential [default: exponential].
     #[arg(long, value_name = "NAME", value_parser = parse_distribution)]
-    distribution: Option<Distribution>,
+    distribution: Option<KeyDistribution>,
     /// Writes after which a key is replaced by a fresh one [default: the workload's].
     #[arg(long, value_name = "N")]
     writes_per_key: Option<u32>,
@@ -65,9 +65,9 @@ impl WorkloadArguments {
     }
 }
 
-fn parse_distribution(text: &str) -> Result<Distribution, String> {
-    Distribution::by_name(text).ok_or_else(|| {
-        let known = Distribution::ALL.map(Distribution::name).join(", ");
+fn parse_distribution(text: &str) -> Result<KeyDistribution, String> {
+    KeyDistribution::by_name(text).ok_or_else(|| {
+        let known = KeyDistribution::ALL.map(KeyDistribution::name).join(", ");
         format!("unknown distribution {text:?} (available: {known}, zipf:SKEW from 0.01 to 10)")
     })
 }

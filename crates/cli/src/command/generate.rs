@@ -8,7 +8,7 @@ use crate::place::Place;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use seatrial_database::{Anomaly, Database, Isolation, Options, Workload};
-use seatrial_generator::Distribution;
+use seatrial_generator::KeyDistribution;
 use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions};
 use seatrial_interchange::export;
 use seatrial_interchange::export::registers::{RegisterLayout, RegisterWriter};
@@ -122,11 +122,11 @@ fn options(arguments: &GenerateArguments) -> Result<Options> {
         }
     }
     if let Some(name) = &arguments.distribution {
-        options.distribution = Distribution::by_name(name).with_context(|| {
+        options.distribution = KeyDistribution::by_name(name).with_context(|| {
             unknown_name(
                 "distribution",
                 name,
-                Distribution::ALL.map(Distribution::name),
+                KeyDistribution::ALL.map(KeyDistribution::name),
             )
         })?;
     }

@@ -7,7 +7,7 @@ use crate::plan::{ANYTHING, PlanFile, any_workload};
 use crate::suites::Suites;
 use anyhow::{Context as _, Result, bail, ensure};
 use seatrial_generator::{
-    Answer, Generator, Interpreter, InterpreterOptions, Simulation, THREADS_MAX,
+    Generator, Interpreter, InterpreterOptions, SimulatedReply, Simulation, THREADS_MAX,
 };
 use seatrial_history::{Op, OpType, Value};
 use seatrial_machine::{NodeId, Rng, counted, unknown_name};
@@ -144,7 +144,7 @@ fn show(arguments: &PlanShowArguments) -> Result<Exit> {
         } else {
             OpType::Info
         };
-        Answer::After(latency, kind, op.value.clone())
+        SimulatedReply::After(latency, kind, op.value.clone())
     };
     imagine(Simulation::new(interpreter, client), arguments.ops)
 }

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use seatrial_check::{by_name, entry};
 use seatrial_checker::Checker;
 use seatrial_generator::{
-    CourseOptions, FaultOptions, FaultPackage, Generator, course, fault_package,
+    FaultOptions, FaultPackage, Generator, TestPhasesOptions, fault_package, test_phases,
 };
 use seatrial_machine::{FaultKind, NodeId, Rng};
 use seatrial_plan::{Limits, Surroundings};
@@ -214,12 +214,12 @@ impl Plan {
             .generator
             .stagger(rng.fork("stagger"), Duration::from_secs_f64(1.0 / rate))
             .limit(self.ops().unwrap_or(u64::MAX));
-        let course_options = CourseOptions {
+        let phase_options = TestPhasesOptions {
             duration: length.saturating_sub(recovery),
             recovery,
         };
-        let course = course(clients, self.faults(rng), course_options);
-        Ok(course.and_last(workload.last, LAST_LIMIT).boxed())
+        let phases = test_phases(clients, self.faults(rng), phase_options);
+        Ok(phases.with_final(workload.last, LAST_LIMIT).boxed())
     }
 
     fn faults(&self, rng: &Rng) -> Option<FaultPackage> {

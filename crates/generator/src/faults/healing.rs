@@ -1,39 +1,40 @@
-//! The end of all faults.
+//! Healing of all faults at the end of a test.
 
 use super::FaultOptions;
-use super::membership::{Change, Membership, view_of};
+use super::membership::{MembershipPlanner, MembershipStep, membership_of};
 use super::operation::fault_operation;
 use crate::generator::{not_before, time_of};
-use crate::{Context, Generator, Next, Template, Thread, Tree};
+use crate::{Context, Generator, Next, SingleOp, Thread, Tree};
 use seatrial_history::Op;
 use seatrial_machine::{Fault, FaultKind, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Mends everything that the options can break, whatever was broken: links, disks, paused nodes, clocks, dead nodes, in
-/// this order; then it asks for the members and lets those join that are missing, until all are there or it has asked a
-/// hundred times.
+/// Heals every fault that the options allow, whether it was injected or not: links first, then for each node its disk,
+/// pause, clock and process. Then it queries the membership and lets missing nodes join, until all nodes are members or
+/// after [`QUERIES_MAX`] queries.
 #[derive(Debug)]
 pub struct Healing {
     queue: VecDeque<Fault>,
-    membership: Option<Membership>,
-    /// Questions about the members that are left.
-    questions: u32,
-    /// Pause before the next question.
+    /// `None` when the options do not change the membership.
+    membership: Option<MembershipPlanner>,
+    /// Membership queries left.
+    queries: u32,
+    /// Pause before the next query.
     pause: Duration,
-    /// What comes next, and does it ask about the members or change them?
-    drawn: Option<(Template, bool)>,
+    /// The next operation, and whether it queries or changes the membership.
+    drawn: Option<(SingleOp, bool)>,
     due: Time,
-    /// The time of the last answer of `next`.
+    /// The time of the operation returned last.
     candidate: Time,
-    /// A question or a change of the members is under way.
-    awaits: bool,
-    /// Were all members there when the nodes were asked last?
+    /// Is a query or a change of the membership open?
+    is_waiting: bool,
+    /// Were all nodes members in the last report?
     is_whole: bool,
 }
 
-/// Questions about the members before those that are missing are given up.
-const QUESTIONS_MAX: u32 = 100;
+/// Membership queries before missing nodes are given up.
+const QUERIES_MAX: u32 = 100;
 
 impl Healing {
     pub(super) fn new(options: &FaultOptions) -> Healing {
@@ -41,47 +42,48 @@ impl Healing {
         let membership = changes_members && options.servers.len() > 1;
         Healing {
             queue: faults(options).into(),
-            membership: membership.then(|| Membership::new(&options.servers)),
-            questions: QUESTIONS_MAX,
+            membership: membership.then(|| MembershipPlanner::new(&options.servers)),
+            queries: QUERIES_MAX,
             pause: options.interval / 4,
             drawn: None,
             due: Time::ZERO,
             candidate: Time::ZERO,
-            awaits: false,
+            is_waiting: false,
             is_whole: false,
         }
     }
 
-    /// The next step; `None` when all is done.
+    /// The next operation; `None` when healing is done.
     fn draw(&mut self) -> Option<Fault> {
         if let Some(fault) = self.queue.pop_front() {
             return Some(fault);
         }
         let membership = self.membership.as_mut()?;
         loop {
-            match membership.mending() {
-                Change::Make(fault) => {
+            match membership.restore() {
+                MembershipStep::Request(fault) => {
                     self.is_whole = false;
                     return Some(fault);
                 }
-                Change::Ask if self.questions == 0 => return None,
-                Change::Ask => {
-                    self.questions -= 1;
+                MembershipStep::Query if self.queries == 0 => return None,
+                MembershipStep::Query => {
+                    self.queries -= 1;
                     return Some(Fault::View);
                 }
-                Change::NotYet => self.due = self.candidate + self.pause,
-                // A change that was under way before the healing may still come; so look twice.
-                Change::Nothing if !self.is_whole => {
+                // The report was taken, so the next round of this loop queries.
+                MembershipStep::NotYet => self.due = self.candidate + self.pause,
+                // A change requested before healing may still take effect, so two reports in a row must be whole.
+                MembershipStep::Nothing if !self.is_whole => {
                     self.is_whole = true;
                     self.due = self.candidate + self.pause;
                 }
-                Change::Nothing => return None,
+                MembershipStep::Nothing => return None,
             }
         }
     }
 }
 
-/// What mends all that these options can break, but for the members.
+/// The operations that heal all faults that these options allow, except those of the membership.
 fn faults(options: &FaultOptions) -> Vec<Fault> {
     let has = |kind| options.kinds.contains(&kind);
     let mut healing = Vec::new();
@@ -110,7 +112,7 @@ fn faults(options: &FaultOptions) -> Vec<Fault> {
 
 impl Generator for Healing {
     fn next(&mut self, context: &Context) -> Next {
-        if self.awaits {
+        if self.is_waiting {
             return Next::Pending;
         }
         if self.drawn.is_none() {
@@ -135,24 +137,24 @@ impl Generator for Healing {
 
     fn commit(&mut self) {
         let drawn = self.drawn.take();
-        self.awaits = drawn.is_some_and(|(_, is_of_members)| is_of_members);
+        self.is_waiting = drawn.is_some_and(|(_, is_of_members)| is_of_members);
     }
 
     fn update(&mut self, context: &Context, event: &Op) {
-        // The invocation of a nemesis has the type of its completion; but then its thread is busy.
-        if !self.awaits || event.process.is_client() || !context.is_free(Thread::NEMESIS) {
+        // Invocations and completions of the nemesis have the same type; at an invocation its thread is busy.
+        if !self.is_waiting || event.process.is_client() || !context.is_free(Thread::NEMESIS) {
             return;
         }
-        self.awaits = false;
-        if let Some(membership) = &mut self.membership {
-            match (event.f.as_str(), view_of(&event.value)) {
-                ("view", Some(view)) => membership.see(&view),
-                // Nobody answers; that is not waited for as long.
+        self.is_waiting = false;
+        if let Some(planner) = &mut self.membership {
+            match (event.f.as_str(), membership_of(&event.value)) {
+                ("view", Some(membership)) => planner.on_membership(&membership),
+                // No node answered. Such a query counts ten times, so a dead system ends healing early.
                 ("view", None) => {
-                    self.questions = self.questions.saturating_sub(9);
+                    self.queries = self.queries.saturating_sub(9);
                     self.due = context.time() + self.pause;
                 }
-                ("join" | "leave", _) if event.extra.get("error").is_some() => membership.refused(),
+                ("join" | "leave", _) if event.extra.get("error").is_some() => planner.on_refused(),
                 _ => {}
             }
         }

@@ -1,21 +1,21 @@
-//! Who belongs to the system, as its nodes see it.
+//! Membership of the system as its nodes report it, and the planning of legal membership changes.
 
 use super::operation::{field, map_value, node, node_value};
 use seatrial_history::Value;
 use seatrial_machine::{Fault, NodeId, Rng};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the nodes answered when they were asked who belongs to the system and who leads.
+/// The answers of the nodes to the operation `view`: the members and primaries that they report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct View {
-    /// The members as each node sees them; nodes that did not answer are missing.
+pub struct Membership {
+    /// The members as each node reports them; a node that did not answer is missing.
     pub members: BTreeMap<NodeId, BTreeSet<NodeId>>,
-    /// The nodes that say that they lead.
+    /// The nodes that report themselves as primary.
     pub primaries: BTreeSet<NodeId>,
 }
 
-impl View {
-    /// The members that more than half of the nodes see that answered.
+impl Membership {
+    /// The members that more than half of the answering nodes report.
     pub fn merged(&self) -> BTreeSet<NodeId> {
         let mut votes: BTreeMap<NodeId, usize> = BTreeMap::new();
         for members in self.members.values() {
@@ -24,26 +24,26 @@ impl View {
             }
         }
         let answers = self.members.len();
-        let seen = votes.into_iter().filter(|(_, votes)| votes * 2 > answers);
-        seen.map(|(member, _)| member).collect()
+        let majority = votes.into_iter().filter(|(_, votes)| votes * 2 > answers);
+        majority.map(|(member, _)| member).collect()
     }
 }
 
-/// A view as the value of the operation `view`: `{:members {"n1" ["n1" "n2"]} :primaries ["n1"]}`.
-pub fn view_value(view: &View) -> Value {
+/// A membership as the value of the operation `view`: `{:members {"n1" ["n1" "n2"]} :primaries ["n1"]}`.
+pub fn membership_value(membership: &Membership) -> Value {
     let list = |nodes: &BTreeSet<NodeId>| {
         Value::List(nodes.iter().map(|&node| node_value(node)).collect())
     };
-    let members = view.members.iter();
+    let members = membership.members.iter();
     let members = members.map(|(&node, members)| (node_value(node), list(members)));
     map_value([
         ("members", Value::Map(members.collect())),
-        ("primaries", list(&view.primaries)),
+        ("primaries", list(&membership.primaries)),
     ])
 }
 
-/// The view that such a value tells.
-pub fn view_of(value: &Value) -> Option<View> {
+/// The membership that a value of [`membership_value`] encodes; `None` for any other value.
+pub fn membership_of(value: &Value) -> Option<Membership> {
     let list = |value: &Value| match value {
         Value::List(nodes) => nodes.iter().map(node).collect::<Option<BTreeSet<_>>>(),
         _ => None,
@@ -54,87 +54,94 @@ pub fn view_of(value: &Value) -> Option<View> {
     let members = members
         .iter()
         .map(|(name, members)| Some((node(name)?, list(members)?)));
-    Some(View {
+    Some(Membership {
         members: members.collect::<Option<_>>()?,
         primaries: list(field(value, "primaries")?)?,
     })
 }
 
-/// What to do next.
+/// The next step of a membership change.
 #[derive(Debug, PartialEq)]
-pub(super) enum Change {
-    /// Ask the nodes first.
-    Ask,
-    /// A change that is legal now.
-    Make(Fault),
-    /// An earlier change has not come to anything yet; ask again later.
+pub(super) enum MembershipStep {
+    /// Query the nodes first.
+    Query,
+    /// Request this change, which is legal now.
+    Request(Fault),
+    /// An earlier change is not visible yet; query again later.
     NotYet,
-    /// There is nothing to change.
+    /// No change is needed or legal.
     Nothing,
 }
 
-/// The state machine of Jepsen's membership nemesis: ask for the view, choose a legal change, ask until the view shows it,
-/// and only then choose another.
+/// The state machine of Jepsen's membership nemesis: query the membership, request a legal change, query until the
+/// membership shows it, and only then choose another.
+///
+/// ```text
+///   Query ──► on_membership ──► Request(change) ──► Query ──► … shows the change? ──► Query ─► next change
+///                                    └► on_refused: the change is dropped
+/// ```
 #[derive(Clone, Debug)]
-pub(super) struct Membership {
-    /// All nodes that there are; members all of them in the beginning.
+pub(super) struct MembershipPlanner {
+    /// All nodes of the system; initially all are members.
     nodes: BTreeSet<NodeId>,
-    /// The members as they were seen last; taken when something is decided on it.
-    seen: Option<BTreeSet<NodeId>>,
-    /// The change that the view does not show yet: who, and as a member?
+    /// The members reported last; taken by the next decision, so that no decision rests on an old report.
+    reported: Option<BTreeSet<NodeId>>,
+    /// The requested change that no report shows yet: the node, and whether it joins.
     pending: Option<(NodeId, bool)>,
 }
 
-impl Membership {
-    pub(super) fn new(nodes: &[NodeId]) -> Membership {
-        Membership {
+impl MembershipPlanner {
+    pub(super) fn new(nodes: &[NodeId]) -> MembershipPlanner {
+        MembershipPlanner {
             nodes: nodes.iter().copied().collect(),
-            seen: None,
+            reported: None,
             pending: None,
         }
     }
 
-    /// A majority of the nodes stays, so that a replicated system can go on.
+    /// The fewest members: a majority of all nodes, so that a replicated system stays available.
     fn members_min(&self) -> usize {
         self.nodes.len() / 2 + 1
     }
 
-    /// The nodes answered.
-    pub(super) fn see(&mut self, view: &View) {
-        let members = view.merged();
+    /// Receives a report of the nodes.
+    pub(super) fn on_membership(&mut self, membership: &Membership) {
+        let members = membership.merged();
         if let Some((node, joins)) = self.pending
             && members.contains(&node) == joins
         {
             self.pending = None;
         }
-        self.seen = Some(members).filter(|members| !members.is_empty());
+        // No members: no majority answered, which is no basis for a change.
+        self.reported = Some(members).filter(|members| !members.is_empty());
     }
 
-    /// The change that was asked for was refused: it will not come.
-    pub(super) fn refused(&mut self) {
+    /// The system refused the requested change; it will not become visible.
+    pub(super) fn on_refused(&mut self) {
         self.pending = None;
     }
 
+    /// Chooses a change with `choose` if the membership is known and no change is pending.
     fn decide(
         &mut self,
-        choose: impl FnOnce(&Membership, &BTreeSet<NodeId>) -> Option<(NodeId, bool)>,
-    ) -> Change {
-        let Some(members) = self.seen.take() else {
-            return Change::Ask;
+        choose: impl FnOnce(&MembershipPlanner, &BTreeSet<NodeId>) -> Option<(NodeId, bool)>,
+    ) -> MembershipStep {
+        let Some(members) = self.reported.take() else {
+            return MembershipStep::Query;
         };
         if self.pending.is_some() {
-            return Change::NotYet;
+            return MembershipStep::NotYet;
         }
         self.pending = choose(self, &members);
         match self.pending {
-            Some((node, true)) => Change::Make(Fault::Join(node)),
-            Some((node, false)) => Change::Make(Fault::Leave(node)),
-            None => Change::Nothing,
+            Some((node, true)) => MembershipStep::Request(Fault::Join(node)),
+            Some((node, false)) => MembershipStep::Request(Fault::Leave(node)),
+            None => MembershipStep::Nothing,
         }
     }
 
-    /// Another change: a member leaves, or a node that is none joins.
-    pub(super) fn breaking(&mut self, rng: &mut Rng) -> Change {
+    /// A random legal change: a member leaves, or another node joins.
+    pub(super) fn change(&mut self, rng: &mut Rng) -> MembershipStep {
         self.decide(|this, members| {
             let outside = this.nodes.difference(members).map(|&node| (node, true));
             let mut legal: Vec<(NodeId, bool)> = outside.collect();
@@ -146,8 +153,8 @@ impl Membership {
         })
     }
 
-    /// A step back to the beginning, when all nodes were members.
-    pub(super) fn mending(&mut self) -> Change {
+    /// A step towards the initial membership, of all nodes: the first missing node joins.
+    pub(super) fn restore(&mut self) -> MembershipStep {
         self.decide(|this, members| {
             let missing = this.nodes.difference(members).next();
             missing.map(|&node| (node, true))

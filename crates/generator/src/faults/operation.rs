@@ -1,17 +1,17 @@
-//! Faults as operations in plain data, there and back.
+//! Encoding of faults as operations with plain data, and decoding.
 
-use crate::{Template, operation};
+use crate::{SingleOp, operation};
 use seatrial_history::{Op, Symbol, Value};
 use seatrial_machine::{Fault, FaultInfo, FaultParameter, FaultSubject, Link, NodeId};
 
-/// The operation of the nemesis that stands for this fault: `f` is the fault's name, the value its targets in plain
-/// data, so that a history says what was broken and [`fault_of`] can tell.
-pub fn fault_operation(fault: &Fault) -> Template {
+/// The operation of the nemesis that represents this fault: `f` is the fault's name, the value its subject and numbers as
+/// plain data. [`fault_of`] is the inverse, so a history contains all that is needed to inject its faults again.
+pub fn fault_operation(fault: &Fault) -> SingleOp {
     operation(fault.name(), fault_value(fault))
 }
 
-/// The subject and the numbers of a fault in plain data: `"n1"` for a node, `[["n1" "c0"] …]` for links, a map when there
-/// are numbers as well.
+/// The subject and the numbers of a fault as plain data: `"n1"` for a node, `[["n1" "c0"] …]` for links, a map when there
+/// are numbers too.
 pub fn fault_value(fault: &Fault) -> Value {
     let parts = fault.parts();
     let subject = match parts.subject {
@@ -42,25 +42,25 @@ pub(super) fn map_value(fields: impl IntoIterator<Item = (&'static str, Value)>)
     Value::Map(fields.into_iter().map(pair).collect())
 }
 
-/// Why an operation stands for no fault.
+/// Why an operation represents no fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NotAFault {
-    /// There is no fault of this name.
-    #[error("{0} is not the name of a fault")]
+    /// Unknown name.
+    #[error("unknown fault {0}")]
     Name(Symbol),
     /// The value lacks the subject or a number of the fault, or a number is out of its range.
-    #[error("the value of {name} must be {expected}, not {value}")]
+    #[error("the value of {name} must be {expected}, found {value}")]
     Value {
         /// The fault.
         name: Symbol,
-        /// What its value looks like.
+        /// Description of a valid value.
         expected: String,
-        /// What was there.
+        /// The beginning of the value.
         value: String,
     },
 }
 
-/// The fault that an operation of the nemesis stands for, so that `sim` and `runner` inject the same.
+/// The fault that an operation of the nemesis represents. `sim` and `runner` both use it, so they inject the same faults.
 pub fn fault_of(op: &Op) -> Result<Fault, NotAFault> {
     let info = FaultInfo::named(op.f.as_str()).ok_or(NotAFault::Name(op.f))?;
     read_fault(info, &op.value).ok_or_else(|| NotAFault::Value {
@@ -88,7 +88,7 @@ fn read_fault(info: &FaultInfo, value: &Value) -> Option<Fault> {
     info.fault(FaultSubject::System, &numbers)
 }
 
-/// What the value of this fault looks like: `a map of links, percent (1 to 100) and delay-ns`.
+/// Description of a valid value of this fault: `a map of links, percent (1 to 100) and delay-ns`.
 fn expected_value(info: &FaultInfo) -> String {
     let subject = match info {
         _ if info.takes_node() => "node",
@@ -112,7 +112,7 @@ fn expected_value(info: &FaultInfo) -> String {
     }
 }
 
-/// The beginning of a value as text.
+/// The first 200 characters of a value, for a message.
 fn shortened(value: &Value) -> String {
     const CHARACTERS_MAX: usize = 200;
     value.to_string().chars().take(CHARACTERS_MAX).collect()

@@ -1,81 +1,83 @@
-//! What each package can break and mend.
+//! Fault packages: for each kind of fault, how to inject and how to heal it.
 
 use super::FaultOptions;
-use super::membership::{Change, Membership, View};
-use super::target::{Target, choose, directed, pairs_of};
+use super::membership::{Membership, MembershipPlanner, MembershipStep};
+use super::target::{FaultTarget, choose, directed, pairs_of};
 use seatrial_machine::{DiskTrouble, Disturbance, Fault, FaultKind, Link, NodeId, Rng};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// All packages of a test: what they may strike, and what they have asked for. They remember what they asked for, not what
-/// became of it.
+/// All packages of a test: their options, and the faults that are requested and not healed yet. The state is that of the
+/// requests, not of the system: a fault whose operation failed counts as injected.
 #[derive(Clone, Debug)]
 pub(super) struct Packages {
     options: FaultOptions,
     killed: BTreeSet<NodeId>,
     paused: BTreeSet<NodeId>,
     skewed: BTreeSet<NodeId>,
-    /// Nodes whose disk is in trouble, or that lost their power.
-    troubled: BTreeSet<NodeId>,
-    copied: BTreeSet<NodeId>,
+    /// Nodes with a disk fault, or that lost unsynced writes.
+    disk_faulty: BTreeSet<NodeId>,
+    /// Nodes with a snapshot of their files.
+    snapshotted: BTreeSet<NodeId>,
     is_cut: bool,
     is_disturbed: bool,
-    /// Members are away.
+    /// May members be missing?
     is_changed: bool,
-    membership: Membership,
-    /// Who leads; taken when it is used.
+    membership: MembershipPlanner,
+    /// The primaries reported last; taken when used, so that no fault rests on an old report.
     primaries: Option<BTreeSet<NodeId>>,
 }
 
-/// What a package does in its turn.
+/// The result of a package's turn.
 #[derive(Debug, PartialEq)]
-pub(super) enum Strike {
-    /// These, one right after the other.
+pub(super) enum PackageTurn {
+    /// These operations, one right after another.
     Faults(Vec<Fault>),
-    /// Nothing yet: ask again later.
+    /// Nothing yet; try again later.
     NotYet,
-    /// There is nothing to be done.
+    /// Nothing can be done.
     Nothing,
 }
 
-impl Strike {
-    fn one(fault: Fault) -> Strike {
-        Strike::Faults(vec![fault])
+impl PackageTurn {
+    fn one(fault: Fault) -> PackageTurn {
+        PackageTurn::Faults(vec![fault])
     }
 
-    fn all(faults: impl IntoIterator<Item = Fault>) -> Strike {
+    fn all(faults: impl IntoIterator<Item = Fault>) -> PackageTurn {
         let faults: Vec<Fault> = faults.into_iter().collect();
         if faults.is_empty() {
-            return Strike::Nothing;
+            return PackageTurn::Nothing;
         }
-        Strike::Faults(faults)
+        PackageTurn::Faults(faults)
     }
 }
 
-/// Chance to mend when something of the drawn kind is broken and more could be.
-const MEND_CHANCE: f64 = 0.7;
-/// Chance to mend everything of a kind at once rather than one node.
-const MEND_ALL_CHANCE: f64 = 0.5;
-/// Jumps of clocks are between these, small ones as likely as large ones.
+/// Probability of healing when faults of the drawn kind are present and more could be injected.
+const HEAL_PROBABILITY: f64 = 0.7;
+/// Probability of healing all faults of a kind at once, rather than one node.
+const HEAL_ALL_PROBABILITY: f64 = 0.5;
+/// Clock jumps, log-uniform: 1 ms to 100 s.
 const JUMP_NS: (u64, u64) = (1_000_000, 100_000_000_000);
 /// Largest drift of a clock in parts per million.
 const DRIFT_MAX_PPM: u64 = 100_000;
-/// How long a flickering clock stays ahead.
+/// Period of a strobing clock, log-uniform: 1 ms to 1 s.
 const STROBE_PERIOD_NS: (u64, u64) = (1_000_000, 1_000_000_000);
-/// Mean delays of slow links and disks, and of packets that are overtaken.
+/// Mean delays of slow links and disks, and of reordered packets, log-uniform: 1 ms to 0.5 s.
 const DELAY_NS: (u64, u64) = (1_000_000, 500_000_000);
-/// How long a flapping link fails, and then works.
+/// Half period of a flapping link, log-uniform: 5 ms to 1 s.
 const FLAP_PERIOD_NS: (u64, u64) = (5_000_000, 1_000_000_000);
-/// How many of a hundred packets are lost or overtaken.
+/// Percentages of packets that are lost or reordered.
 const PERCENTS: [u8; 4] = [2, 5, 20, 75];
-/// What a narrow link carries.
+/// Rate of a throttled link, log-uniform: 1 kB/s to 1 MB/s.
 const BYTES_PER_SECOND: (u64, u64) = (1_000, 1_000_000);
-/// Most bits that flip at once.
+/// Maximum number of bits flipped at once.
 const BITS_MAX: u64 = 8;
-/// Most bytes that are cut off at once.
-const CUT_OFF: (u64, u64) = (1, 16_384);
+/// Bytes truncated from a file, log-uniform: 1 to 16,384.
+const TRUNCATED_BYTES: (u64, u64) = (1, 16_384);
 
 impl Packages {
+    /// Packages of all kinds in `options` for which the system has enough nodes.
     pub(super) fn new(mut options: FaultOptions) -> Packages {
         let single = options.servers.len() < 2;
         let no_links = single && options.clients.is_empty();
@@ -87,13 +89,15 @@ impl Packages {
         if options.servers.is_empty() {
             options.kinds.clear();
         }
+        // `corrupt` and `target` rely on this.
+        assert!(options.kinds.is_empty() || !options.servers.is_empty());
         Packages {
-            membership: Membership::new(&options.servers),
+            membership: MembershipPlanner::new(&options.servers),
             killed: BTreeSet::new(),
             paused: BTreeSet::new(),
             skewed: BTreeSet::new(),
-            troubled: BTreeSet::new(),
-            copied: BTreeSet::new(),
+            disk_faulty: BTreeSet::new(),
+            snapshotted: BTreeSet::new(),
             is_cut: false,
             is_disturbed: false,
             is_changed: false,
@@ -106,150 +110,163 @@ impl Packages {
         &self.options
     }
 
-    /// The nodes answered who belongs to the system, and who leads.
-    pub(super) fn see(&mut self, view: &View) {
-        self.membership.see(view);
-        self.primaries = Some(view.primaries.clone());
+    /// Receives the membership that the nodes report.
+    pub(super) fn on_membership(&mut self, membership: &Membership) {
+        self.membership.on_membership(membership);
+        self.primaries = Some(membership.primaries.clone());
     }
 
-    /// A change of the members was refused.
-    pub(super) fn refused(&mut self) {
-        self.membership.refused();
+    /// The system refused a membership change.
+    pub(super) fn on_refused(&mut self) {
+        self.membership.on_refused();
     }
 
-    /// Breaks or mends something of this kind.
-    pub(super) fn either(&mut self, kind: FaultKind, rng: &mut Rng) -> Strike {
+    /// Injects or heals faults of this kind, at random.
+    pub(super) fn inject_or_heal(&mut self, kind: FaultKind, rng: &mut Rng) -> PackageTurn {
         if kind == FaultKind::Membership {
-            return self.breaking(kind, rng); // to join is a change as well
+            return self.inject(kind, rng); // a join is a change too, so changes heal themselves
         }
-        if self.is_broken(kind) && (self.is_all_broken(kind) || rng.chance(MEND_CHANCE)) {
-            let all = rng.chance(MEND_ALL_CHANCE);
-            return self.mending(kind, all, rng);
+        if self.is_faulty(kind) && (self.is_all_faulty(kind) || rng.chance(HEAL_PROBABILITY)) {
+            let all = rng.chance(HEAL_ALL_PROBABILITY);
+            return self.heal(kind, all, rng);
         }
-        self.breaking(kind, rng)
+        self.inject(kind, rng)
     }
 
-    fn broken(&mut self, kind: FaultKind) -> Option<&mut BTreeSet<NodeId>> {
+    /// The nodes with a fault of this kind; `None` for kinds that do not affect single nodes.
+    fn faulty(&mut self, kind: FaultKind) -> Option<&mut BTreeSet<NodeId>> {
         match kind {
             FaultKind::Kill => Some(&mut self.killed),
             FaultKind::Pause => Some(&mut self.paused),
             FaultKind::Clock => Some(&mut self.skewed),
-            FaultKind::Disk => Some(&mut self.troubled),
+            FaultKind::Disk => Some(&mut self.disk_faulty),
             _ => None,
         }
     }
 
-    fn is_broken(&mut self, kind: FaultKind) -> bool {
+    /// Is a fault of this kind present?
+    fn is_faulty(&mut self, kind: FaultKind) -> bool {
         match kind {
             FaultKind::Partition => self.is_cut,
             FaultKind::Packet => self.is_disturbed,
             FaultKind::Membership => self.is_changed,
-            _ => self.broken(kind).is_some_and(|nodes| !nodes.is_empty()),
+            _ => self.faulty(kind).is_some_and(|nodes| !nodes.is_empty()),
         }
     }
 
-    /// Is nothing left of this kind to be broken?
-    fn is_all_broken(&mut self, kind: FaultKind) -> bool {
-        self.broken(kind).is_some() && self.candidates(kind).is_empty()
+    /// Does every node have a fault of this kind, so that no further one can be injected?
+    fn is_all_faulty(&mut self, kind: FaultKind) -> bool {
+        self.faulty(kind).is_some() && self.candidates(kind).is_empty()
     }
 
-    /// The nodes that faults of this kind may strike now.
+    /// The nodes into which a fault of this kind may be injected now.
     fn candidates(&mut self, kind: FaultKind) -> Vec<NodeId> {
         let mut nodes = self.options.servers.clone();
         if kind == FaultKind::Pause {
-            nodes.retain(|node| !self.killed.contains(node) && !self.troubled.contains(node));
+            // A node that is down cannot be paused.
+            nodes.retain(|node| !self.killed.contains(node) && !self.disk_faulty.contains(node));
         }
-        if let Some(broken) = self.broken(kind) {
-            nodes.retain(|node| !broken.contains(node));
+        if let Some(faulty) = self.faulty(kind) {
+            nodes.retain(|node| !faulty.contains(node));
         }
         nodes
     }
 
-    /// Breaks something of this kind.
-    pub(super) fn breaking(&mut self, kind: FaultKind, rng: &mut Rng) -> Strike {
+    /// Injects a fault of this kind.
+    pub(super) fn inject(&mut self, kind: FaultKind, rng: &mut Rng) -> PackageTurn {
         match kind {
-            FaultKind::Membership => return self.change(rng),
+            FaultKind::Membership => return self.change_membership(rng),
             FaultKind::Corruption => return self.corrupt(rng),
             _ => {}
         }
         let target = self.target(kind, rng);
-        if target == Target::Primaries && self.primaries.is_none() {
-            return Strike::one(Fault::View);
+        if target == FaultTarget::Primaries && self.primaries.is_none() {
+            return PackageTurn::one(Fault::View);
         }
         if matches!(kind, FaultKind::Partition | FaultKind::Packet) {
-            return self.break_links(kind, target, rng);
+            return self.inject_on_links(kind, target, rng);
         }
         let nodes = self.nodes(kind, target, rng);
         match kind {
             FaultKind::Kill => {
                 self.killed.extend(&nodes);
                 self.paused.retain(|node| !nodes.contains(node));
-                Strike::all(nodes.into_iter().map(Fault::Kill))
+                PackageTurn::all(nodes.into_iter().map(Fault::Kill))
             }
             FaultKind::Pause => {
                 self.paused.extend(&nodes);
-                Strike::all(nodes.into_iter().map(Fault::Pause))
+                PackageTurn::all(nodes.into_iter().map(Fault::Pause))
             }
             FaultKind::Clock => {
                 self.skewed.extend(&nodes);
-                Strike::all(nodes.into_iter().map(|node| draw_clock(node, rng)))
+                PackageTurn::all(nodes.into_iter().map(|node| draw_clock(node, rng)))
             }
-            _ => self.trouble(nodes, rng),
+            _ => self.inject_on_disks(nodes, rng),
         }
     }
 
-    /// What to strike this time.
-    fn target(&mut self, kind: FaultKind, rng: &mut Rng) -> Target {
-        let asked = self
+    /// Draws a target: one of the configured ones, else a default of the kind.
+    fn target(&mut self, kind: FaultKind, rng: &mut Rng) -> FaultTarget {
+        let configured = self
             .options
             .targets
             .get(&kind)
-            .map_or(&[][..], |asked| asked);
-        if !asked.is_empty() {
-            return *rng.pick(asked);
+            .map_or(&[][..], |configured| configured);
+        if !configured.is_empty() {
+            return *rng.pick(configured);
         }
-        let links = matches!(kind, FaultKind::Partition | FaultKind::Packet);
-        if !links {
-            return Target::One;
+        let is_on_links = matches!(kind, FaultKind::Partition | FaultKind::Packet);
+        if !is_on_links {
+            return FaultTarget::One;
         }
         let count = self.options.servers.len();
         if count < 2 || (!self.options.clients.is_empty() && rng.chance(0.4)) {
-            return Target::Clients;
+            return FaultTarget::Clients;
         }
-        let usual = [
-            Target::One,
-            Target::RandomHalves,
-            Target::MinorityThird,
-            Target::Random,
-            Target::Bridge,
-            Target::MajoritiesRing,
+        let defaults = [
+            FaultTarget::One,
+            FaultTarget::RandomHalves,
+            FaultTarget::MinorityThird,
+            FaultTarget::Random,
+            FaultTarget::Bridge,
+            FaultTarget::MajoritiesRing,
         ];
-        let fitting = usual
+        let fitting = defaults
             .iter()
             .filter(|target| target.nodes_min(kind) <= count);
-        let fitting: Vec<Target> = fitting.copied().collect();
+        let fitting: Vec<FaultTarget> = fitting.copied().collect();
+        // With two nodes or more, `One` fits.
+        debug_assert!(fitting.contains(&FaultTarget::One));
         *rng.pick(&fitting)
     }
 
-    fn nodes(&mut self, kind: FaultKind, target: Target, rng: &mut Rng) -> Vec<NodeId> {
+    /// Draws the nodes of a target; empty when no node is a candidate.
+    fn nodes(&mut self, kind: FaultKind, target: FaultTarget, rng: &mut Rng) -> Vec<NodeId> {
         let candidates = self.candidates(kind);
         if candidates.is_empty() {
             return candidates;
         }
-        if target == Target::Primaries {
+        if target == FaultTarget::Primaries {
             let primaries = self.primaries.take().unwrap_or_default();
-            let struck = candidates.iter().copied();
-            let struck: Vec<NodeId> = struck.filter(|node| primaries.contains(node)).collect();
-            if !struck.is_empty() {
-                return struck;
+            let chosen = candidates.iter().copied();
+            let chosen: Vec<NodeId> = chosen.filter(|node| primaries.contains(node)).collect();
+            if !chosen.is_empty() {
+                return chosen;
             }
+            // No primary is known or a candidate: one node at random.
         }
         choose(rng, target, &candidates, self.options.servers.len())
     }
 
-    fn break_links(&mut self, kind: FaultKind, target: Target, rng: &mut Rng) -> Strike {
+    /// Cuts, resets or disturbs the links of a target.
+    fn inject_on_links(
+        &mut self,
+        kind: FaultKind,
+        target: FaultTarget,
+        rng: &mut Rng,
+    ) -> PackageTurn {
         let primaries: Vec<NodeId> = match target {
-            Target::Primaries => self
+            FaultTarget::Primaries => self
                 .primaries
                 .take()
                 .unwrap_or_default()
@@ -258,27 +275,30 @@ impl Packages {
             _ => Vec::new(),
         };
         let (servers, clients) = (&self.options.servers, &self.options.clients);
-        let all = target == Target::All && kind == FaultKind::Packet;
-        let mut struck = pairs_of(rng, target, servers, clients, &primaries);
-        if struck.is_empty() || all {
-            // Nobody leads, or all links are meant: those of the clients as well.
-            struck.extend(pairs_of(rng, Target::Clients, servers, clients, &[]));
+        let all = target == FaultTarget::All && kind == FaultKind::Packet;
+        let mut pairs = pairs_of(rng, target, servers, clients, &primaries);
+        if pairs.is_empty() || all {
+            // No primary is known, or all links are meant: links of the clients too.
+            pairs.extend(pairs_of(rng, FaultTarget::Clients, servers, clients, &[]));
         }
-        let links = directed(rng, struck);
+        let links = directed(rng, pairs);
         if links.is_empty() {
-            return Strike::Nothing;
+            return PackageTurn::Nothing;
         }
         if kind == FaultKind::Packet {
             return self.disturb(links, rng);
         }
+        // A reset leaves no fault to heal.
         if rng.below(10) == 0 && !self.options.omitted.contains("reset") {
-            return Strike::one(Fault::Reset(links));
+            return PackageTurn::one(Fault::Reset(links));
         }
         self.is_cut = true;
-        Strike::one(Fault::Cut(links))
+        PackageTurn::one(Fault::Cut(links))
     }
 
-    fn disturb(&mut self, links: Vec<Link>, rng: &mut Rng) -> Strike {
+    /// Disturbs packets on these links in one random way.
+    fn disturb(&mut self, links: Vec<Link>, rng: &mut Rng) -> PackageTurn {
+        // All parameters are drawn even if one is used: a change of the list below does not shift the random stream.
         let delay = nanoseconds(DELAY_NS, rng);
         let percent = *rng.pick(&PERCENTS);
         let jitter = rng.duration_below(delay);
@@ -297,15 +317,15 @@ impl Packages {
         };
         all.retain(|how| !self.options.omitted.contains(name(*how)));
         if all.is_empty() {
-            return Strike::Nothing;
+            return PackageTurn::Nothing;
         }
         self.is_disturbed = true;
         let how = *rng.pick(&all);
-        Strike::one(Fault::Disturb { links, how })
+        PackageTurn::one(Fault::Disturb { links, how })
     }
 
-    /// Troubles the disks of these nodes, all in the same way.
-    fn trouble(&mut self, nodes: Vec<NodeId>, rng: &mut Rng) -> Strike {
+    /// Injects the same random disk fault into each of these nodes.
+    fn inject_on_disks(&mut self, nodes: Vec<NodeId>, rng: &mut Rng) -> PackageTurn {
         let delay = nanoseconds(DELAY_NS, rng);
         let mut all = vec![
             Some(DiskTrouble::Slow(delay)),
@@ -321,15 +341,15 @@ impl Packages {
         let any = NodeId::server(0);
         all.retain(|trouble| !self.options.omitted.contains(fault(any, *trouble).name()));
         if all.is_empty() {
-            return Strike::Nothing;
+            return PackageTurn::Nothing;
         }
         let trouble = *rng.pick(&all);
-        self.troubled.extend(&nodes);
+        self.disk_faulty.extend(&nodes);
         if !matches!(trouble, Some(DiskTrouble::Slow(_))) {
-            self.paused.retain(|node| !nodes.contains(node)); // it goes down, sooner or later
+            self.paused.retain(|node| !nodes.contains(node)); // the node will stop, sooner or later
         }
-        Strike::all(nodes.into_iter().flat_map(|node| match trouble {
-            // A log is read when its node starts.
+        PackageTurn::all(nodes.into_iter().flat_map(|node| match trouble {
+            // A node reads its log only at its start, so read errors take effect at a restart.
             Some(DiskTrouble::ReadErrors) => vec![
                 Fault::Kill(node),
                 fault(node, trouble),
@@ -339,19 +359,19 @@ impl Packages {
         }))
     }
 
-    /// Damages what a node has on its disk while it is down. Always the same nodes, less than half of them, so that a
-    /// replicated system keeps whole copies; a system of one or two nodes has none that could be spared.
-    fn corrupt(&mut self, rng: &mut Rng) -> Strike {
+    /// Damages a node's files while the node is down. The node is always from the same minority, so that a replicated
+    /// system keeps intact copies; in a system of one or two nodes the first node is damaged.
+    fn corrupt(&mut self, rng: &mut Rng) -> PackageTurn {
         let servers = &self.options.servers;
         let minority = (servers.len() - 1) / 2;
         let node = *rng.pick(&servers[..minority.max(1)]);
         let mut all = vec!["bit-rot", "truncate", "snapshot"];
-        if self.copied.contains(&node) {
+        if self.snapshotted.contains(&node) {
             all.push("restore");
         }
         all.retain(|name| !self.options.omitted.contains(name));
         if all.is_empty() {
-            return Strike::Nothing;
+            return PackageTurn::Nothing;
         }
         let damage = match *rng.pick(&all) {
             "bit-rot" => Fault::BitRot {
@@ -360,60 +380,62 @@ impl Packages {
             },
             "truncate" => Fault::Truncate {
                 node,
-                bytes: magnitude(CUT_OFF, rng),
+                bytes: magnitude(TRUNCATED_BYTES, rng),
             },
             "restore" => Fault::Restore(node),
             _ => {
-                self.copied.insert(node);
-                return Strike::one(Fault::Snapshot(node));
+                self.snapshotted.insert(node);
+                return PackageTurn::one(Fault::Snapshot(node));
             }
         };
+        // The restart below ends an earlier kill or pause.
         self.killed.remove(&node);
         self.paused.remove(&node);
-        Strike::Faults(vec![Fault::Kill(node), damage, Fault::Restart(node)])
+        PackageTurn::Faults(vec![Fault::Kill(node), damage, Fault::Restart(node)])
     }
 
-    fn change(&mut self, rng: &mut Rng) -> Strike {
-        match self.membership.breaking(rng) {
-            Change::Ask => Strike::one(Fault::View),
-            Change::Make(fault) => {
+    fn change_membership(&mut self, rng: &mut Rng) -> PackageTurn {
+        match self.membership.change(rng) {
+            MembershipStep::Query => PackageTurn::one(Fault::View),
+            MembershipStep::Request(fault) => {
                 self.is_changed = true;
-                Strike::one(fault)
+                PackageTurn::one(fault)
             }
-            Change::NotYet => Strike::NotYet,
-            Change::Nothing => Strike::Nothing,
+            MembershipStep::NotYet => PackageTurn::NotYet,
+            MembershipStep::Nothing => PackageTurn::Nothing,
         }
     }
 
-    /// Mends what is broken of this kind: all of it, or one node.
-    pub(super) fn mending(&mut self, kind: FaultKind, all: bool, rng: &mut Rng) -> Strike {
-        if !self.is_broken(kind) {
-            return Strike::Nothing;
+    /// Heals the faults of this kind: all of them, or those of one node.
+    pub(super) fn heal(&mut self, kind: FaultKind, all: bool, rng: &mut Rng) -> PackageTurn {
+        if !self.is_faulty(kind) {
+            return PackageTurn::Nothing;
         }
         match kind {
             FaultKind::Partition => {
                 self.is_cut = false;
-                return Strike::one(Fault::Heal);
+                return PackageTurn::one(Fault::Heal);
             }
             FaultKind::Packet => {
                 self.is_disturbed = false;
-                return Strike::one(Fault::Calm);
+                return PackageTurn::one(Fault::Calm);
             }
-            FaultKind::Membership => return self.change_back(),
+            FaultKind::Membership => return self.restore_membership(),
             _ => {}
         }
-        let Some(broken) = self.broken(kind) else {
-            return Strike::Nothing;
+        let Some(faulty) = self.faulty(kind) else {
+            return PackageTurn::Nothing;
         };
-        let mut nodes: Vec<NodeId> = broken.iter().copied().collect();
+        let mut nodes: Vec<NodeId> = faulty.iter().copied().collect();
         if !all {
             nodes = vec![*rng.pick(&nodes)];
         }
-        broken.retain(|node| !nodes.contains(node));
+        faulty.retain(|node| !nodes.contains(node));
         if kind == FaultKind::Disk {
+            // The restart below ends an earlier kill too.
             self.killed.retain(|node| !nodes.contains(node));
         }
-        Strike::all(nodes.into_iter().flat_map(|node| match kind {
+        PackageTurn::all(nodes.into_iter().flat_map(|node| match kind {
             FaultKind::Kill => vec![Fault::Restart(node)],
             FaultKind::Pause => vec![Fault::Resume(node)],
             FaultKind::Clock => vec![Fault::right_clock(node)],
@@ -421,20 +443,20 @@ impl Packages {
         }))
     }
 
-    fn change_back(&mut self) -> Strike {
-        match self.membership.mending() {
-            Change::Ask => Strike::one(Fault::View),
-            Change::Make(fault) => Strike::one(fault),
-            Change::NotYet => Strike::NotYet,
-            Change::Nothing => {
+    fn restore_membership(&mut self) -> PackageTurn {
+        match self.membership.restore() {
+            MembershipStep::Query => PackageTurn::one(Fault::View),
+            MembershipStep::Request(fault) => PackageTurn::one(fault),
+            MembershipStep::NotYet => PackageTurn::NotYet,
+            MembershipStep::Nothing => {
                 self.is_changed = false;
-                Strike::Nothing
+                PackageTurn::Nothing
             }
         }
     }
 }
 
-/// A clock that jumps, drifts, does both, or flickers.
+/// A random clock fault: a jump, a drift, both, or a strobe (repeated jumps there and back).
 fn draw_clock(node: NodeId, rng: &mut Rng) -> Fault {
     let jump = magnitude(JUMP_NS, rng);
     let drift = rng.below(2 * DRIFT_MAX_PPM + 1) as i64 - DRIFT_MAX_PPM as i64;
@@ -461,12 +483,13 @@ fn draw_clock(node: NodeId, rng: &mut Rng) -> Fault {
     }
 }
 
-/// Between these, each power of ten as likely as another.
+/// A log-uniform number between `least` and `most`: each power of ten is equally likely.
 fn magnitude((least, most): (u64, u64), rng: &mut Rng) -> u64 {
     let ratio = most as f64 / least as f64;
     (least as f64 * ratio.powf(rng.unit())) as u64
 }
 
+/// A log-uniform duration.
 fn nanoseconds(range: (u64, u64), rng: &mut Rng) -> Duration {
     Duration::from_nanos(magnitude(range, rng))
 }

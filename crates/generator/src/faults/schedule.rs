@@ -1,151 +1,158 @@
-//! When each package has its turn.
+//! The schedule of faults: when each package has its turn.
 
-use super::membership::view_of;
+use super::membership::membership_of;
 use super::operation::fault_operation;
-use super::package::{Packages, Strike};
-use super::{FaultOptions, FaultOrder, View};
+use super::package::{PackageTurn, Packages};
+use super::{FaultOptions, FaultOrder, Membership};
 use crate::generator::{not_before, time_of};
-use crate::{Context, Generator, Next, Template, Thread, Tree};
+use crate::{Context, Generator, Next, SingleOp, Thread, Tree};
 use seatrial_history::Op;
 use seatrial_machine::{Fault, FaultKind, Rng, Time};
 use std::collections::VecDeque;
 
-/// Draws faults at random times, in the order that the options ask for. It remembers what it asked for, not what became of
-/// it; only who belongs to the system and who leads is asked (the operation `view`), as often as it is needed.
+/// Draws faults at random times, in the [order](FaultOrder) of the options. It owns one stream, or one for each kind, and
+/// always proposes the operation of the stream that is due first.
 ///
-/// Its downside: an operation that failed is not tried again before it is drawn again.
+/// It tracks the faults that it requested, not their effects. Only membership and primaries are queried, by the operation
+/// `view`, whenever a decision needs them. An operation that failed is not retried before it is drawn again.
 #[derive(Debug)]
 pub struct FaultSchedule {
     packages: Packages,
-    /// One, or one for each kind.
-    lanes: Vec<Lane>,
-    /// The lane whose operation was answered last.
-    winner: usize,
-    /// The time of the operation that was answered last.
+    /// One stream, or one for each kind.
+    streams: Vec<FaultStream>,
+    /// The stream whose operation was returned last.
+    chosen: usize,
+    /// The time of the operation returned last.
     candidate: Time,
-    /// The nodes were asked, or the members change; nothing is decided before that is answered.
-    awaits: bool,
+    /// Is a query or a change of the membership open? No decision is made before it completes.
+    is_waiting: bool,
 }
 
 /// A stream of faults with gaps of its own.
 #[derive(Debug)]
-struct Lane {
+struct FaultStream {
     kinds: Vec<FaultKind>,
     rng: Rng,
-    /// What comes next, one right after the other.
+    /// The operations of the current turn, one right after another.
     queue: VecDeque<Fault>,
-    /// The first of them as an operation.
-    drawn: Option<Template>,
-    /// Nothing before this time.
+    /// The first of them as an operation; kept until it is committed.
+    drawn: Option<SingleOp>,
+    /// No operation before this time.
     due: Option<Time>,
     turn: Turn,
-    /// The kind for which the nodes were asked something: its turn goes on.
-    asked: Option<FaultKind>,
+    /// The kind whose turn continues after a query of the nodes.
+    resumes: Option<FaultKind>,
 }
 
-/// What a lane does in its next turn.
+/// The action of a stream's next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Break or mend, as is drawn.
-    Either,
-    /// Break something of any kind, and then mend it.
-    Break,
-    /// Mend all of this kind.
-    Mend(FaultKind),
+    /// Inject or heal, at random.
+    InjectOrHeal,
+    /// Inject a fault of any kind; then heal it.
+    Inject,
+    /// Heal all faults of this kind.
+    Heal(FaultKind),
 }
 
-/// Turns in a row in which nothing can be done; then there is nothing to be done at all.
+/// Turns in a row that may yield nothing; after these the schedule is exhausted.
 const IDLE_TURNS_MAX: u32 = 64;
 
 impl FaultSchedule {
     pub(super) fn new(options: FaultOptions, rng: Rng) -> FaultSchedule {
         let packages = Packages::new(options);
         let options = packages.options();
-        let lane = |kinds: Vec<FaultKind>, rng, turn| Lane {
+        let stream = |kinds: Vec<FaultKind>, rng, turn| FaultStream {
             kinds,
             rng,
             queue: VecDeque::new(),
             drawn: None,
             due: None,
             turn,
-            asked: None,
+            resumes: None,
         };
         let kinds = options.kinds.clone();
-        let mut lanes = match options.order {
-            FaultOrder::Mix => vec![lane(kinds, rng, Turn::Either)],
-            FaultOrder::OneAtATime => vec![lane(kinds, rng, Turn::Break)],
+        let mut streams = match options.order {
+            FaultOrder::Mix => vec![stream(kinds, rng, Turn::InjectOrHeal)],
+            FaultOrder::OneAtATime => vec![stream(kinds, rng, Turn::Inject)],
             FaultOrder::Interval => {
-                let one = |kind: FaultKind| lane(vec![kind], rng.fork(kind.name()), Turn::Either);
+                // A fork by name: another kind in the list does not change this stream.
+                let one =
+                    |kind: FaultKind| stream(vec![kind], rng.fork(kind.name()), Turn::InjectOrHeal);
                 kinds.into_iter().map(one).collect()
             }
         };
-        lanes.retain(|lane| !lane.kinds.is_empty());
+        streams.retain(|stream| !stream.kinds.is_empty());
         FaultSchedule {
             packages,
-            lanes,
-            winner: 0,
+            streams,
+            chosen: 0,
             candidate: Time::ZERO,
-            awaits: false,
+            is_waiting: false,
         }
     }
 
-    /// Fills the lane that is due first, and returns it; `None` when there is nothing to break.
+    /// Draws the operation of the stream that is due first, and returns the stream's index; `None` when no fault is
+    /// possible.
     fn draw(&mut self, now: Time) -> Option<usize> {
         let interval = self.packages.options().interval;
-        for lane in &mut self.lanes {
-            // The first fault waits too: the system is to be seen whole first.
-            if lane.due.is_none() {
-                lane.due = Some(now + lane.rng.duration_below(interval * 2));
+        for stream in &mut self.streams {
+            // The first fault waits too, so that the history begins with a healthy system.
+            if stream.due.is_none() {
+                stream.due = Some(now + stream.rng.duration_below(interval * 2));
             }
         }
         for _ in 0..IDLE_TURNS_MAX {
-            let (first, lane) = self
-                .lanes
+            let (first, stream) = self
+                .streams
                 .iter_mut()
                 .enumerate()
-                .min_by_key(|(_, lane)| lane.due)?;
-            if lane.queue.is_empty() {
-                lane.take_turn(&mut self.packages);
+                .min_by_key(|(_, stream)| stream.due)?;
+            if stream.queue.is_empty() {
+                stream.take_turn(&mut self.packages);
             }
-            if let Some(fault) = lane.queue.front() {
-                lane.drawn.get_or_insert_with(|| fault_operation(fault));
+            if let Some(fault) = stream.queue.front() {
+                stream.drawn.get_or_insert_with(|| fault_operation(fault));
                 return Some(first);
             }
-            let gap = lane.rng.duration_below(interval * 2);
-            lane.due = lane.due.map(|due| due.max(now) + gap);
+            let gap = stream.rng.duration_below(interval * 2);
+            stream.due = stream.due.map(|due| due.max(now) + gap);
         }
         None
     }
 }
 
-impl Lane {
-    /// Decides what comes next.
+impl FaultStream {
+    /// Decides the operations of the next turn.
     fn take_turn(&mut self, packages: &mut Packages) {
         let rng = &mut self.rng;
-        if let Turn::Mend(kind) = self.turn {
-            let strike = packages.mending(kind, true, rng);
-            if strike != Strike::Nothing {
-                return self.prepare(kind, strike);
+        if let Turn::Heal(kind) = self.turn {
+            let turn = packages.heal(kind, true, rng);
+            if turn != PackageTurn::Nothing {
+                return self.enqueue(kind, turn);
             }
-            // It was over at once, or all is mended by now: the next one.
-            self.turn = Turn::Break;
+            // The fault needed no healing, or is healed by now.
+            self.turn = Turn::Inject;
         }
-        let kind = self.asked.take().unwrap_or_else(|| *rng.pick(&self.kinds));
-        if self.turn == Turn::Either {
-            let strike = packages.either(kind, rng);
-            return self.prepare(kind, strike);
+        let resumed = self.resumes.take();
+        let kind = resumed.unwrap_or_else(|| *rng.pick(&self.kinds));
+        if self.turn == Turn::InjectOrHeal {
+            let turn = packages.inject_or_heal(kind, rng);
+            return self.enqueue(kind, turn);
         }
-        let strike = packages.breaking(kind, rng);
-        self.prepare(kind, strike);
-        if self.asked.is_none() && !self.queue.is_empty() {
-            self.turn = Turn::Mend(kind);
+        let turn = packages.inject(kind, rng);
+        self.enqueue(kind, turn);
+        if self.resumes.is_none() && !self.queue.is_empty() {
+            self.turn = Turn::Heal(kind);
         }
     }
 
-    /// Notes what comes next; a question is no fault yet.
-    fn prepare(&mut self, kind: FaultKind, strike: Strike) {
-        if let Strike::Faults(faults) = strike {
-            self.asked = (faults[..] == [Fault::View]).then_some(kind);
+    /// Queues the operations of a turn. A lone query does not end the turn of its kind.
+    fn enqueue(&mut self, kind: FaultKind, turn: PackageTurn) {
+        debug_assert!(self.queue.is_empty(), "a turn before the end of the last");
+        if let PackageTurn::Faults(faults) = turn {
+            debug_assert!(!faults.is_empty());
+            self.resumes = (faults[..] == [Fault::View]).then_some(kind);
             self.queue = faults.into();
         }
     }
@@ -153,17 +160,17 @@ impl Lane {
 
 impl Generator for FaultSchedule {
     fn next(&mut self, context: &Context) -> Next {
-        if self.awaits {
+        if self.is_waiting {
             return Next::Pending;
         }
         let Some(first) = self.draw(context.time()) else {
             return Next::Exhausted;
         };
-        self.winner = first;
-        let lane = &mut self.lanes[first];
-        let mut next = lane.drawn.next(context);
+        self.chosen = first;
+        let stream = &mut self.streams[first];
+        let mut next = stream.drawn.next(context);
         if let Next::Op(op) = &mut next {
-            not_before(op, lane.due.unwrap_or(Time::ZERO));
+            not_before(op, stream.due.unwrap_or(Time::ZERO));
             self.candidate = time_of(op);
         }
         next
@@ -171,34 +178,36 @@ impl Generator for FaultSchedule {
 
     fn commit(&mut self) {
         let interval = self.packages.options().interval;
-        let lane = &mut self.lanes[self.winner];
-        lane.drawn = None;
-        let fault = lane.queue.pop_front();
-        self.awaits = fault
+        let stream = &mut self.streams[self.chosen];
+        stream.drawn = None;
+        let fault = stream.queue.pop_front();
+        self.is_waiting = fault
             .as_ref()
             .is_some_and(|fault| fault.kind() == FaultKind::Membership);
-        // The rest of a strike follows at once, and what was asked for is decided as soon as it is known.
-        if lane.queue.is_empty() && fault != Some(Fault::View) {
-            lane.due = Some(self.candidate + lane.rng.duration_below(interval * 2));
+        // No gap within a turn, nor after a query: the decision follows as soon as its answer is known.
+        if stream.queue.is_empty() && fault != Some(Fault::View) {
+            stream.due = Some(self.candidate + stream.rng.duration_below(interval * 2));
         }
     }
 
     fn update(&mut self, context: &Context, event: &Op) {
-        // The invocation of a nemesis has the type of its completion; but then its thread is busy.
-        if !self.awaits || event.process.is_client() || !context.is_free(Thread::NEMESIS) {
+        // Invocations and completions of the nemesis have the same type; at an invocation its thread is busy.
+        if !self.is_waiting || event.process.is_client() || !context.is_free(Thread::NEMESIS) {
             return;
         }
-        self.awaits = false;
-        match (event.f.as_str(), view_of(&event.value)) {
-            ("view", Some(view)) => self.packages.see(&view),
-            // Nobody answered: nobody leads, and nobody is seen. The next question has to wait.
+        self.is_waiting = false;
+        match (event.f.as_str(), membership_of(&event.value)) {
+            ("view", Some(membership)) => self.packages.on_membership(&membership),
+            // No node answered: no primary and no member is known, and the next query waits for a gap.
             ("view", None) => {
-                self.packages.see(&View::default());
+                self.packages.on_membership(&Membership::default());
                 let interval = self.packages.options().interval;
-                let lane = &mut self.lanes[self.winner];
-                lane.due = Some(context.time() + lane.rng.duration_below(interval * 2));
+                let stream = &mut self.streams[self.chosen];
+                stream.due = Some(context.time() + stream.rng.duration_below(interval * 2));
             }
-            ("join" | "leave", _) if event.extra.get("error").is_some() => self.packages.refused(),
+            ("join" | "leave", _) if event.extra.get("error").is_some() => {
+                self.packages.on_refused();
+            }
             _ => {}
         }
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Answer, Generator, Interpreter, InterpreterOptions, Simulation};
+use crate::{Generator, Interpreter, InterpreterOptions, SimulatedReply, Simulation};
 use seatrial_history::{Op, OpType, Process, Value};
 use seatrial_machine::{Fault, FaultInfo, Link};
 use std::sync::{Arc, Mutex};
@@ -20,23 +20,24 @@ fn only(kind: FaultKind, servers: u32, clients: u32) -> FaultOptions {
     }
 }
 
-/// A system on paper: whoever is told to join or leave has done so when the nodes are asked the second time. The first
-/// node that belongs to it leads.
-struct Paper {
+/// A model of a system: a requested join or leave takes effect at the second query after it. The first member is the
+/// primary.
+struct ModelSystem {
     members: BTreeSet<NodeId>,
-    coming: Vec<(u32, Fault)>,
+    /// Changes that have not taken effect, with the number of queries until then.
+    pending: Vec<(u32, Fault)>,
 }
 
-impl Paper {
+impl ModelSystem {
     fn answer(&mut self, op: &Op) -> Value {
         match fault_of(op).unwrap() {
-            fault @ (Fault::Join(_) | Fault::Leave(_)) => self.coming.push((2, fault)),
+            fault @ (Fault::Join(_) | Fault::Leave(_)) => self.pending.push((2, fault)),
             Fault::View => {
-                for (questions, _) in &mut self.coming {
-                    *questions -= 1;
+                for (queries, _) in &mut self.pending {
+                    *queries -= 1;
                 }
-                let due = |(questions, _): &mut (u32, Fault)| *questions == 0;
-                for (_, fault) in self.coming.extract_if(.., due) {
+                let due = |(queries, _): &mut (u32, Fault)| *queries == 0;
+                for (_, fault) in self.pending.extract_if(.., due) {
                     match fault {
                         Fault::Join(node) => _ = self.members.insert(node),
                         Fault::Leave(node) => _ = self.members.remove(&node),
@@ -44,7 +45,7 @@ impl Paper {
                     }
                 }
                 let members = self.members.iter();
-                return view_value(&View {
+                return membership_value(&Membership {
                     members: members.map(|&node| (node, self.members.clone())).collect(),
                     primaries: self.members.iter().take(1).copied().collect(),
                 });
@@ -55,14 +56,14 @@ impl Paper {
     }
 }
 
-/// The first so many operations of a schedule, and its healing; with the members in the end.
+/// The first `count` operations of a schedule and its healing, with their times; and the members at the end.
 fn run(options: FaultOptions, seed: u64, count: u64) -> (Vec<(i64, Fault)>, BTreeSet<NodeId>) {
     let members = options.servers.iter().copied().collect();
-    let paper = Paper {
+    let system = ModelSystem {
         members,
-        coming: Vec::new(),
+        pending: Vec::new(),
     };
-    let paper = Arc::new(Mutex::new(paper));
+    let system = Arc::new(Mutex::new(system));
     let package = fault_package(options, Rng::from_seed(seed));
     let generator = package
         .faults
@@ -71,10 +72,10 @@ fn run(options: FaultOptions, seed: u64, count: u64) -> (Vec<(i64, Fault)>, BTre
         .then(package.healing.nemesis());
     let interpreter = InterpreterOptions::new(2, Rng::from_seed(0));
     let client = {
-        let paper = Arc::clone(&paper);
+        let system = Arc::clone(&system);
         move |op: &Op| {
-            let value = paper.lock().unwrap().answer(op);
-            Answer::After(Duration::from_millis(1), OpType::Info, value)
+            let value = system.lock().unwrap().answer(op);
+            SimulatedReply::After(Duration::from_millis(1), OpType::Info, value)
         }
     };
     let history = Simulation::new(Interpreter::new(generator, &interpreter), client)
@@ -82,7 +83,7 @@ fn run(options: FaultOptions, seed: u64, count: u64) -> (Vec<(i64, Fault)>, BTre
         .unwrap();
     let begins = history.iter().step_by(2);
     let faults = begins.map(|op| (op.time, fault_of(op).unwrap())).collect();
-    let members = paper.lock().unwrap().members.clone();
+    let members = system.lock().unwrap().members.clone();
     (faults, members)
 }
 
@@ -103,16 +104,16 @@ fn every_fault_comes_back_from_its_operation() {
     assert_eq!(names.len(), FaultInfo::all().len(), "{names:?}");
 }
 
-/// What is broken at some time.
+/// The faults present at some time.
 #[derive(Debug, Default)]
-struct Damage {
+struct PresentFaults {
     nodes: BTreeSet<(&'static str, NodeId)>,
     links: BTreeSet<&'static str>,
     away: BTreeSet<NodeId>,
 }
 
-impl Damage {
-    fn after(&mut self, fault: &Fault) {
+impl PresentFaults {
+    fn apply(&mut self, fault: &Fault) {
         match fault {
             Fault::Kill(node) | Fault::LoseUnsynced(node) => {
                 self.nodes.remove(&("pause", *node));
@@ -155,10 +156,10 @@ impl Damage {
 }
 
 #[test]
-fn healing_leaves_nothing_broken() {
+fn healing_leaves_no_fault() {
     for order in FaultOrder::ALL {
         for seed in 0..30 {
-            let mut damage = Damage::default();
+            let mut present = PresentFaults::default();
             let mut most = 0;
             let options = FaultOptions {
                 order,
@@ -166,11 +167,11 @@ fn healing_leaves_nothing_broken() {
             };
             let (faults, members) = run(options, seed, 60);
             for (_, fault) in faults {
-                damage.after(&fault);
-                most = most.max(damage.count());
+                present.apply(&fault);
+                most = most.max(present.count());
             }
-            assert!(most > 0, "{order}, seed {seed} broke nothing");
-            assert_eq!(damage.count(), 0, "{order}, seed {seed}: {damage:?}");
+            assert!(most > 0, "{order}, seed {seed} injected nothing");
+            assert_eq!(present.count(), 0, "{order}, seed {seed}: {present:?}");
             assert_eq!(members.len(), 5, "{order}, seed {seed}: {members:?}");
         }
     }
@@ -184,20 +185,20 @@ fn one_at_a_time_is_never_two() {
             kinds: vec![kind, FaultKind::Kill, FaultKind::Partition],
             ..options(5, 2)
         };
-        let mut damage = Damage::default();
-        let mut breaks = 0;
+        let mut present = PresentFaults::default();
+        let mut injected = 0;
         for (_, fault) in faults(options, 9, 300) {
-            let (before, kinds) = (damage.count(), damage.nodes.len());
-            damage.after(&fault);
-            // A disk that cannot be read is found out by killing its node.
+            let (before, kinds) = (present.count(), present.nodes.len());
+            present.apply(&fault);
+            // A read error takes effect at a restart, so its node is killed as well.
             let limit = if kind == FaultKind::Disk { 2 } else { 1 };
             assert!(
-                damage.count() <= limit,
-                "{kind}: {fault:?} on top: {damage:?}"
+                present.count() <= limit,
+                "{kind}: {fault:?} in addition: {present:?}"
             );
-            breaks += usize::from(damage.count() > before || damage.nodes.len() > kinds);
+            injected += usize::from(present.count() > before || present.nodes.len() > kinds);
         }
-        assert!(breaks > 40, "{kind}: {breaks}");
+        assert!(injected > 40, "{kind}: {injected}");
     }
 }
 
@@ -213,7 +214,7 @@ fn the_interval_is_kept_and_the_first_fault_waits() {
 }
 
 #[test]
-fn streams_of_their_own_do_not_know_each_other() {
+fn interval_streams_are_independent() {
     let stream = |kinds: &[FaultKind]| -> Vec<(i64, Fault)> {
         let options = FaultOptions {
             order: FaultOrder::Interval,
@@ -222,17 +223,17 @@ fn streams_of_their_own_do_not_know_each_other() {
         };
         let faults = faults(options, 7, 300).into_iter();
         let cuts = faults.filter(|(_, fault)| fault.kind() == FaultKind::Partition);
-        // A busy nemesis is late by some milliseconds.
+        // A fault may be some milliseconds late while the nemesis is busy.
         cuts.map(|(time, fault)| (time / 1_000_000_000, fault))
             .take(30)
             .collect()
     };
     let alone = stream(&[FaultKind::Partition]);
     let together = stream(&[FaultKind::Clock, FaultKind::Partition, FaultKind::Packet]);
-    let what = |stream: &[(i64, Fault)]| -> Vec<Fault> {
+    let without_times = |stream: &[(i64, Fault)]| -> Vec<Fault> {
         stream.iter().map(|(_, fault)| fault.clone()).collect()
     };
-    assert_eq!(what(&alone), what(&together));
+    assert_eq!(without_times(&alone), without_times(&together));
     for ((alone, _), (together, _)) in alone.iter().zip(&together) {
         assert!(together - alone <= 1, "{alone} s and {together} s");
     }
@@ -254,8 +255,8 @@ fn one_server_and_clients_cut_client_links_only() {
 }
 
 #[test]
-fn every_target_strikes_what_it_says() {
-    let struck = |text: &str, servers: u32| -> Vec<Vec<NodeId>> {
+fn every_target_affects_its_number_of_nodes() {
+    let killed = |text: &str, servers: u32| -> Vec<Vec<NodeId>> {
         let (kind, targets) = parse_fault(text).unwrap();
         let options = FaultOptions {
             order: FaultOrder::OneAtATime,
@@ -271,7 +272,7 @@ fn every_target_strikes_what_it_says() {
             }
         }
         groups.retain(|group| !group.is_empty());
-        groups.pop(); // the limit may have cut it short
+        groups.pop(); // the limit may have truncated it
         groups
     };
     for (text, sizes) in [
@@ -282,11 +283,11 @@ fn every_target_strikes_what_it_says() {
         ("kill:all", 5..=5),
         ("kill:random", 1..=5),
     ] {
-        let groups = struck(text, 5);
+        let groups = killed(text, 5);
         let found: BTreeSet<usize> = groups.iter().map(Vec::len).collect();
         assert_eq!(found, sizes.collect(), "{text}");
     }
-    let primaries = struck("kill:primaries", 5);
+    let primaries = killed("kill:primaries", 5);
     assert!(primaries.len() > 20);
     assert!(
         primaries
@@ -295,7 +296,7 @@ fn every_target_strikes_what_it_says() {
     );
 }
 
-/// How many links each of five nodes loses, for each cut of a schedule.
+/// For each partition of a schedule, the number of links that each of five nodes loses.
 fn losses(target: &str) -> Vec<[usize; 5]> {
     let (kind, targets) = parse_fault(&format!("partition:{target}")).unwrap();
     let options = FaultOptions {
@@ -348,7 +349,7 @@ fn every_partition_has_its_shape() {
 }
 
 #[test]
-fn what_cannot_be_done_is_never_drawn() {
+fn omitted_faults_are_never_drawn() {
     let mut options = options(3, 1);
     options.omitted = BTreeSet::from(["lose", "throttle", "write-errors", "reset", "truncate"]);
     let omitted = options.omitted.clone();
@@ -368,38 +369,38 @@ fn what_cannot_be_done_is_never_drawn() {
 }
 
 #[test]
-fn a_minority_keeps_its_bytes() {
-    let mut struck = BTreeSet::new();
+fn corruption_is_limited_to_a_minority() {
+    let mut corrupted = BTreeSet::new();
     for (_, fault) in faults(only(FaultKind::Corruption, 5, 0), 5, 600) {
         if let Fault::BitRot { node, .. } | Fault::Truncate { node, .. } | Fault::Restore(node) =
             fault
         {
-            struck.insert(node);
+            corrupted.insert(node);
         }
     }
-    assert_eq!(struck.len(), 2);
+    assert_eq!(corrupted.len(), 2);
 }
 
 #[test]
-fn members_leave_and_join_one_by_one_and_a_majority_stays() {
+fn members_leave_and_join_one_by_one_and_a_majority_remains() {
     for seed in 0..20 {
         let (mut faults, members) = run(only(FaultKind::Membership, 5, 0), seed, 200);
-        // The healing does not know what is under way, and may tell a node twice to join.
+        // Healing does not know the pending change, and may let a node join twice.
         faults.truncate(200);
         let mut away = BTreeSet::new();
         let mut changes = 0;
-        let mut asked = 0;
+        let mut queries = 0;
         for (_, fault) in &faults {
             match fault {
-                Fault::View => asked += 1,
+                Fault::View => queries += 1,
                 Fault::Leave(node) => assert!(away.insert(*node)),
                 Fault::Join(node) => assert!(away.remove(node)),
                 other => panic!("{other:?}"),
             }
             if !matches!(fault, Fault::View) {
-                // The paper needs two questions; the next change waits for them.
-                assert!(asked >= 2 || changes == 0, "seed {seed}");
-                (changes, asked) = (changes + 1, 0);
+                // The model needs two queries; the next change waits for them.
+                assert!(queries >= 2 || changes == 0, "seed {seed}");
+                (changes, queries) = (changes + 1, 0);
             }
             assert!(away.len() <= 2, "seed {seed}: {away:?}");
         }
@@ -409,31 +410,31 @@ fn members_leave_and_join_one_by_one_and_a_majority_stays() {
 }
 
 #[test]
-fn a_system_that_is_too_small_is_told() {
+fn a_system_with_too_few_nodes_is_an_error() {
     let error = |options: FaultOptions| options.check().unwrap_err().to_string();
-    let membership = "membership needs a system of 2 nodes or more; this one has 1";
+    let membership = "fault membership needs at least 2 nodes, found 1";
     assert_eq!(error(only(FaultKind::Membership, 1, 3)), membership);
     let (kind, targets) = parse_fault("partition:majorities-ring").unwrap();
     let mut ring = only(kind, 3, 0);
     ring.targets.insert(kind, targets);
-    let text = "partition:majorities-ring needs a system of 4 nodes or more; this one has 3";
+    let text = "fault partition:majorities-ring needs at least 4 nodes, found 3";
     assert_eq!(error(ring), text);
     assert_eq!(only(FaultKind::Membership, 2, 0).check(), Ok(()));
     assert!(faults(only(FaultKind::Membership, 1, 0), 1, 5).is_empty());
 }
 
 #[test]
-fn wrong_names_are_told_with_the_right_ones() {
+fn errors_about_unknown_names_list_the_available_ones() {
     let error = |text| parse_fault(text).unwrap_err().to_string();
     let earthquake = "unknown fault `earthquake` (available: kill, pause, partition, packet, clock, disk, corruption, \
                       membership, none)";
     assert_eq!(error("earthquake"), earthquake);
-    let bridge = "kill cannot strike \"bridge\"; its targets are one, minority, minority-third, majority, primaries, all, \
-                  random";
+    let bridge = "fault kill has no target \"bridge\" (available: one, minority, minority-third, majority, primaries, \
+                  all, random)";
     assert_eq!(error("kill:bridge"), bridge);
     assert_eq!(
         error("membership:one"),
-        "membership cannot strike \"one\"; it takes no target"
+        "fault membership has no target \"one\" (it takes no target)"
     );
     let order = FaultOrder::from_name("often").unwrap_err().to_string();
     assert_eq!(
@@ -443,14 +444,11 @@ fn wrong_names_are_told_with_the_right_ones() {
 }
 
 #[test]
-fn nonsense_is_refused_in_words() {
+fn invalid_fault_operations_are_errors() {
     let op = |f: &'static str, value| Op::invoke(Process::NEMESIS, f, value);
     let message = |op: Op| fault_of(&op).unwrap_err().to_string();
-    assert_eq!(
-        message(op("frob", Value::Nil)),
-        "frob is not the name of a fault"
-    );
-    let kill = "the value of kill must be a node, not \"x\"";
+    assert_eq!(message(op("frob", Value::Nil)), "unknown fault frob");
+    let kill = "the value of kill must be a node, found \"x\"";
     assert_eq!(message(op("kill", Value::text("x"))), kill);
     for name in ["n", "n-1", "n2147483648", "é1", "", "n99999999999999"] {
         assert!(fault_of(&op("kill", Value::text(name))).is_err(), "{name}");
@@ -466,32 +464,32 @@ fn nonsense_is_refused_in_words() {
     ] {
         assert!(fault_of(&op(name, Value::Nil)).is_err(), "{name}");
     }
-    assert_eq!(view_of(&Value::Nil), None);
+    assert_eq!(membership_of(&Value::Nil), None);
 }
 
 #[test]
-fn a_value_that_is_no_fault_is_refused_with_what_it_must_be() {
-    let refused = |name: &'static str, value: Value| {
+fn errors_about_fault_values_describe_valid_ones() {
+    let message = |name: &'static str, value: Value| {
         fault_of(&Op::invoke(Process::NEMESIS, name, value))
             .unwrap_err()
             .to_string()
     };
-    let said = [
-        refused("explode", Value::Nil),
-        refused("kill", Value::Int(1)),
-        refused("lose", Value::text("n1")),
-        refused("cut", Value::text("n1")),
-        refused("skew", Value::text("n1")),
+    let messages = [
+        message("explode", Value::Nil),
+        message("kill", Value::Int(1)),
+        message("lose", Value::text("n1")),
+        message("cut", Value::text("n1")),
+        message("skew", Value::text("n1")),
     ];
     assert_eq!(
-        said,
+        messages,
         [
-            "explode is not the name of a fault",
-            "the value of kill must be a node, not 1",
-            "the value of lose must be a map of links and percent (1 to 100), not \"n1\"",
-            "the value of cut must be a list of links, not \"n1\"",
+            "unknown fault explode",
+            "the value of kill must be a node, found 1",
+            "the value of lose must be a map of links and percent (1 to 100), found \"n1\"",
+            "the value of cut must be a list of links, found \"n1\"",
             "the value of skew must be a map of node, offset-ns (-1000000000000000000 to \
-             1000000000000000000) and rate-ppm (-1000000 to 1000000), not \"n1\"",
+             1000000000000000000) and rate-ppm (-1000000 to 1000000), found \"n1\"",
         ]
     );
 }

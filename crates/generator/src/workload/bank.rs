@@ -1,19 +1,19 @@
-//! Bank accounts.
+//! The workload `bank`: transfers between accounts, and reads of all balances.
 
 use crate::{Generator, function, operation};
 use seatrial_history::Value;
 use seatrial_machine::Rng;
 
-/// The bank.
+/// Accounts and amounts of the bank.
 #[derive(Clone, Copy, Debug)]
 pub struct BankOptions {
-    /// Accounts, numbered from 0; at least two.
+    /// Number of accounts, numbered from 0; at least two.
     pub accounts: u64,
-    /// The most that is transferred at once.
+    /// Maximum amount of one transfer.
     pub amount_max: u64,
 }
 
-/// Jepsen's: eight accounts, transfers of up to five. (It opens them with 100 altogether.)
+/// Jepsen's defaults: eight accounts, transfers of up to five. (Its accounts hold 100 in total.)
 impl Default for BankOptions {
     fn default() -> BankOptions {
         BankOptions {
@@ -31,6 +31,7 @@ pub fn banks(mut rng: Rng, options: BankOptions) -> impl Generator {
             return Some(operation("read", Value::Nil));
         }
         let from = rng.below(accounts);
+        // Any account but `from`, uniformly.
         let to = (from + 1 + rng.below(accounts - 1)) % accounts;
         let amount = 1 + rng.below(options.amount_max.max(1));
         let [from, to, amount] = [from, to, amount].map(u64::cast_signed);

@@ -1,11 +1,11 @@
-//! Counters.
+//! The workload `counter`: additions to counters, and reads.
 
 use super::keys::{KeyOptions, RotatingKeys, keyed};
 use crate::{Generator, function, operation};
 use seatrial_history::Value;
 use seatrial_machine::Rng;
 
-/// The most that is added at once.
+/// Maximum amount of one addition.
 const AMOUNT_MAX: u64 = 5;
 
 /// Endless `add`s of 1 to 5 and, half of the time, `read`s.

@@ -1,23 +1,23 @@
-//! Keys that come and go.
+//! The keys of a workload: a fixed number in use, each replaced by a fresh one after its maximum number of writes.
 
-use crate::Distribution;
+use crate::KeyDistribution;
 use crate::distribution::Places;
 use seatrial_history::{Key, Value};
 use seatrial_machine::Rng;
 
-/// How keys are used.
+/// Number and distribution of keys, and their retirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyOptions {
-    /// Keys in use at any time, at least one.
+    /// Number of keys in use at any time, at least one.
     pub count: usize,
-    /// How often which of them is used.
-    pub distribution: Distribution,
-    /// Writes after which a key retires and a fresh one takes its place, at least one.
+    /// Probability of each of them.
+    pub distribution: KeyDistribution,
+    /// Number of writes after which a key retires and a fresh one replaces it, at least one.
     pub writes_per_key: u32,
 }
 
 impl KeyOptions {
-    /// The most keys that can be in use at a time.
+    /// Maximum number of keys in use at a time.
     pub const COUNT_MAX: usize = Places::COUNT_MAX;
 }
 
@@ -26,24 +26,25 @@ impl Default for KeyOptions {
     fn default() -> KeyOptions {
         KeyOptions {
             count: 5,
-            distribution: Distribution::Exponential,
+            distribution: KeyDistribution::Exponential,
             writes_per_key: 128,
         }
     }
 }
 
-/// The keys in use. Keys are integers from 0 on, never used again once retired.
+/// The keys in use. Keys are integers from 0 and are not reused after retirement. A key keeps its place, and with it its
+/// probability, until it retires; drawing costs O(1).
 #[derive(Debug)]
 pub struct RotatingKeys {
     places: Places,
-    /// Key, and writes handed out so far, by place.
+    /// By place: the key, and the number of writes drawn for it so far.
     keys: Vec<(i64, u32)>,
     writes_per_key: u32,
     fresh: i64,
 }
 
 impl RotatingKeys {
-    /// Fresh keys.
+    /// The first keys, from 0.
     pub fn new(options: KeyOptions) -> RotatingKeys {
         let places = Places::new(options.count, options.distribution);
         let fresh = places.count() as i64;
@@ -55,7 +56,7 @@ impl RotatingKeys {
         }
     }
 
-    /// How many keys there have been.
+    /// Number of keys used so far.
     pub const fn used(&self) -> i64 {
         self.fresh
     }
@@ -66,7 +67,7 @@ impl RotatingKeys {
         self.keys[self.places.draw(rng)].0
     }
 
-    /// A key to write to and the number of the write, from 1 on; a key that has had enough gives its place to a fresh one.
+    /// A key to write, and the number of the write, from 1. A key with its maximum number of writes is replaced first.
     #[inline]
     pub fn write(&mut self, rng: &mut Rng) -> (i64, u32) {
         let place = self.places.draw(rng);
@@ -78,7 +79,8 @@ impl RotatingKeys {
         (*key, *written)
     }
 
-    /// The same, but `Err` with a key that retires and wants a last read.
+    /// Like [`RotatingKeys::write`], but returns `Err` with the key when one retires, so that the caller can read it once
+    /// more.
     pub fn write_or_retire(&mut self, rng: &mut Rng) -> Result<(i64, u32), i64> {
         let place = self.places.draw(rng);
         let (key, written) = &mut self.keys[place];
@@ -96,7 +98,7 @@ impl RotatingKeys {
         self.keys.iter().any(|(known, _)| *known == key)
     }
 
-    /// Puts a fresh key in the place of this one, if it is in use.
+    /// Replaces this key by a fresh one, if it is in use.
     pub fn retire(&mut self, key: i64) {
         if let Some(place) = self.keys.iter().position(|(known, _)| *known == key) {
             self.replace(place);
@@ -104,12 +106,13 @@ impl RotatingKeys {
     }
 
     fn replace(&mut self, place: usize) {
+        debug_assert!(!self.has(self.fresh), "a key is used twice");
         self.keys[place] = (self.fresh, 0);
         self.fresh += 1;
     }
 }
 
-/// A value of an independent key.
+/// The value of an operation on an independent key.
 pub(super) fn keyed(key: i64, value: Value) -> Value {
     Value::Keyed(Key::Int(key), value.into())
 }
@@ -120,10 +123,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn keys_are_used_as_the_distribution_says_and_retire() {
-        let (zipf, halves) = (Distribution::ALL[1], Distribution::Exponential);
+    fn keys_follow_the_distribution_and_retire() {
+        let (zipf, halves) = (KeyDistribution::ALL[1], KeyDistribution::Exponential);
         for (distribution, expected) in [
-            (Distribution::Uniform, [2_500, 2_500, 2_500, 2_500]),
+            (KeyDistribution::Uniform, [2_500, 2_500, 2_500, 2_500]),
             (zipf, [4_800, 2_400, 1_600, 1_200]),
             (halves, [5_333, 2_667, 1_333, 667]),
         ] {
@@ -156,7 +159,7 @@ mod tests {
             }
             assert!(written.len() > 90, "{distribution} {}", written.len());
             let unfinished = written.values().filter(|&&count| count < 100).count();
-            assert!(unfinished <= 4, "every retired key was written to its end");
+            assert!(unfinished <= 4, "every retired key has all its writes");
             assert!(keys.used() >= written.len() as i64);
         }
     }

@@ -1,4 +1,4 @@
-//! Locks.
+//! The workloads `mutex` and `lock`: acquisitions and releases by the same process.
 
 use super::keys::{KeyOptions, RotatingKeys, keyed};
 use crate::{Context, Generator, Next, Thread, Tree};
@@ -7,75 +7,84 @@ use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Each process acquires a lock and, when that has succeeded, releases it, and goes on to a lock that is drawn anew; a
-/// failed acquisition is not tried again, a failed release a few times. `depth` acquisitions in a row, as many releases
-/// after them: 1 for locks that are not reentrant.
+/// Jepsen's tests of locks, with keys. Each process acquires a lock and, if that succeeds, releases it, then continues with
+/// a newly drawn lock. A failed acquisition is not retried, a failed release a few times. `depth` acquisitions in a row are
+/// followed by as many releases: 1 for locks that are not reentrant.
 ///
-/// A lock is kept for a while (uniform between nothing and four times as long as its acquisition took): who released it at
-/// once would hold it for certain at no time at all, and nobody could be caught in it together with him.
+/// ```text
+///   process 0   acquire k ──ok──┤ hold ├── release k ──ok── acquire j …
+///   process 1        acquire k ─────────────fail── acquire m …
+/// ```
 ///
-/// An acquisition or a release that crashed may leave its lock held for ever. So after a crash a lock is given up, and a
-/// fresh one takes its place, as soon as [`REFUSALS_MAX`] acquisitions in a row have failed: long enough for a system that
-/// takes locks away from the dead, soon enough for the others to have something to do. Jepsen's tests of locks, with keys.
+/// A lock is held for a random time, uniform up to four times the latency of its acquisition. A process that released at
+/// once would definitely hold the lock at no instant, and no second holder could ever be proven.
 ///
-/// Its downside: while the thread that is drawn keeps its lock, the other free threads are looked at one by one.
+/// An acquisition or release that crashed may leave its lock held forever. So after a crash a lock is abandoned, and
+/// replaced by a fresh one, once [`REFUSALS_MAX`] acquisitions in a row have failed: late enough for a system that revokes
+/// locks of dead processes, early enough to keep the others working.
+///
+/// Cost: O(1) per operation, but O(threads) while the drawn thread holds its lock.
 #[derive(Debug)]
-pub struct Locks {
+pub struct LockWorkload {
     rng: Rng,
-    /// How long locks are kept.
+    /// Draws the times for which locks are held.
     pauses: Rng,
-    /// How many nanoseconds an acquisition takes as a rule; 0 before the first.
-    usual: i64,
+    /// Moving average of the latency of acquisitions in nanoseconds; 0 before the first.
+    mean_latency: i64,
     keys: RotatingKeys,
     depth: u32,
-    /// What each process that has begun is at.
+    /// By thread: the lock that its process acquires, holds or releases.
     holds: BTreeMap<Thread, Hold>,
-    /// Locks that somebody crashed with, and how often in a row they could not be acquired since.
-    doubtful: BTreeMap<i64, u32>,
-    /// The lock that the next process without one acquires.
+    /// Locks whose holder may have crashed, each with the number of failed acquisitions in a row since.
+    suspects: BTreeMap<i64, u32>,
+    /// The lock for the next process without one.
     drawn: Option<i64>,
-    answered: Option<(Thread, Hold)>,
+    /// The operation returned last.
+    proposed: Option<(Thread, Hold)>,
 }
 
-/// A lock that somebody crashed with is given up after so many failed acquisitions in a row.
+/// Failed acquisitions in a row after which a lock whose holder may have crashed is abandoned.
 pub const REFUSALS_MAX: u32 = 8;
 
-/// A release that failed so often in a row is not tried again.
+/// Attempts of a release.
 const RELEASES_MAX: u32 = 3;
 
 const ACQUIRE: Symbol = Symbol::new("acquire");
 const RELEASE: Symbol = Symbol::new("release");
 
+/// The lock of one process.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     process: Process,
     key: i64,
+    /// Acquisitions that are not released yet.
     acquired: u32,
     is_releasing: bool,
-    /// Releases that failed, in a row.
+    /// Failed releases in a row.
     failed: u32,
-    /// When the last operation began, and when the next may.
+    /// When the last operation began.
     begun: i64,
+    /// When the next operation may begin.
     due: i64,
 }
 
-/// Endless operations on locks.
-pub fn locks(rng: Rng, options: KeyOptions, depth: u32) -> Locks {
-    Locks {
+/// Endless acquisitions and releases of locks; see [`LockWorkload`].
+pub fn locks(rng: Rng, options: KeyOptions, depth: u32) -> LockWorkload {
+    LockWorkload {
         pauses: rng.fork("pauses"),
-        usual: 0,
+        mean_latency: 0,
         rng,
         keys: RotatingKeys::new(options),
         depth: depth.max(1),
         holds: BTreeMap::new(),
-        doubtful: BTreeMap::new(),
+        suspects: BTreeMap::new(),
         drawn: None,
-        answered: None,
+        proposed: None,
     }
 }
 
-impl Locks {
-    /// A free thread that has something to do now, the drawn one if it has; otherwise the one that has first. With the time.
+impl LockWorkload {
+    /// The free thread that is due first, with the time; of those due now the drawn one, if it is.
     fn choose(&self, context: &Context) -> Option<(Thread, i64)> {
         let due = |thread: Thread| {
             let hold = self.holds.get(&thread);
@@ -87,8 +96,9 @@ impl Locks {
         if due(drawn) <= now {
             return Some((drawn, now));
         }
-        let behind = context.free_threads().filter(|thread| *thread > drawn);
-        let threads = behind.chain(context.free_threads());
+        // From the drawn thread on and around, so that no thread is preferred.
+        let after = context.free_threads().filter(|thread| *thread > drawn);
+        let threads = after.chain(context.free_threads());
         let mut best: Option<(Thread, i64)> = None;
         for thread in threads {
             let due = due(thread).max(now);
@@ -102,32 +112,35 @@ impl Locks {
         best
     }
 
-    /// Until when a lock is kept that was acquired now, in so many nanoseconds.
-    fn keep_until(&mut self, now: i64, took: i64) -> i64 {
-        let usual = if self.usual == 0 { took } else { self.usual };
-        // One that waited for a node to wake up must not stop everybody for as long.
-        let took = took.min(usual.saturating_mul(2));
-        self.usual = usual + (took - usual) / 8;
-        let longest = Duration::from_nanos(u64::try_from(took).unwrap_or(0)) * 4;
+    /// The time at which to release a lock that was acquired at `now` with this latency, all in nanoseconds.
+    fn release_time(&mut self, now: i64, latency: i64) -> i64 {
+        let mean = match self.mean_latency {
+            0 => latency,
+            mean => mean,
+        };
+        // An acquisition that waited for a paused node must not block all other processes for as long.
+        let latency = latency.min(mean.saturating_mul(2));
+        self.mean_latency = mean + (latency - mean) / 8;
+        let longest = Duration::from_nanos(u64::try_from(latency).unwrap_or(0)) * 4;
         let pause = self.pauses.duration_below(longest).as_nanos();
         now.saturating_add(pause as i64)
     }
 
-    /// An acquisition of this lock ended.
-    fn acquired(&mut self, key: i64, succeeded: bool) {
+    /// Handles the definite outcome of an acquisition.
+    fn on_acquire(&mut self, key: i64, succeeded: bool) {
         if succeeded {
-            self.doubtful.remove(&key);
-        } else if let Some(refusals) = self.doubtful.get_mut(&key) {
+            self.suspects.remove(&key);
+        } else if let Some(refusals) = self.suspects.get_mut(&key) {
             *refusals += 1;
             if *refusals >= REFUSALS_MAX {
-                self.doubtful.remove(&key);
+                self.suspects.remove(&key);
                 self.keys.retire(key);
             }
         }
     }
 }
 
-impl Generator for Locks {
+impl Generator for LockWorkload {
     fn next(&mut self, context: &Context) -> Next {
         let Some((thread, time)) = self.choose(context) else {
             return Next::Pending;
@@ -146,16 +159,17 @@ impl Generator for Locks {
             begun: 0,
             due: 0,
         });
-        self.answered = Some((thread, hold));
+        self.proposed = Some((thread, hold));
         let f = if hold.is_releasing { RELEASE } else { ACQUIRE };
         let op = context.operation_by(process, f, keyed(hold.key, Value::Nil));
         Next::Op(Op { time, ..op })
     }
 
     fn commit(&mut self) {
-        if let Some((thread, hold)) = self.answered.take() {
+        if let Some((thread, hold)) = self.proposed.take() {
             let known = self.holds.insert(thread, hold);
             if known.is_none_or(|known| known.process != hold.process) {
+                // The process had no lock: it took the drawn one.
                 self.drawn = None;
             }
         }
@@ -178,23 +192,24 @@ impl Generator for Locks {
             (OpType::Ok, false) => {
                 hold.acquired += 1;
                 hold.is_releasing = hold.acquired == self.depth;
-                let took = event.time.saturating_sub(hold.begun);
-                hold.due = self.keep_until(event.time, took);
-                self.acquired(hold.key, true);
+                let latency = event.time.saturating_sub(hold.begun);
+                hold.due = self.release_time(event.time, latency);
+                self.on_acquire(hold.key, true);
             }
             (OpType::Fail, false) => {
                 hold.is_releasing = hold.acquired > 0;
-                self.acquired(hold.key, false);
+                self.on_acquire(hold.key, false);
             }
             (OpType::Ok, true) => {
                 hold.acquired -= 1;
                 hold.failed = 0;
             }
             (OpType::Fail, true) if hold.failed + 1 < RELEASES_MAX => hold.failed += 1,
+            // A crash, or a release that failed too often: the lock may stay held.
             _ => {
                 hold.acquired = 0;
-                self.doubtful.retain(|key, _| self.keys.has(*key));
-                self.doubtful.entry(hold.key).or_default();
+                self.suspects.retain(|key, _| self.keys.has(*key));
+                self.suspects.entry(hold.key).or_default();
             }
         }
         if hold.acquired > 0 {
@@ -210,11 +225,11 @@ impl Generator for Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, Interpreter, InterpreterOptions, Simulation};
+    use crate::{Interpreter, InterpreterOptions, SimulatedReply, Simulation};
     use seatrial_history::{History, Key};
     use std::collections::BTreeSet;
 
-    /// A service whose locks stay held when their holders crash.
+    /// The history of a service whose locks stay held when their holders crash.
     fn run(depth: u32, crash_every: u64) -> History {
         let generator = locks(Rng::from_seed(1), KeyOptions::default(), depth);
         let generator = generator.clients().limit(5_000);
@@ -244,7 +259,7 @@ mod tests {
                 }
                 _ => OpType::Fail,
             };
-            Answer::After(latency, kind, op.value.clone())
+            SimulatedReply::After(latency, kind, op.value.clone())
         };
         let options = InterpreterOptions::new(6, Rng::from_seed(3));
         let interpreter = Interpreter::new(generator, &options);
@@ -252,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn who_acquires_a_lock_releases_it() {
+    fn every_acquisition_is_followed_by_a_release() {
         for depth in [1, 2] {
             let mut held: BTreeMap<Process, u32> = BTreeMap::new();
             for op in &run(depth, u64::MAX) {
@@ -269,27 +284,27 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_kept_for_a_while() {
+    fn locks_are_held_for_a_multiple_of_the_latency() {
         let history = run(1, u64::MAX);
         let mut begun: BTreeMap<Process, i64> = BTreeMap::new();
-        let (mut acquiring, mut kept, mut count) = (0, 0, 0);
+        let (mut acquiring, mut holding, mut count) = (0, 0, 0);
         for op in &history {
             let last = begun.insert(op.process, op.time).unwrap_or(0);
             match (op.kind, op.f.as_str()) {
                 (OpType::Ok, "acquire") => acquiring += op.time - last,
                 (OpType::Invoke, "release") => {
-                    kept += op.time - last;
+                    holding += op.time - last;
                     count += 1;
                 }
                 _ => {}
             }
         }
-        let ratio = kept as f64 / acquiring as f64;
+        let ratio = holding as f64 / acquiring as f64;
         assert!(count > 500 && (1.6..2.2).contains(&ratio), "{ratio}");
     }
 
     #[test]
-    fn locks_of_the_dead_are_left_alone_in_time() {
+    fn locks_of_crashed_processes_are_abandoned() {
         let history = run(1, 30);
         let ended = |f: &str, kind: OpType| {
             let ops = history.iter();

@@ -1,4 +1,4 @@
-//! Logs that are sent to and polled.
+//! The workload `log`: sends to logs and polls of them, by assignment, as in Jepsen's test of Kafka.
 
 use super::keys::{KeyOptions, RotatingKeys};
 use crate::{Context, Generator, Next, Thread, Tree};
@@ -7,18 +7,18 @@ use seatrial_machine::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How logs are used.
+/// Number of logs, and the shape of operations.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
-    /// The logs in use; one gives its place to a fresh one after so many messages.
+    /// The logs in use; a log is replaced by a fresh one after its maximum number of messages.
     pub keys: KeyOptions,
-    /// Sends and polls of an operation, at most. With more than one, operations may do both.
+    /// Maximum number of sends and polls of an operation. With more than one, an operation may contain both.
     pub length_max: u32,
-    /// How often an operation is an `assign` in place of sends and polls: one time in so many, at least two.
+    /// One operation in this many is an `assign`; at least two.
     pub assign_every: u64,
 }
 
-/// Jepsen's, with fewer and longer logs: up to four sends and polls, and now and then an assignment.
+/// Jepsen's defaults, with fewer and longer logs: up to four sends and polls, and one assignment in 16 operations.
 impl Default for LogOptions {
     fn default() -> LogOptions {
         LogOptions {
@@ -32,60 +32,62 @@ impl Default for LogOptions {
     }
 }
 
-/// The highest offset of each log that anybody is known to have sent or polled.
-type Heights = Arc<Mutex<BTreeMap<Key, i64>>>;
+/// The highest offset of each log that an operation has sent or polled.
+type HighestOffsets = Arc<Mutex<BTreeMap<Key, i64>>>;
 
-/// Sends of fresh values (1, 2, 3, … for each log), polls, and mixes of both; see [`logs`].
+/// Sends of fresh values (1, 2, 3, … for each log), polls, and operations with both; see [`logs`].
 #[derive(Debug)]
-pub struct Logs {
+pub struct LogWorkload {
     rng: Rng,
     options: LogOptions,
     keys: RotatingKeys,
-    /// The logs that were used lately, the last one at the end; as many as are in use at a time.
+    /// The logs used most recently, the latest at the end; at most as many as are in use at a time.
     recent: Vec<i64>,
-    /// Processes that have logs to poll; those of threads that run now.
+    /// By thread: its process, if that was assigned logs.
     assigned: BTreeMap<Thread, Process>,
-    /// Logs with the highest offsets that were sent and, if any was, polled, while the first is the higher one.
-    unseen: BTreeMap<Key, (i64, i64)>,
-    heights: Heights,
-    /// What comes next, whoever is free.
+    /// Logs with messages that no operation has polled: the highest offsets sent and polled (-1 for none).
+    unpolled: BTreeMap<Key, (i64, i64)>,
+    /// Shared with [`FinalPolls`].
+    highest: HighestOffsets,
+    /// The next operation, of any process; kept until it is committed.
     drawn: Option<(&'static str, Value)>,
-    /// Who was answered an assignment because it had none.
-    joining: Option<(Thread, Process)>,
+    /// Set when the operation returned last is the first assignment of a process.
+    first_assignment: Option<(Thread, Process)>,
 }
 
-/// Endless operations on logs, and the generator for the end, when all is healed: one client begins from the beginning
-/// of each log and polls until it has seen all offsets that any operation had seen, or [`POLLS_MAX`] polls in a row
-/// brought nothing new.
+/// Endless operations on logs, and the final generator.
 ///
-/// A process is assigned logs before it does anything else, and again now and then: those that were used lately, and one time
-/// in three those of which something was sent that nobody has polled yet. Jepsen's workload for Kafka, by `assign`.
-pub fn logs(rng: Rng, options: LogOptions) -> (Logs, LastPolls) {
-    let heights = Heights::default();
-    let last = LastPolls {
-        heights: Arc::clone(&heights),
+/// A process is assigned logs before its first operation, and again at random: the logs used most recently, and one time in
+/// three also the logs with messages that no operation has polled.
+///
+/// In the final phase one client polls each log from its beginning, until it has polled every offset that any operation has
+/// sent or polled, or until [`POLLS_MAX`] polls in a row returned nothing new.
+pub fn logs(rng: Rng, options: LogOptions) -> (LogWorkload, FinalPolls) {
+    let highest = HighestOffsets::default();
+    let polls = FinalPolls {
+        highest: Arc::clone(&highest),
         targets: None,
         poller: None,
-        fruitless: 0,
+        empty_polls: 0,
     };
-    let logs = Logs {
+    let logs = LogWorkload {
         rng,
         keys: RotatingKeys::new(options.keys),
         options,
         recent: Vec::new(),
         assigned: BTreeMap::new(),
-        unseen: BTreeMap::new(),
-        heights,
+        unpolled: BTreeMap::new(),
+        highest,
         drawn: None,
-        joining: None,
+        first_assignment: None,
     };
-    (logs, last)
+    (logs, polls)
 }
 
-/// Polls at the end that may bring nothing new before it is given up.
+/// Final polls in a row that may return nothing new before polling ends.
 pub const POLLS_MAX: u32 = 100;
 
-/// What an operation sent and polled at most, by log.
+/// The highest offsets that an operation sent and polled, by log; -1 for an unknown offset.
 fn highest(op: &Op) -> (BTreeMap<Key, i64>, BTreeMap<Key, i64>) {
     let (mut sent, mut polled) = (BTreeMap::new(), BTreeMap::new());
     let raise = |all: &mut BTreeMap<Key, i64>, key: &Key, offset: i64| {
@@ -106,37 +108,37 @@ fn highest(op: &Op) -> (BTreeMap<Key, i64>, BTreeMap<Key, i64>) {
     (sent, polled)
 }
 
-/// Takes note of offsets.
-fn raise<'a>(heights: &Heights, offsets: impl Iterator<Item = (&'a Key, &'a i64)>) {
-    let mut heights = heights.lock().unwrap_or_else(PoisonError::into_inner);
+/// Raises the highest offsets to these, where they are higher.
+fn raise<'a>(highest: &HighestOffsets, offsets: impl Iterator<Item = (&'a Key, &'a i64)>) {
+    let mut highest = highest.lock().unwrap_or_else(PoisonError::into_inner);
     for (key, &offset) in offsets {
-        let known = heights.entry(key.clone()).or_insert(-1);
+        let known = highest.entry(key.clone()).or_insert(-1);
         *known = offset.max(*known);
     }
 }
 
 /// The value of an assignment of these logs.
-fn listed(keys: impl IntoIterator<Item = Key>) -> Value {
+fn assignment(keys: impl IntoIterator<Item = Key>) -> Value {
     Value::List(keys.into_iter().map(|key| Value::from(&key)).collect())
 }
 
-impl Logs {
-    /// The logs that were used lately.
-    fn lately(&mut self) -> BTreeSet<Key> {
+impl LogWorkload {
+    /// The logs used most recently; at least one.
+    fn recent_keys(&mut self) -> BTreeSet<Key> {
         if self.recent.is_empty() {
             self.recent.push(self.keys.read(&mut self.rng));
         }
         self.recent.iter().map(|&key| Key::Int(key)).collect()
     }
 
-    /// Draws an operation.
+    /// Draws an operation: its `f` and value.
     fn draw(&mut self) -> (&'static str, Value) {
         if self.rng.below(self.options.assign_every.max(2)) == 0 {
-            let mut keys = self.lately();
+            let mut keys = self.recent_keys();
             if self.rng.below(3) == 0 {
-                keys.extend(self.unseen.keys().cloned());
+                keys.extend(self.unpolled.keys().cloned());
             }
-            return ("assign", listed(keys));
+            return ("assign", assignment(keys));
         }
         let count = 1 + self.rng.below(self.options.length_max.max(1).into());
         let mut mops = Vec::new();
@@ -167,16 +169,16 @@ impl Logs {
     }
 }
 
-impl Generator for Logs {
+impl Generator for LogWorkload {
     fn next(&mut self, context: &Context) -> Next {
         let Some(thread) = context.some_free_thread() else {
             return Next::Pending;
         };
         let process = context.process_of(thread);
-        self.joining = None;
+        self.first_assignment = None;
         if self.assigned.get(&thread) != Some(&process) {
-            self.joining = Some((thread, process));
-            let keys = listed(self.lately());
+            self.first_assignment = Some((thread, process));
+            let keys = assignment(self.recent_keys());
             return Next::Op(context.operation_by(process, Symbol::new("assign"), keys));
         }
         if self.drawn.is_none() {
@@ -191,7 +193,7 @@ impl Generator for Logs {
     }
 
     fn commit(&mut self) {
-        match self.joining.take() {
+        match self.first_assignment.take() {
             Some((thread, process)) => _ = self.assigned.insert(thread, process),
             None => self.drawn = None,
         }
@@ -209,49 +211,50 @@ impl Generator for Logs {
         if sent.is_empty() && polled.is_empty() {
             return;
         }
-        raise(&self.heights, sent.iter().chain(&polled));
+        raise(&self.highest, sent.iter().chain(&polled));
         for (key, offset) in sent {
-            let known = self.unseen.entry(key).or_insert((-1, -1));
+            let known = self.unpolled.entry(key).or_insert((-1, -1));
             known.0 = offset.max(known.0);
         }
         for (key, offset) in polled {
-            if let Some(known) = self.unseen.get_mut(&key) {
+            if let Some(known) = self.unpolled.get_mut(&key) {
                 known.1 = offset.max(known.1);
             }
         }
-        self.unseen.retain(|_, (sent, polled)| polled < sent);
+        self.unpolled.retain(|_, (sent, polled)| polled < sent);
     }
 }
 
-/// The end of [`logs`].
+/// The final generator of [`logs`]: one process polls all logs from their beginnings.
 #[derive(Debug)]
-pub struct LastPolls {
-    heights: Heights,
-    /// What is still to be seen, from when the polls begin.
+pub struct FinalPolls {
+    highest: HighestOffsets,
+    /// The offsets still to be polled; `None` before the first call of `next`.
     targets: Option<BTreeMap<Key, i64>>,
-    /// Who polls, and how far it is.
-    poller: Option<(Process, Stage)>,
-    /// Polls in a row that brought nothing new.
-    fruitless: u32,
+    /// The polling process, and its phase.
+    poller: Option<(Process, PollPhase)>,
+    /// Polls in a row that returned nothing new.
+    empty_polls: u32,
 }
 
-/// How far the last poller is.
+/// The phases of the final poller, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// It gives up the logs that it has polled so far: what it polls next comes before what it has seen.
+enum PollPhase {
+    /// It is assigned no logs, so that a poll of smaller offsets is no anomaly.
     Leaving,
-    /// It is assigned all logs from their beginnings.
+    /// It is assigned all logs, from their beginnings.
     Joining,
+    /// It polls.
     Polling,
 }
 
-impl Generator for LastPolls {
+impl Generator for FinalPolls {
     fn next(&mut self, context: &Context) -> Next {
         let targets = self.targets.get_or_insert_with(|| {
-            let heights = self.heights.lock().unwrap_or_else(PoisonError::into_inner);
-            heights.clone()
+            let highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
+            highest.clone()
         });
-        if targets.is_empty() || self.fruitless > POLLS_MAX {
+        if targets.is_empty() || self.empty_polls > POLLS_MAX {
             return Next::Exhausted;
         }
         let process = match self.poller {
@@ -269,17 +272,17 @@ impl Generator for LastPolls {
         if !is_free(process) {
             return Next::Pending;
         }
-        let stage = self.poller.map_or(Stage::Leaving, |(_, stage)| stage);
-        self.poller = Some((process, stage));
-        if stage == Stage::Polling {
+        let phase = self.poller.map_or(PollPhase::Leaving, |(_, phase)| phase);
+        self.poller = Some((process, phase));
+        if phase == PollPhase::Polling {
             let poll = Value::log(&[LogMop::Poll { messages: None }]);
             return Next::Op(context.operation_by(process, Symbol::new("poll"), poll));
         }
         let assign = Symbol::new("assign");
-        if stage == Stage::Leaving {
-            return Next::Op(context.operation_by(process, assign, listed([])));
+        if phase == PollPhase::Leaving {
+            return Next::Op(context.operation_by(process, assign, assignment([])));
         }
-        let keys = listed(targets.keys().cloned());
+        let keys = assignment(targets.keys().cloned());
         let mut op = context.operation_by(process, assign, keys);
         let seek = Symbol::new("seek-to-beginning?");
         op.extra = Extra::new(&[(seek, Value::Bool(true))]);
@@ -294,10 +297,10 @@ impl Generator for LastPolls {
     }
 
     fn update(&mut self, _: &Context, event: &Op) {
-        // Operations that were under way when the others had ended are shown to this one alone.
+        // Operations that were still open when `LogWorkload` ended complete here only.
         if self.targets.is_none() && event.is_ok() {
             let (sent, polled) = highest(event);
-            raise(&self.heights, sent.iter().chain(&polled));
+            raise(&self.highest, sent.iter().chain(&polled));
         }
         let is_own = self
             .poller
@@ -305,23 +308,23 @@ impl Generator for LastPolls {
         if !is_own || event.kind == OpType::Invoke {
             return;
         }
-        let (Some(targets), Some((_, stage))) = (&mut self.targets, &mut self.poller) else {
+        let (Some(targets), Some((_, phase))) = (&mut self.targets, &mut self.poller) else {
             return;
         };
-        self.fruitless += 1;
+        self.empty_polls += 1;
         if event.kind == OpType::Info {
-            // The process is gone.
+            // The process crashed; another one begins again.
             self.poller = None;
         } else if event.f == "assign" {
-            *stage = match *stage {
-                Stage::Leaving if event.is_ok() => Stage::Joining,
-                Stage::Joining if event.is_ok() => Stage::Polling,
-                stage => stage,
+            *phase = match *phase {
+                PollPhase::Leaving if event.is_ok() => PollPhase::Joining,
+                PollPhase::Joining if event.is_ok() => PollPhase::Polling,
+                phase => phase,
             };
         } else if event.kind == OpType::Ok {
             for (key, offset) in highest(event).1 {
                 if offset >= 0 {
-                    self.fruitless = 0;
+                    self.empty_polls = 0;
                 }
                 if targets.get(&key).is_some_and(|target| *target <= offset) {
                     targets.remove(&key);

@@ -1,38 +1,40 @@
-//! Groups of registers.
+//! The workload `long-fork`: writes of single registers, and reads of groups.
 
 use crate::{Context, Generator, Next, Thread};
 use seatrial_history::{Key, Mop, Observed, Op, Symbol, Value};
 use seatrial_machine::Rng;
 use std::collections::BTreeMap;
 
-/// Writes of fresh keys, each followed by the same thread's read of the key's whole group, hoping to catch the write
-/// before all have it; now and then a read of a group in which somebody else has just written. `group` keys at a time
-/// are one group. Jepsen's `long-fork`.
+/// Jepsen's `long-fork`: writes of fresh keys, each followed by the same thread's read of the key's whole group, which may
+/// observe the write before other threads do; also reads of a group that another thread has just written to. A group is
+/// `group` consecutive keys.
 ///
-/// What comes next depends on who is free, so it is drawn anew at each question from the same point of the random stream, and
-/// the stream goes on when it is taken.
+/// The next operation depends on the free thread. So every `next` draws it again from the same state of the random stream,
+/// and `commit` advances the stream.
 #[derive(Debug)]
 pub struct LongForks {
     rng: Rng,
     group: i64,
     fresh: i64,
-    /// Threads with the key that each wrote last and has not read yet.
+    /// Threads, each with the key that it wrote last and has not read yet.
     written: Vec<(Thread, i64)>,
-    /// By thread its place there.
+    /// By thread, its index in `written`.
     places: BTreeMap<Thread, usize>,
-    /// What was answered last.
-    answered: Option<Answered>,
+    /// The operation returned last.
+    proposed: Option<ProposedFork>,
 }
 
+/// An operation of [`LongForks`] that is not committed yet.
 #[derive(Debug)]
-struct Answered {
+struct ProposedFork {
+    /// The random stream after the operation.
     rng: Rng,
     thread: Thread,
-    step: Step,
+    action: ForkAction,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum ForkAction {
     Write,
     ReadOwn,
     ReadOther,
@@ -46,11 +48,12 @@ pub fn long_forks(rng: Rng, group: u32) -> LongForks {
         fresh: 0,
         written: Vec::new(),
         places: BTreeMap::new(),
-        answered: None,
+        proposed: None,
     }
 }
 
 impl LongForks {
+    /// A read of the whole group of `key`, in random order.
     fn read(&self, rng: &mut Rng, key: i64) -> Value {
         let first = key - key % self.group;
         let mut keys: Vec<i64> = (first..first + self.group).collect();
@@ -69,38 +72,43 @@ impl Generator for LongForks {
             return Next::Pending;
         };
         let mut rng = self.rng.clone();
-        let (step, f, value) = if let Some(&place) = self.places.get(&thread) {
+        let (action, f, value) = if let Some(&place) = self.places.get(&thread) {
             let (_, key) = self.written[place];
-            (Step::ReadOwn, "read", self.read(&mut rng, key))
+            (ForkAction::ReadOwn, "read", self.read(&mut rng, key))
         } else if rng.below(2) == 0 && !self.written.is_empty() {
             let (_, key) = *rng.pick(&self.written);
-            (Step::ReadOther, "read", self.read(&mut rng, key))
+            (ForkAction::ReadOther, "read", self.read(&mut rng, key))
         } else {
             let write = Mop::Write {
                 key: Key::Int(self.fresh),
                 value: 1,
             };
-            (Step::Write, "write", Value::Txn([write].into()))
+            (ForkAction::Write, "write", Value::Txn([write].into()))
         };
-        self.answered = Some(Answered { rng, thread, step });
+        self.proposed = Some(ProposedFork {
+            rng,
+            thread,
+            action,
+        });
         let process = context.process_of(thread);
         Next::Op(context.operation_by(process, Symbol::new(f), value))
     }
 
     fn commit(&mut self) {
-        let Some(Answered { rng, thread, step }) = self.answered.take() else {
+        let Some(proposed) = self.proposed.take() else {
             return;
         };
-        self.rng = rng;
-        // Even when nothing was drawn, the next draw is another one.
+        let thread = proposed.thread;
+        self.rng = proposed.rng;
+        // Advances the stream even when the operation drew nothing from it.
         self.rng.word();
-        match step {
-            Step::Write => {
+        match proposed.action {
+            ForkAction::Write => {
                 self.places.insert(thread, self.written.len());
                 self.written.push((thread, self.fresh));
                 self.fresh += 1;
             }
-            Step::ReadOwn => {
+            ForkAction::ReadOwn => {
                 if let Some(place) = self.places.remove(&thread) {
                     self.written.swap_remove(place);
                     if let Some((moved, _)) = self.written.get(place) {
@@ -108,8 +116,9 @@ impl Generator for LongForks {
                     }
                 }
             }
-            Step::ReadOther => {}
+            ForkAction::ReadOther => {}
         }
+        debug_assert_eq!(self.places.len(), self.written.len());
     }
 
     fn update(&mut self, _: &Context, _: &Op) {}

@@ -1,12 +1,12 @@
-//! Rows with numbers and timestamps.
+//! The workload `monotonic`: rows with ascending numbers and the system's timestamps.
 
 use super::keys::{KeyOptions, RotatingKeys, keyed};
 use crate::{Generator, function, operation};
 use seatrial_history::Value;
 use seatrial_machine::Rng;
 
-/// Endless `add`s, each of which inserts a row with the largest number so far and one, and the system's timestamp (the
-/// success says `{:val number, :sts timestamp}`), and, one time in eight, `read`s of all rows by timestamp.
+/// Endless `add`s and, one time in eight, `read`s of all rows by timestamp. An `add` inserts a row with the successor of
+/// the largest number and the system's timestamp; its `ok` has the value `{:val number, :sts timestamp}`.
 pub fn monotonics(mut rng: Rng, options: KeyOptions) -> impl Generator {
     let mut keys = RotatingKeys::new(options);
     function(move || {

@@ -1,59 +1,59 @@
-//! What can be asked of a workload.
+//! Options of workloads, and their validation.
 
 use super::{Changeable, KeyOptions, NAMES, RegisterOptions, TABLE, TransactionOptions};
-use crate::Distribution;
+use crate::KeyDistribution;
 use seatrial_machine::unknown_name;
 use std::ops::RangeInclusive;
 
-/// Wishes; what is `None` is as the workload has it.
+/// Options of a workload; `None` selects the workload's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkloadOptions {
-    /// Keys in use at any time; of registers, by each group of threads.
+    /// Number of keys in use at any time; for registers, per group of threads.
     pub key_count: Option<usize>,
-    /// How often which of them is used.
-    pub distribution: Option<Distribution>,
-    /// Writes after which a key retires.
+    /// Probability of each of them.
+    pub distribution: Option<KeyDistribution>,
+    /// Number of writes after which a key retires.
     pub writes_per_key: Option<u32>,
-    /// Micro-operations of a transaction.
+    /// Number of micro-operations of a transaction.
     pub transaction_length: Option<RangeInclusive<u32>>,
 }
 
-/// Why there is no such workload.
+/// Why a workload or its options are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
-    /// No workload of this name.
+    /// Unknown workload.
     #[error("{}", unknown_name("workload", name, NAMES))]
     Unknown {
-        /// The name that was asked for.
+        /// The name given.
         name: String,
     },
-    /// The workload has nothing that the option could change.
+    /// The workload does not accept the option.
     #[error("the workload {workload} has no {option}")]
     Option {
         /// The workload.
         workload: &'static str,
-        /// What the option is about.
+        /// The objects that the option configures.
         option: &'static str,
     },
     /// The value is out of bounds.
-    #[error("{option} must be from {min} to {max}, not {value}")]
+    #[error("{option} must be from {min} to {max}, found {value}")]
     Bounds {
-        /// What the option is about.
+        /// The quantity that the option sets.
         option: &'static str,
-        /// The value that was asked for.
+        /// The value given.
         value: u64,
-        /// The least that is possible.
+        /// The minimum.
         min: u64,
-        /// The most that is possible.
+        /// The maximum.
         max: u64,
     },
 }
 
-/// The most micro-operations of a transaction.
+/// Maximum number of micro-operations of a transaction.
 const TRANSACTION_LENGTH_MAX: u32 = 1_000;
 
-/// The value, if it is there, must be within bounds.
-fn bounds(
+/// Checks that a value, if given, is within bounds.
+fn check_bounds(
     option: &'static str,
     value: Option<u64>,
     bounds: RangeInclusive<u64>,
@@ -70,12 +70,12 @@ fn bounds(
 }
 
 impl WorkloadOptions {
-    /// Can this workload be had like this?
+    /// Checks that this workload accepts these options, and that the values are within bounds.
     pub fn check(&self, workload: &'static str) -> Result<(), WorkloadError> {
         let row = TABLE.iter().find(|row| row.name == workload);
-        // A workload of a suite's own is made by the suite, which may take any option.
+        // A workload that only the suite knows; the suite may accept any option.
         let Some(row) = row else {
-            return self.check_bounds();
+            return self.check_values();
         };
         let has_transactions = row.options == Changeable::Transactions;
         let has_keys = has_transactions || row.options == Changeable::Keys;
@@ -89,61 +89,63 @@ impl WorkloadOptions {
         if self.transaction_length.is_some() && !has_transactions {
             return lacks("transactions");
         }
-        self.check_bounds()
+        self.check_values()
     }
 
-    fn check_bounds(&self) -> Result<(), WorkloadError> {
+    fn check_values(&self) -> Result<(), WorkloadError> {
         let count = self.key_count.map(|count| count as u64);
-        bounds(
+        check_bounds(
             "the number of keys",
             count,
             1..=KeyOptions::COUNT_MAX as u64,
         )?;
         let writes = self.writes_per_key.map(u64::from);
-        bounds("the writes per key", writes, 1..=u64::from(u32::MAX))?;
+        check_bounds("the writes per key", writes, 1..=u64::from(u32::MAX))?;
         let (shortest, longest) = match &self.transaction_length {
             Some(lengths) => (Some(*lengths.start()), Some(*lengths.end())),
             None => (None, None),
         };
         let most = u64::from(TRANSACTION_LENGTH_MAX);
-        bounds(
+        check_bounds(
             "the length of a transaction",
             shortest.map(u64::from),
             1..=most,
         )?;
         let least = u64::from(shortest.unwrap_or(1));
-        bounds(
+        check_bounds(
             "the length of a transaction",
             longest.map(u64::from),
             least..=most,
         )
     }
 
-    /// The keys, where the workload has these.
-    pub(super) fn keys(&self, usual: KeyOptions) -> KeyOptions {
+    /// The options of keys, with the workload's defaults.
+    pub(super) fn keys(&self, defaults: KeyOptions) -> KeyOptions {
         KeyOptions {
-            count: self.key_count.unwrap_or(usual.count),
-            distribution: self.distribution.unwrap_or(usual.distribution),
-            writes_per_key: self.writes_per_key.unwrap_or(usual.writes_per_key),
+            count: self.key_count.unwrap_or(defaults.count),
+            distribution: self.distribution.unwrap_or(defaults.distribution),
+            writes_per_key: self.writes_per_key.unwrap_or(defaults.writes_per_key),
         }
     }
 
+    /// The options of registers.
     pub(super) fn register(&self) -> RegisterOptions {
-        let usual = RegisterOptions::default();
+        let defaults = RegisterOptions::default();
         RegisterOptions {
-            keys: self.keys(usual.keys),
-            ..usual
+            keys: self.keys(defaults.keys),
+            ..defaults
         }
     }
 
+    /// The options of transactions.
     pub(super) fn transaction(&self) -> TransactionOptions {
-        let usual = TransactionOptions::default();
+        let defaults = TransactionOptions::default();
         let lengths = self.transaction_length.as_ref();
-        let length = |one: Option<&u32>, usual| one.map_or(usual, |&length| length as usize);
+        let length = |one: Option<&u32>, default| one.map_or(default, |&length| length as usize);
         TransactionOptions {
-            keys: self.keys(usual.keys),
-            length_min: length(lengths.map(RangeInclusive::start), usual.length_min),
-            length_max: length(lengths.map(RangeInclusive::end), usual.length_max),
+            keys: self.keys(defaults.keys),
+            length_min: length(lengths.map(RangeInclusive::start), defaults.length_min),
+            length_max: length(lengths.map(RangeInclusive::end), defaults.length_max),
         }
     }
 }
@@ -163,11 +165,12 @@ mod tests {
     }
 
     #[test]
-    fn wishes_that_cannot_be_met_are_refused() {
-        let usual = WorkloadOptions::default();
-        assert!(error("nope", &usual).contains("unknown workload `nope` (available: register, "));
+    fn invalid_options_are_errors() {
+        let defaults = WorkloadOptions::default();
+        let unknown = "unknown workload `nope` (available: register, ";
+        assert!(error("nope", &defaults).contains(unknown));
         for name in NAMES {
-            assert_eq!(error(name, &usual), "");
+            assert_eq!(error(name, &defaults), "");
         }
         let three = WorkloadOptions {
             key_count: Some(3),
@@ -186,7 +189,7 @@ mod tests {
         };
         assert_eq!(
             error("rw-register", &backwards),
-            "the length of a transaction must be from 5 to 1000, not 2"
+            "the length of a transaction must be from 5 to 1000, found 2"
         );
         let none = WorkloadOptions {
             key_count: Some(0),
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_have_the_length_that_was_asked_for() {
+    fn transactions_have_the_given_length() {
         let options = WorkloadOptions {
             transaction_length: Some(2..=3),
             ..WorkloadOptions::default()

@@ -1,4 +1,4 @@
-//! A queue.
+//! The workloads `queue` and `total-queue`: one queue of unique elements.
 
 use crate::{Generator, function, operation};
 use seatrial_history::Value;

@@ -1,20 +1,20 @@
-//! Reads, writes and compare-and-sets of registers, many keys after one another.
+//! The workloads `register` and `cas-register`: reads, writes and compare-and-sets, on many keys in turn.
 
 use super::keys::{KeyOptions, keyed};
 use crate::distribution::Places;
-use crate::{Context, Distribution, Generator, Next, OnThreads, Thread, Tree};
+use crate::{Context, Generator, KeyDistribution, Next, OnThreads, Thread, Tree};
 use seatrial_history::{Key, Op, Symbol, Value};
 use seatrial_machine::Rng;
 
-/// How the registers are used.
+/// Groups of threads, and the keys of each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisterOptions {
-    /// Client threads that share keys, so that few operations on one key are open at a time.
+    /// Number of client threads that share keys. It bounds the number of concurrent operations on one key.
     pub threads_per_key: u32,
     /// The keys of each group of threads; compare-and-sets count as writes.
     pub keys: KeyOptions,
-    /// A key is given up after so many operations on it crashed: each leaves an operation open for ever, and the search
-    /// for a linearization is exponential in those.
+    /// Number of crashed operations after which a key is abandoned: each stays open forever, and the search for a
+    /// linearization is exponential in their number.
     pub crashes_per_key: u32,
 }
 
@@ -25,7 +25,7 @@ impl Default for RegisterOptions {
             threads_per_key: 3,
             keys: KeyOptions {
                 count: 1,
-                distribution: Distribution::Exponential,
+                distribution: KeyDistribution::Exponential,
                 writes_per_key: 90,
             },
             crashes_per_key: 6,
@@ -33,43 +33,45 @@ impl Default for RegisterOptions {
     }
 }
 
-/// Endless operations on registers, values `[key value]`. The threads are divided into groups, each with keys and a random
-/// stream of its own: of `n` groups the first has the keys 0, n, 2n, …, whatever the others do, and how fast.
-/// Every value written to a key is new (1, 2, 3, …), so that a read tells whose write it saw; a compare-and-set as a rule
-/// expects the value that was seen last, so that it has a chance to succeed. Short histories per key keep the check for
-/// linearizability cheap.
+/// Endless operations on registers, with values `[key value]`.
+///
+/// The threads are divided into groups, each with keys and a random stream of its own: of `n` groups the first has the keys
+/// 0, n, 2n, …, independent of the operations and the speed of the others. Every value written to a key is new (1, 2, 3,
+/// …), so that a read identifies its write. A compare-and-set usually expects the value observed last, so that it can
+/// succeed. Short histories per key keep the check for linearizability cheap.
 #[derive(Debug)]
 pub struct Registers {
     rng: Rng,
     options: RegisterOptions,
     has_cas: bool,
     places: Places,
-    /// By number of the first thread; empty before the threads are known.
-    groups: Vec<Group>,
-    /// The group that gave the last answer.
-    winner: usize,
+    /// The groups in the order of their threads; empty before the first context.
+    groups: Vec<RegisterGroup>,
+    /// The group whose operation was returned last.
+    chosen: usize,
 }
 
 /// Threads that share keys.
 #[derive(Debug)]
-struct Group {
+struct RegisterGroup {
     rng: Rng,
-    /// By place.
-    registers: Vec<Register>,
-    /// The next key.
+    /// The keys in use, by place.
+    registers: Vec<RegisterKey>,
+    /// The next fresh key.
     fresh: i64,
-    /// The operation that comes next; kept until it is taken.
+    /// The next operation; kept until it is committed.
     drawn: Option<(Symbol, Value)>,
 }
 
-/// One key.
+/// The state of one key.
 #[derive(Debug)]
-struct Register {
+struct RegisterKey {
     key: i64,
-    /// The last value handed out to a write.
+    /// The value of the last write; 0 before the first.
     written: i64,
-    /// The value that a completed operation showed last.
-    seen: Option<i64>,
+    /// The value observed last by a completed operation.
+    observed: Option<i64>,
+    /// Number of crashed operations.
     crashes: u32,
 }
 
@@ -77,8 +79,8 @@ const READ: Symbol = Symbol::new("read");
 const WRITE: Symbol = Symbol::new("write");
 const CAS: Symbol = Symbol::new("cas");
 
-/// Chance that a compare-and-set expects what was seen last rather than any value written so far.
-const SEEN_CHANCE: f64 = 0.8;
+/// Probability that a compare-and-set expects the value observed last, rather than any value written so far.
+const OBSERVED_PROBABILITY: f64 = 0.8;
 
 /// Endless `read`s (two fifths) and `write`s of registers.
 pub fn registers(rng: Rng, options: RegisterOptions) -> OnThreads<Registers> {
@@ -97,24 +99,25 @@ impl Registers {
             has_cas,
             places: Places::new(options.keys.count, options.keys.distribution),
             groups: Vec::new(),
-            winner: 0,
+            chosen: 0,
             options,
         }
     }
 
-    /// The group of this thread. The threads that are seen first tell how many groups there are.
+    /// The group of this thread. The first call makes the groups, from the threads of its context.
     fn group_of(&mut self, thread: Thread, context: &Context) -> usize {
         let number = |thread: Thread| (thread.0 / self.options.threads_per_key.max(1)) as usize;
         if self.groups.is_empty() {
             let count = context.threads().map(number).max().unwrap_or(0) + 1;
-            let place = |key| Register::new((key * count) as i64);
-            let group = |group: usize| Group {
+            let place = |key| RegisterKey::new((key * count) as i64);
+            let group = |group: usize| RegisterGroup {
                 rng: self.rng.fork(&format!("group {group}")),
                 registers: (0..self.places.count()).map(place).collect(),
                 fresh: (self.places.count() * count) as i64,
                 drawn: None,
             };
             self.groups = (0..count).map(group).collect();
+            // The keys of a group are congruent to its number modulo `count`; `update` relies on that.
             for (number, group) in (0..).zip(&mut self.groups) {
                 group.fresh += number;
                 for register in &mut group.registers {
@@ -131,7 +134,7 @@ impl Registers {
         let register = &mut group.registers[self.places.draw(&mut group.rng)];
         let writes_max = i64::from(self.options.keys.writes_per_key.max(1));
         if register.written >= writes_max || register.crashes >= self.options.crashes_per_key {
-            *register = Register::new(group.fresh);
+            *register = RegisterKey::new(group.fresh);
             group.fresh += stride;
         }
         let (f, value) = register.draw(&mut group.rng, self.has_cas);
@@ -139,13 +142,13 @@ impl Registers {
     }
 }
 
-impl Register {
-    /// A key that nobody has written to.
-    const fn new(key: i64) -> Register {
-        Register {
+impl RegisterKey {
+    /// A key without writes.
+    const fn new(key: i64) -> RegisterKey {
+        RegisterKey {
             key,
             written: 0,
-            seen: None,
+            observed: None,
             crashes: 0,
         }
     }
@@ -160,8 +163,8 @@ impl Register {
         if !has_cas || choice >= 7 {
             return (WRITE, Value::Int(self.written));
         }
-        let expected = match self.seen {
-            Some(seen) if rng.chance(SEEN_CHANCE) => seen,
+        let expected = match self.observed {
+            Some(observed) if rng.chance(OBSERVED_PROBABILITY) => observed,
             _ if before > 0 => 1 + rng.below(before as u64) as i64,
             _ => return (WRITE, Value::Int(self.written)),
         };
@@ -175,7 +178,7 @@ impl Generator for Registers {
             return Next::Pending;
         };
         let group = self.group_of(thread, context);
-        self.winner = group;
+        self.chosen = group;
         if self.groups[group].drawn.is_none() {
             self.groups[group].drawn = Some(self.draw(group));
         }
@@ -188,7 +191,7 @@ impl Generator for Registers {
     }
 
     fn commit(&mut self) {
-        self.groups[self.winner].drawn = None;
+        self.groups[self.chosen].drawn = None;
     }
 
     fn update(&mut self, _context: &Context, event: &Op) {
@@ -208,7 +211,7 @@ impl Generator for Registers {
         match **value {
             _ if event.is_info() => register.crashes += 1,
             Value::Int(value) | Value::Cas(_, value) if event.is_ok() => {
-                register.seen = Some(value);
+                register.observed = Some(value);
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Sets.
+//! The workload `set`: additions to sets, and reads of whole sets.
 
 use super::keys::{KeyOptions, RotatingKeys, keyed};
 use crate::{Generator, function, operation};

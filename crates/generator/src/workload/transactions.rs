@@ -1,28 +1,28 @@
-//! Transactions of reads and writes: Elle's workloads, on lists and on registers.
+//! Transactions of reads and writes on lists or registers: Elle's workloads `list-append` and `rw-register`.
 
 use super::keys::{KeyOptions, RotatingKeys};
-use crate::{Context, Distribution, Generator, Next, Tree};
+use crate::{Context, Generator, KeyDistribution, Next, Tree};
 use seatrial_history::{Key, Mop, Observed, Op, Symbol, Value};
 use seatrial_machine::Rng;
 
-/// The shape of the transactions.
+/// Keys and length of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionOptions {
-    /// Which keys they touch. A key to which enough was written retires: lists stay short.
+    /// The keys to access. A key retires after its maximum number of writes, which keeps lists short.
     pub keys: KeyOptions,
-    /// Fewest micro-operations of a transaction.
+    /// Minimum number of micro-operations of a transaction.
     pub length_min: usize,
-    /// Most micro-operations of a transaction.
+    /// Maximum number of micro-operations of a transaction.
     pub length_max: usize,
 }
 
-/// Elle's: ten keys, exponential, one to four micro-operations, 32 writes per key.
+/// Elle's defaults: ten keys, exponential, one to four micro-operations, 32 writes per key.
 impl Default for TransactionOptions {
     fn default() -> TransactionOptions {
         TransactionOptions {
             keys: KeyOptions {
                 count: 10,
-                distribution: Distribution::Exponential,
+                distribution: KeyDistribution::Exponential,
                 writes_per_key: 32,
             },
             length_min: 1,
@@ -31,54 +31,57 @@ impl Default for TransactionOptions {
     }
 }
 
-/// What the transactions of a workload write to.
+/// The objects that the transactions of a workload access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum TxnObjects {
     Lists,
     Registers,
 }
 
-/// Endless transactions `txn` of reads and, half of the time, writes. Keys are integers from 0 on, never used again once
-/// retired; what is written to a key is 1, 2, 3, …, each handed out once, so that every read tells whose write it saw
-/// (Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from Experimental Observations", VLDB 2020).
+/// Endless transactions `txn` whose micro-operations are reads and, half of the time, writes.
+///
+/// Keys are integers from 0 and are not reused after retirement. The values written to a key are 1, 2, 3, …, each once, so
+/// that every read identifies the writes that it observed (Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from
+/// Experimental Observations", VLDB 2020).
 #[derive(Debug)]
-pub struct Transactions {
-    kind: Kind,
+pub struct TxnWorkload {
+    objects: TxnObjects,
     rng: Rng,
     keys: RotatingKeys,
     length_min: usize,
-    /// Lengths that there are.
-    spread: u64,
-    /// The transaction that comes next; kept until it is taken.
+    /// Number of different lengths, at least 1.
+    lengths: u64,
+    /// The next transaction; kept until it is committed.
     drawn: Option<Value>,
 }
 
 const TXN: Symbol = Symbol::new("txn");
 
-/// Endless transactions of appends to lists and reads of them: the order of a list's elements is that of its writes.
-pub fn list_append(rng: Rng, options: TransactionOptions) -> Transactions {
-    Transactions::new(Kind::Lists, rng, options)
+/// Endless transactions of appends to lists and reads of them: a read list shows the order of its appends.
+pub fn list_append(rng: Rng, options: TransactionOptions) -> TxnWorkload {
+    TxnWorkload::new(TxnObjects::Lists, rng, options)
 }
 
 /// Endless transactions of writes to registers and reads of them.
-pub fn rw_register(rng: Rng, options: TransactionOptions) -> Transactions {
-    Transactions::new(Kind::Registers, rng, options)
+pub fn rw_register(rng: Rng, options: TransactionOptions) -> TxnWorkload {
+    TxnWorkload::new(TxnObjects::Registers, rng, options)
 }
 
-impl Transactions {
-    fn new(kind: Kind, rng: Rng, options: TransactionOptions) -> Transactions {
-        let spread = options.length_max.saturating_sub(options.length_min) as u64;
-        Transactions {
-            kind,
+impl TxnWorkload {
+    fn new(objects: TxnObjects, rng: Rng, options: TransactionOptions) -> TxnWorkload {
+        let longer = options.length_max.saturating_sub(options.length_min) as u64;
+        TxnWorkload {
+            objects,
             rng,
             keys: RotatingKeys::new(options.keys),
             length_min: options.length_min,
-            spread: spread + 1,
+            lengths: longer + 1,
             drawn: None,
         }
     }
 
     fn draw_mop(&mut self) -> Mop {
+        // One random bit: reads and writes are equally likely.
         if self.rng.word() >> 63 == 0 {
             return Mop::Read {
                 key: Key::Int(self.keys.read(&mut self.rng)),
@@ -87,22 +90,22 @@ impl Transactions {
         }
         let (key, number) = self.keys.write(&mut self.rng);
         let (key, number) = (Key::Int(key), i64::from(number));
-        match self.kind {
-            Kind::Lists => Mop::Append {
+        match self.objects {
+            TxnObjects::Lists => Mop::Append {
                 key,
                 element: number,
             },
-            Kind::Registers => Mop::Write { key, value: number },
+            TxnObjects::Registers => Mop::Write { key, value: number },
         }
     }
 
     fn draw(&mut self) -> Value {
-        let length = self.length_min + self.rng.below(self.spread) as usize;
+        let length = self.length_min + self.rng.below(self.lengths) as usize;
         Value::Txn((0..length).map(|_| self.draw_mop()).collect())
     }
 }
 
-impl Generator for Transactions {
+impl Generator for TxnWorkload {
     fn next(&mut self, context: &Context) -> Next {
         if self.drawn.is_none() {
             self.drawn = Some(self.draw());
@@ -117,11 +120,11 @@ impl Generator for Transactions {
     fn update(&mut self, _context: &Context, _event: &Op) {}
 
     fn tree(&self) -> Tree {
-        let kind = match self.kind {
-            Kind::Lists => "list-append",
-            Kind::Registers => "rw-register",
+        let name = match self.objects {
+            TxnObjects::Lists => "list-append",
+            TxnObjects::Registers => "rw-register",
         };
-        Tree::leaf(format!("{kind}, {} keys so far", self.keys.used()))
+        Tree::leaf(format!("{name}, {} keys so far", self.keys.used()))
     }
 }
 
@@ -131,7 +134,7 @@ mod tests {
     use crate::Simulation;
     use std::collections::{BTreeMap, BTreeSet};
 
-    fn transactions(generator: Transactions, count: u64) -> Vec<Vec<Mop>> {
+    fn transactions(generator: TxnWorkload, count: u64) -> Vec<Vec<Mop>> {
         let generator = generator.limit(count).clients();
         let history = Simulation::perfect(generator, 5).run().unwrap();
         let invocations = history.iter().filter(|op| op.is_invoke());
@@ -152,9 +155,9 @@ mod tests {
         let mut options = TransactionOptions::default();
         options.keys.count = 3;
         let rng = Rng::from_seed(5);
-        for (kind, generator) in [
-            (Kind::Lists, list_append(rng.clone(), options)),
-            (Kind::Registers, rw_register(rng, options)),
+        for (objects, generator) in [
+            (TxnObjects::Lists, list_append(rng.clone(), options)),
+            (TxnObjects::Registers, rw_register(rng, options)),
         ] {
             let (mut last, mut keys, mut lengths) = (BTreeMap::new(), BTreeSet::new(), [0; 5]);
             let mut reads = 0;
@@ -162,15 +165,15 @@ mod tests {
                 lengths[txn.len()] += 1;
                 for mop in &txn {
                     keys.insert(number(mop.key()));
-                    let written = match (kind, mop) {
-                        (Kind::Lists, Mop::Append { element, .. }) => *element,
-                        (Kind::Registers, Mop::Write { value, .. }) => *value,
+                    let written = match (objects, mop) {
+                        (TxnObjects::Lists, Mop::Append { element, .. }) => *element,
+                        (TxnObjects::Registers, Mop::Write { value, .. }) => *value,
                         (_, Mop::Read { observed, .. }) => {
                             assert_eq!(*observed, Observed::Nil);
                             reads += 1;
                             continue;
                         }
-                        (_, other) => panic!("{kind:?} has {other:?}"),
+                        (_, other) => panic!("{objects:?} has {other:?}"),
                     };
                     let before = last.insert(number(mop.key()), written).unwrap_or(0);
                     assert_eq!(written, before + 1);
@@ -193,10 +196,10 @@ mod tests {
 
     #[test]
     fn keys_have_their_distribution() {
-        for (distribution, wanted) in [
-            (Distribution::Exponential, [8.0, 4.0, 2.0, 1.0]),
-            (Distribution::ALL[1], [12.0, 6.0, 4.0, 3.0]),
-            (Distribution::Uniform, [1.0; 4]),
+        for (distribution, weights) in [
+            (KeyDistribution::Exponential, [8.0, 4.0, 2.0, 1.0]),
+            (KeyDistribution::ALL[1], [12.0, 6.0, 4.0, 3.0]),
+            (KeyDistribution::Uniform, [1.0; 4]),
         ] {
             let options = TransactionOptions {
                 keys: KeyOptions {
@@ -213,10 +216,10 @@ mod tests {
                 }
             }
             let total = f64::from(counts.iter().sum::<u32>());
-            let sum: f64 = wanted.iter().sum();
-            for (count, wanted) in counts.into_iter().zip(wanted) {
+            let sum: f64 = weights.iter().sum();
+            for (count, weight) in counts.into_iter().zip(weights) {
                 let share = f64::from(count) / total;
-                assert!((share - wanted / sum).abs() < 0.015, "{counts:?}");
+                assert!((share - weight / sum).abs() < 0.015, "{counts:?}");
             }
         }
     }

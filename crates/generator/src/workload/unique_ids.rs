@@ -1,4 +1,4 @@
-//! Identifiers.
+//! The workload `unique-ids`: requests for identifiers, each of which must be new.
 
 use crate::{Generator, operation};
 use seatrial_history::Value;

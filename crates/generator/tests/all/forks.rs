@@ -3,7 +3,7 @@
 use crate::soundness::{DEPTH, Plan, build};
 use crate::twin::Gen;
 use seatrial_generator::{
-    Answer, Generator, Interpreter, InterpreterOptions, Simulation, any, operation,
+    Generator, Interpreter, InterpreterOptions, SimulatedReply, Simulation, any, operation,
 };
 use seatrial_history::{Op, OpType, Value};
 use seatrial_machine::{Rng, Time};
@@ -35,8 +35,8 @@ fn clients(seed: u64, nemesis: bool) -> Option<Vec<String>> {
         let mut rng = Rng::from_seed(seed).fork(&format!("{} {} {}", op.process, op.f, op.value));
         let kinds = [OpType::Ok, OpType::Ok, OpType::Fail, OpType::Info];
         match rng.below(20) {
-            0 => Answer::Never,
-            _ => Answer::After(
+            0 => SimulatedReply::Never,
+            _ => SimulatedReply::After(
                 Duration::from_nanos(1 + rng.below(40)),
                 *rng.pick(&kinds),
                 op.value.clone(),

@@ -8,9 +8,9 @@ mod further;
 
 use expect_test::{Expect, expect};
 use seatrial_generator::{
-    Answer, Context, Generator, Interpreter, InterpreterOptions, Simulation, Template, Thread, any,
-    concurrent_keys, cycle, each_thread, flip_flop, function, function_of, log, mix, operation,
-    phases, reserve, sequence, sleep,
+    Context, Generator, Interpreter, InterpreterOptions, SimulatedReply, Simulation, SingleOp,
+    Thread, any, concurrent_keys, cycle, each_thread, flip_flop, function, function_of, log, mix,
+    operation, phases, reserve, sequence, sleep,
 };
 use seatrial_history::{History, Key, Op, OpType, Process, Value};
 use seatrial_machine::{Rng, Time};
@@ -25,7 +25,7 @@ fn rng(name: &str) -> Rng {
     Rng::from_seed(45_100).fork(name)
 }
 
-fn op(f: &'static str) -> Template {
+fn op(f: &'static str) -> SingleOp {
     operation(f, Value::Nil)
 }
 
@@ -75,7 +75,7 @@ fn imperfect(generator: impl Generator) -> String {
         let turn = turns.entry(thread).or_insert(0);
         *turn += 1;
         let kind = [OpType::Fail, OpType::Info, OpType::Ok][(*turn - 1) % 3];
-        Answer::After(ns(10), kind, op.value.clone())
+        SimulatedReply::After(ns(10), kind, op.value.clone())
     };
     let options = InterpreterOptions::new(2, rng("imperfect"));
     let history = Simulation::new(Interpreter::new(generator, &options), client)
@@ -89,10 +89,10 @@ fn imperfect(generator: impl Generator) -> String {
 
 #[test]
 fn nothing() {
-    check(None::<Template>, expect![[""]]);
-    check(sequence(Vec::<Template>::new()), expect![[""]]);
-    check(any(rng("any"), Vec::<Template>::new()), expect![[""]]);
-    check(mix(rng("mix"), Vec::<Template>::new()), expect![[""]]);
+    check(None::<SingleOp>, expect![[""]]);
+    check(sequence(Vec::<SingleOp>::new()), expect![[""]]);
+    check(any(rng("any"), Vec::<SingleOp>::new()), expect![[""]]);
+    check(mix(rng("mix"), Vec::<SingleOp>::new()), expect![[""]]);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_template_waits_for_its_process_and_its_time() {
         ..Op::invoke(Process::NEMESIS, "kill", Value::text("n1"))
     };
     check(
-        Template::from(recorded),
+        SingleOp::from(recorded),
         expect![[r#"
         7 :nemesis kill "n1"
     "#]],
@@ -282,7 +282,7 @@ fn begun_in_spite_of(stalls: &'static [(i64, i64)]) -> f64 {
         let stall = stalls.iter().find(|(from, to)| (*from..*to).contains(&now));
         let end = stall.map_or(0, |(_, to)| to - now);
         let latency = Duration::from_millis(2 + end.unsigned_abs());
-        Answer::After(latency, OpType::Ok, Value::Nil)
+        SimulatedReply::After(latency, OpType::Ok, Value::Nil)
     };
     let interpreter = Interpreter::new(generator, &options);
     let history = Simulation::new(interpreter, client).run().unwrap();
@@ -357,7 +357,7 @@ fn log_shows_and_records_nothing() {
     let generator = phases([log("first"), op("a"), log("second"), op("b")]);
     let options = InterpreterOptions::new(2, rng("log"));
     let mut simulation = Simulation::new(Interpreter::new(generator, &options), |op: &Op| {
-        Answer::After(ns(10), OpType::Ok, op.value.clone())
+        SimulatedReply::After(ns(10), OpType::Ok, op.value.clone())
     });
     let mut lines = String::new();
     simulation.run_with(|op| lines += &(line(&op) + "\n"));
@@ -506,13 +506,14 @@ fn reserve_says_that_threads_are_missing() {
     let generator = reserve(rng("reserve"), [(3, numbers("a"))], numbers("a"));
     let failure = Simulation::perfect(generator, 2).run().unwrap_err();
     expect![[r#"
-        the generator made a mistake: reserve wants 3 threads and one more for its default, but has 3
+        invalid generator: reserve needs 3 threads and one more for its default, found 3
         generator:
         reserve [3]
           sequence, now in
             a 0
           sequence, now in
-            a 0"#]].assert_eq(&failure.to_string());
+            a 0"#]]
+    .assert_eq(&failure.to_string());
 }
 
 #[test]
@@ -638,7 +639,7 @@ fn map_and_filter() {
         .run()
         .unwrap_err();
     expect![[r#"
-        the generator made a mistake: a filter refused 10000 operations in a row
+        invalid generator: a filter dropped 10000 operations in a row
         generator:
         filter
           sequence, now in
@@ -650,7 +651,7 @@ fn map_and_filter() {
 fn process_limit_counts_who_could_take_part() {
     let crashing = |generator: Box<dyn Generator>| {
         let options = InterpreterOptions::new(2, rng("crash"));
-        let client = |op: &Op| Answer::After(ns(10), OpType::Info, op.value.clone());
+        let client = |op: &Op| SimulatedReply::After(ns(10), OpType::Info, op.value.clone());
         Simulation::new(Interpreter::new(generator, &options), client)
             .run()
             .unwrap()
@@ -713,11 +714,11 @@ fn functions_make_generators() {
         20 :nemesis at 10
     "#]],
     );
-    let failure = Simulation::perfect(function(|| Some(None::<Template>)), 2)
+    let failure = Simulation::perfect(function(|| Some(None::<SingleOp>)), 2)
         .run()
         .unwrap_err();
     expect![[r#"
-        the generator made a mistake: a function answered 10000 empty generators in a row
+        invalid generator: a function returned 10000 empty generators in a row
         generator:
         function
           nothing"#]]
@@ -810,7 +811,7 @@ fn mistakes_are_shown_with_the_generator() {
         ..op
     });
     expect![[r#"
-        the generator made a mistake: process 9 does not run: thread 1 runs process 1
+        invalid generator: process 9 is not running: thread 1 runs process 1
         operation: {:index 0, :time 0, :type :invoke, :process 9, :f :a, :value 0}
         generator:
         clients
@@ -818,7 +819,7 @@ fn mistakes_are_shown_with_the_generator() {
             map
               sequence, now in
                 a 0
-        the generator made a mistake: the nemesis's operation begins as info, not as invoke
+        invalid generator: a nemesis operation must begin as info, found invoke
         operation: {:index 0, :time 0, :type :invoke, :process :nemesis, :f :a, :value 0}
         generator:
         clients
@@ -826,7 +827,7 @@ fn mistakes_are_shown_with_the_generator() {
             map
               sequence, now in
                 a 0
-        the generator made a mistake: time goes back: the operation is at -5 ns, now is 0 ns
+        invalid generator: time goes back: the operation is at -5 ns, now is 0 ns
         operation: {:index 0, :time -5, :type :invoke, :process 1, :f :a, :value 0}
         generator:
         clients
@@ -834,7 +835,7 @@ fn mistakes_are_shown_with_the_generator() {
             map
               sequence, now in
                 a 0
-        the generator made a mistake: a client's operation begins as invoke, not as ok
+        invalid generator: a client operation must begin as invoke, found ok
         operation: {:index 0, :time 0, :type :ok, :process 1, :f :a, :value 0}
         generator:
         clients
@@ -860,13 +861,13 @@ fn busy_threads_and_threads_of_others_are_mistakes() {
     };
     let foreign = mistake(numbers("a").map(nemesis).validate().clients().limit(1));
     expect![[r#"
-        the generator made a mistake: thread 0 is still busy
+        invalid generator: thread 0 is busy
         operation: {:index 0, :time 0, :type :invoke, :process 0, :f :a, :value 1}
         generator:
         map
           sequence, now in
             a 1
-        the generator made a mistake: thread nemesis is not for this generator
+        invalid generator: thread nemesis does not belong to this generator
         operation: {:index 0, :time 0, :type :invoke, :process :nemesis, :f :a, :value 0}
         generator:
         map

@@ -1,8 +1,9 @@
 //! The interpreter as a machine: crashes, time-outs, stopping.
 
 use seatrial_generator::{
-    Answer, Context, Event, Generator, Interpreter, InterpreterOptions, Next, Simulation, Step,
-    Template, Thread, Threads, any, function, mix, operation, sequence, sleep,
+    Context, Generator, Interpreter, InterpreterOptions, InterpreterReply, InterpreterRequest,
+    Next, SimulatedReply, Simulation, SingleOp, Thread, Threads, any, function, mix, operation,
+    sequence, sleep,
 };
 use seatrial_history::{Op, OpType, Process, Value};
 use seatrial_machine::{Input, Machine, Output, Rng, Ticket, Time};
@@ -38,7 +39,7 @@ impl Bench {
     }
 
     /// One turn; the steps in short words.
-    fn turn(&mut self, input: Input<Event>) -> Vec<String> {
+    fn turn(&mut self, input: Input<InterpreterRequest>) -> Vec<String> {
         let mut out = Vec::new();
         self.interpreter.turn(self.now, input, &mut out);
         self.interpreter.check_invariants();
@@ -50,7 +51,7 @@ impl Bench {
     }
 
     fn stop(&mut self) -> Vec<String> {
-        self.turn(Input::Request(Ticket(0), Event::Stop))
+        self.turn(Input::Request(Ticket(0), InterpreterRequest::Stop))
     }
 
     fn complete(&mut self, thread: u32, process: u64, kind: OpType) -> Vec<String> {
@@ -60,7 +61,7 @@ impl Bench {
         };
         self.turn(Input::Request(
             Ticket(0),
-            Event::Completed(Thread(thread), op),
+            InterpreterRequest::Completed(Thread(thread), op),
         ))
     }
 
@@ -70,12 +71,12 @@ impl Bench {
     }
 }
 
-fn words(output: &Output<Step>) -> String {
+fn words(output: &Output<InterpreterReply>) -> String {
     let Output::Reply(Ticket(ticket), step) = output else {
         panic!("{output:?}")
     };
     match step {
-        Step::Record(op) => {
+        InterpreterReply::Record(op) => {
             let error = op
                 .extra
                 .get("error")
@@ -88,13 +89,13 @@ fn words(output: &Output<Step>) -> String {
                 op.value
             )
         }
-        Step::Invoke(thread, op) => {
+        InterpreterReply::Invoke(thread, op) => {
             assert_eq!(u64::from(thread.0), *ticket);
             format!("invoke {thread} {}", op.process)
         }
-        Step::Log(value) => format!("log {value}"),
-        Step::Failed(failure) => format!("failed {}", failure.problem),
-        Step::Done => "done".into(),
+        InterpreterReply::Log(value) => format!("log {value}"),
+        InterpreterReply::Failed(failure) => format!("failed {}", failure.problem),
+        InterpreterReply::Done => "done".into(),
     }
 }
 
@@ -175,7 +176,7 @@ fn the_nemesis_begins_and_ends_with_info_and_never_crashes() {
             kind,
             ..Op::invoke(Process::NEMESIS, "kill", Value::Nil)
         };
-        let event = Event::Completed(Thread::NEMESIS, op);
+        let event = InterpreterRequest::Completed(Thread::NEMESIS, op);
         let steps = bench.turn(Input::Request(Ticket(0), event));
         assert_eq!(steps, [format!("{index}: :nemesis info nil")]);
         assert_eq!(bench.wake().len(), 2);
@@ -200,7 +201,7 @@ fn operations_in_the_future_wait_for_their_time() {
 }
 
 /// Waits for a time without saying so.
-struct Later(Time, Template);
+struct Later(Time, SingleOp);
 impl Generator for Later {
     fn next(&mut self, context: &Context) -> Next {
         if context.time() < self.0 {
@@ -315,8 +316,8 @@ fn an_end_is_noticed_while_every_thread_is_busy() {
         operation("kill", Value::Nil).nemesis().boxed(),
     ]);
     let client = |op: &Op| match op.process {
-        Process::Client(_) => Answer::Never,
-        Process::Named(_) => Answer::After(ms(1), OpType::Info, Value::Nil),
+        Process::Client(_) => SimulatedReply::Never,
+        Process::Named(_) => SimulatedReply::After(ms(1), OpType::Info, Value::Nil),
     };
     let interpreter = Interpreter::new(generator, &options(2));
     let history = Simulation::new(interpreter, client).run().unwrap();
@@ -357,7 +358,7 @@ fn time_never_goes_back() {
     bench.at(20).complete(0, 0, OpType::Ok);
     let mut out = Vec::new();
     bench.interpreter.turn(Time::ZERO, Input::Wake, &mut out);
-    let Output::Reply(_, Step::Record(op)) = &out[0] else {
+    let Output::Reply(_, InterpreterReply::Record(op)) = &out[0] else {
         panic!()
     };
     assert_eq!(op.time, 50_000_000);
@@ -366,8 +367,8 @@ fn time_never_goes_back() {
 #[test]
 fn a_stalled_client_never_stops_the_others() {
     let client = |op: &Op| match op.process {
-        Process::Client(0) => Answer::Never,
-        _ => Answer::After(ms(1), OpType::Ok, Value::Nil),
+        Process::Client(0) => SimulatedReply::Never,
+        _ => SimulatedReply::After(ms(1), OpType::Ok, Value::Nil),
     };
     let generator = operation("read", Value::Nil)
         .repeat()
@@ -429,7 +430,7 @@ fn turns_are_total() {
                 5..=17 => bench.wake(),
                 _ => bench.turn(Input::Request(
                     Ticket(step),
-                    Event::Completed(Thread(thread), op),
+                    InterpreterRequest::Completed(Thread(thread), op),
                 )),
             };
         }

@@ -2,8 +2,8 @@
 //! change comes to something before the next, a majority stays, and in the end all nodes are members.
 
 use seatrial_generator::{
-    Event, FaultOptions, FaultOrder, Generator, Interpreter, InterpreterOptions, Step, View,
-    fault_of, fault_package, view_value,
+    FaultOptions, FaultOrder, Generator, Interpreter, InterpreterOptions, InterpreterReply,
+    InterpreterRequest, Membership, fault_of, fault_package, membership_value,
 };
 use seatrial_history::{History, Op, OpType, Value};
 use seatrial_machine::{
@@ -99,11 +99,11 @@ fn answer(world: &mut World<Member>, op: &Op) -> Op {
     let (node, joins) = match fault_of(op).expect("a fault") {
         Fault::View => {
             let members = machines(world).into_iter();
-            let view = View {
+            let view = Membership {
                 members: members.map(|(node, _, members)| (node, members)).collect(),
                 primaries: BTreeSet::new(),
             };
-            return op.complete(OpType::Info, view_value(&view));
+            return op.complete(OpType::Info, membership_value(&view));
         }
         Fault::Join(node) => (node, true),
         Fault::Leave(node) => (node, false),
@@ -158,15 +158,15 @@ fn run(seed: u64, order: FaultOrder) -> (History, World<Member>) {
                     continue;
                 };
                 match step {
-                    Step::Record(op) => ops.push(op),
-                    Step::Invoke(thread, op) => {
-                        let done = Event::Completed(thread, answer(&mut world, &op));
+                    InterpreterReply::Record(op) => ops.push(op),
+                    InterpreterReply::Invoke(thread, op) => {
+                        let done = InterpreterRequest::Completed(thread, answer(&mut world, &op));
                         world.run_until(world.now() + Duration::from_millis(1));
                         interpreter.turn(world.now(), Input::Request(Ticket(0), done), &mut out);
                     }
-                    Step::Failed(failure) => panic!("seed {seed}: {failure}"),
-                    Step::Log(_) => {}
-                    Step::Done => is_over = true,
+                    InterpreterReply::Failed(failure) => panic!("seed {seed}: {failure}"),
+                    InterpreterReply::Log(_) => {}
+                    InterpreterReply::Done => is_over = true,
                 }
             }
         }

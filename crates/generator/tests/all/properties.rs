@@ -1,9 +1,9 @@
 //! What holds for every generator, tried on random ones.
 
 use seatrial_generator::{
-    Answer, Context, Generator, Interpreter, InterpreterOptions, Next, Simulation, THREADS_MAX,
-    Thread, ThreadFilter, Threads, any, concurrent_keys, each_thread, flip_flop, function, mix,
-    operation, phases, reserve, sequence, sleep,
+    Context, Generator, Interpreter, InterpreterOptions, Next, SimulatedReply, Simulation,
+    THREADS_MAX, Thread, ThreadFilter, Threads, any, concurrent_keys, each_thread, flip_flop,
+    function, mix, operation, phases, reserve, sequence, sleep,
 };
 use seatrial_history::{History, Key, Op, OpType, Process, Value};
 use seatrial_machine::{Rng, Time};
@@ -90,7 +90,7 @@ fn random_tree(seed: u64) -> Box<dyn Generator> {
 }
 
 /// Answers anything after any time, or never.
-fn rough_client(seed: u64) -> impl FnMut(&Op) -> Answer + Send {
+fn rough_client(seed: u64) -> impl FnMut(&Op) -> SimulatedReply + Send {
     let mut rng = Rng::from_seed(seed);
     move |op| {
         let kinds = [
@@ -101,10 +101,10 @@ fn rough_client(seed: u64) -> impl FnMut(&Op) -> Answer + Send {
             OpType::Invoke,
         ];
         match rng.below(20) {
-            0 => Answer::Never,
+            0 => SimulatedReply::Never,
             choice => {
                 let latency = Duration::from_nanos(rng.below(40));
-                Answer::After(latency, kinds[choice as usize % 5], op.value.clone())
+                SimulatedReply::After(latency, kinds[choice as usize % 5], op.value.clone())
             }
         }
     }
@@ -120,9 +120,9 @@ fn rough_run(seed: u64) -> History {
     let simulation = Simulation::new(interpreter, rough_client(seed));
     let stop = Time::from_nanoseconds(Rng::from_seed(seed).below(5_000));
     simulation.stop_at(stop).run().unwrap_or_else(|failure| {
-        // A random tree may leave a reserve too few threads; nothing else may go wrong.
+        // A random tree may leave a reserve too few threads; no other failure is allowed.
         assert!(
-            failure.problem.starts_with("reserve wants"),
+            failure.problem.starts_with("reserve needs"),
             "seed {seed}: {failure}"
         );
         History::default()

@@ -12,7 +12,7 @@ use many::{
     ask_any, ask_cache, ask_cycle, ask_cycle_times, ask_each_process, ask_each_thread,
     ask_function, ask_groups, ask_keys, ask_mix, ask_on, ask_one, ask_reserve, ask_sequence,
 };
-use seatrial_generator::{Failure, Next, Thread, Tree};
+use seatrial_generator::{GeneratorFailure, Next, Thread, Tree};
 use seatrial_history::{Key, Op, Process, Symbol, Value};
 use seatrial_machine::Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -433,7 +433,7 @@ impl Gen {
                         _ => return asked.within(|_, inner| Gen::Without(divisor, inner)),
                     }
                 }
-                let failure = Failure::new("without end", Tree::leaf("filter"));
+                let failure = GeneratorFailure::new("without end", Tree::leaf("filter"));
                 Asked::same(
                     Next::Failed(Box::new(failure)),
                     Gen::Without(divisor, inner),

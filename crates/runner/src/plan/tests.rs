@@ -8,7 +8,7 @@ mod values;
 
 use super::{PlanError, PlanSource};
 use seatrial_generator::workload::{self, Workload, WorkloadOptions};
-use seatrial_generator::{Answer, Generator, Interpreter, InterpreterOptions, Simulation};
+use seatrial_generator::{Generator, Interpreter, InterpreterOptions, SimulatedReply, Simulation};
 use seatrial_history::{Op, OpType};
 use seatrial_machine::{NodeId, Rng, Time};
 use seatrial_plan::{Limits, Plan, Surroundings, Vocabulary};
@@ -72,7 +72,7 @@ fn schedule(generator: impl Generator) -> Vec<String> {
             count if count.is_multiple_of(5) => OpType::Info,
             _ => OpType::Ok,
         };
-        Answer::After(Duration::from_nanos(10), kind, op.value.clone())
+        SimulatedReply::After(Duration::from_nanos(10), kind, op.value.clone())
     };
     let interpreter = Interpreter::new(generator, &options);
     let simulation =

@@ -2,7 +2,9 @@
 
 use crate::locks_and_logs::Shared;
 use seatrial_generator::workload::{Workload, WorkloadOptions};
-use seatrial_generator::{Answer, Generator, Interpreter, InterpreterOptions, Simulation, phases};
+use seatrial_generator::{
+    Generator, Interpreter, InterpreterOptions, SimulatedReply, Simulation, phases,
+};
 use seatrial_history::{History, Key, Mop, Observed, Op, OpType, Symbol, Value};
 use seatrial_machine::Rng;
 use std::collections::{BTreeMap, VecDeque};
@@ -199,15 +201,15 @@ pub(crate) fn run(name: &'static str, seed: u64, broken_every: u64, operations: 
         let is_drain = op.f == "drain";
         let fate = rng.below(40);
         if fate == 0 && !is_drain {
-            return Answer::After(latency, OpType::Info, Value::Nil);
+            return SimulatedReply::After(latency, OpType::Info, Value::Nil);
         }
         if fate == 1 {
-            return Answer::After(latency, OpType::Fail, op.value.clone());
+            return SimulatedReply::After(latency, OpType::Fail, op.value.clone());
         }
         let is_broken = rng.below(broken_every) == 0;
         match model.answer(name, op, is_broken) {
-            Some(value) => Answer::After(latency, OpType::Ok, value),
-            None => Answer::After(latency, OpType::Fail, op.value.clone()),
+            Some(value) => SimulatedReply::After(latency, OpType::Ok, value),
+            None => SimulatedReply::After(latency, OpType::Fail, op.value.clone()),
         }
     };
     let interpreter = Interpreter::new(generator, &options);

@@ -3,7 +3,7 @@
 use crate::roles::nodes;
 use seatrial_checker::{Aims, Checker, OnlineChecker, Validity, Verdict, WholeHistory};
 use seatrial_generator::{
-    Generator, Template, any, fault_operation, function, mix, operation, sequence, sleep,
+    Generator, SingleOp, any, fault_operation, function, mix, operation, sequence, sleep,
 };
 use seatrial_history::{History, Op, OpType, Process, TestFile, Value};
 use seatrial_machine::{Fault, Link, NodeId, Rng};
@@ -177,7 +177,7 @@ fn unseen() -> Arc<dyn seatrial_runner::Observer> {
     Arc::new(|_: &TestProgress| {})
 }
 
-fn pause(milliseconds: u64) -> Template {
+fn pause(milliseconds: u64) -> SingleOp {
     sleep(Duration::from_millis(milliseconds))
 }
 

@@ -7,8 +7,8 @@ use crate::resources::resident;
 use anyhow::{Result, ensure};
 use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_generator::{
-    Answer, Generator, Interpreter, InterpreterOptions, Simulation, THREADS_MAX, any, function,
-    operation,
+    Generator, Interpreter, InterpreterOptions, SimulatedReply, Simulation, THREADS_MAX, any,
+    function, operation,
 };
 use seatrial_history::{Op, OpType, Value};
 use seatrial_machine::Rng;
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &BenchEnduranceArguments) -> Result<Exit> {
             _ => OpType::Ok,
         };
         let latency = rough.duration_below(Duration::from_micros(2));
-        Answer::After(latency, kind, op.value.clone())
+        SimulatedReply::After(latency, kind, op.value.clone())
     };
     let interpreter = Interpreter::new(generator(arguments)?, &options);
     let mut simulation = Simulation::new(interpreter, client);

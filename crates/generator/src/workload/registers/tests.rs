@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Answer, Interpreter, InterpreterOptions, Simulation};
+use crate::{Interpreter, InterpreterOptions, SimulatedReply, Simulation};
 use seatrial_history::{History, OpType};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn run(options: RegisterOptions, threads: u32, count: u64, crash_every: u64) -> 
         let keyed = |value| Value::Keyed(key.clone(), Arc::new(value));
         let latency = rng.duration_below(Duration::from_millis(10));
         if rng.below(crash_every) == 0 {
-            return Answer::After(latency, OpType::Info, op.value.clone());
+            return SimulatedReply::After(latency, OpType::Info, op.value.clone());
         }
         let (kind, value) = match **value {
             Value::Nil if *now == 0 => (OpType::Ok, Value::Nil),
@@ -31,7 +31,7 @@ fn run(options: RegisterOptions, threads: u32, count: u64, crash_every: u64) -> 
             }
             ref other => panic!("{other}"),
         };
-        Answer::After(latency, kind, keyed(value))
+        SimulatedReply::After(latency, kind, keyed(value))
     };
     Simulation::new(Interpreter::new(generator, &options), client)
         .run()
@@ -68,7 +68,7 @@ fn a_group_of_threads_spreads_over_its_keys_as_the_distribution_says() {
     let options = RegisterOptions {
         keys: KeyOptions {
             count: 3,
-            distribution: Distribution::ALL[1],
+            distribution: KeyDistribution::ALL[1],
             writes_per_key: u32::MAX,
         },
         ..RegisterOptions::default()
@@ -138,7 +138,7 @@ fn what_a_group_does_depends_on_no_other() {
         let mut rng = Rng::from_seed(latencies);
         let client = move |op: &Op| {
             let latency = rng.duration_below(Duration::from_millis(1 + op.index % 20));
-            Answer::After(latency, OpType::Ok, op.value.clone())
+            SimulatedReply::After(latency, OpType::Ok, op.value.clone())
         };
         let generator = registers(Rng::from_seed(5), RegisterOptions::default()).limit(5_000);
         let options = InterpreterOptions::new(10, Rng::from_seed(latencies));

@@ -4,8 +4,8 @@
 use super::{line, ns};
 use expect_test::expect_file;
 use seatrial_generator::{
-    Answer, FaultOptions, FaultOrder, Generator, Interpreter, InterpreterOptions, Simulation, View,
-    fault_of, fault_package, view_value,
+    FaultOptions, FaultOrder, Generator, Interpreter, InterpreterOptions, Membership,
+    SimulatedReply, Simulation, fault_of, fault_package, membership_value,
 };
 use seatrial_history::{Op, OpType};
 use seatrial_machine::{Fault, FaultKind, NodeId, Rng};
@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 /// A system in which who is told to join or to leave has done so at once. The first member leads.
-fn system() -> impl FnMut(&Op) -> Answer + Send + 'static {
+fn system() -> impl FnMut(&Op) -> SimulatedReply + Send + 'static {
     let mut members: BTreeSet<NodeId> = (1..=3).map(NodeId::server).collect();
     move |op| {
         let mut value = op.value.clone();
@@ -22,7 +22,7 @@ fn system() -> impl FnMut(&Op) -> Answer + Send + 'static {
             Fault::Join(node) => _ = members.insert(node),
             Fault::Leave(node) => _ = members.remove(&node),
             Fault::View => {
-                value = view_value(&View {
+                value = membership_value(&Membership {
                     members: members
                         .iter()
                         .map(|&node| (node, members.clone()))
@@ -32,7 +32,7 @@ fn system() -> impl FnMut(&Op) -> Answer + Send + 'static {
             }
             _ => {}
         }
-        Answer::After(ns(1_000_000), OpType::Info, value)
+        SimulatedReply::After(ns(1_000_000), OpType::Info, value)
     }
 }
 

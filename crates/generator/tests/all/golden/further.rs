@@ -3,7 +3,7 @@
 use super::{check, imperfect, mistake, ns, numbers, op, rng};
 use expect_test::expect;
 use seatrial_generator::{
-    Context, Generator, Simulation, Template, any, cycle_times, each_process, function,
+    Context, Generator, Simulation, SingleOp, any, cycle_times, each_process, function,
     function_of, operation, promise, sequence, sequential_keys, shortest_any,
 };
 use seatrial_history::{Key, Value};
@@ -70,7 +70,7 @@ fn cycle_times_rotates_by_the_clock_and_keeps_states() {
         "#]],
     );
     check(
-        cycle_times(Vec::<(Duration, Template)>::new()),
+        cycle_times(Vec::<(Duration, SingleOp)>::new()),
         expect![[""]],
     );
 }
@@ -182,7 +182,7 @@ fn trace_shows_answers_and_events() {
     expect![[r#"
         0 answered {:index 0, :time 0, :type :info, :process :nemesis, :f :a, :value 0}
         0 received {:index 0, :time 0, :type :info, :process :nemesis, :f :a, :value 0}
-        0 answered that it is exhausted
+        0 answered exhausted
         10 received {:index 1, :time 10, :type :info, :process :nemesis, :f :a, :value 0}
     "#]]
     .assert_eq(&(lines.lock().unwrap().join("\n") + "\n"));
@@ -190,22 +190,24 @@ fn trace_shows_answers_and_events() {
 
 #[test]
 fn friendly_exceptions_show_generator_and_context() {
-    let broken = function(|| -> Option<Template> { panic!("no values left") });
+    let broken = function(|| -> Option<SingleOp> { panic!("no values left") });
     let text = mistake(broken.friendly_exceptions());
     expect![[r#"
-        the generator made a mistake: a panic while it was asked: no values left (at 0 ns, 3 of 3 threads free)
+        invalid generator: panic in next: no values left (at 0 ns, 3 of 3 threads free)
         generator:
         function
-    "#]].assert_eq(&text);
+    "#]]
+    .assert_eq(&text);
     let broken = numbers("a").on_update(|_, _, event| panic!("cannot bear {}", event.f));
     let text = mistake(broken.friendly_exceptions());
     expect![[r#"
-        the generator made a mistake: a panic while it received an event: cannot bear a (at 0 ns, 2 of 3 threads free)
+        invalid generator: panic in update: cannot bear a (at 0 ns, 2 of 3 threads free)
         generator:
         on-update
           sequence, now in
             a 0
-    "#]].assert_eq(&text);
+    "#]]
+    .assert_eq(&text);
 }
 
 #[test]
@@ -229,7 +231,7 @@ fn a_promise_is_pending_until_it_is_kept() {
             10 1 promised 7
         "#]],
     );
-    let (given, promised) = promise::<Template>();
+    let (given, promised) = promise::<SingleOp>();
     drop(given);
     check(promised, expect![[""]]);
 }
@@ -290,6 +292,6 @@ fn sequential_keys_go_one_after_the_other() {
         10 0 read [3 1]
     "#]],
     );
-    let empty = sequential_keys((0..).map(Key::Int), |_| None::<Template>);
+    let empty = sequential_keys((0..).map(Key::Int), |_| None::<SingleOp>);
     assert!(mistake(empty).contains("10000 keys in a row had no operation"));
 }

@@ -3,7 +3,7 @@
 use super::{
     Asked, Gen, Held, Link, Race, Rule, Sight, group_members, keyed, lot, lots, moved, race, ranges,
 };
-use seatrial_generator::{Failure, LOG, Next, SLEEP, Thread, Tree};
+use seatrial_generator::{GeneratorFailure, LOG, Next, SLEEP, Thread, Tree};
 use seatrial_history::{Op, OpType, Process, Symbol, Value};
 use seatrial_machine::Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -179,7 +179,7 @@ pub(super) fn ask_reserve(
 ) -> Asked {
     let me = |rng: Rng, parts: &[Option<Link>]| Gen::Reserve(rng, counts.to_vec(), parts.to_vec());
     let Some(ranges) = ranges(counts, sight) else {
-        let failure = Failure::new("reserve", Tree::leaf("reserve"));
+        let failure = GeneratorFailure::new("reserve", Tree::leaf("reserve"));
         return Asked::same(Next::Failed(Box::new(failure)), me(rng.clone(), &parts));
     };
     let sights: Vec<Sight> = ranges

@@ -1,7 +1,7 @@
 //! Plans from a hostile hand: no panic, no hang, no memory for what is merely claimed; and what passes can be carried out.
 
 use super::{read, surroundings};
-use seatrial_generator::{Answer, Generator, Interpreter, InterpreterOptions, Simulation};
+use seatrial_generator::{Generator, Interpreter, InterpreterOptions, SimulatedReply, Simulation};
 use seatrial_history::{Op, OpType};
 use seatrial_machine::{Rng, Time};
 use std::time::Duration;
@@ -130,8 +130,9 @@ fn carry_out(text: &str) -> bool {
             // Few operations: pauses of nothing give very many.
             let generator = plan.generator(surroundings()).limit(300);
             let options = InterpreterOptions::new(3, Rng::from_seed(1));
-            let client =
-                |op: &Op| Answer::After(Duration::from_millis(1), OpType::Ok, op.value.clone());
+            let client = |op: &Op| {
+                SimulatedReply::After(Duration::from_millis(1), OpType::Ok, op.value.clone())
+            };
             let interpreter = Interpreter::new(generator, &options);
             let mut simulation =
                 Simulation::new(interpreter, client).stop_at(Time::from_nanoseconds(50_000_000));

@@ -56,7 +56,7 @@ fn words_that_are_not_known() {
             plan:3:1: test: there is no word "modle" here; did you mean "model"?
             plan:2:11: faults[0]: there is no kind of faults "kil" here; did you mean "kill"?
             plan:2:11: faults[0]: there is no kind of faults "kil" here; did you mean "kill"?
-            plan:2:11: faults[0]: kill cannot strike "bridge"; its targets are one, minority, minority-third, majority, primaries, all, random
+            plan:2:11: faults[0]: fault kill has no target "bridge" (available: one, minority, minority-third, majority, primaries, all, random)
             plan:2:41: faults.schedule: there is no fault schedule "intervals" here; did you mean "interval"?
             plan:1:9: heal[0]: what is mended has no target
             plan:2:6: on: there is no group of threads "client" here; did you mean "clients"?

@@ -3,10 +3,10 @@
 use super::{built, plan, rng, root, same, schedule, surroundings};
 use seatrial_generator::workload::{Workload, WorkloadOptions};
 use seatrial_generator::{
-    CourseOptions, Distribution, FaultOptions, FaultOrder, Generator, Target, Template, any,
-    concurrent_keys, course, cycle, cycle_times, each_process, each_thread, fault_operation,
+    FaultOptions, FaultOrder, FaultTarget, Generator, KeyDistribution, SingleOp, TestPhasesOptions,
+    any, concurrent_keys, cycle, cycle_times, each_process, each_thread, fault_operation,
     fault_package, flip_flop, log, mix, operation, phases, reserve, sequence, sequential_keys,
-    shortest_any, sleep, weighted_mix,
+    shortest_any, sleep, test_phases, weighted_mix,
 };
 use seatrial_history::{Key, Process, Value};
 use seatrial_machine::{Fault, FaultKind, NodeId, Time};
@@ -17,7 +17,7 @@ const fn ns(nanoseconds: u64) -> Duration {
     Duration::from_nanos(nanoseconds)
 }
 
-fn op(f: &'static str) -> Template {
+fn op(f: &'static str) -> SingleOp {
     operation(f, Value::Nil)
 }
 
@@ -382,7 +382,7 @@ fn faults() {
             package(&kinds, ns(1), &root()).healing.nemesis().boxed(),
         ]),
     );
-    // What they strike, and how they take turns.
+    let cuts = vec![FaultTarget::Bridge, FaultTarget::Halves];
     for (order, name) in [
         (FaultOrder::Interval, "interval"),
         (FaultOrder::OneAtATime, "one-at-a-time"),
@@ -391,8 +391,8 @@ fn faults() {
         let options = FaultOptions {
             order,
             targets: [
-                (FaultKind::Kill, vec![Target::Majority]),
-                (FaultKind::Partition, vec![Target::Bridge, Target::Halves]),
+                (FaultKind::Kill, vec![FaultTarget::Majority]),
+                (FaultKind::Partition, cuts.clone()),
             ]
             .into(),
             ..FaultOptions::new(kinds, servers, clients, Duration::from_millis(10))
@@ -420,7 +420,7 @@ fn faults() {
 fn faults_beside_a_node() {
     let a = counted("a");
     let kinds = [FaultKind::Kill, FaultKind::Partition];
-    let options = CourseOptions {
+    let options = TestPhasesOptions {
         duration: Duration::MAX,
         recovery: Duration::ZERO,
     };
@@ -428,7 +428,7 @@ fn faults_beside_a_node() {
         &format!(
             "faults = {{ kinds = ['kill', 'partition'], interval = '20ms' }}\nof = {{ {a}, stagger = '1ms', limit = 300 }}"
         ),
-        course(
+        test_phases(
             numbers("a")
                 .limit(300)
                 .stagger(root().fork("0").fork("stagger"), Duration::from_millis(1)),
@@ -436,7 +436,7 @@ fn faults_beside_a_node() {
             options,
         ),
     );
-    let options = CourseOptions {
+    let options = TestPhasesOptions {
         duration: Duration::from_millis(100),
         recovery: Duration::from_millis(50),
     };
@@ -444,7 +444,7 @@ fn faults_beside_a_node() {
         &format!(
             "of = {{ {a}, stagger = '1ms' }}\nfaults = {{ kinds = ['kill'], interval = '20ms', for = '100ms', recovery = '50ms' }}"
         ),
-        course(
+        test_phases(
             numbers("a").stagger(root().fork("0").fork("stagger"), Duration::from_millis(1)),
             Some(package(
                 &[FaultKind::Kill],
@@ -505,7 +505,7 @@ fn named_workloads() {
     same("last_of = 'total-queue'", last.clients());
     let options = WorkloadOptions {
         key_count: Some(3),
-        distribution: Distribution::by_name("zipf:0.5"),
+        distribution: KeyDistribution::by_name("zipf:0.5"),
         writes_per_key: Some(9),
         transaction_length: Some(1..=2),
     };

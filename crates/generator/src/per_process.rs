@@ -1,4 +1,4 @@
-//! One generator for each process, and one after the other for each key.
+//! A generator for each process (`each_process`), and one for each key in turn (`sequential_keys`).
 
 use seatrial_history::{Key, Op, Process, Value};
 use std::fmt;
@@ -6,67 +6,67 @@ use std::sync::Arc;
 
 use crate::context::ThreadSet;
 use crate::generator::time_of;
-use crate::validate::Failure;
+use crate::validate::GeneratorFailure;
 use crate::{Context, Generator, Next, Tree};
 
 /// A generator for each process. See [`each_process`].
 pub struct EachProcess<F, G> {
     make: F,
-    /// One per thread, by its dense number.
-    seats: Vec<Seat<G>>,
-    /// Whose operation the last answer was.
-    winner: usize,
+    /// One per thread, indexed by its slot.
+    slots: Vec<ProcessSlot<G>>,
+    /// The slot whose operation was returned last.
+    chosen: usize,
     ended: bool,
 }
 
-/// The generator of the process that a thread runs.
-struct Seat<G> {
-    /// `None` before the thread was first seen.
+/// The generator of the current process of one thread.
+struct ProcessSlot<G> {
+    /// `None` before the thread was first free.
     process: Option<Process>,
     /// `None` when exhausted.
     generator: Option<G>,
-    /// This thread alone.
+    /// The set of this thread alone.
     set: ThreadSet,
 }
 
-/// Every process (the nemesis too, unless this is inside [`Generator::clients`]) runs a generator of its own, made for it
-/// when its thread is first free; it sees no other thread. When a process crashes, the one that replaces it begins a new
-/// one. Ends when those of all processes that run now have ended.
+/// Every process (the nemesis too, unless this is inside [`Generator::clients`]) runs a generator of its own, made when
+/// its thread is first free; its contexts contain no other thread. The process that replaces a crashed one gets a new
+/// generator. Ends when the generators of all current processes have ended.
 pub fn each_process<G: Generator, F: FnMut(Process) -> G + Send>(make: F) -> EachProcess<F, G> {
     EachProcess {
         make,
-        seats: Vec::new(),
-        winner: 0,
+        slots: Vec::new(),
+        chosen: 0,
         ended: false,
     }
 }
 
 impl<F: FnMut(Process) -> G + Send, G: Generator> EachProcess<F, G> {
-    /// Gives each thread of the context a seat, and each process that is new there a generator.
-    fn seat(&mut self, context: &Context, index: usize) {
-        while self.seats.len() <= index {
-            let slot = self.seats.len();
-            self.seats.push(Seat {
+    /// Extends the slots to the thread at `index`, and makes a generator when its process is new.
+    fn prepare(&mut self, context: &Context, index: usize) {
+        while self.slots.len() <= index {
+            let slot = self.slots.len();
+            self.slots.push(ProcessSlot {
                 process: None,
                 generator: None,
                 set: ThreadSet::from_slots([slot]),
             });
         }
         let process = context.process_of(context.thread_at(index));
-        let seat = &mut self.seats[index];
-        if seat.process != Some(process) {
-            seat.process = Some(process);
-            seat.generator = Some((self.make)(process));
+        let slot = &mut self.slots[index];
+        if slot.process != Some(process) {
+            slot.process = Some(process);
+            slot.generator = Some((self.make)(process));
         }
     }
 
-    /// The answer of one thread's generator.
+    /// The answer of the generator of the thread at `index`.
     fn ask(&mut self, context: &Context, index: usize) -> Next {
-        self.seat(context, index);
-        let seat = &mut self.seats[index];
-        let next = seat.generator.next(&context.restricted(&seat.set));
+        self.prepare(context, index);
+        let slot = &mut self.slots[index];
+        let next = slot.generator.next(&context.restricted(&slot.set));
         if matches!(next, Next::Exhausted) {
-            seat.generator = None;
+            slot.generator = None;
         }
         next
     }
@@ -78,8 +78,9 @@ impl<F: FnMut(Process) -> G + Send, G: Generator> Generator for EachProcess<F, G
             return Next::Exhausted;
         }
         let mut best: Option<Op> = None;
+        // A busy thread keeps this alive: its generator may have more operations, or its process may be replaced.
         let mut alive = context.free_count() < context.thread_count();
-        // Asked from a drawn thread on, so that no process is preferred.
+        // A random thread is asked first, so that no process is preferred; an operation that is due ends the search.
         let drawn = context.some_free_thread();
         let first = drawn.and_then(|thread| context.index_of(thread));
         let rest = context
@@ -90,7 +91,7 @@ impl<F: FnMut(Process) -> G + Send, G: Generator> Generator for EachProcess<F, G
             match self.ask(context, index) {
                 Next::Op(op) => {
                     if best.as_ref().is_none_or(|best| op.time < best.time) {
-                        self.winner = index;
+                        self.chosen = index;
                         let due = time_of(&op) <= context.time();
                         best = Some(op);
                         if due {
@@ -108,15 +109,15 @@ impl<F: FnMut(Process) -> G + Send, G: Generator> Generator for EachProcess<F, G
             None if alive => Next::Pending,
             None => {
                 self.ended = true;
-                self.seats.clear();
+                self.slots.clear();
                 Next::Exhausted
             }
         }
     }
 
     fn commit(&mut self) {
-        if let Some(seat) = self.seats.get_mut(self.winner) {
-            seat.generator.commit();
+        if let Some(slot) = self.slots.get_mut(self.chosen) {
+            slot.generator.commit();
         }
     }
 
@@ -124,15 +125,16 @@ impl<F: FnMut(Process) -> G + Send, G: Generator> Generator for EachProcess<F, G
         let Some(index) = context.index_of_process(event.process) else {
             return;
         };
-        if let Some(seat) = self.seats.get_mut(index)
-            && seat.process == Some(event.process)
+        // An event of a crashed process is not for the generator of the process that replaced it.
+        if let Some(slot) = self.slots.get_mut(index)
+            && slot.process == Some(event.process)
         {
-            seat.generator.update(&context.restricted(&seat.set), event);
+            slot.generator.update(&context.restricted(&slot.set), event);
         }
     }
 
     fn tree(&self) -> Tree {
-        let running = self.seats.iter().filter_map(|seat| seat.generator.as_ref());
+        let running = self.slots.iter().filter_map(|slot| slot.generator.as_ref());
         Tree::over("each-process", running)
     }
 }
@@ -140,12 +142,12 @@ impl<F: FnMut(Process) -> G + Send, G: Generator> Generator for EachProcess<F, G
 impl<F, G> fmt::Debug for EachProcess<F, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EachProcess")
-            .field("seats", &self.seats.len())
+            .field("slots", &self.slots.len())
             .finish_non_exhaustive()
     }
 }
 
-/// A generator for each key, one key after the other. See [`sequential_keys`].
+/// A generator for each key, one key after another. See [`sequential_keys`].
 pub struct SequentialKeys<K, F, G> {
     keys: K,
     make: F,
@@ -153,9 +155,9 @@ pub struct SequentialKeys<K, F, G> {
     begun: bool,
 }
 
-/// All threads work on one key with the generator that `make` answers for it, and take the next key when that is
-/// exhausted. The values of operations become [`Value::Keyed`]; the generator of a key sees the events of its own key,
-/// without the key. Ends when the keys have ended, which may be never.
+/// All threads work on one key with the generator that `make` returns for it, and take the next key when that is
+/// exhausted. Operation values become [`Value::Keyed`]; a key's generator receives the events of its own key, with the
+/// bare value. Ends after the last key; the keys may be endless.
 ///
 /// For several keys at a time see [`concurrent_keys`](crate::concurrent_keys).
 pub fn sequential_keys<K, F, G>(
@@ -175,7 +177,7 @@ where
     }
 }
 
-/// Keys whose generators come to nothing, in a row, before that counts as a mistake.
+/// Keys in a row whose generators may be empty before the generator fails: an endless loop must not hang the test.
 const EMPTY_KEYS_MAX: u32 = 10_000;
 
 impl<K, F, G> Generator for SequentialKeys<K, F, G>
@@ -207,7 +209,7 @@ where
             });
         }
         let problem = format!("{EMPTY_KEYS_MAX} keys in a row had no operation");
-        Next::Failed(Box::new(Failure::new(problem, self.tree())))
+        Next::Failed(Box::new(GeneratorFailure::new(problem, self.tree())))
     }
 
     fn commit(&mut self) {

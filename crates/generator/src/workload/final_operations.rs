@@ -1,4 +1,4 @@
-//! What clients do at the very end.
+//! Final operations: reads and drains at the end of a test, retried until they succeed.
 
 use super::keys::keyed;
 use crate::{Context, Generator, Next, Tree, operation};
@@ -6,22 +6,22 @@ use seatrial_history::{Key, Op, Process, Symbol, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The least time between two last operations: one that fails at once must not be tried again without end.
+/// Minimum interval of final reads: one that fails at once must not be retried in a busy loop.
 const INTERVAL: Duration = Duration::from_micros(100);
 
-/// The least time between two drains.
+/// Minimum interval of drains.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 
 const READ: Symbol = Symbol::new("read");
 
-/// One client takes all that is left, once nothing else is under way, and tries again until that succeeds.
+/// Drains a queue: one client dequeues all elements, once no other operation is open, and retries until that succeeds.
 pub fn drain() -> impl Generator {
     let drains = operation("drain", Value::Nil).repeat().concurrency_limit(1);
     let drains = drains.delay(DRAIN_INTERVAL).until_ok();
     drains.clients().synchronize()
 }
 
-/// One client reads everything, once nothing else is under way, and tries again until that succeeds.
+/// One client reads everything, once no other operation is open, and retries until that succeeds.
 pub fn final_read() -> impl Generator {
     let reads = operation("read", Value::Nil).repeat().concurrency_limit(1);
     reads
@@ -31,30 +31,30 @@ pub fn final_read() -> impl Generator {
         .synchronize()
 }
 
-/// Every key that there has been is read once more, again until that succeeds. For keys that are numbers from 0 on; it has
-/// to be shown the events of the whole test, which tell the keys.
+/// Reads every key once more, and retries until each read has succeeded. For keys that are integers from 0. The generator
+/// must receive the events of the whole test, from which it derives the keys.
 pub fn final_reads() -> impl Generator {
     FinalReads::default().delay(INTERVAL).clients()
 }
 
-/// Reads of all keys, in order; those that did not succeed are tried again first.
+/// Reads of all keys, in ascending order; failed reads are retried first.
 #[derive(Debug, Default)]
 struct FinalReads {
-    /// Keys that there have been.
+    /// Number of keys in the events so far.
     known: i64,
-    /// The first key that was not read yet.
+    /// The first key without a read.
     fresh: i64,
-    /// Keys whose read did not succeed.
-    again: BTreeSet<i64>,
-    /// Which process reads which key.
+    /// Keys whose read failed.
+    retries: BTreeSet<i64>,
+    /// By process: the key of its open read.
     open: BTreeMap<Process, i64>,
-    /// What was answered last.
-    offered: Option<(Process, i64)>,
+    /// The read returned last.
+    proposed: Option<(Process, i64)>,
 }
 
 impl Generator for FinalReads {
     fn next(&mut self, context: &Context) -> Next {
-        let key = match self.again.first() {
+        let key = match self.retries.first() {
             Some(&key) => key,
             None if self.fresh < self.known => self.fresh,
             None if self.open.is_empty() => return Next::Exhausted,
@@ -63,14 +63,14 @@ impl Generator for FinalReads {
         let Some(process) = context.some_free_process() else {
             return Next::Pending;
         };
-        self.offered = Some((process, key));
+        self.proposed = Some((process, key));
         Next::Op(context.operation_by(process, READ, keyed(key, Value::Nil)))
     }
 
     fn commit(&mut self) {
-        if let Some((process, key)) = self.offered.take() {
+        if let Some((process, key)) = self.proposed.take() {
             self.open.insert(process, key);
-            if !self.again.remove(&key) {
+            if !self.retries.remove(&key) {
                 self.fresh += 1;
             }
         }
@@ -84,7 +84,7 @@ impl Generator for FinalReads {
         } else if let Some(key) = self.open.remove(&event.process)
             && !event.is_ok()
         {
-            self.again.insert(key);
+            self.retries.insert(key);
         }
     }
 
@@ -99,29 +99,31 @@ impl Generator for FinalReads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, CourseOptions, Interpreter, InterpreterOptions, Simulation, course};
+    use crate::{
+        Interpreter, InterpreterOptions, SimulatedReply, Simulation, TestPhasesOptions, test_phases,
+    };
     use seatrial_history::OpType;
     use seatrial_machine::Rng;
 
     #[test]
-    fn every_key_is_read_until_that_succeeds() {
+    fn every_key_is_read_until_the_read_succeeds() {
         let mut key = 0;
         let writes = crate::function(move || {
             key += 1;
             Some(operation("add", keyed(key % 7, Value::Int(key))))
         });
-        let options = CourseOptions {
+        let options = TestPhasesOptions {
             duration: Duration::from_secs(1),
             recovery: Duration::from_secs(1),
         };
-        let test = course(writes.limit(100), None, options);
-        let test = test.and_last(Some(final_reads().boxed()), Duration::from_secs(10));
+        let test = test_phases(writes.limit(100), None, options);
+        let test = test.with_final(Some(final_reads().boxed()), Duration::from_secs(10));
         let interpreter = Interpreter::new(test, &InterpreterOptions::new(4, Rng::from_seed(1)));
         let mut rng = Rng::from_seed(2);
         let client = move |op: &Op| {
             let kinds = [OpType::Ok, OpType::Fail, OpType::Info];
             let latency = rng.duration_below(Duration::from_millis(5));
-            Answer::After(latency, kinds[rng.index(3)], op.value.clone())
+            SimulatedReply::After(latency, kinds[rng.index(3)], op.value.clone())
         };
         let history = Simulation::new(interpreter, client).run().unwrap();
         let reads: Vec<&Op> = history.iter().filter(|op| op.f == "read").collect();

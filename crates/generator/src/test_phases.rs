@@ -1,5 +1,4 @@
-//! The course of a whole test: clients work while the nemesis breaks things, then everything is mended and the clients
-//! go on for a while, to see what was lost; at the very end they look at all there is.
+//! The phases of a whole test: clients beside faults, healing and recovery, final operations.
 
 use seatrial_history::Op;
 use seatrial_machine::Time;
@@ -9,87 +8,98 @@ use crate::generator::time_of;
 use crate::partition::OnThreads;
 use crate::{Context, FaultPackage, Generator, Healing, Next, Tree};
 
-/// How long the parts of a test take.
+/// Lengths of the phases of a test.
 #[derive(Clone, Copy, Debug)]
-pub struct CourseOptions {
-    /// Faults happen until so long after the beginning; then everything is mended.
+pub struct TestPhasesOptions {
+    /// Length of the fault phase, from the beginning of the test; healing follows.
     pub duration: Duration,
-    /// The clients go on for so long after that.
+    /// Time for which the clients continue after the fault phase.
     pub recovery: Duration,
 }
 
-/// Runs clients and faults side by side. The clients end with their generator or after duration and recovery; the
-/// faults end after the duration or with the clients; the healing always follows, and a test whose clients have ended
-/// is over when it is done. Last operations ([`Course::and_last`]) begin when all is mended and nothing is under way.
+/// Runs clients and faults side by side, then heals all faults, then runs final operations. See [`test_phases`].
 ///
-/// Its downside: the recovery is counted from the beginning of the healing, however long that takes.
+/// ```text
+///            ├────────── duration ──────────┼──── recovery ────┤
+///   clients  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━  (open operations complete)
+///   nemesis  ··fault·····fault···fault······heal·heal           │
+///   final                                                       │ final operations, at most their limit
+/// ```
+///
+/// - The clients end with their generator, or after duration and recovery.
+/// - The faults end after the duration, or with the clients. Healing always follows, so a test whose clients have ended
+///   early continues until it is done.
+/// - The final operations ([`TestPhases::with_final`]) begin when healing is done and no operation is open.
+///
+/// The recovery is counted from the beginning of healing, however long healing takes.
 #[derive(Debug)]
-pub struct Course<G> {
-    /// `None` when they have ended.
+pub struct TestPhases<G> {
+    /// `None` when exhausted or out of time.
     clients: Option<OnThreads<G>>,
     faults: Option<OnThreads<crate::FaultSchedule>>,
-    /// `None` when all is mended.
+    /// `None` when done.
     healing: Option<OnThreads<Healing>>,
-    options: CourseOptions,
+    options: TestPhasesOptions,
     /// When the test began: the time of the first context.
     begin: Option<Time>,
-    /// The time for faults is over.
-    mending: bool,
-    /// What clients do at the very end; `None` when that is done.
+    /// Is the fault phase over?
+    is_healing: bool,
+    /// The final operations; `None` when done.
     last: Option<OnThreads<Box<dyn Generator>>>,
-    /// The longest time that it may take.
+    /// Maximum length of the final phase.
     last_limit: Duration,
-    /// When it began.
+    /// When the final phase began.
     last_begin: Option<Time>,
-    /// Who gave the last answer.
-    winner: Part,
+    /// The part whose operation was returned last.
+    chosen: TestPart,
 }
 
-/// The parts of a test.
+/// The parts of a test that propose operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum TestPart {
     Clients,
     Nemesis,
-    Last,
+    Final,
 }
 
-/// A whole test: `clients` on the client threads, `faults` on the nemesis.
-pub fn course<G: Generator>(
+/// A whole test: `clients` on the client threads, `faults` and their healing on the nemesis.
+pub fn test_phases<G: Generator>(
     clients: G,
     faults: Option<FaultPackage>,
-    options: CourseOptions,
-) -> Course<G> {
+    options: TestPhasesOptions,
+) -> TestPhases<G> {
     let (faults, healing) = faults
         .map(|package| (package.faults, package.healing))
         .unzip();
-    Course {
+    TestPhases {
         clients: Some(clients.clients()),
         faults: faults.map(Generator::nemesis),
         healing: healing.map(Generator::nemesis),
         options,
         begin: None,
-        mending: false,
+        is_healing: false,
         last: None,
         last_limit: Duration::ZERO,
         last_begin: None,
-        winner: Part::Clients,
+        chosen: TestPart::Clients,
     }
 }
 
-impl<G: Generator> Course<G> {
-    /// The same, but at the very end, when all is mended and nothing is under way, clients do what `last` says, for at most
-    /// `limit`. It is shown all events of clients from the beginning, so that it can know what to look at.
+impl<G: Generator> TestPhases<G> {
+    /// Adds a final phase: when healing is done and no operation is open, clients run `last` for at most `limit`.
+    ///
+    /// `last` receives all client events from the beginning of the test, so that it can derive from them what to read.
     #[must_use]
-    pub fn and_last(self, last: Option<Box<dyn Generator>>, limit: Duration) -> Course<G> {
-        Course {
+    pub fn with_final(self, last: Option<Box<dyn Generator>>, limit: Duration) -> TestPhases<G> {
+        TestPhases {
             last: last.map(Generator::clients),
             last_limit: limit,
             ..self
         }
     }
 
-    /// What clients do at the very end.
-    fn ask_last(&mut self, context: &Context) -> Next {
+    /// The next final operation; pending while an operation of an earlier phase is open.
+    fn ask_final(&mut self, context: &Context) -> Next {
         if self.last_begin.is_none() && !context.all_free() {
             return Next::Pending;
         }
@@ -106,7 +116,7 @@ impl<G: Generator> Course<G> {
         next
     }
 
-    /// What the clients would do next, unless their time is up.
+    /// The next operation of the clients; exhausted at `end`.
     fn ask_clients(&mut self, context: &Context, end: Time) -> Next {
         if context.time() >= end {
             self.clients = None;
@@ -123,11 +133,12 @@ impl<G: Generator> Course<G> {
         next
     }
 
-    /// What the nemesis would do next; pending until it is time to mend.
-    fn ask_nemesis(&mut self, context: &Context, mend: Time) -> Next {
-        if !self.mending {
+    /// The next operation of the nemesis: a fault that is due before `heal_at`, else healing.
+    fn ask_nemesis(&mut self, context: &Context, heal_at: Time) -> Next {
+        if !self.is_healing {
             return match self.faults.next(context) {
-                Next::Op(op) if time_of(&op) >= mend => Next::Pending,
+                // Pending, not exhausted: healing follows.
+                Next::Op(op) if time_of(&op) >= heal_at => Next::Pending,
                 Next::Exhausted => Next::Pending,
                 next => next,
             };
@@ -140,41 +151,41 @@ impl<G: Generator> Course<G> {
     }
 }
 
-impl<G: Generator> Generator for Course<G> {
+impl<G: Generator> Generator for TestPhases<G> {
     fn next(&mut self, context: &Context) -> Next {
         let begin = *self.begin.get_or_insert(context.time());
-        let mend = begin + self.options.duration;
-        let clients = self.ask_clients(context, mend + self.options.recovery);
-        self.mending |= context.time() >= mend || self.clients.is_none();
-        let nemesis = self.ask_nemesis(context, mend);
+        let heal_at = begin + self.options.duration;
+        let clients = self.ask_clients(context, heal_at + self.options.recovery);
+        self.is_healing |= context.time() >= heal_at || self.clients.is_none();
+        let nemesis = self.ask_nemesis(context, heal_at);
         let both_ended = (&clients, &nemesis) == (&Next::Exhausted, &Next::Exhausted);
         if both_ended && self.last.is_some() {
-            self.winner = Part::Last;
-            return self.ask_last(context);
+            self.chosen = TestPart::Final;
+            return self.ask_final(context);
         }
         let by_nemesis = match (&clients, &nemesis) {
             (Next::Failed(_), _) => false,
             (_, Next::Failed(_)) => true,
-            // Different threads: there is no tie in which one could starve the other.
+            // Clients and nemesis use different threads, so a fixed rule for ties starves neither.
             (Next::Op(client), Next::Op(nemesis)) => nemesis.time <= client.time,
             (Next::Op(_), _) => false,
             (_, Next::Op(_)) => true,
             (clients, _) => matches!(clients, Next::Exhausted),
         };
         if by_nemesis {
-            self.winner = Part::Nemesis;
+            self.chosen = TestPart::Nemesis;
             return nemesis;
         }
-        self.winner = Part::Clients;
+        self.chosen = TestPart::Clients;
         clients
     }
 
     fn commit(&mut self) {
-        match self.winner {
-            Part::Clients => self.clients.commit(),
-            Part::Last => self.last.commit(),
-            Part::Nemesis if self.mending => self.healing.commit(),
-            Part::Nemesis => self.faults.commit(),
+        match self.chosen {
+            TestPart::Clients => self.clients.commit(),
+            TestPart::Final => self.last.commit(),
+            TestPart::Nemesis if self.is_healing => self.healing.commit(),
+            TestPart::Nemesis => self.faults.commit(),
         }
     }
 
@@ -186,13 +197,13 @@ impl<G: Generator> Generator for Course<G> {
     }
 
     fn tree(&self) -> Tree {
-        let stage = match (self.last_begin, self.mending) {
-            (Some(_), _) => "looking at what is left",
-            (None, true) => "mending",
-            (None, false) => "breaking",
+        let phase = match (self.last_begin, self.is_healing) {
+            (Some(_), _) => "final operations",
+            (None, true) => "healing",
+            (None, false) => "faults",
         };
         let name = format!(
-            "course of {:?} and {:?}, {stage}",
+            "test-phases of {:?} and {:?}, now {phase}",
             self.options.duration, self.options.recovery
         );
         let clients = self.clients.iter().map(Generator::tree);
@@ -209,7 +220,8 @@ impl<G: Generator> Generator for Course<G> {
 mod tests {
     use super::*;
     use crate::{
-        Answer, FaultOptions, Interpreter, InterpreterOptions, Simulation, fault_package, operation,
+        FaultOptions, Interpreter, InterpreterOptions, SimulatedReply, Simulation, fault_package,
+        operation,
     };
     use seatrial_history::{History, OpType, Value};
     use seatrial_machine::{FaultKind, NodeId, Rng};
@@ -228,26 +240,27 @@ mod tests {
         let interval = Duration::from_millis(100);
         let options = FaultOptions::new([FaultKind::Kill], servers, [], interval);
         let package = faults.then(|| fault_package(options, rng.fork("faults")));
-        let options = CourseOptions {
+        let options = TestPhasesOptions {
             duration: Duration::from_secs(1),
             recovery: Duration::from_secs(1),
         };
         let has_last = last.is_some();
-        let test = course(client, package, options).and_last(last, Duration::from_millis(500));
+        let limit = Duration::from_millis(500);
+        let test = test_phases(client, package, options).with_final(last, limit);
         let interpreter = Interpreter::new(test, &InterpreterOptions::new(3, Rng::from_seed(0)));
         let mut rng = rng.fork("latency");
         Simulation::new(interpreter, move |op: &Op| {
-            // Now and then an operation is under way for longer than the healing takes.
+            // Some operations stay open for longer than healing takes.
             let is_slow = has_last && op.process.is_client() && rng.below(4) == 0;
             let latency = if is_slow { 30_000_000 } else { 10 };
-            Answer::After(Duration::from_nanos(latency), OpType::Ok, op.value.clone())
+            SimulatedReply::After(Duration::from_nanos(latency), OpType::Ok, op.value.clone())
         })
         .run()
         .unwrap()
     }
 
     #[test]
-    fn everything_is_mended_in_time_and_the_clients_go_on() {
+    fn faults_are_healed_in_time_and_the_clients_continue() {
         let history = run(u64::MAX, true);
         let nemesis: Vec<&Op> = history
             .iter()
@@ -296,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn last_operations_wait_until_all_is_mended_and_nothing_is_under_way() {
+    fn final_operations_wait_for_healing_and_open_operations() {
         for (limit, faults) in [(20, true), (20, false), (u64::MAX, true)] {
             let last = operation("look", Value::Nil).repeat().limit(4);
             let history = run_with(limit, faults, Some(last.boxed()));
@@ -306,7 +319,7 @@ mod tests {
             assert!(before.iter().all(|op| op.f != "look"));
             let open = before.iter().filter(|op| op.process.is_client());
             let open = open.map(|op| if op.is_invoke() { 1 } else { -1 });
-            assert_eq!(open.sum::<i32>(), 0, "something is under way");
+            assert_eq!(open.sum::<i32>(), 0, "an operation is open");
             let nemesis = |op: &&Op| !op.process.is_client();
             assert_eq!(ops[begin..].iter().find(nemesis), None);
             if faults {
@@ -320,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn last_operations_that_never_end_are_cut_off() {
+    fn endless_final_operations_end_at_their_limit() {
         let last = operation("look", Value::Nil).repeat();
         let last = last.delay(Duration::from_millis(10)).boxed();
         let history = run_with(20, true, Some(last));

@@ -1,4 +1,4 @@
-//! Combinators that watch or replace a generator: reactions to events, traces, mistakes with words, promises.
+//! Combinators that hook into a generator: event hooks, traces, panics as failures, generators delivered later.
 
 use seatrial_history::{Op, Symbol};
 use seatrial_machine::panic_text;
@@ -6,22 +6,22 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::validate::Failure;
+use crate::validate::GeneratorFailure;
 use crate::{Context, Generator, Next, Tree};
 
 /// See [`Generator::on_update`].
 pub struct OnUpdate<G, F> {
     generator: G,
-    react: F,
-    /// An end is for ever: what comes after it is told of no more events.
+    hook: F,
+    /// Has the generator ended? `Exhausted` is final, so the hook must not replace it by another generator afterwards.
     ended: bool,
 }
 
 impl<G: Generator, F: FnMut(&mut G, &Context, &Op) + Send> OnUpdate<G, F> {
-    pub(crate) fn new(generator: G, react: F) -> OnUpdate<G, F> {
+    pub(crate) fn new(generator: G, hook: F) -> OnUpdate<G, F> {
         OnUpdate {
             generator,
-            react,
+            hook,
             ended: false,
         }
     }
@@ -43,7 +43,7 @@ impl<G: Generator, F: FnMut(&mut G, &Context, &Op) + Send> Generator for OnUpdat
 
     fn update(&mut self, context: &Context, event: &Op) {
         if !self.ended {
-            (self.react)(&mut self.generator, context, event);
+            (self.hook)(&mut self.generator, context, event);
         }
     }
 
@@ -60,23 +60,23 @@ impl<G: fmt::Debug, F> fmt::Debug for OnUpdate<G, F> {
     }
 }
 
-/// What passes a [`Trace`].
+/// An answer or an event of a generator, as shown by [`Generator::trace`].
 #[derive(Clone, Copy, Debug)]
 pub enum Traced<'a> {
-    /// The generator was asked and answered this.
+    /// The generator's [`next`](Generator::next) returned this.
     Answered(&'a Next),
-    /// It received this event.
-    Told(&'a Op),
+    /// The generator's [`update`](Generator::update) received this event.
+    Received(&'a Op),
 }
 
 impl fmt::Display for Traced<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Traced::Answered(Next::Op(op)) => write!(f, "answered {op}"),
-            Traced::Answered(Next::Pending) => f.write_str("answered that it is pending"),
-            Traced::Answered(Next::Exhausted) => f.write_str("answered that it is exhausted"),
+            Traced::Answered(Next::Pending) => f.write_str("answered pending"),
+            Traced::Answered(Next::Exhausted) => f.write_str("answered exhausted"),
             Traced::Answered(Next::Failed(failure)) => write!(f, "failed: {}", failure.problem),
-            Traced::Told(op) => write!(f, "received {op}"),
+            Traced::Received(op) => write!(f, "received {op}"),
         }
     }
 }
@@ -105,7 +105,7 @@ impl<G: Generator, F: FnMut(&Context, Traced<'_>) + Send> Generator for Trace<G,
     }
 
     fn update(&mut self, context: &Context, event: &Op) {
-        (self.show)(context, Traced::Told(event));
+        (self.show)(context, Traced::Received(event));
         self.generator.update(context, event);
     }
 
@@ -126,8 +126,8 @@ impl<G: fmt::Debug, F> fmt::Debug for Trace<G, F> {
 #[derive(Debug)]
 pub struct FriendlyExceptions<G> {
     generator: G,
-    /// A panic outside of `next`, to be told with the next answer.
-    failed: Option<Box<Failure>>,
+    /// The first panic. One outside `next` is reported by the next call of `next`.
+    failed: Option<Box<GeneratorFailure>>,
 }
 
 impl<G: Generator> FriendlyExceptions<G> {
@@ -138,14 +138,15 @@ impl<G: Generator> FriendlyExceptions<G> {
         }
     }
 
-    /// Runs `action`; its panic becomes a failure that shows the generator.
-    fn guard<T>(&mut self, doing: &str, action: impl FnOnce(&mut G) -> T) -> Option<T> {
-        // After a panic the generator is asked for nothing but its tree.
+    /// Runs `action`; a panic becomes a failure that shows the generator.
+    fn guard<T>(&mut self, method: &str, action: impl FnOnce(&mut G) -> T) -> Option<T> {
+        // Unwind safety: after a panic only `tree` of the generator is called, which reads no invariants.
         match catch_unwind(AssertUnwindSafe(|| action(&mut self.generator))) {
             Ok(done) => Some(done),
             Err(panic) => {
-                let problem = format!("a panic while it {doing}: {}", panic_text(&*panic));
-                self.failed = Some(Box::new(Failure::new(problem, self.generator.tree())));
+                let problem = format!("panic in {method}: {}", panic_text(&*panic));
+                let failure = GeneratorFailure::new(problem, self.generator.tree());
+                self.failed = Some(Box::new(failure));
                 None
             }
         }
@@ -155,7 +156,7 @@ impl<G: Generator> FriendlyExceptions<G> {
 impl<G: Generator> Generator for FriendlyExceptions<G> {
     fn next(&mut self, context: &Context) -> Next {
         if self.failed.is_none()
-            && let Some(next) = self.guard("was asked", |generator| generator.next(context))
+            && let Some(next) = self.guard("next", |generator| generator.next(context))
         {
             return next;
         }
@@ -164,8 +165,8 @@ impl<G: Generator> Generator for FriendlyExceptions<G> {
                 let mut failure = failure.clone();
                 let (free, all) = (context.free_count(), context.thread_count());
                 let time = context.time().nanoseconds();
-                let told = &failure.problem;
-                failure.problem = format!("{told} (at {time} ns, {free} of {all} threads free)");
+                let panic = &failure.problem;
+                failure.problem = format!("{panic} (at {time} ns, {free} of {all} threads free)");
                 Next::Failed(failure)
             }
             None => Next::Exhausted,
@@ -173,12 +174,12 @@ impl<G: Generator> Generator for FriendlyExceptions<G> {
     }
 
     fn commit(&mut self) {
-        self.guard("was taken", Generator::commit);
+        self.guard("commit", Generator::commit);
     }
 
     fn update(&mut self, context: &Context, event: &Op) {
         if self.failed.is_none() {
-            self.guard("received an event", |generator| {
+            self.guard("update", |generator| {
                 generator.update(context, event);
             });
         }
@@ -189,55 +190,60 @@ impl<G: Generator> Generator for FriendlyExceptions<G> {
     }
 }
 
-/// Gives a [`Promised`] generator what it waits for. Cheap to clone.
+/// The sending half of [`promise`]: delivers the generator. Cheap to clone.
 #[derive(Debug)]
-pub struct Promise<G> {
-    place: Arc<Mutex<Option<G>>>,
+pub struct GeneratorPromise<G> {
+    slot: Arc<Mutex<Option<G>>>,
 }
 
-impl<G> Clone for Promise<G> {
-    fn clone(&self) -> Promise<G> {
-        Promise {
-            place: Arc::clone(&self.place),
+impl<G> Clone for GeneratorPromise<G> {
+    fn clone(&self) -> GeneratorPromise<G> {
+        GeneratorPromise {
+            slot: Arc::clone(&self.slot),
         }
     }
 }
 
-/// A generator that is not known yet. See [`promise`].
+/// The receiving half of [`promise`]: pending until a generator is delivered, then that generator.
 #[derive(Debug)]
-pub struct Promised<G> {
-    place: Arc<Mutex<Option<G>>>,
-    /// Once it was taken over.
+pub struct PromisedGenerator<G> {
+    slot: Arc<Mutex<Option<G>>>,
+    /// The delivered generator, once taken from the slot.
     generator: Option<G>,
 }
 
-/// A generator that is pending until somebody, from any thread, [delivers](Promise::deliver) one: for operations that depend on
-/// what a test finds out while it runs. When every promise was dropped undelivered, it is exhausted.
-pub fn promise<G: Generator>() -> (Promise<G>, Promised<G>) {
-    let place = Arc::new(Mutex::new(None));
-    let promised = Promised {
-        place: Arc::clone(&place),
+/// A generator that is pending until one is [delivered](GeneratorPromise::deliver), from any thread: for operations that
+/// depend on what a test finds out while it runs. When all senders have been dropped without a delivery, it is exhausted.
+pub fn promise<G: Generator>() -> (GeneratorPromise<G>, PromisedGenerator<G>) {
+    let slot = Arc::new(Mutex::new(None));
+    let promised = PromisedGenerator {
+        slot: Arc::clone(&slot),
         generator: None,
     };
-    (Promise { place }, promised)
+    (GeneratorPromise { slot }, promised)
 }
 
-impl<G> Promise<G> {
-    /// Keeps the promise. Only the first delivery counts once the generator was asked; one before replaces the other.
+impl<G> GeneratorPromise<G> {
+    /// Delivers the generator. A delivery replaces an earlier one that has not been taken yet; once one has been taken, a
+    /// further delivery has no effect.
     pub fn deliver(&self, generator: G) {
-        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(generator);
+        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(generator);
     }
 }
 
-impl<G: Generator> Generator for Promised<G> {
+impl<G: Generator> Generator for PromisedGenerator<G> {
     fn next(&mut self, context: &Context) -> Next {
         if self.generator.is_none() {
-            // Counted before looking: whoever delivers and drops the promise is not overlooked.
-            let kept = Arc::strong_count(&self.place) > 1;
-            let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-            self.generator = place.take();
+            // Counted before the slot is read: a sender that delivers and is dropped in between must not look exhausted.
+            let has_sender = Arc::strong_count(&self.slot) > 1;
+            let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+            self.generator = slot.take();
             if self.generator.is_none() {
-                return if kept { Next::Pending } else { Next::Exhausted };
+                return if has_sender {
+                    Next::Pending
+                } else {
+                    Next::Exhausted
+                };
             }
         }
         self.generator.next(context)
@@ -256,7 +262,7 @@ impl<G: Generator> Generator for Promised<G> {
     }
 }
 
-/// The new name of an operation's function by this list; names that are not in it stay.
+/// Replaces an operation's `f` by the new name in this list of old and new names, if it is listed.
 pub fn renamed(mut op: Op, names: &[(Symbol, Symbol)]) -> Op {
     if let Some((_, new)) = names.iter().find(|(old, _)| *old == op.f) {
         op.f = *new;

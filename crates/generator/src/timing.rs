@@ -1,4 +1,4 @@
-//! Combinators that keep to a schedule of their own: rotation, aligned instants, few at a time.
+//! Combinators on time and concurrency: rotation by the clock, aligned instants, caching, a limit of open operations.
 
 use seatrial_history::Op;
 use seatrial_machine::Time;
@@ -11,30 +11,38 @@ use crate::{Context, Generator, Next, Thread, Tree};
 /// Rotates among generators by the clock. See [`cycle_times`].
 #[derive(Debug)]
 pub struct CycleTimes<G> {
-    /// How long each one's turn is, and it.
+    /// The length of each turn, and its generator.
     turns: Vec<(Duration, G)>,
-    /// The length of a round.
+    /// The length of a round: the sum of all turns.
     period: Duration,
-    /// When the first round began: when the first operation was taken.
+    /// When the first round began: at the first committed operation.
     begin: Option<Time>,
-    /// The beginning that the last answer assumed, and whose operation it was.
+    /// For the operation returned last: the beginning that it assumed, and the index of its generator.
     candidate: (Time, usize),
     ended: bool,
 }
 
-/// Turns that are looked through for an operation; more count as nothing for now.
+/// Turns searched for an operation in one call of `next`; then the answer is pending.
 const TURNS_MAX: u32 = 10_000;
 
 /// Rotates among generators by the clock: the first for its duration, then the second, and so on, and again from the
-/// first. Each keeps its state until its next turn; all learn of all events. Ends when the one whose turn it is has
-/// ended. A generator whose next operation is due after its turn leaves the time to the one that follows.
+/// first. Each keeps its state until its next turn; all receive all events. Ends when the generator of the current turn
+/// has ended. A generator whose next operation is due after its turn cedes the rest of the turn to the next one.
 ///
-/// Turns of no length are left out.
+/// ```text
+///   turns    a: 2 s   b: 1 s
+///   time     0    1    2    3    4    5    6
+///            ├─── a ───┼─ b ┼─── a ───┼─ b ┼── …      period 3 s
+/// ```
+///
+/// Turns of zero length are dropped.
 pub fn cycle_times<G: Generator>(turns: impl IntoIterator<Item = (Duration, G)>) -> CycleTimes<G> {
     let turns: Vec<_> = turns
         .into_iter()
         .filter(|(duration, _)| !duration.is_zero())
         .collect();
+    // A turn of zero length would be the current one at no time, and a period of zero a division by zero below.
+    debug_assert!(turns.iter().all(|(duration, _)| !duration.is_zero()));
     CycleTimes {
         period: turns.iter().map(|(duration, _)| duration).sum(),
         ended: turns.is_empty(),
@@ -45,7 +53,7 @@ pub fn cycle_times<G: Generator>(turns: impl IntoIterator<Item = (Duration, G)>)
 }
 
 impl<G> CycleTimes<G> {
-    /// Whose turn it is at `now`, and when that turn began.
+    /// The index of the current turn at `now`, and when that turn began.
     fn turn_at(&self, begin: Time, now: Time) -> (usize, Time) {
         let passed = now.since(begin).as_nanos();
         let mut rest = passed % self.period.as_nanos();
@@ -61,7 +69,7 @@ impl<G> CycleTimes<G> {
     }
 }
 
-/// So many nanoseconds, or for ever.
+/// A duration of `count` nanoseconds, at most `u64::MAX` (584 years).
 fn nanoseconds(count: u128) -> Duration {
     Duration::from_nanos(u64::try_from(count).unwrap_or(u64::MAX))
 }
@@ -73,7 +81,7 @@ impl<G: Generator> Generator for CycleTimes<G> {
         }
         let begin = self.begin.unwrap_or(context.time());
         let (mut index, mut start) = self.turn_at(begin, context.time());
-        // After one round everybody has been asked; from then on they answer for later rounds.
+        // The search continues into later rounds: there, a generator is asked with the time of its later turn.
         for _ in 0..TURNS_MAX {
             let (duration, generator) = &mut self.turns[index];
             let end = start + *duration;
@@ -158,8 +166,8 @@ impl<G: Generator> Generator for DelayTil<G> {
 #[derive(Clone, Debug)]
 pub struct Cache<G> {
     duration: Duration,
-    /// The answer that was not taken, and when it was given.
-    kept: Option<(Time, Op)>,
+    /// The operation returned last and not committed yet, and when it was first returned.
+    cached: Option<(Time, Op)>,
     generator: G,
 }
 
@@ -167,7 +175,7 @@ impl<G: Generator> Cache<G> {
     pub(crate) fn new(duration: Duration, generator: G) -> Cache<G> {
         Cache {
             duration,
-            kept: None,
+            cached: None,
             generator,
         }
     }
@@ -175,7 +183,7 @@ impl<G: Generator> Cache<G> {
 
 impl<G: Generator> Generator for Cache<G> {
     fn next(&mut self, context: &Context) -> Next {
-        if let Some((given, op)) = &self.kept {
+        if let Some((given, op)) = &self.cached {
             let thread = context.thread_of(op.process);
             let usable = thread.is_some_and(|thread| {
                 context.is_free(thread) && context.process_of(thread) == op.process
@@ -187,7 +195,7 @@ impl<G: Generator> Generator for Cache<G> {
             }
         }
         let next = self.generator.next(context);
-        self.kept = match &next {
+        self.cached = match &next {
             Next::Op(op) => Some((context.time(), op.clone())),
             _ => None,
         };
@@ -195,7 +203,7 @@ impl<G: Generator> Generator for Cache<G> {
     }
 
     fn commit(&mut self) {
-        self.kept = None;
+        self.cached = None;
         self.generator.commit();
     }
 
@@ -212,9 +220,9 @@ impl<G: Generator> Generator for Cache<G> {
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit<G> {
     limit: usize,
-    /// Threads that carry out an operation of this generator.
+    /// Threads with an open operation of this generator.
     open: BTreeSet<Thread>,
-    /// The thread of the last answer.
+    /// The thread of the operation returned last.
     candidate: Option<Thread>,
     generator: G,
 }
@@ -235,7 +243,7 @@ impl<G: Generator> Generator for ConcurrencyLimit<G> {
         if self.limit == 0 {
             return Next::Exhausted;
         }
-        // Inside of a mixture nobody tells that an operation has ended.
+        // A mixture passes no events to its generators, so completions are also detected by free threads.
         self.open.retain(|thread| !context.is_free(*thread));
         let next = self.generator.next(context);
         if let Next::Op(op) = &next {
