@@ -81,7 +81,6 @@ fn with_server<T>(folder: &Path, work: impl FnOnce(SocketAddr) -> T) -> T {
                 listen: SocketAddr::from(([127, 0, 0, 1], 0)),
                 message_length_max: MESSAGE_LENGTH_MAX,
                 limits: HostLimits::default(),
-                report: |text| eprintln!("{text}"),
                 protocol: PROTOCOL,
                 key: None,
                 peers: PeerOptions::default(),

@@ -18,6 +18,7 @@ mod guard;
 mod independent;
 mod interrupt;
 mod load;
+mod logging;
 mod meter;
 mod opened;
 mod output;
@@ -36,7 +37,8 @@ use seatrial_suite::Suite;
 use std::process::ExitCode;
 use suites::Suites;
 
-/// Runs the program with these suites: reads the command line, carries the verb out, and returns the exit status.
+/// Runs the program with these suites: reads the command line, carries the verb out, and returns the exit status. Installs a
+/// subscriber of `tracing` and a panic hook, unless the process has a subscriber (`SEATRIAL_LOG` is its level).
 ///
 /// Panics when two suites have the same name, or one has an option that is already an option of the verb.
 pub fn main(suites: &[&'static dyn Suite]) -> ExitCode {
@@ -59,6 +61,10 @@ pub fn main(suites: &[&'static dyn Suite]) -> ExitCode {
             .into();
         }
     };
+    if let Err(error) = logging::install() {
+        complain!("seatrial: {error:#}");
+        return Exit::Error.into();
+    }
     let suites = std::panic::AssertUnwindSafe(&suites);
     match std::panic::catch_unwind(|| run(arguments.command, &suites)) {
         Ok(Ok(exit)) => exit.into(),

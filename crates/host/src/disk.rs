@@ -169,8 +169,12 @@ fn write_all(
                     tickets
                 }
             };
+            let result = result.map_err(|error| append_error(log.path(), error));
             let has_failed = result.is_err();
-            done(result.map_err(|error| append_error(log.path(), error)));
+            if let Err(error) = &result {
+                tracing::error!("{error}");
+            }
+            done(result);
             if has_failed {
                 return;
             }

@@ -5,7 +5,6 @@ use crate::disk::{self, Durable, LogTask, MachineDisk};
 use crate::key::Key;
 use crate::limits::{HostLimits, files_max};
 use crate::net::{Arrival, Connections, INBOX_MAX, listen};
-use crate::notice::Report;
 use crate::opening::Protocol;
 use crate::peer::PeerOptions;
 use seatrial_machine::{
@@ -33,8 +32,6 @@ pub struct ServeOptions {
     pub message_length_max: usize,
     /// What connections may cost.
     pub limits: HostLimits,
-    /// Where notices about connections go.
-    pub report: Report,
     /// What is spoken.
     pub protocol: Protocol,
     /// What clients have to know; `None`: nothing.
@@ -55,8 +52,6 @@ pub struct ListenOptions {
     pub message_length_max: usize,
     /// What connections may cost.
     pub limits: HostLimits,
-    /// Where notices about connections go.
-    pub report: Report,
     /// What is spoken.
     pub protocol: Protocol,
     /// What clients have to know; `None`: nothing.
@@ -150,7 +145,6 @@ pub fn serve<M: Machine>(
         listen: options.listen,
         message_length_max: options.message_length_max,
         limits: options.limits,
-        report: options.report,
         protocol: options.protocol,
         key: options.key.clone(),
         peers: options.peers.clone(),
@@ -211,7 +205,7 @@ async fn work<M: Machine>(
     let listener = bind(options.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let (accepted, arrivals) = mpsc::channel(ACCEPTED_MAX);
-    tokio::spawn(listen(listener, accepted, options.report));
+    tokio::spawn(listen(listener, accepted));
     let (inbox, messages) = mpsc::channel(INBOX_MAX);
     let (done, durable) = mpsc::unbounded_channel();
     let disk = disk(Arc::new(move |result| {
@@ -224,13 +218,13 @@ async fn work<M: Machine>(
         machine,
         clock,
         connections,
-        report: options.report,
         disk,
         finished,
         jobs: 0,
         out: Vec::new(),
         is_closed: false,
     };
+    tracing::info!("serving at {address}");
     ready(address);
     let sources = Sources {
         arrivals,
@@ -269,7 +263,6 @@ struct Server<M: Machine> {
     machine: M,
     clock: ServerClock,
     connections: Connections,
-    report: Report,
     disk: MachineDisk,
     finished: mpsc::UnboundedSender<Finished>,
     /// Jobs under way.
@@ -310,7 +303,7 @@ impl<M: Machine> Server<M> {
                     self.turn(Input::Request(CLOSING, request));
                 }
                 () = &mut deadline, if is_stopping => {
-                    (self.report)(format_args!("gave up closing after {CLOSING_MAX:?}"));
+                    tracing::error!("gave up closing after {CLOSING_MAX:?}: the machine did not answer");
                     return Ok(());
                 }
                 Some(stream) = sources.arrivals.recv() => {

@@ -1,6 +1,5 @@
 //! A key that server and clients share.
 
-use crate::notice::Report;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::fmt;
@@ -63,8 +62,8 @@ impl Key {
         })
     }
 
-    /// [`Key::read`] with the file's name in the error, and a notice when other users may read the file.
-    pub fn read_and_warn(path: &Path, report: Report) -> io::Result<Key> {
+    /// [`Key::read`] with the file's name in the error, and a logged warning when other users may read the file.
+    pub fn read_and_warn(path: &Path) -> io::Result<Key> {
         let key = Key::read(path).map_err(|error| {
             let text = format!("{}: {error}", path.display());
             io::Error::new(error.kind(), text)
@@ -72,7 +71,7 @@ impl Key {
         let mode = path.metadata().map_or(0, |it| it.permissions().mode());
         if mode & 0o077 != 0 {
             let path = path.display();
-            report(format_args!("{path}: other users may read this key"));
+            tracing::warn!("{path}: other users may read this key");
         }
         Ok(key)
     }

@@ -38,7 +38,6 @@ pub use drive::{HostError, ListenOptions, ServeOptions, serve, serve_machine};
 pub use key::Key;
 pub use limits::HostLimits;
 pub use link::{BlockingLink, Link, LinkOptions};
-pub use notice::Report;
 pub use opening::{ClientOpening, OpeningError, Protocol};
 pub use peer::{Cluster, HostCounts, HostMetrics, PeerCounts, PeerLimits, PeerOptions};
 pub use seatrial_machine::{Booted, DataFolder, Peer};

@@ -3,7 +3,7 @@
 use crate::connection::ConnectOptions;
 use crate::drive::ListenOptions;
 use crate::limits::HostLimits;
-use crate::notice::{Notices, Report};
+use crate::notice::Notices;
 use crate::opening;
 use crate::peer::{self, Peers};
 use crate::receive::{Answers, Held, Peer, Reader, Receiving};
@@ -102,7 +102,7 @@ impl Connections {
             key: key.clone(),
             ..ConnectOptions::new(protocol, length_max)
         };
-        let peers = Peers::new(&options.peers, connect, options.report);
+        let peers = Peers::new(&options.peers, connect);
         Connections {
             open: BTreeMap::new(),
             draining: BTreeMap::new(),
@@ -113,7 +113,7 @@ impl Connections {
             limits,
             unsent: Arc::new(AtomicUsize::new(0)),
             touched: Vec::new(),
-            notices: Notices::new(options.report),
+            notices: Notices::default(),
             peers,
         }
     }
@@ -285,9 +285,11 @@ impl Connections {
     /// What the reader or the writer of a connection reports.
     pub(crate) fn ended(&mut self, id: NodeId, reason: Option<&io::Error>) {
         let Some(error) = reason else {
+            tracing::debug!("connection of {id} ended");
             self.close(id);
             return;
         };
+        tracing::debug!("connection of {id} ended: {error}");
         // The usual ways in which connections break are no news.
         if error.kind() == ConnectionRefused && self.is_open(id) {
             let text = format_args!("{id} was refused: {error}");
@@ -444,12 +446,8 @@ async fn tell_and_end(mut stream: TcpStream, message: &[u8]) -> io::Result<()> {
 }
 
 /// Listens until the socket fails.
-pub(crate) async fn listen(
-    listener: TcpListener,
-    accepted: mpsc::Sender<TcpStream>,
-    report: Report,
-) {
-    let mut notices = Notices::new(report);
+pub(crate) async fn listen(listener: TcpListener, accepted: mpsc::Sender<TcpStream>) {
+    let mut notices = Notices::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

@@ -4,7 +4,7 @@
 //! that the other has dialled. So a message goes to a [`NodeId`], and it makes no difference who started first.
 
 use crate::connection::{ConnectOptions, Connection, Event};
-use crate::notice::{Notices, Report};
+use crate::notice::Notices;
 use seatrial_machine::NodeId;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -205,7 +205,6 @@ pub(crate) struct Peers {
     cluster: Option<Cluster>,
     limits: PeerLimits,
     connect: ConnectOptions,
-    report: Report,
     notices: Notices,
     pub(crate) metrics: HostMetrics,
     outboxes: BTreeMap<NodeId, Outgoing>,
@@ -225,7 +224,7 @@ impl Drop for Outgoing {
 
 impl Peers {
     /// Starts to dial. `connect` says what is spoken.
-    pub(crate) fn new(options: &PeerOptions, mut connect: ConnectOptions, report: Report) -> Peers {
+    pub(crate) fn new(options: &PeerOptions, mut connect: ConnectOptions) -> Peers {
         connect.timeout = options.limits.connect_timeout;
         let addresses = options.cluster.iter().flat_map(|it| it.addresses.clone());
         let addresses: Vec<(NodeId, SocketAddr)> = addresses.collect();
@@ -233,8 +232,7 @@ impl Peers {
             cluster: options.cluster.clone(),
             limits: options.limits,
             connect,
-            report,
-            notices: Notices::new(report),
+            notices: Notices::default(),
             metrics: options.metrics.clone(),
             outboxes: BTreeMap::new(),
         };
@@ -285,7 +283,6 @@ impl Peers {
             address,
             connect: self.connect.clone(),
             outbox: Arc::clone(&outbox),
-            report: self.report,
             reported: None,
         };
         let task = tokio::spawn(dialler.run()).abort_handle();
@@ -413,7 +410,6 @@ struct Dialler {
     address: SocketAddr,
     connect: ConnectOptions,
     outbox: Arc<Outbox>,
-    report: Report,
     /// What was reported last: a node that stays away is reported once.
     reported: Option<String>,
 }
@@ -428,7 +424,7 @@ impl Dialler {
                 Ok(connection) => {
                     pause = limits.retry_min;
                     if self.reported.take().is_some() {
-                        (self.report)(format_args!("{node} at {} is connected", self.address));
+                        tracing::info!("{node} at {} is connected", self.address);
                     }
                     metrics.count_peer(node, |it| {
                         it.is_connected = true;
@@ -454,9 +450,7 @@ impl Dialler {
     fn say(&mut self, reason: &str) {
         if self.reported.as_deref() != Some(reason) {
             let (node, address) = (self.outbox.node, self.address);
-            (self.report)(format_args!(
-                "{node} at {address} is not connected: {reason}"
-            ));
+            tracing::warn!("{node} at {address} is not connected: {reason}");
             self.reported = Some(reason.to_owned());
         }
     }

@@ -138,7 +138,6 @@ fn options(data: &Path) -> ServeOptions {
         data: data.to_owned(),
         message_length_max: 1_000,
         limits: HostLimits::default(),
-        report: |text| eprintln!("{text}"),
         protocol: PROTOCOL,
         key: None,
         peers: PeerOptions::default(),

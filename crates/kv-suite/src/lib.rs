@@ -25,7 +25,7 @@ use processes::{KeyFile, KvSystem};
 use seatrial_generator::Generator;
 use seatrial_generator::workload::{self, Workload, WorkloadOptions};
 use seatrial_history::{Mop, Op, Symbol, Value};
-use seatrial_host::{Key, Report};
+use seatrial_host::Key;
 use seatrial_kv::Bug;
 use seatrial_machine::Rng;
 use seatrial_runner::ProcessNodes;
@@ -33,7 +33,6 @@ use seatrial_suite::{
     Deployment, NodeSetup, OptionValues, PlantedBug, Setup, Simulator, Suite, SuiteError,
     SuiteOption, Verb,
 };
-use std::path::Path;
 use std::sync::Arc;
 
 /// The bundled store.
@@ -120,9 +119,7 @@ impl Suite for Kv {
 
     fn deploy(&self, setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
         let key = setup.options.path(KEY_FILE);
-        let key = key
-            .map(|path| KeyFile::open(path, setup.report))
-            .transpose()?;
+        let key = key.map(KeyFile::open).transpose()?;
         let clients_key = key.as_ref().map(|file| file.key.clone());
         let system = Arc::new(KvSystem {
             bug: setup.bug.map(|bug| bug.name),
@@ -234,7 +231,6 @@ fn store_bug(planted: Option<&PlantedBug>) -> Option<Bug> {
 }
 
 /// The key in a file that an option names.
-fn read_key(options: &OptionValues, report: Report) -> Result<Option<Key>, SuiteError> {
-    let read = |path: &Path| Key::read_and_warn(path, report);
-    Ok(options.path(KEY_FILE).map(read).transpose()?)
+fn read_key(options: &OptionValues) -> Result<Option<Key>, SuiteError> {
+    Ok(options.path(KEY_FILE).map(Key::read_and_warn).transpose()?)
 }

@@ -28,9 +28,8 @@ pub(crate) fn run(setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
             connection_send_bytes_pause: 1 << 20,
             ..HostLimits::within(memory)
         },
-        report,
         protocol: PROTOCOL,
-        key: read_key(setup.options, report)?,
+        key: read_key(setup.options)?,
         peers: PeerOptions::default(),
         clock: setup.clock.map(ToOwned::to_owned),
     };

@@ -1,7 +1,7 @@
 //! The store as real processes.
 
 use crate::connection::connect;
-use seatrial_host::{Key, Protocol, Report};
+use seatrial_host::{Key, Protocol};
 use seatrial_kv::message;
 use seatrial_kv::{ClientOptions, Outcome, Transaction};
 use seatrial_machine::Rng;
@@ -29,8 +29,8 @@ pub(crate) struct KeyFile {
 
 impl KeyFile {
     /// The key in a file.
-    pub(crate) fn open(path: &Path, report: Report) -> Result<KeyFile, SuiteError> {
-        let key = Key::read_and_warn(path, report)?;
+    pub(crate) fn open(path: &Path) -> Result<KeyFile, SuiteError> {
+        let key = Key::read_and_warn(path)?;
         // A node is started in the same folder, but the command in its log is to be read anywhere.
         let path = path.canonicalize()?;
         Ok(KeyFile { path, key })

@@ -63,7 +63,10 @@ pub fn run(test: Test, observer: Arc<dyn Observer>) -> Result<TestOutcome, RunEr
     let ticker = Ticker::start(Arc::clone(&progress), observer);
     let result = Run::new(test, &threads, progress).run();
     threads.world.block_on(async {
-        let _ = end_nodes(&nodes).await; // also after an error: no process outlives the test
+        // Also after an error: no process outlives the test.
+        for error in end_nodes(&nodes).await {
+            tracing::warn!("a node could not be stopped: {error}");
+        }
     });
     drop(ticker);
     threads.end();

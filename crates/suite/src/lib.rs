@@ -12,7 +12,7 @@ mod setup;
 mod simulation;
 
 pub use option::{OptionValues, SuiteOption, Verb};
-pub use setup::{Deployment, NodeSetup, Setup};
+pub use setup::{Deployment, NodeSetup, Report, Setup};
 pub use simulation::{
     BootMachine, SimulatedRun, SimulatedSystem, Simulation, Simulator, Step, Timing, Work, simulate,
 };

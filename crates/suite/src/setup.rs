@@ -1,13 +1,16 @@
 //! What a suite is told about a real test, and what it returns.
 
 use crate::{OptionValues, PlantedBug};
-use seatrial_host::Report;
 use seatrial_machine::Rng;
 use seatrial_runner::{Clients, Nodes};
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Where lines for people go: one line per call. The caller escapes what must not reach a terminal.
+pub type Report = fn(fmt::Arguments<'_>);
 
 /// A real test, as the command line or a plan asks for it.
 #[derive(Clone, Debug)]

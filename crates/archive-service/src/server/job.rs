@@ -266,6 +266,9 @@ fn refusal(error: ArchiveError) -> Refusal {
         ArchiveError::Tail(_) => RefusalCode::Damaged,
         _ => RefusalCode::Disk,
     };
+    if code == RefusalCode::Disk {
+        tracing::error!("{error}");
+    }
     Refusal::new(code, error.to_string())
 }
 

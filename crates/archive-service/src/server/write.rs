@@ -416,6 +416,7 @@ impl Work {
             Ok(()) => {}
             Err(Stuck::Batch(why)) => refusal = Some(why),
             Err(Stuck::Writer(error)) => {
+                tracing::error!("a recording cannot be written: {error}");
                 refusal = Some(Refusal::new(RefusalCode::Disk, error.to_string()));
                 is_broken = true;
                 // Batches that were not written have no place.
@@ -442,6 +443,7 @@ impl Work {
             match self.lane.writer.stop(self.now) {
                 Ok(appended) => written.durable = appended.durable,
                 Err(error) => {
+                    tracing::error!("a recording cannot be stopped: {error}");
                     let refusal = Refusal::new(RefusalCode::Disk, error.to_string());
                     written.refusal = Some(refusal);
                     written.is_broken = true;

@@ -19,16 +19,13 @@ mod verify;
 
 use crate::args::{ArchiveArguments, ArchiveVerb};
 use crate::exit::Exit;
-use crate::output::complaint;
 use anyhow::Result;
 use seatrial_host::Key;
 
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ArchiveArguments) -> Result<Exit> {
     let key = arguments.key_file.as_deref();
-    let key = key
-        .map(|path| Key::read_and_warn(path, complaint))
-        .transpose()?;
+    let key = key.map(|path| Key::read_and_warn(path)).transpose()?;
     remote::use_key(key.clone());
     match &arguments.verb {
         ArchiveVerb::Record(arguments) => record::run(arguments),

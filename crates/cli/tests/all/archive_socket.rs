@@ -61,7 +61,6 @@ impl Server {
                 listen,
                 message_length_max: MESSAGE_LENGTH_MAX,
                 limits: HostLimits::default(),
-                report: |text| eprintln!("{text}"),
                 protocol: PROTOCOL,
                 key: None,
                 peers: PeerOptions::default(),

@@ -34,8 +34,14 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the binary with these words, which make it listen.
     pub(crate) fn start(words: &[&str]) -> Server {
+        Server::start_after("", words)
+    }
+
+    /// [`Server::start`] after commands of the shell: limits, environment variables.
+    pub(crate) fn start_after(commands: &str, words: &[&str]) -> Server {
+        let script = format!("ulimit -v 1048576; {commands} exec \"$0\" \"$@\"");
         let mut child = Command::new("sh")
-            .args(["-c", "ulimit -v 1048576; exec \"$0\" \"$@\""])
+            .args(["-c", &script])
             .arg(binary())
             .args(words)
             .stdin(Stdio::null())

@@ -89,7 +89,6 @@ impl Server {
             listen: "127.0.0.1:0".parse().unwrap(),
             message_length_max: MESSAGE_LENGTH_MAX,
             limits,
-            report: |text| println!("{text}"),
             protocol: PROTOCOL,
             key,
             peers: PeerOptions::default(),

@@ -69,7 +69,6 @@ fn a_machine_with_too_much_under_way_is_given_no_more_messages() {
         listen: "127.0.0.1:0".parse().unwrap(),
         message_length_max: 64,
         limits: HostLimits::default(),
-        report: |text| eprintln!("{text}"),
         protocol: PROTOCOL,
         key: None,
         peers: PeerOptions::default(),

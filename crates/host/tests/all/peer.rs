@@ -120,7 +120,6 @@ impl Setup {
             listen: self.listen,
             message_length_max: 1 << 20,
             limits: HostLimits::default(),
-            report: |text| eprintln!("{text}"),
             protocol: PROTOCOL,
             key: self.key,
             peers: PeerOptions {

@@ -46,7 +46,6 @@ fn a_node_as_a_process() {
         data: PathBuf::from(data),
         message_length_max: 1 << 20,
         limits: HostLimits::default(),
-        report: |text| eprintln!("{text}"),
         protocol: PROTOCOL,
         key: None,
         peers: PeerOptions {

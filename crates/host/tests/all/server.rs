@@ -87,7 +87,6 @@ fn options(data: &Path) -> ServeOptions {
             send_patience: Duration::from_millis(500),
             ..HostLimits::default()
         },
-        report: |text| eprintln!("{text}"),
         protocol: PROTOCOL,
         key: None,
         peers: PeerOptions::default(),

@@ -5,7 +5,7 @@ use super::moment;
 use super::remote;
 use crate::args::ServeArguments;
 use crate::exit::Exit;
-use crate::output::{complain, complaint};
+use crate::output::complain;
 use anyhow::{Context as _, Result};
 use seatrial_archive_service::message::MESSAGE_LENGTH_MAX;
 use seatrial_archive_service::{ArchiveService, ServiceLimits, ServiceOptions, ServiceRequest};
@@ -29,7 +29,6 @@ pub(super) fn run(arguments: &ServeArguments, key: Option<Key>) -> Result<Exit> 
         listen: arguments.listen,
         message_length_max: MESSAGE_LENGTH_MAX,
         limits: HostLimits::within(memory),
-        report: complaint,
         protocol: remote::PROTOCOL,
         key,
         peers: PeerOptions::default(),
