@@ -13,8 +13,11 @@
 //!
 //! - `real.rs`: the operating system's files as `Storage`
 //! - `map.rs`: mapped views that report errors instead of raising SIGBUS; the only unsafe code
+//! - `memory.rs`: the memory that the system leaves to caches
 
 mod map;
+mod memory;
 mod real;
 
+pub use memory::SystemMemory;
 pub use real::{Files, ReadFiles};

@@ -191,13 +191,14 @@
 //! 3. `chunk.rs`, `chunk/layout.rs`: a chunk and its format; `chunk/encode.rs`, `chunk/dictionary.rs`, `chunk/shared_lists.rs`,
 //!    `chunk/tape.rs`: writing; `chunk/column.rs`, `chunk/decode.rs`: reading and validation; `chunk/widen.rs`,
 //!    `chunk/value_view.rs`, `chunk/op_view.rs`, `chunk/ops.rs`: access
-//! 4. `store.rs`, then `store/writer.rs`, `store/append.rs`, `store/directory.rs`: writing; `store/file.rs`, `store/reader.rs`,
-//!    `store/document.rs`: reading; `store/pack.rs`, `store/salvage.rs`, `store/repair.rs`: copies and damage
+//! 4. `store.rs`, then `store/writer.rs`, `store/append.rs`, `store/directory.rs`: writing; `store/survey.rs`, `store/reader.rs`,
+//!    `store/documents.rs`: reading; `store/pack.rs`, `store/salvage.rs`, `store/torn_tail.rs`: copies and damage
 //! 5. `fold.rs`, then `fold/matrix.rs` (which chunk for which fold), `fold/folder.rs` (threads around it), `fold/erased.rs`,
 //!    `fold/resident.rs`; `fold/concurrent.rs`: one fold without a folder
-//! 6. `source.rs`, `sink.rs`, `provenance.rs`: how other crates read histories
+//! 6. `chunk_source.rs`, `sink.rs`, `provenance.rs`: how other crates read histories
 
 pub mod chunk;
+mod chunk_source;
 mod fold;
 mod hash;
 mod history;
@@ -205,7 +206,6 @@ mod op;
 mod pair;
 mod provenance;
 mod sink;
-mod source;
 mod store;
 mod symbol;
 mod validate;
@@ -214,6 +214,7 @@ mod value;
 pub use seatrial_blocks::leb128;
 
 pub use chunk::{Chunk, ChunkError, OpView};
+pub use chunk_source::{ChunkSource, SourceError, Take};
 pub use fold::{
     Chunks, Fold, FoldBatch, FoldError, Folder, FolderStatistics, Folding, Order, fold_concurrent,
     fold_linear,
@@ -224,11 +225,10 @@ pub use op::{Extra, Op, OpType, Process};
 pub use pair::OpenInvocations;
 pub use provenance::Provenance;
 pub use sink::{Stamp, Stamps, TransactionSink};
-pub use source::{ChunkSource, SourceError, Take};
 pub use store::{
     Analysis, ChunkBuffer, Codec, Damaged, FileTail, HistoryWriter, Missing, OpenError, Packed,
-    Pressure, REPAIRED, RepairedFile, SALVAGED, Salvaged, SystemMemory, TestFile, WriteError,
-    WriterOptions, repack, salvage_to,
+    REPAIRED, RepairedFile, SALVAGED, Salvaged, TestFile, WriteError, WriterOptions, repack,
+    salvage_to,
 };
 pub use symbol::Symbol;
 pub use validate::HistoryError;

@@ -23,25 +23,23 @@
 mod append;
 mod block_kinds;
 mod directory;
-mod document;
-mod file;
-mod memory;
+mod documents;
 mod pack;
 mod reader;
-mod repair;
 mod salvage;
+mod survey;
+mod torn_tail;
 mod writer;
 
-pub use document::Analysis;
-pub use file::{FileTail, OpenError};
-pub use memory::{Pressure, SystemMemory};
+pub use documents::Analysis;
 pub use pack::{Packed, repack};
 pub(crate) use reader::ReadScratch;
 pub use reader::{ChunkBuffer, TestFile};
-pub use repair::{REPAIRED, RepairedFile};
 pub use salvage::{Missing, SALVAGED, Salvaged, salvage_to};
 pub use seatrial_blocks::codec::Codec;
 pub use seatrial_blocks::damage_scan::Damaged;
+pub use survey::{FileTail, OpenError};
+pub use torn_tail::{REPAIRED, RepairedFile};
 pub use writer::{HistoryWriter, WriteError, WriterOptions};
 
 /// The purpose in the first page.

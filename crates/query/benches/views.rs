@@ -36,7 +36,7 @@ fn processor_seconds() -> f64 {
     ticks as f64 / 100.0
 }
 
-/// Runs `work`, which does so many things at a time, and prints how many of them a second.
+/// Runs `work`, which does this many things, and prints the rate per second.
 fn rate(effort: Effort, name: &str, things: u64, mut work: impl FnMut()) {
     let (mut best, mut best_wall) = (0.0_f64, 0.0_f64);
     for _ in 0..effort.rounds {

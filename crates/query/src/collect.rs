@@ -1,7 +1,7 @@
 //! Ends that collect all items.
 
+use super::key_table::KeyTable;
 use super::pipeline::Stage;
-use super::table::KeyTable;
 use super::{Each, Items, Pipeline, Query, Question};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;

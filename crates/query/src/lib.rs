@@ -70,18 +70,20 @@
 //! # Files in reading order
 //!
 //! 1. `items.rs`, `pipeline.rs`, `question.rs`: items, stages, and the fold that they become; `lib.rs`: the trait [`Query`]
-//! 2. Ends: `end.rs`, `pick.rs`, `collect.rs`, `rank.rs`, `number.rs`, `moments.rs`, `distribution.rs`, `kinds.rs`, `plain.rs`
-//! 3. Inner questions: `part.rs`, `group.rs`, `fuse.rs`, `table.rs`
+//! 2. Ends: `end.rs`, `pick.rs`, `collect.rs`, `rank.rs`, `number.rs`, `moments.rs`, `distribution.rs`, `kinds.rs`, `closures.rs`
+//! 3. Inner questions: `part.rs`, `group_by.rs`, `fuse.rs`, `key_table.rs`
 //! 4. `latency.rs`: pairs across chunks
 //! 5. `view.rs`, then `view/base.rs`, `view/cache.rs`, `view/filter.rs`, `view/layers.rs`, `view/matches.rs`,
-//!    `view/completions.rs`, `view/fold.rs`
+//!    `view/completions.rs`, `view/view_fold.rs`
 
+mod closures;
 mod collect;
 mod distribution;
 mod end;
 mod fuse;
-mod group;
+mod group_by;
 mod items;
+mod key_table;
 mod kinds;
 mod latency;
 mod moments;
@@ -89,16 +91,14 @@ mod number;
 mod part;
 mod pick;
 mod pipeline;
-mod plain;
 mod question;
 mod rank;
-mod table;
 pub mod view;
 
 pub use distribution::{Bucket, Distribution};
 pub use end::Post;
 pub use fuse::{Facet, Fuse, Fused, fuse};
-pub use group::GroupBy;
+pub use group_by::GroupBy;
 pub use items::{Each, Items, Ops};
 pub use kinds::Kinds;
 pub use latency::{Latencies, Latency, Pairing, latencies};

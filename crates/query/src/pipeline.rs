@@ -184,7 +184,7 @@ impl<I: Items, S: Stage<I, Out = Ops>> Pipeline<I, S> {
     }
 }
 
-/// A query behind the stages of a pipeline.
+/// A query after the stages of a pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Through<S, Q> {
     stage: S,

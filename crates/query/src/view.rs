@@ -24,33 +24,34 @@ mod base;
 mod cache;
 mod completions;
 mod filter;
-mod fold;
 mod iterate;
 mod layers;
 mod mask;
 mod matches;
-mod operation;
-mod source;
+mod view_fold;
+mod view_op;
+mod view_source;
 
-pub use cache::{CACHE_BYTES_MAX, CacheFigures, ChunkCache};
+pub use cache::{CACHE_BYTES_MAX, CacheFigures, ChunkCache, Pressure};
 pub use filter::Filter;
-pub use fold::{ViewFold, ViewItems, ViewScope};
 pub use iterate::ViewIter;
-pub use operation::{OpRef, ViewOp};
-pub use source::{ViewError, ViewSource};
+pub use view_fold::{ViewFold, ViewItems, ViewScope};
+pub use view_op::{OpRef, ViewOp};
+pub use view_source::{ViewError, ViewSource};
 
 pub use base::ViewBase;
 use base::{BaseStorage, Spot};
 use layers::{Layers, Made};
 use matches::Matches;
-use operation::ViewPart;
+use seatrial_files::SystemMemory;
 use seatrial_history::UNPAIRED;
 use seatrial_history::chunk::ChunkAddress;
 use seatrial_history::{
-    Folder, History, Mop, Observed, Op, OpType, Process, Symbol, SystemMemory, TestFile, Value,
+    Folder, History, Mop, Observed, Op, OpType, Process, Symbol, TestFile, Value,
 };
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::{Arc, OnceLock};
+use view_op::ViewPart;
 
 /// A history, or a part of one, seen through filters and maps. Immutable; cloning it is cheap, and any number of threads
 /// may use it at a time.

@@ -13,7 +13,7 @@ fn clock_seconds() -> f64 {
     seconds.expect("a number of seconds")
 }
 
-/// Seconds that all threads of this process have run for, those that ended included.
+/// CPU seconds of all threads of this process, ended ones included.
 fn processor_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields = text.rsplit(')').next().unwrap_or_default();
@@ -145,7 +145,7 @@ fn memory_kib_max() -> u64 {
         .expect("a number of KiB")
 }
 
-/// Very many tasks, but few at once, each depending on the one before: what is done leaves nothing behind.
+/// A long chain of tasks, few pending at a time: memory must not grow with the finished ones.
 fn memory(tasks: usize) {
     let executor = Executor::new(2);
     let mut window = VecDeque::from([executor.submit("first", (), |()| 0_usize)]);

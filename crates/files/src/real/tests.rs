@@ -39,14 +39,14 @@ fn names_are_listed_renamed_and_removed() {
     }
     let open = Files.open(&folder.join("a")).unwrap();
     Files.rename(&folder.join("c"), &folder.join("a")).unwrap();
-    Files.sync_folder(&folder).unwrap();
-    assert_eq!(Files.list(&folder).unwrap(), ["a", "b"]);
+    Files.sync_folder(folder).unwrap();
+    assert_eq!(Files.list(folder).unwrap(), ["a", "b"]);
     Files.remove(&folder.join("b")).unwrap();
-    assert_eq!(Files.list(&folder).unwrap(), ["a"]);
+    assert_eq!(Files.list(folder).unwrap(), ["a"]);
     assert_eq!(open.len(), 0, "the file that had the name is still open");
     let missing = Files.remove(&folder.join("b")).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
-    let not_a_file = Files.open(&folder).unwrap_err();
+    let not_a_file = Files.open(folder).unwrap_err();
     assert_eq!(not_a_file.kind(), ErrorKind::IsADirectory);
     std::fs::remove_dir_all(folder).unwrap();
 }

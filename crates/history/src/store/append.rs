@@ -6,7 +6,7 @@ use super::block_kinds::{
     self, ATTRIBUTES, CONTINUES, DIRECTORY, PART_LENGTH_MAX, RESULTS, RESULTS_PART,
 };
 use super::directory::{DirectoryEntry, Document, ENTRIES_MAX, RootContents, write_level};
-use super::file::SurveyedFile;
+use super::survey::SurveyedFile;
 use seatrial_blocks::block::flags;
 use seatrial_blocks::root::{RootSlots, first_page};
 use seatrial_blocks::{BlockKind, FileError, LogFile};

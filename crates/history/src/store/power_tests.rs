@@ -4,8 +4,8 @@
 use super::Codec;
 use super::TestFile;
 use super::pack::repack_on;
-use super::repair::repair_on;
 use super::tests::{ops, small};
+use super::torn_tail::repair_on;
 use super::writer::{HistoryWriter, append_results_on};
 use crate::Op;
 use crate::chunk::ChunkHeader;

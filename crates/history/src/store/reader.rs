@@ -2,11 +2,11 @@
 
 use super::block_kinds::{ATTRIBUTES, CHUNK, DIRECTORY, JOURNAL};
 use super::directory::{DirectoryEntry, read_block as read_directory};
-use super::document::{Analysis, FileBlocks, ResultsHead};
-use super::file::{
+use super::documents::{Analysis, FileBlocks, ResultsHead};
+use super::survey::{
     FileTail, OpenError, ReadableDisk, SurveyedFile, read_block, resume, survey, walk,
 };
-use super::repair::{RepairedFile, repair};
+use super::torn_tail::{RepairedFile, repair};
 use super::writer::{WriteError, append_results};
 use crate::chunk::{Chunk, ChunkAddress, ChunkSummary};
 use crate::history::UNPAIRED;

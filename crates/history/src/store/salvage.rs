@@ -4,10 +4,10 @@ use super::block_kinds::{
     ATTRIBUTES, CHUNK, CONTINUES, DIRECTORY, JOURNAL, RESULTS, RESULTS_PART, long,
 };
 use super::directory::{DirectoryEntry, RootContents, read_any_block};
-use super::document::{Analysis, FileBlocks, HEAD_LENGTH};
-use super::file::{OpenError, ReadableDisk};
+use super::documents::{Analysis, FileBlocks, HEAD_LENGTH};
 use super::pack::write_beside;
 use super::reader::{ChunkBuffer, Gathered, TestFile};
+use super::survey::{OpenError, ReadableDisk};
 use super::writer::WriteError;
 use super::{Codec, PURPOSE};
 use crate::chunk::Chunk;

@@ -4,7 +4,7 @@ use super::Codec;
 use super::append::Appender;
 use super::block_kinds::{CHUNK, JOURNAL};
 use super::directory::DirectoryEntry;
-use super::file::{FileTail, OpenError, SurveyedFile, survey};
+use super::survey::{FileTail, OpenError, SurveyedFile, survey};
 use crate::Op;
 use crate::chunk::{CHUNK_BYTES_MAX, ChunkHeader, Encoder, Unstorable};
 use crate::pair::OpenInvocations;

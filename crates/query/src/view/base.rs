@@ -2,7 +2,7 @@
 
 use super::cache::CachedValue;
 use super::completions::Completions;
-use super::operation::ViewPart;
+use super::view_op::ViewPart;
 use super::{ChunkCache, ViewError, ViewSource};
 use seatrial_history::chunk::{ChunkAddress, ChunkSummary};
 use seatrial_history::{Chunk, ChunkBuffer, Chunks, History};

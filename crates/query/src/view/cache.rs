@@ -1,8 +1,9 @@
 //! Cache of decoded chunks.
 
 use super::mask::Mask;
+use seatrial_files::SystemMemory;
 use seatrial_history::Chunk;
-use seatrial_history::{FixedMap, Pressure};
+use seatrial_history::FixedMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -63,6 +64,18 @@ struct CacheState {
     bytes_peak: u64,
     loads: u64,
     hits: u64,
+}
+
+/// Reports memory pressure to caches. Without it a cache has only its fixed bound.
+pub trait Pressure: Send + Sync {
+    /// The number of bytes that a cache which now holds `held` bytes may hold from now on.
+    fn bytes_max(&self, held: u64) -> u64;
+}
+
+impl Pressure for SystemMemory {
+    fn bytes_max(&self, held: u64) -> u64 {
+        (*self).bytes_max(held)
+    }
 }
 
 /// Counters of a cache.

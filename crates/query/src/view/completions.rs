@@ -2,8 +2,8 @@
 
 use super::ViewError;
 use super::base::{Spot, ViewBase};
-use super::fold::fold_chunks;
-use super::operation::ViewPart;
+use super::view_fold::fold_chunks;
+use super::view_op::ViewPart;
 use seatrial_history::chunk::ChunkAddress;
 use seatrial_history::{Chunk, Fold, Order};
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::layers::Made;
 use super::mask::Mask;
 use super::matches::within;
-use super::operation::ViewPart;
+use super::view_op::ViewPart;
 use super::{View, ViewError, ViewOp};
 use seatrial_history::chunk::ChunkAddress;
 

@@ -1,7 +1,7 @@
 //! Layers of a view: its filters and maps in order.
 
 use super::mask::Mask;
-use super::operation::Stand;
+use super::view_op::Stand;
 use super::{Filter, OpRef};
 use seatrial_history::Op;
 use seatrial_history::chunk::ChunkSummary;

@@ -3,10 +3,10 @@
 use super::ViewError;
 use super::base::{BaseStorage, Spot, ViewBase};
 use super::cache::CachedValue;
-use super::fold::fold_chunks;
 use super::layers::Layers;
 use super::mask::Mask;
-use super::operation::{Stand, ViewPart};
+use super::view_fold::fold_chunks;
+use super::view_op::{Stand, ViewPart};
 use seatrial_history::chunk::ChunkAddress;
 use seatrial_history::{Chunk, Fold, Order};
 use std::ops::{ControlFlow, Range};

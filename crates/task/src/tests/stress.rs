@@ -144,7 +144,7 @@ fn origin(error: &TaskError) -> Option<TaskId> {
 }
 
 /// Is the outcome what follows from those of the dependencies?
-fn judge(known: &SubmittedTask) {
+fn check_outcome(known: &SubmittedTask) {
     let SubmittedTask {
         task,
         kind,
@@ -211,7 +211,7 @@ fn stress(seed: u64, workers: usize, ends_early: bool) {
     let shared = Arc::clone(executor.shared());
     drop(executor);
     let Pool { known, promises } = pool.into_inner().unwrap();
-    known.iter().for_each(judge);
+    known.iter().for_each(check_outcome);
     let guarded = shared.lock();
     guarded.state.check().unwrap();
     assert_eq!(guarded.state.live(), 0);

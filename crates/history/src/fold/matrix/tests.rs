@@ -471,8 +471,8 @@ fn others_begin_at_the_end_that_a_linear_fold_reaches_last() {
         .map(|claim| (claim.chunk, claim.shares.len()))
         .collect();
     let in_window = [(0, 3), (1, 2), (3, 2), (2, 2)];
-    let behind = [(7, 1), (6, 1), (5, 1), (4, 1)];
-    assert_eq!(claimed, [in_window, behind].concat());
+    let after = [(7, 1), (6, 1), (5, 1), (4, 1)];
+    assert_eq!(claimed, [in_window, after].concat());
 }
 
 /// Duration of each action on a chunk, in microseconds.

@@ -4,7 +4,7 @@ use super::base::{BaseStorage, ROWS_LENGTH, ViewBase};
 use super::layers::{Layers, Made};
 use super::mask::Mask;
 use super::matches::within;
-use super::operation::Stand;
+use super::view_op::Stand;
 use super::{View, ViewError};
 use crate::{Each, Items, Ops, Query, Question};
 use seatrial_history::chunk::{CHUNK_BYTES_MAX, ChunkAddress, Encoder, measure};

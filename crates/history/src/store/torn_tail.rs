@@ -2,8 +2,8 @@
 
 use super::append::Appender;
 use super::block_kinds::ATTRIBUTES;
-use super::document::FileBlocks;
-use super::file::{FileTail, OpenError, SurveyedFile, survey};
+use super::documents::FileBlocks;
+use super::survey::{FileTail, OpenError, SurveyedFile, survey};
 use super::writer::WriteError;
 use seatrial_blocks::file::Files;
 use seatrial_blocks::{FileError, LogFile, Torn};

@@ -2,7 +2,7 @@
 
 use super::block_kinds::{PART_LENGTH_MAX, RESULTS, RESULTS_PART, long};
 use super::directory::Document;
-use super::file::{OpenError, read_block};
+use super::survey::{OpenError, read_block};
 use seatrial_blocks::codec::expand;
 use seatrial_blocks::{BlockKind, Walker};
 use seatrial_machine::Disk;

@@ -1,16 +1,10 @@
-//! Free memory of the machine.
+//! Free memory of the machine, for caches.
 
 use std::fs::read_to_string;
 use std::path::Path;
 
 /// One part in this many of all memory stays free.
 const RESERVE_DIVISOR: u64 = 8;
-
-/// Reports memory pressure to caches. The program's edge provides it; without it a cache has only its fixed bound.
-pub trait Pressure: Send + Sync {
-    /// The number of bytes that a cache which now holds `held` bytes may hold from now on.
-    fn bytes_max(&self, held: u64) -> u64;
-}
 
 /// The memory that Linux leaves to this process: available memory of the machine, and the rest of the limit of its control
 /// group (version 2), less an eighth of the total. If neither can be read there is no limit.
@@ -26,8 +20,9 @@ struct Memory {
     available: u64,
 }
 
-impl Pressure for SystemMemory {
-    fn bytes_max(&self, held: u64) -> u64 {
+impl SystemMemory {
+    /// The number of bytes that a cache which now holds `held` bytes may hold from now on.
+    pub fn bytes_max(self, held: u64) -> u64 {
         let machine = read_to_string("/proc/meminfo").ok();
         let machine = machine.and_then(|text| of_machine(&text));
         allowed(held, [machine, of_group()])

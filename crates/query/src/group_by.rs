@@ -1,7 +1,7 @@
 //! Asks one question of each group.
 
+use super::key_table::KeyTable;
 use super::pipeline::Stage;
-use super::table::KeyTable;
 use super::{Items, Part, Pipeline, Query, Question, Through, Whole};
 use seatrial_history::Order;
 use std::collections::BTreeMap;
