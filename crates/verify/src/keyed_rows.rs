@@ -1,6 +1,7 @@
 //! Rows of a table by key, and the writers of each value.
 
-use super::transaction_table::{NONE, TransactionTable};
+use super::dense_number::TransactionNumber;
+use super::transaction_table::TransactionTable;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -160,14 +161,16 @@ impl WrittenValues {
         is_counted: impl Fn(u32) -> bool,
     ) -> WrittenValues {
         // By key: the last transaction that emitted a write. Events are read in reverse, so its first one here is final.
-        let mut last = vec![NONE; table.key_count()];
+        let mut last = vec![None; table.key_count()];
         let mut all = KeyedRows::new(table.key_count(), |emit| {
-            last.fill(NONE);
+            // `KeyedRows` asks twice: to count, and to place.
+            last.fill(None);
             for (number, _, events) in table.each().filter(|(number, ..)| is_counted(*number)) {
                 for event in events.iter().rev().filter(|event| is_wanted(event.key)) {
                     if let Some(value) = event.appended().or(event.written()) {
-                        let later = std::mem::replace(&mut last[event.key as usize], number);
-                        let writer = 2 * number + u32::from(later == number);
+                        let own = Some(TransactionNumber::new(number));
+                        let later = std::mem::replace(&mut last[event.key as usize], own);
+                        let writer = 2 * number + u32::from(later == own);
                         emit(event.key, PackedWrite { value, writer });
                     }
                 }

@@ -18,6 +18,7 @@
 //! - `certificate.rs`: the document
 //! - `verifier.rs`: which replay a proof needs
 //! - `models.rs`: which model forbids which anomaly
+//! - `dense_number.rs`: numbers of transactions, places and names as types
 //! - `transaction_table.rs`: the history in columns
 //! - `packed_records.rs`: transactions in 3 to 8 bytes a micro-operation
 //! - `compact_list.rs`: lists in two bytes an element
@@ -30,6 +31,7 @@
 
 mod certificate;
 mod compact_list;
+mod dense_number;
 mod keyed_rows;
 mod list_findings;
 pub mod models;

@@ -1,6 +1,6 @@
 //! The check that an order of transactions follows process order and real time.
 
-use super::transaction_table::{NONE, RecordedTransaction, TransactionTable};
+use super::transaction_table::{RecordedTransaction, TransactionTable};
 
 /// Follows an order of transactions: one that ended before another began must not stand after it. Linear; 4 bytes a
 /// process.
@@ -33,16 +33,16 @@ impl OrderClock {
 
     /// Checks that a transaction may end here in the order. Nothing has to come after one of unknown outcome.
     pub(super) fn end(&self, one: &RecordedTransaction) -> Result<(), String> {
-        if !one.is_ok() || one.ended == NONE {
+        let Some(ended) = one.ended.filter(|_| one.is_ok()) else {
             return Ok(());
-        }
+        };
         if self.is_by_process && self.sessions[one.session as usize] > one.place + 1 {
             return Err(format!(
                 "op {} comes after a later one of its process",
                 one.index
             ));
         }
-        if self.is_timed && self.all > one.ended + 1 {
+        if self.is_timed && self.all > ended + 1 {
             return Err(format!(
                 "op {} comes after one that began when it had ended",
                 one.index

@@ -1,6 +1,5 @@
 //! Transactions and their micro-operations in few bytes.
 
-use super::transaction_table::NONE;
 use seatrial_history::OpType;
 use seatrial_history::leb128::{put, take, unzigzag, zigzag};
 use std::ops::Deref;
@@ -12,8 +11,8 @@ pub(super) struct RecordedTransaction {
     pub(super) index: u64,
     /// Its place in a certificate.
     pub(super) place: u32,
-    /// Position of its completion; [`NONE`] if it has none.
-    pub(super) ended: u32,
+    /// Position of its completion, if it has one.
+    pub(super) ended: Option<u32>,
     /// The number of its process.
     pub(super) session: u32,
     pub(super) outcome: OpType,
@@ -37,7 +36,8 @@ impl RecordedTransaction {
 
     /// Had it ended before the other began, in real time?
     pub(super) fn is_over_before(&self, other: &RecordedTransaction) -> bool {
-        self.is_ok() && other.begun().is_some_and(|begun| self.ended < begun)
+        let times = self.ended.zip(other.begun());
+        self.is_ok() && times.is_some_and(|(ended, begun)| ended < begun)
     }
 
     /// Did its process run the other one later?
@@ -47,11 +47,7 @@ impl RecordedTransaction {
 
     /// The index that it has if operations are numbered by position.
     fn usual_index(&self) -> u64 {
-        u64::from(if self.ended == NONE {
-            self.place
-        } else {
-            self.ended
-        })
+        u64::from(self.ended.unwrap_or(self.place))
     }
 }
 
@@ -248,11 +244,12 @@ impl PackedRecords {
         let start = self.bytes.len() as u64;
         self.starts[number as usize] = start as u32;
         self.upper[number as usize] = (start >> 32) as u8;
-        let has_ended = one.ended != NONE;
-        let flags = u64::from(has_ended) << 3 | u64::from(one.is_invoked) << 2 | one.outcome as u64;
+        let flags = u64::from(one.ended.is_some()) << 3
+            | u64::from(one.is_invoked) << 2
+            | one.outcome as u64;
         put(&mut self.bytes, (events.len() as u64) << 4 | flags);
-        if has_ended {
-            put(&mut self.bytes, u64::from(one.ended - one.place));
+        if let Some(ended) = one.ended {
+            put(&mut self.bytes, u64::from(ended - one.place));
         }
         put(&mut self.bytes, u64::from(one.session));
         let base = self.base(number);
@@ -316,11 +313,7 @@ impl PackedRecords {
         let place = self.places[number as usize];
         let flags = take(&self.bytes, &mut at);
         let has_ended = flags & 8 != 0;
-        let ended = if has_ended {
-            place + take(&self.bytes, &mut at) as u32
-        } else {
-            NONE
-        };
+        let ended = has_ended.then(|| place + take(&self.bytes, &mut at) as u32);
         let mut one = RecordedTransaction {
             index: 0,
             place,
@@ -366,7 +359,7 @@ mod tests {
             AccessKind::ReadPrefix | AccessKind::ReadOther => rng.below(1 << 20).cast_signed(),
             _ => *rng.pick(&[0, 1, -1, 63, 64, 200, -70_000, i64::MAX, i64::MIN]),
         };
-        let key = *rng.pick(&[0, 3, 90, 1_000, 70_000, NONE - 1]);
+        let key = *rng.pick(&[0, 3, 90, 1_000, 70_000, u32::MAX - 1]);
         MicroAccess { value, key, kind }
     }
 
@@ -389,7 +382,7 @@ mod tests {
                     let one = RecordedTransaction {
                         index: u64::from(place),
                         place,
-                        ended: NONE,
+                        ended: None,
                         session: rng.below(20_000) as u32,
                         outcome: OpType::Info,
                         is_invoked: rng.chance(0.9),
@@ -400,8 +393,9 @@ mod tests {
                     let (one, events) = &mut model[number];
                     one.outcome = *rng.pick(&[OpType::Ok, OpType::Fail, OpType::Info]);
                     if rng.chance(0.8) {
-                        one.ended = place + rng.below(1_000) as u32;
-                        one.index = u64::from(one.ended);
+                        let ended = place + rng.below(1_000) as u32;
+                        one.ended = Some(ended);
+                        one.index = u64::from(ended);
                     }
                     if is_numbered && rng.chance(0.01) {
                         one.index = rng.below(u64::MAX);

@@ -1,11 +1,10 @@
 //! The replay of certificates about registers, each of whose values is written once.
 
 use super::keyed_rows::{KeyedRows, ValueWriter, WrittenValues};
-use super::transaction_table::{
-    MicroAccess, NONE, RecordedTransaction, RegisterState, TransactionTable,
-};
+use super::transaction_table::{MicroAccess, RecordedTransaction, RegisterState, TransactionTable};
 use super::{Unproven, models};
 use crate::certificate::{Certificate, Evidence, Proof};
+use crate::dense_number::{OrderPlace, TransactionNumber};
 use register_findings::RegisterFindings;
 use std::ops::Range;
 use weak_commits::{WeakCommits, is_weak};
@@ -194,11 +193,11 @@ impl<'a> NamedTransaction<'a> {
     }
 }
 
-/// A read that depends on another transaction: of the last write of `source`; [`NONE`] for the initial state.
+/// A read that depends on another transaction: of the last write of `source`; without one, of the initial state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SourcedRead {
     key: u32,
-    source: u32,
+    source: Option<TransactionNumber>,
 }
 
 /// The reads and final writes of the transactions that took place. A history with reads that are wrong at any level has
@@ -240,7 +239,7 @@ impl<'a> RegisterConstraints<'a> {
             writes: KeyedRows::with_capacity(table.len()),
         };
         // By key: the last transaction that wrote it so far, and the value.
-        let mut own = vec![(NONE, 0); table.key_count()];
+        let mut own = vec![(None, 0); table.key_count()];
         for number in 0..table.len() as u32 {
             constraints.add(number, &written, &mut own)?;
         }
@@ -252,7 +251,8 @@ impl<'a> RegisterConstraints<'a> {
                 .reads
                 .rows()
                 .iter()
-                .all(|read| read.source == NONE || constraints.took_place[read.source as usize]),
+                .filter_map(|read| read.source)
+                .all(|source| constraints.took_place[source.get() as usize]),
             "a transaction that is read from took place"
         );
         Ok(constraints)
@@ -263,33 +263,35 @@ impl<'a> RegisterConstraints<'a> {
         &mut self,
         number: u32,
         written: &WrittenValues,
-        own: &mut [(u32, i64)],
+        own: &mut [(Option<TransactionNumber>, i64)],
     ) -> Result<(), String> {
         let table = self.table;
         let (one, events) = table.get(number);
+        // Entries of earlier transactions are not cleared: the number says whose they are.
+        let own_number = Some(TransactionNumber::new(number));
         for event in events.iter() {
             let key = event.key;
             let (last, known) = own[key as usize];
             if let Some(value) = event.written() {
-                own[key as usize] = (number, value);
-                if last != number {
+                own[key as usize] = (own_number, value);
+                if last != own_number {
                     self.writes.push(key);
                 }
             }
             let Some(RegisterState(value)) = event.read() else {
                 continue;
             };
-            if last == number {
+            if last == own_number {
                 if value != Some(known) {
                     return Err(format!("op {} contradicts itself", one.index));
                 }
                 continue;
             }
             let source = match value.map(|value| written.of(key, value).next()) {
-                None => NONE,
+                None => None,
                 Some(Some(writer)) if writer.is_last => {
                     self.took_place[writer.transaction as usize] = true;
-                    writer.transaction
+                    Some(TransactionNumber::new(writer.transaction))
                 }
                 Some(_) => return Err(format!("op {} reads what was not committed", one.index)),
             };
@@ -340,17 +342,17 @@ impl<'a> RegisterConstraints<'a> {
     }
 
     /// By transaction: its place in the order, in which each one that took place must be once.
-    fn places(&self, order: &[u32]) -> Result<Vec<u32>, String> {
-        let mut places = vec![NONE; self.took_place.len()];
+    fn places(&self, order: &[u32]) -> Result<Vec<Option<OrderPlace>>, String> {
+        let mut places = vec![None; self.took_place.len()];
         for (place, &number) in order.iter().enumerate() {
-            let place = std::mem::replace(&mut places[number as usize], place as u32);
-            if place != NONE {
+            let place = OrderPlace::new(place as u32);
+            if places[number as usize].replace(place).is_some() {
                 return Err(format!("op {} takes place again", self.index(number)));
             }
         }
         self.ensure_all(order.len())?;
         assert!(
-            self.all().all(|number| places[number as usize] != NONE),
+            self.all().all(|number| places[number as usize].is_some()),
             "as many places as transactions, none twice, so each has one"
         );
         Ok(places)

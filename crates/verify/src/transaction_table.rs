@@ -4,19 +4,17 @@ use super::compact_list::{CompactList, ListElements};
 use super::packed_records::{AccessKind, PackedRecords, TransactionAccesses};
 pub(super) use super::packed_records::{MicroAccess, RecordedTransaction, RegisterState};
 use crate::certificate::Fingerprint;
+use crate::dense_number::NameNumber;
 use seatrial_history::chunk::{MopView, ValueView};
 use seatrial_history::{Chunk, Key, OpType, Process};
 use std::collections::BTreeMap;
 
-/// No position, no transaction, no version: in columns, where an `Option` would take twice the memory.
-pub(super) const NONE: u32 = u32::MAX;
-
 /// Numbers for names, from 0 on in the order of appearance.
 #[derive(Default)]
 struct NameNumbers {
-    /// By small integer: its number; [`NONE`] if it has none yet.
-    low: Vec<u32>,
-    others: BTreeMap<Key, u32>,
+    /// By small integer: its number, if it has one yet.
+    low: Vec<Option<NameNumber>>,
+    others: BTreeMap<Key, Option<NameNumber>>,
     count: u32,
 }
 
@@ -33,18 +31,19 @@ impl NameNumbers {
         let known = match integer.filter(|&integer| integer < LOW) {
             Some(integer) => {
                 if self.low.len() <= integer {
-                    self.low.resize(integer + 1, NONE);
+                    self.low.resize(integer + 1, None);
                 }
                 &mut self.low[integer]
             }
-            None => self.others.entry(name.clone()).or_insert(NONE),
+            None => self.others.entry(name.clone()).or_default(),
         };
-        let is_new = *known == NONE;
-        if is_new {
-            *known = self.count;
-            self.count += 1;
+        if let Some(number) = known {
+            return (number.get(), false);
         }
-        (*known, is_new)
+        let number = self.count;
+        *known = Some(NameNumber::new(number));
+        self.count += 1;
+        (number, true)
     }
 }
 
@@ -101,11 +100,12 @@ struct InvokedTransaction {
 impl TransactionTable {
     /// Reads the next chunk.
     pub(super) fn take(&mut self, chunk: &Chunk) {
-        if chunk.first_position() + chunk.len() as u64 >= u64::from(NONE) {
+        // The highest number is no position.
+        if chunk.first_position() + chunk.len() as u64 >= u64::from(u32::MAX) {
             self.refuse("the history has more than 2^32 operations".into());
         }
         let mut names = ChunkNames {
-            keys: vec![NONE; chunk.key_count()],
+            keys: vec![None; chunk.key_count()],
             agreed: vec![0; chunk.key_count()],
         };
         self.fingerprint.events += chunk.len() as u64;
@@ -228,8 +228,8 @@ impl TransactionTable {
         (events, is_transaction): (&[MicroAccess], bool),
     ) {
         let (index, ended) = match end {
-            Some((index, position)) => (index, position as u32),
-            None => (begun.index, NONE),
+            Some((index, position)) => (index, Some(position as u32)),
+            None => (begun.index, None),
         };
         let one = RecordedTransaction {
             index,
@@ -244,7 +244,7 @@ impl TransactionTable {
         if !is_transaction {
             self.refuse(format!("op {index} is no transaction"));
         }
-        if self.event_count >= u64::from(NONE) {
+        if self.event_count >= u64::from(u32::MAX) {
             self.refuse("the history has more than 2^32 micro-operations".into());
         }
     }
@@ -306,18 +306,18 @@ impl TransactionTable {
 
     /// The number of a key that has this id in the chunk.
     fn key(&mut self, chunk: &Chunk, id: u32, names: &mut ChunkNames) -> u32 {
-        let known = &mut names.keys[id as usize];
-        if *known == NONE {
-            let key = chunk.key(id);
-            let (number, is_new) = self.numbers.of(key);
-            *known = number;
-            if is_new {
-                self.fingerprint.mix_name(key);
-                self.names.push(key.clone());
-                self.lists.push(CompactList::default());
-            }
+        if let Some(known) = names.keys[id as usize] {
+            return known.get();
         }
-        *known
+        let key = chunk.key(id);
+        let (number, is_new) = self.numbers.of(key);
+        names.keys[id as usize] = Some(NameNumber::new(number));
+        if is_new {
+            self.fingerprint.mix_name(key);
+            self.names.push(key.clone());
+            self.lists.push(CompactList::default());
+        }
+        number
     }
 
     /// Records a read of a list. `agreed` is the number of elements of the chunk's list, of which this is a prefix, that
@@ -444,7 +444,7 @@ impl TransactionTable {
 /// The keys of a chunk.
 struct ChunkNames {
     /// By id in the chunk: the number of the key.
-    keys: Vec<u32>,
+    keys: Vec<Option<NameNumber>>,
     /// By id in the chunk: how many elements of the chunk's list were compared with the longest list and agree with it.
     agreed: Vec<u32>,
 }

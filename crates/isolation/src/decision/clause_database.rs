@@ -1,7 +1,15 @@
 //! Conflict-driven clause learning over pairs of version blocks.
 
-use seatrial_cycles::NONE;
+use seatrial_cycles::dense_id;
 use std::collections::{BTreeSet, BinaryHeap};
+
+dense_id! {
+    /// A clause, by its place in the database.
+    pub(super) ClauseId
+}
+
+/// Above all levels: the level of a literal that is not false.
+const NEVER_FALSE: u32 = u32::MAX;
 
 /// Why a clause holds.
 #[derive(Debug)]
@@ -9,7 +17,7 @@ enum ClauseOrigin {
     /// At least one literal is true: otherwise there would be a cycle through these transactions.
     Cycle(Vec<u32>),
     /// It follows from these clauses.
-    ClauseDatabase(Vec<u32>),
+    Learned(Vec<ClauseId>),
 }
 
 /// A disjunction. The first two literals are watched.
@@ -23,8 +31,8 @@ struct Clause {
 #[derive(Clone, Copy)]
 struct SearchVariable {
     level: u32,
-    /// The clause that implied it; [`NONE`] for a decision.
-    reason: u32,
+    /// The clause that implied it; `None` for a decision.
+    reason: Option<ClauseId>,
     activity: f64,
 }
 
@@ -37,7 +45,7 @@ const ACTIVITY_MAX: f64 = 1e100;
 pub(super) struct ClauseDatabase {
     all: Vec<Clause>,
     /// By literal: the clauses that watch it.
-    watches: Vec<Vec<u32>>,
+    watches: Vec<Vec<ClauseId>>,
     /// By literal: is it true?
     is_true: Vec<bool>,
     variables: Vec<SearchVariable>,
@@ -59,7 +67,7 @@ pub(super) enum ConflictResult {
     /// The trail was cut to this length, and one implied literal follows.
     Back(usize),
     /// This clause is false at level 0, so the clauses are unsatisfiable.
-    UnexplainedTransactions(u32),
+    Unsatisfiable(ClauseId),
 }
 
 impl Default for ClauseDatabase {
@@ -89,7 +97,7 @@ impl ClauseDatabase {
     pub(super) fn variable(&mut self) -> u32 {
         self.variables.push(SearchVariable {
             level: 0,
-            reason: NONE,
+            reason: None,
             activity: 0.0,
         });
         self.watches.extend([Vec::new(), Vec::new()]);
@@ -123,12 +131,12 @@ impl ClauseDatabase {
     }
 
     /// Adds the clause that one of these literals is true, because otherwise there is a cycle through `transactions`.
-    pub(super) fn cycle(&mut self, literals: Vec<u32>, transactions: Vec<u32>) -> u32 {
+    pub(super) fn cycle(&mut self, literals: Vec<u32>, transactions: Vec<u32>) -> ClauseId {
         self.add(literals, ClauseOrigin::Cycle(transactions))
     }
 
-    fn add(&mut self, mut literals: Vec<u32>, origin: ClauseOrigin) -> u32 {
-        let number = self.all.len() as u32;
+    fn add(&mut self, mut literals: Vec<u32>, origin: ClauseOrigin) -> ClauseId {
+        let number = ClauseId::new(self.all.len() as u32);
         // The first two literals are watched: they must be open, or the ones that became false last.
         literals.sort_by_key(|&literal| std::cmp::Reverse(self.age(literal)));
         for &literal in literals.iter().take(2) {
@@ -144,13 +152,13 @@ impl ClauseDatabase {
         if self.holds(negated(literal)) {
             self.variables[literal as usize / 2].level
         } else {
-            NONE
+            NEVER_FALSE
         }
     }
 
     /// The open literals of a clause; `None` if it is true already.
-    pub(super) fn open(&self, clause: u32) -> Option<Vec<u32>> {
-        let literals = &self.all[clause as usize].literals;
+    pub(super) fn open(&self, clause: ClauseId) -> Option<Vec<u32>> {
+        let literals = &self.all[clause.index()].literals;
         let mut open = Vec::new();
         for &literal in literals {
             if self.holds(literal) {
@@ -164,20 +172,20 @@ impl ClauseDatabase {
     }
 
     /// Makes a literal true, implied by a clause or, on a new level, as a decision.
-    pub(super) fn set(&mut self, literal: u32, reason: Option<u32>) {
+    pub(super) fn set(&mut self, literal: u32, reason: Option<ClauseId>) {
         if reason.is_none() {
             self.levels.push(self.trail.len() as u32);
         }
         let level = self.level();
         let variable = &mut self.variables[literal as usize / 2];
         variable.level = level;
-        variable.reason = reason.unwrap_or(NONE);
+        variable.reason = reason;
         self.is_true[literal as usize] = true;
         self.trail.push(literal);
     }
 
     /// Unit propagation. Returns a clause that is false, if there is one.
-    pub(super) fn propagate(&mut self) -> Option<u32> {
+    pub(super) fn propagate(&mut self) -> Option<ClauseId> {
         while let Some(&literal) = self.trail.get(self.propagated) {
             self.propagated += 1;
             let lost = negated(literal);
@@ -190,7 +198,7 @@ impl ClauseDatabase {
                 match self.visit(clause, lost) {
                     Visit::Moved => false,
                     Visit::Stays => true,
-                    Visit::RespectedOrder(literal) => {
+                    Visit::Implies(literal) => {
                         self.set(literal, Some(clause));
                         true
                     }
@@ -209,8 +217,8 @@ impl ClauseDatabase {
         None
     }
 
-    fn visit(&mut self, clause: u32, lost: u32) -> Visit {
-        let Clause { literals, .. } = &mut self.all[clause as usize];
+    fn visit(&mut self, clause: ClauseId, lost: u32) -> Visit {
+        let Clause { literals, .. } = &mut self.all[clause.index()];
         self.steps += 1;
         if literals.len() > 1 && literals[0] == lost {
             literals.swap(0, 1);
@@ -231,7 +239,7 @@ impl ClauseDatabase {
         if self.is_true[negated(first) as usize] {
             Visit::Conflict
         } else {
-            Visit::RespectedOrder(first)
+            Visit::Implies(first)
         }
     }
 
@@ -255,14 +263,14 @@ impl ClauseDatabase {
 
     /// Learns from a clause that is false: derives the clause of the first unique implication point, undoes decisions down
     /// to the level at which that clause implies a literal, and makes that literal true.
-    pub(super) fn learn(&mut self, conflict: u32) -> ConflictResult {
-        let literals = &self.all[conflict as usize].literals;
+    pub(super) fn learn(&mut self, conflict: ClauseId) -> ConflictResult {
+        let literals = &self.all[conflict.index()].literals;
         let levels = literals
             .iter()
             .map(|&literal| self.variables[literal as usize / 2].level);
         let level = levels.max().unwrap_or(0);
         if level == 0 {
-            return ConflictResult::UnexplainedTransactions(conflict);
+            return ConflictResult::Unsatisfiable(conflict);
         }
         self.back(level);
         let (literals, clauses) = self.resolve(conflict, level);
@@ -271,7 +279,7 @@ impl ClauseDatabase {
         let back = back.max().unwrap_or(0);
         self.back(back);
         let (asserted, length) = (literals[0], self.trail.len());
-        let clause = self.add(literals, ClauseOrigin::ClauseDatabase(clauses));
+        let clause = self.add(literals, ClauseOrigin::Learned(clauses));
         self.set(asserted, Some(clause));
         self.increment *= 1.05;
         if self.increment > ACTIVITY_MAX {
@@ -281,17 +289,18 @@ impl ClauseDatabase {
     }
 
     /// Derives the learned clause, its only literal of this level first, and the clauses from which it follows.
-    fn resolve(&mut self, conflict: u32, level: u32) -> (Vec<u32>, Vec<u32>) {
+    fn resolve(&mut self, conflict: ClauseId, level: u32) -> (Vec<u32>, Vec<ClauseId>) {
         let mut seen = BTreeSet::new();
-        let (mut learned, mut clauses) = (vec![NONE], Vec::new());
-        let (mut clause, mut pivot) = (conflict, NONE);
+        // The first literal is known last: any literal holds its place, which is overwritten at the end.
+        let (mut learned, mut clauses) = (vec![0], Vec::new());
+        let (mut clause, mut pivot) = (conflict, None);
         let (mut pending, mut place) = (0_u32, self.trail.len());
         loop {
             clauses.push(clause);
-            for at in 0..self.all[clause as usize].literals.len() {
-                let literal = self.all[clause as usize].literals[at];
+            for at in 0..self.all[clause.index()].literals.len() {
+                let literal = self.all[clause.index()].literals[at];
                 let variable = literal / 2;
-                if literal == pivot || !seen.insert(variable) {
+                if pivot == Some(literal) || !seen.insert(variable) {
                     continue;
                 }
                 self.steps += 1;
@@ -304,7 +313,7 @@ impl ClauseDatabase {
                 } else if own > 0 {
                     learned.push(literal);
                 } else {
-                    clauses.push(reason);
+                    clauses.extend(reason);
                 }
             }
             // The last literal of this level that took part is the unique implication point.
@@ -314,13 +323,20 @@ impl ClauseDatabase {
                     break;
                 }
             }
-            pivot = self.trail[place];
+            let implied = self.trail[place];
+            pivot = Some(implied);
             pending -= 1;
             if pending == 0 {
-                learned[0] = negated(pivot);
+                learned[0] = negated(implied);
+                assert!(
+                    !learned.iter().any(|&literal| self.holds(literal)),
+                    "a learned clause is false before its first literal is made true"
+                );
                 return (learned, clauses);
             }
-            clause = self.variables[pivot as usize / 2].reason;
+            // The decision of the level comes first in the trail, so it is the last one that could be pending.
+            let reason = self.variables[implied as usize / 2].reason;
+            clause = reason.expect("a literal before the last pending one is implied");
         }
     }
 
@@ -353,30 +369,26 @@ impl ClauseDatabase {
     }
 
     /// The origins of a clause: transactions of cycles, and the variables of all clauses on the way.
-    pub(super) fn core(&self, clause: u32) -> (BTreeSet<u32>, BTreeSet<u32>) {
+    pub(super) fn core(&self, clause: ClauseId) -> (BTreeSet<u32>, BTreeSet<u32>) {
         let (mut transactions, mut variables) = (BTreeSet::new(), BTreeSet::new());
         let mut seen = BTreeSet::from([clause]);
         let mut waiting = vec![clause];
         while let Some(clause) = waiting.pop() {
-            let Clause { literals, origin } = &self.all[clause as usize];
+            let Clause { literals, origin } = &self.all[clause.index()];
             let mut further = Vec::new();
             match origin {
                 ClauseOrigin::Cycle(nodes) => transactions.extend(nodes),
-                ClauseOrigin::ClauseDatabase(clauses) => further.extend(clauses),
+                ClauseOrigin::Learned(clauses) => further.extend(clauses),
             }
             for &literal in literals {
                 let variable = literal / 2;
                 variables.insert(variable);
                 let SearchVariable { level, reason, .. } = self.variables[variable as usize];
-                if level == 0 && reason != NONE && !self.is_open(variable) {
-                    further.push(reason);
+                if level == 0 && !self.is_open(variable) {
+                    further.extend(reason);
                 }
             }
-            waiting.extend(
-                further
-                    .into_iter()
-                    .filter(|&clause| clause != NONE && seen.insert(clause)),
-            );
+            waiting.extend(further.into_iter().filter(|&clause| seen.insert(clause)));
         }
         (transactions, variables)
     }
@@ -389,7 +401,7 @@ enum Visit {
     /// It is true.
     Stays,
     /// This literal is implied.
-    RespectedOrder(u32),
+    Implies(u32),
     /// It is false.
     Conflict,
 }

@@ -1,11 +1,11 @@
 //! The search for an order of events where the guess failed.
 
-use super::clause_database::{ClauseDatabase, ConflictResult, negated};
+use super::clause_database::{ClauseDatabase, ClauseId, ConflictResult, negated};
 use super::incremental_order::{GraphPath, IncrementalOrder};
 use super::known_order::KnownOrder;
 use super::order_model::Axiom;
 use super::relation::predecessors;
-use seatrial_cycles::{Csr, NONE, Txn};
+use seatrial_cycles::{Csr, Txn, Version};
 use seatrial_history::FixedMap;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -42,8 +42,8 @@ pub(super) struct ClauseSearch<'a> {
     edges: Vec<u32>,
     /// By key: the heads of its blocks, as last sorted by their places in the order.
     pub(super) heads: Csr<u32>,
-    /// By version: the head of its block. By head: its index among the heads of its key.
-    blocks: Vec<u32>,
+    /// By version: the head of its block, unless that is an initial state. By head: its index among the heads of its key.
+    blocks: Vec<Option<Version>>,
     places: Vec<u32>,
     /// Heads of blocks of which an event has moved in the order.
     dirty: Vec<u32>,
@@ -80,7 +80,7 @@ impl<'a> ClauseSearch<'a> {
             pairs: Vec::new(),
             numbers: FixedMap::default(),
             edges: Vec::new(),
-            blocks: vec![NONE; versions],
+            blocks: vec![None; versions],
             places: vec![0; versions],
             heads,
             dirty: Vec::new(),
@@ -92,7 +92,7 @@ impl<'a> ClauseSearch<'a> {
             for (place, &head) in search.heads.row(key).iter().enumerate() {
                 search.places[head as usize] = place as u32;
                 for version in known.blocks.members(head) {
-                    search.blocks[version as usize] = head;
+                    search.blocks[version as usize] = Some(Version::new(head));
                 }
             }
         }
@@ -125,7 +125,7 @@ impl<'a> ClauseSearch<'a> {
             }
             if let Some(conflict) = self.settle() {
                 match self.clauses.learn(conflict) {
-                    ConflictResult::UnexplainedTransactions(clause) => {
+                    ConflictResult::Unsatisfiable(clause) => {
                         return SearchAnswer::Core(self.core(clause));
                     }
                     ConflictResult::Back(length) => self.undo(length),
@@ -138,7 +138,7 @@ impl<'a> ClauseSearch<'a> {
                     (false, _) => return SearchAnswer::Order(self.order()),
                     (true, None) => {}
                     (true, Some(conflict)) => match self.clauses.learn(conflict) {
-                        ConflictResult::UnexplainedTransactions(clause) => {
+                        ConflictResult::Unsatisfiable(clause) => {
                             return SearchAnswer::Core(self.core(clause));
                         }
                         ConflictResult::Back(length) => self.undo(length),
@@ -162,7 +162,7 @@ impl<'a> ClauseSearch<'a> {
 
     /// Adds the edges of new true literals and propagates them, until nothing follows. Returns a clause that is false, if
     /// there is one.
-    fn settle(&mut self) -> Option<u32> {
+    fn settle(&mut self) -> Option<ClauseId> {
         loop {
             while let Some(&literal) = self.clauses.trail.get(self.edges.len()) {
                 self.edges.push(self.topology.added() as u32);
@@ -209,7 +209,7 @@ impl<'a> ClauseSearch<'a> {
     }
 
     /// Adds the clause that the edges of a path and that of `literal` are not all there.
-    fn lemma(&mut self, path: &GraphPath, literal: u32) -> u32 {
+    fn lemma(&mut self, path: &GraphPath, literal: u32) -> ClauseId {
         let nodes = path.nodes.iter();
         let transactions = nodes.filter_map(|&node| self.known.transaction(node));
         let transactions: BTreeSet<u32> = transactions.collect();
@@ -237,10 +237,11 @@ impl<'a> ClauseSearch<'a> {
     /// Marks the blocks of these versions to be looked at.
     fn mark(&mut self, versions: &[u32]) {
         for &version in versions {
-            let head = self.blocks[version as usize];
             // Initial states come first in any case, and have no block among the heads.
-            if head != NONE && !std::mem::replace(&mut self.is_dirty[head as usize], true) {
-                self.dirty.push(head);
+            if let Some(head) = self.blocks[version as usize]
+                && !std::mem::replace(&mut self.is_dirty[head.index()], true)
+            {
+                self.dirty.push(head.get());
             }
         }
     }
@@ -403,7 +404,7 @@ impl<'a> ClauseSearch<'a> {
     }
 
     /// The transactions from which a clause follows.
-    fn core(&self, clause: u32) -> BTreeSet<u32> {
+    fn core(&self, clause: ClauseId) -> BTreeSet<u32> {
         let (mut transactions, variables) = self.clauses.core(clause);
         for variable in variables {
             let (one, other) = self.pairs[variable as usize];

@@ -6,7 +6,7 @@ use crate::explain::shape;
 use crate::registers::Columns;
 use seatrial_checker::{Anomaly, Finding, FindingStep};
 use seatrial_cycles::graph::{PROCESS, REALTIME, RW, WR, WW, relation};
-use seatrial_cycles::{NONE, Txn, Version};
+use seatrial_cycles::{NONE, Txn, Version, dense_id};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -19,6 +19,11 @@ const EVENTS_MAX: usize = 6;
 /// Number of case distinctions after which the rest is left out.
 const CASES_MAX: usize = 12;
 
+dense_id! {
+    /// A derived order, by its place in [`ArgumentState::derived`].
+    DerivationId
+}
+
 /// One event comes before another.
 #[derive(Clone, Debug)]
 struct ExplainedEdge {
@@ -26,10 +31,10 @@ struct ExplainedEdge {
     to: u32,
     /// The kind of dependency; 0 between the two events of a transaction.
     kind: u8,
-    /// For a `ww` or `rw` edge: the two versions, in order.
-    versions: (u32, u32),
-    /// For a `ww` or `rw` edge: the index of the derivation of that order; [`NONE`] if it is evident.
-    because: u32,
+    /// For a `ww` or `rw` edge: the two versions, in order; for a `wr` edge, twice the version that was read.
+    versions: Option<(Version, Version)>,
+    /// For a `ww` or `rw` edge: the derivation of that order; `None` if it is evident.
+    because: Option<DerivationId>,
 }
 
 /// The order of two versions, derived by contradiction.
@@ -212,8 +217,8 @@ impl<'a> CoreExplanation<'a> {
                 from,
                 to,
                 kind,
-                versions: (NONE, NONE),
-                because: NONE,
+                versions: None,
+                because: None,
             });
         };
         for number in 0..constraints.len() {
@@ -237,8 +242,8 @@ impl<'a> CoreExplanation<'a> {
                 }
             }
         }
-        for (version, readers) in self.readers.iter().enumerate() {
-            let Some(writer) = constraints.writers[version].map(Txn::get) else {
+        for (version, readers) in Version::all(self.readers.len()).zip(&self.readers) {
+            let Some(writer) = constraints.writer(version.get()).map(Txn::get) else {
                 continue;
             };
             for &reader in readers {
@@ -246,14 +251,14 @@ impl<'a> CoreExplanation<'a> {
                     from: self.commit(writer),
                     to: self.snapshot(reader),
                     kind: WR,
-                    versions: (version as u32, version as u32),
-                    because: NONE,
+                    versions: Some((version, version)),
+                    because: None,
                 });
             }
         }
         for (one, other) in self.pairs() {
             if constraints.is_initial(one) {
-                self.order(&mut known, one, other, NONE);
+                self.order(&mut known, one, other, None);
             }
         }
         known
@@ -280,7 +285,7 @@ impl<'a> CoreExplanation<'a> {
     }
 
     /// The edges that say that one version comes before another.
-    fn edges(&self, first: u32, second: u32, because: u32) -> Vec<ExplainedEdge> {
+    fn edges(&self, first: u32, second: u32, because: Option<DerivationId>) -> Vec<ExplainedEdge> {
         let constraints = self.constraints;
         let next = constraints.writer_of_written(second).get();
         let mut edges = Vec::new();
@@ -289,7 +294,7 @@ impl<'a> CoreExplanation<'a> {
                 from,
                 to,
                 kind,
-                versions: (first, second),
+                versions: Some((Version::new(first), Version::new(second))),
                 because,
             });
         };
@@ -308,7 +313,13 @@ impl<'a> CoreExplanation<'a> {
         edges
     }
 
-    fn order(&self, known: &mut ArgumentState, first: u32, second: u32, because: u32) {
+    fn order(
+        &self,
+        known: &mut ArgumentState,
+        first: u32,
+        second: u32,
+        because: Option<DerivationId>,
+    ) {
         known.edges.extend(self.edges(first, second, because));
         known.ordered.insert((first, second));
     }
@@ -380,15 +391,15 @@ impl<'a> CoreExplanation<'a> {
             let mut is_new = false;
             for &(one, other) in &open {
                 for (first, second) in [(one, other), (other, one)] {
-                    let opposite = self.edges(second, first, NONE);
+                    let opposite = self.edges(second, first, None);
                     if let Some(cycle) = self.cycle(&known.edges, &opposite) {
-                        let number = known.derived.len() as u32;
+                        let derivation = DerivationId::new(known.derived.len() as u32);
                         known.derived.push(DerivedOrder {
                             first,
                             second,
                             cycle,
                         });
-                        self.order(&mut known, first, second, number);
+                        self.order(&mut known, first, second, Some(derivation));
                         is_new = true;
                         break;
                     }
@@ -412,7 +423,7 @@ impl<'a> CoreExplanation<'a> {
                 let text = format!("Suppose {}:", self.versions(first, second));
                 self.line(depth, &text);
                 let mut case = known.clone();
-                self.order(&mut case, first, second, NONE);
+                self.order(&mut case, first, second, None);
                 self.argue(case, depth + 1);
             }
             return ArgumentEnd::Cases;
@@ -426,11 +437,11 @@ impl<'a> CoreExplanation<'a> {
     /// Writes a cycle, and before it the derivations on which it depends.
     fn conclude(&mut self, known: &ArgumentState, cycle: &[ExplainedEdge], depth: usize) {
         let mut needed = BTreeSet::new();
-        let mut waiting: Vec<u32> = cycle.iter().map(|edge| edge.because).collect();
+        let mut waiting: Vec<DerivationId> = cycle.iter().filter_map(|edge| edge.because).collect();
         while let Some(number) = waiting.pop() {
-            if number != NONE && needed.insert(number) {
-                let cycle = &known.derived[number as usize].cycle;
-                waiting.extend(cycle.iter().map(|edge| edge.because));
+            if needed.insert(number) {
+                let cycle = &known.derived[number.index()].cycle;
+                waiting.extend(cycle.iter().filter_map(|edge| edge.because));
             }
         }
         for number in needed {
@@ -438,7 +449,7 @@ impl<'a> CoreExplanation<'a> {
                 first,
                 second,
                 cycle,
-            } = &known.derived[number as usize];
+            } = &known.derived[number.index()];
             let text = format!(
                 "{}, for else {}: a contradiction.",
                 self.versions(*first, *second),
@@ -496,10 +507,14 @@ impl<'a> CoreExplanation<'a> {
             self.transaction(edge.from) + 1,
             self.transaction(edge.to) + 1,
         );
-        let (first, second) = edge.versions;
+        let versions = || edge.versions.expect("an edge of the data has versions");
+        let (first, second) = match edge.kind {
+            PROCESS => return format!("T{from} came before T{to} in their session"),
+            REALTIME => return format!("T{from} had completed when T{to} was invoked"),
+            _ => versions(),
+        };
+        let (first, second) = (first.get(), second.get());
         match edge.kind {
-            PROCESS => format!("T{from} came before T{to} in their session"),
-            REALTIME => format!("T{from} had completed when T{to} was invoked"),
             WR => format!(
                 "T{to} read {} of key {} from T{from}",
                 self.value(first),

@@ -10,6 +10,7 @@ use super::replay_guess::{GuessReplay, ReplayResult};
 use super::version_blocks::{UpdateFork, VersionBlocks};
 use super::version_zones::{TransactionWindows, ranked};
 use seatrial_cycles::components::visit;
+use seatrial_cycles::graph::GraphNode;
 use seatrial_cycles::{Csr, NONE, Txn};
 use std::collections::BTreeSet;
 
@@ -535,7 +536,8 @@ fn shortest(graph: &Csr<u32>) -> Vec<u32> {
     });
     roots.truncate(ROOTS_MAX);
     let mut best: Vec<u32> = Vec::new();
-    let mut origins = vec![NONE; graph.row_count()];
+    // By node: the one from which the walk reached it. Only the entries of a walk are cleared after it.
+    let mut origins: Vec<Option<GraphNode>> = vec![None; graph.row_count()];
     for root in roots {
         let mut waiting = vec![root];
         let mut next = 0;
@@ -543,21 +545,24 @@ fn shortest(graph: &Csr<u32>) -> Vec<u32> {
             next += 1;
             for &to in graph.row(node) {
                 if to == root {
-                    let back = |&node: &u32| (node != root).then(|| origins[node as usize]);
+                    let back = |&node: &u32| {
+                        let origin = origins[node as usize].filter(|_| node != root)?;
+                        Some(origin.get())
+                    };
                     let cycle: Vec<u32> = std::iter::successors(Some(node), back).collect();
                     if best.is_empty() || cycle.len() < best.len() {
                         best = cycle;
                     }
                     break 'walk;
                 }
-                if origins[to as usize] == NONE {
-                    origins[to as usize] = node;
+                if origins[to as usize].is_none() {
+                    origins[to as usize] = Some(GraphNode::new(node));
                     waiting.push(to);
                 }
             }
         }
         for node in waiting {
-            origins[node as usize] = NONE;
+            origins[node as usize] = None;
         }
     }
     best

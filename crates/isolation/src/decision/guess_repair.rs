@@ -5,7 +5,8 @@ use super::known_order::{GuessedOrder, KnownOrder};
 use super::order_model::Axiom;
 use super::region_search::{MovableBlock, RegionSearch};
 use super::relation::{Relation, predecessors, successors};
-use seatrial_cycles::{Csr, NONE};
+use seatrial_cycles::graph::GraphNode;
+use seatrial_cycles::{Csr, dense_id};
 
 /// Largest region that is repaired, in nodes: its transitive closure takes the square of it in bits (8 MiB).
 const NODES_MAX: usize = 8_192;
@@ -21,13 +22,26 @@ pub(super) struct GuessRepair<'a> {
     known: &'a KnownOrder<'a>,
     miss: &'a WrongGuess,
     heads: Csr<u32>,
-    /// By head of a block: its index among the blocks of its key; [`NONE`] for other versions.
-    places: Vec<u32>,
-    /// By head of a block: its run; [`NONE`] if it stays where it is.
-    runs: Vec<u32>,
-    /// By node: its number in the current region; [`NONE`] outside.
-    local: Vec<u32>,
+    /// By head of a block: its index among the blocks of its key; `None` for other versions.
+    places: Vec<Option<BlockPlace>>,
+    /// By head of a block: its run; `None` if it stays where it is.
+    runs: Vec<Option<RunId>>,
+    /// By node: its number in the current region, if it is in it.
+    local: Vec<Option<GraphNode>>,
     steps: &'a mut u64,
+}
+
+dense_id! {
+    /// The index of a block among those of its key.
+    BlockPlace
+}
+dense_id! {
+    /// A run of all regions.
+    RunId
+}
+dense_id! {
+    /// A component of the guess: a row of `components`.
+    ComponentRow
 }
 
 /// Consecutive blocks of a key that may change places.
@@ -42,7 +56,7 @@ struct BlockRun {
 struct FixedOrder<'a> {
     known: &'a KnownOrder<'a>,
     heads: &'a Csr<u32>,
-    runs: &'a [u32],
+    runs: &'a [Option<RunId>],
     all: &'a [BlockRun],
 }
 
@@ -59,7 +73,7 @@ impl Relation for FixedOrder<'_> {
         for key in 0..known.constraints.keys {
             for two in self.heads.row(key).windows(2) {
                 let (one, other) = (self.runs[two[0] as usize], self.runs[two[1] as usize]);
-                if one == NONE || one != other {
+                if one.is_none() || one != other {
                     before(two[0], two[1]);
                 }
             }
@@ -82,7 +96,7 @@ impl Relation for FixedOrder<'_> {
 struct RegionGraph<'a> {
     fixed: &'a Csr<u32>,
     members: &'a [u32],
-    local: &'a [u32],
+    local: &'a [Option<GraphNode>],
     gates: &'a [(u32, u32)],
 }
 
@@ -90,9 +104,8 @@ impl Relation for RegionGraph<'_> {
     fn emit(&self, take: &mut impl FnMut(u32, u32)) {
         for (number, &node) in self.members.iter().enumerate() {
             for &to in self.fixed.row(node) {
-                let to = self.local[to as usize];
-                if to != NONE {
-                    take(number as u32, to);
+                if let Some(to) = self.local[to as usize] {
+                    take(number as u32, to.get());
                 }
             }
         }
@@ -113,9 +126,9 @@ struct Regions<'a> {
     places: Vec<u32>,
     /// By node: the last component to whose core it belongs; the last whose forward search, and whose backward search,
     /// reached it.
-    entered: Vec<u32>,
-    before: Vec<u32>,
-    behind: Vec<u32>,
+    entered: Vec<Option<ComponentRow>>,
+    before: Vec<Option<ComponentRow>>,
+    behind: Vec<Option<ComponentRow>>,
     /// By node: is it in a region?
     is_taken: Vec<bool>,
 }
@@ -137,9 +150,9 @@ impl<'a> Regions<'a> {
             backward: predecessors(nodes, &forward),
             forward,
             places,
-            entered: vec![NONE; nodes],
-            before: vec![NONE; nodes],
-            behind: vec![NONE; nodes],
+            entered: vec![None; nodes],
+            before: vec![None; nodes],
+            behind: vec![None; nodes],
             is_taken: vec![false; nodes],
         }
     }
@@ -147,10 +160,11 @@ impl<'a> Regions<'a> {
     /// The nodes of a component, and those that access the same versions, in so many steps.
     fn core(&mut self, row: u32, depth: u32) -> Vec<u32> {
         let (known, constraints) = (self.known, self.known.constraints);
+        let mark = ComponentRow::new(row);
         let mut core = self.components.row(row).to_vec();
         let mut found = Vec::new();
         for &node in &core {
-            self.entered[node as usize] = row;
+            self.entered[node as usize] = Some(mark);
         }
         let mut start = 0;
         for _ in 0..depth {
@@ -170,7 +184,7 @@ impl<'a> Regions<'a> {
             start = core.len();
             let new = found
                 .drain(..)
-                .filter(|&node| std::mem::replace(&mut self.entered[node as usize], row) != row);
+                .filter(|&node| self.entered[node as usize].replace(mark) != Some(mark));
             core.extend(new);
         }
         core
@@ -183,15 +197,17 @@ impl<'a> Regions<'a> {
         let (first, last) = places.fold((row, row), |(first, last), place| {
             (first.min(place), last.max(place))
         });
-        let visit = |graph: &Csr<u32>, seen: &mut Vec<u32>, places: &[u32]| {
+        // Entries of other components are not cleared: they differ in the mark.
+        let mark = ComponentRow::new(row);
+        let visit = |graph: &Csr<u32>, seen: &mut Vec<Option<ComponentRow>>, places: &[u32]| {
             let mut found = core.clone();
-            found.retain(|&node| std::mem::replace(&mut seen[node as usize], row) != row);
+            found.retain(|&node| seen[node as usize].replace(mark) != Some(mark));
             let mut next = 0;
             while let Some(&node) = found.get(next) {
                 next += 1;
                 for &other in graph.row(node) {
                     let is_near = (first..=last).contains(&places[other as usize]);
-                    if is_near && std::mem::replace(&mut seen[other as usize], row) != row {
+                    if is_near && seen[other as usize].replace(mark) != Some(mark) {
                         found.push(other);
                     }
                 }
@@ -200,7 +216,7 @@ impl<'a> Regions<'a> {
         };
         visit(&self.backward, &mut self.behind, &self.places);
         let mut members = visit(&self.forward, &mut self.before, &self.places);
-        members.retain(|&node| self.behind[node as usize] == row);
+        members.retain(|&node| self.behind[node as usize] == Some(mark));
         if members.iter().any(|&node| self.is_taken[node as usize]) {
             return None;
         }
@@ -220,10 +236,10 @@ impl<'a> GuessRepair<'a> {
     ) -> GuessRepair<'a> {
         let versions = known.constraints.versions();
         let heads = miss.heads.clone();
-        let mut places = vec![NONE; versions];
+        let mut places = vec![None; versions];
         for key in 0..known.constraints.keys {
             for (place, &head) in heads.row(key).iter().enumerate() {
-                places[head as usize] = place as u32;
+                places[head as usize] = Some(BlockPlace::new(place as u32));
             }
         }
         GuessRepair {
@@ -231,8 +247,8 @@ impl<'a> GuessRepair<'a> {
             miss,
             heads,
             places,
-            runs: vec![NONE; versions],
-            local: vec![NONE; known.nodes() as usize],
+            runs: vec![None; versions],
+            local: vec![None; known.nodes() as usize],
             steps,
         }
     }
@@ -282,20 +298,20 @@ impl<'a> GuessRepair<'a> {
     /// Numbers the nodes of a region.
     fn enter(&mut self, members: &[u32]) {
         for (number, &node) in members.iter().enumerate() {
-            self.local[node as usize] = number as u32;
+            self.local[node as usize] = Some(GraphNode::new(number as u32));
         }
     }
 
     fn leave(&mut self, members: &[u32]) {
         for &node in members {
-            self.local[node as usize] = NONE;
+            self.local[node as usize] = None;
         }
     }
 
     /// May this block change places inside the region? All nodes on which its place depends must be in it.
     fn is_movable(&self, head: u32) -> bool {
         let known = self.known;
-        let is_inside = |node: u32| self.local[node as usize] != NONE;
+        let is_inside = |node: u32| self.local[node as usize].is_some();
         let tail = known.blocks.tail(head);
         let mut readers = known.blocks.readers.row(tail).iter();
         let begin = known.snapshot(known.constraints.writer_of_written(head).get());
@@ -313,13 +329,10 @@ impl<'a> GuessRepair<'a> {
             let number = known.transaction(node);
             let number = number.filter(|&number| known.commit(number) == node);
             let written = number.map_or(&[][..], |number| constraints.writes.row(number));
-            let heads = written.iter().filter(|&&version| {
-                let is_head = self.places[version as usize] != NONE;
-                is_head && self.is_movable(version)
-            });
-            found.extend(heads.map(|&head| {
-                let key = constraints.version_keys[head as usize];
-                (key, self.places[head as usize])
+            found.extend(written.iter().filter_map(|&version| {
+                let place = self.places[version as usize]?;
+                let key = constraints.version_keys[version as usize];
+                self.is_movable(version).then_some((key, place.get()))
             }));
         }
         self.leave(members);
@@ -330,7 +343,7 @@ impl<'a> GuessRepair<'a> {
             let (key, first) = (group[0].0, group[0].1 as usize);
             let end = first + group.len();
             for &head in &self.heads.row(key)[first..end] {
-                self.runs[head as usize] = all.len() as u32;
+                self.runs[head as usize] = Some(RunId::new(all.len() as u32));
             }
             all.push(BlockRun { key, first, end });
         }
@@ -378,30 +391,36 @@ impl<'a> GuessRepair<'a> {
         gates: &mut Vec<(u32, u32)>,
     ) -> MovableBlock {
         let known = self.known;
-        let local = |node: u32| self.local[node as usize];
+        let local = |node: u32| {
+            let local = self.local[node as usize];
+            local.expect("a movable block depends on nodes of its region only")
+        };
         let rank = |node: u32| self.miss.ranks[node as usize];
         let tail = known.blocks.tail(head);
         let writer = known.constraints.writer_of_written(head).get();
         let snapshots = known.blocks.readers.row(tail).iter();
         let snapshots = snapshots.map(|&reader| known.snapshot(reader));
         let mut end = rank(known.written(tail));
-        let mut exit = NONE;
+        let mut exit: Option<GraphNode> = None;
         for (number, snapshot) in snapshots.enumerate() {
             end = end.max(rank(snapshot));
-            if number == 1 {
-                gates.push((exit, *nodes));
-                exit = *nodes;
-                *nodes += 1;
-            }
-            match number {
-                0 => exit = local(snapshot),
-                _ => gates.push((local(snapshot), exit)),
+            // A single reader is the exit itself; the second one makes a gate, which comes after both.
+            match exit {
+                None => exit = Some(local(snapshot)),
+                Some(first) => {
+                    if number == 1 {
+                        gates.push((first.get(), *nodes));
+                        exit = Some(GraphNode::new(*nodes));
+                        *nodes += 1;
+                    }
+                    gates.push((local(snapshot).get(), *nodes - 1));
+                }
             }
         }
         let is_snapshot = known.model.axiom == Axiom::Snapshot;
         // Readers come after the write and before the next one, so their edges imply the one between the writes; but a
         // writer under snapshot isolation also begins after the write that it replaces.
-        let is_needed = is_snapshot || exit == NONE;
+        let is_needed = is_snapshot || exit.is_none();
         let begun = if is_snapshot {
             known.snapshot(writer)
         } else {
@@ -411,14 +430,10 @@ impl<'a> GuessRepair<'a> {
             run,
             head,
             middle: rank(known.written(head)) + end,
-            written: if is_needed {
-                local(known.written(tail))
-            } else {
-                NONE
-            },
+            written: is_needed.then(|| local(known.written(tail))),
             exit,
-            begun: local(begun),
-            first: local(known.written(head)),
+            begun: local(begun).get(),
+            first: local(known.written(head)).get(),
         }
     }
 }

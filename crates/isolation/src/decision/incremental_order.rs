@@ -1,10 +1,14 @@
 //! A topological order that is kept up to date while edges are added and removed.
 
-use seatrial_cycles::{Csr, NONE, dense_id};
+use seatrial_cycles::{Csr, dense_id};
 
 dense_id! {
     /// An added edge.
     EdgeId
+}
+dense_id! {
+    /// The literal of an added edge, as a number of four bytes that may be missing.
+    GraphLiteral
 }
 
 /// A path through the graph.
@@ -39,9 +43,10 @@ pub(super) struct IncrementalOrder {
     /// By node: the last added edge that leaves it, and the last one that leads to it.
     out: Vec<Option<EdgeId>>,
     into: Vec<Option<EdgeId>>,
-    /// By node: the last search that reached it, from which node and over which literal.
+    /// By node: the last search that reached it, and from which node and over which literal that one did. Entries of earlier
+    /// searches are not cleared: `seen` says whose they are.
     seen: Vec<u32>,
-    origins: Vec<(u32, u32)>,
+    origins: Vec<(u32, Option<GraphLiteral>)>,
     search: u32,
     /// Nodes that were moved, until the caller takes them.
     pub(super) moved: Vec<u32>,
@@ -68,7 +73,7 @@ impl IncrementalOrder {
             out: vec![None; nodes],
             into: vec![None; nodes],
             seen: vec![0; nodes],
-            origins: vec![(NONE, NONE); nodes],
+            origins: vec![(0, None); nodes],
             search: 0,
             moved: Vec::new(),
             steps: 0,
@@ -85,10 +90,10 @@ impl IncrementalOrder {
         self.edges.len()
     }
 
-    /// Passes on all edges into a node: their sources and their literals ([`NONE`] for known edges).
-    pub(super) fn sources(&self, node: u32, mut take: impl FnMut(u32, u32)) {
+    /// Passes on all edges into a node: their sources and their literals; known edges have none.
+    pub(super) fn sources(&self, node: u32, mut take: impl FnMut(u32, Option<u32>)) {
         for &from in self.backward.row(node) {
-            take(from, NONE);
+            take(from, None);
         }
         let mut edge = self.into[node as usize];
         while let Some(added) = edge {
@@ -98,13 +103,14 @@ impl IncrementalOrder {
                 next_in,
                 ..
             } = self.edges[added.index()];
-            take(from, literal);
+            take(from, Some(literal));
             edge = next_in;
         }
     }
 
     /// Removes the last added edges until so many are left.
     pub(super) fn truncate(&mut self, edges: usize) {
+        // In reverse order, so that each edge is at the front of both its lists when it is removed.
         while self.edges.len() > edges {
             if let Some(edge) = self.edges.pop() {
                 self.out[edge.from as usize] = edge.next_out;
@@ -151,9 +157,7 @@ impl IncrementalOrder {
         let mut node = to;
         while node != from {
             let (origin, literal) = self.origins[node as usize];
-            if literal != NONE {
-                literals.push(literal);
-            }
+            literals.extend(literal.map(GraphLiteral::get));
             nodes.push(origin);
             node = origin;
         }
@@ -181,7 +185,7 @@ impl IncrementalOrder {
                     && self.places[target as usize] <= limit
                 {
                     self.seen[target as usize] = self.search;
-                    self.origins[target as usize] = (node, NONE);
+                    self.origins[target as usize] = (node, None);
                     waiting.push(target);
                 }
             }
@@ -198,7 +202,7 @@ impl IncrementalOrder {
                     && self.places[target as usize] <= limit
                 {
                     self.seen[target as usize] = self.search;
-                    self.origins[target as usize] = (node, literal);
+                    self.origins[target as usize] = (node, Some(GraphLiteral::new(literal)));
                     waiting.push(target);
                 }
                 edge = next_out;

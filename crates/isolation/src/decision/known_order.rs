@@ -4,7 +4,8 @@ use super::constraints::Constraints;
 use super::order_model::{Axiom, OrderModel, RespectedOrder};
 use super::relation::Relation;
 use super::version_blocks::VersionBlocks;
-use seatrial_cycles::{Csr, NONE, Version};
+use seatrial_cycles::graph::GraphNode;
+use seatrial_cycles::{Csr, NONE, Txn, Version};
 
 /// The events of transactions and the edges between them that are known: session order, real time, reads after the writes
 /// that they saw, and overwrites after reads where the next version is known.
@@ -17,8 +18,8 @@ pub(super) struct KnownOrder<'a> {
     pub(super) blocks: &'a VersionBlocks,
     pub(super) model: OrderModel,
     /// By last version of a block: the node that comes after all its readers, which is the snapshot of a single reader;
-    /// [`NONE`] without readers, or if the axiom does not constrain when they read.
-    exits: Vec<u32>,
+    /// `None` without readers. Empty if the axiom does not constrain when they read.
+    exits: Vec<Option<GraphNode>>,
     /// Transactions with a completion, sorted by it.
     ended: Vec<u32>,
     /// The first barrier node.
@@ -36,16 +37,16 @@ impl<'a> KnownOrder<'a> {
         let mut nodes = constraints.len() * stride;
         let mut exits = Vec::new();
         if model.axiom != Axiom::Parallel {
-            exits = vec![NONE; constraints.versions()];
+            exits = vec![None; constraints.versions()];
             for (version, exit) in exits.iter_mut().enumerate() {
                 if blocks.next[version].is_some() {
                     continue;
                 }
                 match blocks.readers.row(version as u32) {
                     [] => {}
-                    &[reader] => *exit = reader * stride,
+                    &[reader] => *exit = Some(GraphNode::new(reader * stride)),
                     _ => {
-                        *exit = nodes;
+                        *exit = Some(GraphNode::new(nodes));
                         nodes += 1;
                     }
                 }
@@ -112,22 +113,22 @@ impl<'a> KnownOrder<'a> {
         self.commit(self.constraints.writer_of_written(version).get())
     }
 
-    /// The node after all readers of the last version of a block; [`NONE`] if that does not matter.
+    /// The node after all readers of the last version of a block; `None` if that does not matter.
     #[inline]
-    fn exit(&self, version: u32) -> u32 {
-        self.exits.get(version as usize).copied().unwrap_or(NONE)
+    fn exit(&self, version: u32) -> Option<u32> {
+        let exit = self.exits.get(version as usize).copied().flatten();
+        exit.map(GraphNode::get)
     }
 
     /// The same if that node is not an event.
     #[inline]
     fn gate(&self, version: u32) -> Option<u32> {
-        Some(self.exit(version)).filter(|&exit| exit != NONE && exit >= self.events())
+        self.exit(version).filter(|&exit| exit >= self.events())
     }
 
     /// The edges which mean that the block that ends with `tail` comes before the one that begins with `head`.
     pub(super) fn before(&self, tail: u32, head: u32) -> [Option<(u32, u32)>; 2] {
-        let exit = self.exit(tail);
-        let read = (exit != NONE).then(|| (exit, self.written(head)));
+        let read = self.exit(tail).map(|exit| (exit, self.written(head)));
         [self.overwrites(tail, head), read]
     }
 
@@ -141,7 +142,10 @@ impl<'a> KnownOrder<'a> {
         match self.model.axiom {
             Axiom::Snapshot => Some((self.written(tail), self.snapshot(next))),
             // Each reader of a version comes after its writer.
-            _ => (self.exit(tail) == NONE).then(|| (self.written(tail), self.commit(next))),
+            _ => self
+                .exit(tail)
+                .is_none()
+                .then(|| (self.written(tail), self.commit(next))),
         }
     }
 
@@ -149,15 +153,16 @@ impl<'a> KnownOrder<'a> {
     pub(super) fn emit_data(&self, take: &mut impl FnMut(u32, u32)) {
         let constraints = self.constraints;
         let is_double = self.model.axiom.events() == 2;
-        let mut last = vec![NONE; constraints.session_count()];
+        // By session: its last transaction that completed.
+        let mut last: Vec<Option<Txn>> = vec![None; constraints.session_count()];
         for number in 0..constraints.len() {
             if self.model.follows != RespectedOrder::Nothing {
                 let last = &mut last[constraints.sessions[number as usize] as usize];
-                if *last != NONE {
-                    take(self.commit(*last), self.snapshot(number));
+                if let Some(last) = *last {
+                    take(self.commit(last.get()), self.snapshot(number));
                 }
                 if constraints.completed[number as usize] {
-                    *last = number;
+                    *last = Some(Txn::new(number));
                 }
             }
             if is_double {
@@ -209,7 +214,7 @@ impl<'a> KnownOrder<'a> {
     pub(super) fn emit_time(&self, take: &mut impl FnMut(u32, u32)) {
         let times = &self.constraints.times;
         let mut ended = self.ended.iter().copied().peekable();
-        let (mut barrier, mut nodes) = (NONE, self.barriers);
+        let (mut barrier, mut nodes) = (None, self.barriers);
         for number in 0..self.constraints.len() {
             let (begun, _) = times[number as usize];
             if begun == NONE || self.ended.is_empty() {
@@ -217,16 +222,16 @@ impl<'a> KnownOrder<'a> {
             }
             let before = |&other: &u32| times[other as usize].1 < begun;
             if ended.peek().is_some_and(before) {
-                if barrier != NONE {
+                if let Some(barrier) = barrier {
                     take(barrier, nodes);
                 }
                 while let Some(other) = ended.next_if(before) {
                     take(self.commit(other), nodes);
                 }
-                barrier = nodes;
+                barrier = Some(nodes);
                 nodes += 1;
             }
-            if barrier != NONE {
+            if let Some(barrier) = barrier {
                 take(barrier, self.snapshot(number));
             }
         }
@@ -285,7 +290,7 @@ impl Relation for GuessedOrder<'_> {
                 }
             }
             for &version in constraints.reads.row(number) {
-                if known.exit(version) == known.snapshot(number)
+                if known.exit(version) == Some(known.snapshot(number))
                     && let Some(head) = self.next(version)
                 {
                     take(known.snapshot(number), known.written(head));

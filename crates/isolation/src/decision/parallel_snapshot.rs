@@ -1,5 +1,6 @@
 //! Parallel snapshot isolation: no transaction may see an overwrite of what it read.
 
+use super::clause_database::ClauseId;
 use super::clause_search::ClauseSearch;
 use super::constraints::Constraints;
 use super::guess_and_search::{self, OrderDecision, SearchEffort};
@@ -7,7 +8,7 @@ use super::known_order::KnownOrder;
 use super::order_model::{Axiom, OrderModel};
 use super::relation::{Relation, successors};
 use super::version_blocks::VersionBlocks;
-use seatrial_cycles::{Csr, NONE, Txn, Version};
+use seatrial_cycles::{Csr, Txn, Version};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -186,7 +187,7 @@ impl VersionPlaces {
         let versions = known.constraints.versions();
         let mut scene = VersionPlaces {
             places: vec![0; versions],
-            heads: vec![NONE; versions],
+            heads: vec![0; versions],
             next: vec![None; versions],
             into: successors(known.nodes() as usize, &NeighbourBlocks { known, heads }),
         };
@@ -210,7 +211,7 @@ impl VersionPlaces {
 impl ClauseSearch<'_> {
     /// Searches for transactions that see an overwrite of what they read, with the current version order, and adds clauses
     /// that exclude these. Returns whether there was one, and a clause that is false.
-    pub(super) fn exclude(&mut self) -> (bool, Option<u32>) {
+    pub(super) fn exclude(&mut self) -> (bool, Option<ClauseId>) {
         let scene = VersionPlaces::new(self.known, &self.heads);
         let wrong = self.wrong(&scene);
         for &(reader, version) in &wrong {
@@ -230,7 +231,7 @@ impl ClauseSearch<'_> {
     /// Passes on all edges into a node, with versions in their current order.
     fn sources(&self, scene: &VersionPlaces, node: u32, take: &mut impl FnMut(EdgeOrigin)) {
         self.topology.sources(node, |from, literal| {
-            let pair = (literal != NONE).then(|| self.blocks_of(literal));
+            let pair = literal.map(|literal| self.blocks_of(literal));
             take((from, pair));
         });
         for pair in scene.into.row(node).chunks_exact(2) {
@@ -297,7 +298,7 @@ impl ClauseSearch<'_> {
     }
 
     /// Adds a clause that excludes that a transaction sees the nearest overwrite of what it read.
-    fn overwritten(&mut self, scene: &VersionPlaces, reader: u32, version: u32) -> u32 {
+    fn overwritten(&mut self, scene: &VersionPlaces, reader: u32, version: u32) -> ClauseId {
         let known = self.known;
         let constraints = known.constraints;
         let key = constraints.version_keys[version as usize];
@@ -311,7 +312,7 @@ impl ClauseSearch<'_> {
                 .filter(|&written| scene.places[written as usize] > scene.places[version as usize])
         };
         // By node: the next node on the path to the reader, and the pair of blocks of that edge.
-        let mut onward = vec![(NONE, None); known.nodes() as usize];
+        let mut onward = vec![None; known.nodes() as usize];
         let mut waiting = vec![reader];
         let mut next = 0;
         let mut found = None;
@@ -326,8 +327,8 @@ impl ClauseSearch<'_> {
             let mut sources = Vec::new();
             self.sources(scene, node, &mut |source| sources.push(source));
             for (from, pair) in sources {
-                if from != reader && onward[from as usize].0 == NONE {
-                    onward[from as usize] = (node, pair);
+                if from != reader && onward[from as usize].is_none() {
+                    onward[from as usize] = Some((node, pair));
                     waiting.push(from);
                 }
             }
@@ -343,7 +344,8 @@ impl ClauseSearch<'_> {
             }
             while node != reader {
                 transactions.extend(known.transaction(node));
-                let (to, pair) = onward[node as usize];
+                let onward = onward[node as usize];
+                let (to, pair) = onward.expect("a node that was reached leads to the reader");
                 pairs.extend(pair);
                 node = to;
             }

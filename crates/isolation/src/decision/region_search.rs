@@ -2,7 +2,8 @@
 
 use super::relation::successors;
 use super::transitive_closure::{TransitiveClosure, WouldCycle};
-use seatrial_cycles::{Csr, NONE};
+use seatrial_cycles::Csr;
+use seatrial_cycles::graph::GraphNode;
 
 /// Largest number of pairs of blocks.
 const PAIRS_MAX: usize = 1 << 20;
@@ -16,10 +17,10 @@ pub(super) struct MovableBlock {
     pub(super) head: u32,
     /// Twice the middle of its place in the guess.
     pub(super) middle: u64,
-    /// The node of its last write, which comes before `begun` of each later block; [`NONE`] if readers imply that.
-    pub(super) written: u32,
-    /// The node after its readers, which comes before `first` of each later block; [`NONE`] without readers.
-    pub(super) exit: u32,
+    /// The node of its last write, which comes before `begun` of each later block; `None` if readers imply that.
+    pub(super) written: Option<GraphNode>,
+    /// The node after its readers, which comes before `first` of each later block; `None` without readers.
+    pub(super) exit: Option<GraphNode>,
     /// The nodes of its own begin, and of its own first write.
     pub(super) begun: u32,
     pub(super) first: u32,
@@ -29,7 +30,9 @@ impl MovableBlock {
     /// The edges which mean that this block comes before another one.
     fn before(&self, other: &MovableBlock) -> impl Iterator<Item = (u32, u32)> + use<> {
         let edges = [(self.written, other.begun), (self.exit, other.first)];
-        edges.into_iter().filter(|&(from, _)| from != NONE)
+        edges
+            .into_iter()
+            .filter_map(|(from, to)| Some((from?.get(), to)))
     }
 }
 
@@ -333,8 +336,8 @@ mod tests {
                     run,
                     head: first,
                     middle: rng.below(10),
-                    written: if is_read { NONE } else { first },
-                    exit: if is_read { first + 1 } else { NONE },
+                    written: (!is_read).then(|| GraphNode::new(first)),
+                    exit: is_read.then(|| GraphNode::new(first + 1)),
                     begun: first,
                     first,
                 });

@@ -3,7 +3,7 @@
 use super::known_order::KnownOrder;
 use super::order_model::Axiom;
 use super::relation::{predecessors, successors};
-use seatrial_cycles::{Csr, NONE, Txn};
+use seatrial_cycles::{Csr, Txn};
 use seatrial_history::FixedMap;
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ enum EventNeed {
     /// The other one comes first by a known edge.
     KnownOrder(u32),
     /// The other one comes first by this learned edge.
-    ConflictResult { event: u32, edge: u32 },
+    LearnedOrder { event: u32, edge: u32 },
     /// The other one reads a version that this one would overwrite, or is an unfinished write of the same key. That depends
     /// on `writer` having come before the transaction of the waiting event; without a writer, on the initial state, which does.
     Data { event: u32, writer: Option<Txn> },
@@ -52,7 +52,7 @@ impl EventNeed {
     fn event(self) -> u32 {
         match self {
             EventNeed::KnownOrder(event)
-            | EventNeed::ConflictResult { event, .. }
+            | EventNeed::LearnedOrder { event, .. }
             | EventNeed::Data { event, .. } => event,
         }
     }
@@ -100,7 +100,7 @@ pub(super) struct GuessReplay<'a> {
     /// By key: its current version, and the transaction between snapshot and commit that writes it, if any.
     current: Vec<u32>,
     held: Vec<Option<Txn>>,
-    /// By version: the version that it replaced.
+    /// By version, once it is committed: the version that it replaced.
     replaced: Vec<u32>,
     /// By transaction: are its reads ignored?
     is_missed: Vec<bool>,
@@ -151,7 +151,7 @@ impl<'a> GuessReplay<'a> {
             left: left.collect(),
             current: (0..constraints.keys).collect(),
             held: vec![None; constraints.keys as usize],
-            replaced: vec![NONE; constraints.versions()],
+            replaced: vec![0; constraints.versions()],
             is_missed: vec![false; constraints.len() as usize],
             trail: Vec::with_capacity(nodes),
             places: vec![0; nodes],
@@ -295,7 +295,7 @@ impl<'a> GuessReplay<'a> {
             };
             if let Some(&edge) = learned.find(is_open) {
                 let event = self.edges[edge as usize].from;
-                return Some(EventNeed::ConflictResult { event, edge });
+                return Some(EventNeed::LearnedOrder { event, edge });
             }
         }
         let number = self.known.transaction(node)?;
@@ -428,7 +428,7 @@ impl<'a> GuessReplay<'a> {
                 let reason = self.reason(&needs);
                 let other = match need {
                     EventNeed::Data { writer, .. } => writer.map(Txn::get),
-                    EventNeed::KnownOrder(event) | EventNeed::ConflictResult { event, .. } => {
+                    EventNeed::KnownOrder(event) | EventNeed::LearnedOrder { event, .. } => {
                         self.known.transaction(event)
                     }
                 };
@@ -456,7 +456,7 @@ impl<'a> GuessReplay<'a> {
     fn is_open(&self, need: EventNeed) -> bool {
         match need {
             EventNeed::KnownOrder(_) => false,
-            EventNeed::ConflictResult { edge, .. } => self.edges[edge as usize].reason.is_none(),
+            EventNeed::LearnedOrder { edge, .. } => self.edges[edge as usize].reason.is_none(),
             EventNeed::Data { .. } => true,
         }
     }
@@ -468,7 +468,7 @@ impl<'a> GuessReplay<'a> {
             transactions.extend(self.known.transaction(node));
             match need {
                 EventNeed::KnownOrder(_) => {}
-                EventNeed::ConflictResult { edge, .. } => edges.push(edge),
+                EventNeed::LearnedOrder { edge, .. } => edges.push(edge),
                 EventNeed::Data { writer, .. } => {
                     transactions.extend(writer.map(Txn::get));
                 }
@@ -563,7 +563,7 @@ impl<'a> GuessReplay<'a> {
     fn ignore(&mut self, needs: &[(u32, EventNeed)]) {
         self.ignored += 1;
         for &(node, need) in needs {
-            if let EventNeed::ConflictResult { event, edge } = need
+            if let EventNeed::LearnedOrder { event, edge } = need
                 && self.edges[edge as usize].reason.is_none()
             {
                 self.forget(event, node);

@@ -2,10 +2,11 @@
 
 use crate::certificate::Proof;
 use crate::compact_list::ListElements;
+use crate::dense_number::{OrderPlace, TransactionNumber};
 use crate::keyed_rows::{KeyedRows, ValueWriter, WrittenValues};
 use crate::models;
 use crate::order_clock::OrderClock;
-use crate::transaction_table::{MicroAccess, NONE, RecordedTransaction, TransactionTable};
+use crate::transaction_table::{MicroAccess, RecordedTransaction, TransactionTable};
 
 /// The models that an order of snapshots and commits proves: snapshot isolation and weaker ones.
 const OF_SNAPSHOTS: [&str; 14] = [
@@ -186,19 +187,19 @@ fn serial(table: &TransactionTable, order: &[u32], mut clock: OrderClock) -> Res
 fn snapshots(table: &TransactionTable, order: &[u32], mut clock: OrderClock) -> Result<(), String> {
     let mut state = ListReplay::new(table);
     // By transaction: the place of its snapshot.
-    let mut begun = vec![NONE; table.len()];
+    let mut begun: Vec<Option<OrderPlace>> = vec![None; table.len()];
     for (&number, place) in order.iter().zip(0..) {
         let (one, events) = table.get(number);
-        let begun = &mut begun[number as usize];
-        if *begun == NONE {
-            *begun = place;
+        let Some(snapshot) = begun[number as usize] else {
+            begun[number as usize] = Some(OrderPlace::new(place));
             clock.begin(&one);
             state.carry_out(&one, &events)?;
             state.take_back(&events);
             continue;
-        }
+        };
         for event in events.iter() {
-            if event.appended().is_some() && state.lists[event.key as usize].place > *begun {
+            if event.appended().is_some() && state.lists[event.key as usize].place > snapshot.get()
+            {
                 let (index, name) = (one.index, table.name(event.key));
                 return Err(format!(
                     "op {index} appends to key {name}, as another does that commits between its snapshot and its commit"
@@ -232,18 +233,18 @@ type ElementPlace = Option<(u32, bool)>;
 struct ListCommits<'a> {
     table: &'a TransactionTable,
     written: WrittenValues,
-    /// By transaction: its place in the order; [`NONE`] if it is not in it.
-    places: Vec<u32>,
+    /// By transaction: its place in the order, if it is in it.
+    places: Vec<Option<OrderPlace>>,
     prefixes: Vec<SortedPrefix>,
 }
 
 impl ListCommits<'_> {
     fn new<'a>(table: &'a TransactionTable, order: &[u32]) -> Result<ListCommits<'a>, String> {
-        let mut places = vec![NONE; table.len()];
+        let mut places = vec![None; table.len()];
         for (place, &number) in order.iter().enumerate() {
-            places[number as usize] = place as u32;
+            places[number as usize] = Some(OrderPlace::new(place as u32));
         }
-        let written = WrittenValues::new(table, |number| places[number as usize] != NONE);
+        let written = WrittenValues::new(table, |number| places[number as usize].is_some());
         if let Some((key, element)) = written.twice(|_| true) {
             let name = table.name(key);
             return Err(format!("{element} is appended to key {name} twice"));
@@ -266,7 +267,7 @@ impl ListCommits<'_> {
             transaction,
             is_last,
         } = self.written.of(key, element).next()?;
-        Some((self.places[transaction as usize], is_last))
+        Some((self.places[transaction as usize]?.get(), is_last))
     }
 
     fn prefix(&self, key: u32) -> SortedPrefix {
@@ -298,7 +299,10 @@ impl ListCommits<'_> {
         };
         let lasts: Vec<Option<u32>> = (0..counts.len() as u32).map(last).collect();
         for (number, _, events) in self.table.each() {
-            let place = self.places[number as usize];
+            // A transaction that is not in the order is not committed before anything.
+            let Some(place) = self.places[number as usize].map(OrderPlace::get) else {
+                continue;
+            };
             for event in events.iter().filter(|event| event.appended().is_some()) {
                 let is_before = lasts[event.key as usize].is_some_and(|last| place < last);
                 counts[event.key as usize] += u32::from(is_before);
@@ -428,9 +432,9 @@ struct ShownLists<'a> {
 impl ShownLists<'_> {
     fn new(table: &TransactionTable, is_ordered: bool) -> ShownLists<'_> {
         // By key: the last transaction that appended to it so far, and the element.
-        let mut last: Vec<(u32, i64)> = vec![(NONE, 0); table.key_count()];
+        let mut last: Vec<(Option<TransactionNumber>, i64)> = vec![(None, 0); table.key_count()];
         let mut following = KeyedRows::new(table.key_count(), |emit| {
-            last.fill((NONE, 0));
+            last.fill((None, 0));
             // A failed append has no effect, and its element may be another transaction's.
             for (number, _, events) in table.each().filter(|(_, one, _)| !one.is_fail()) {
                 for event in events.iter() {
@@ -438,8 +442,9 @@ impl ShownLists<'_> {
                         continue;
                     };
                     let last = &mut last[event.key as usize];
-                    let (before, earlier) = std::mem::replace(last, (number, element));
-                    if before == number {
+                    let own = Some(TransactionNumber::new(number));
+                    let (before, earlier) = std::mem::replace(last, (own, element));
+                    if before == own {
                         emit(event.key, (element, earlier));
                     }
                 }

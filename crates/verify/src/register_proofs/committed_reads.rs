@@ -1,9 +1,10 @@
 //! The replay of orders of commits for read committed (PL-2) and read uncommitted (PL-1) of registers.
 
 use super::writer;
+use crate::dense_number::OrderPlace;
 use crate::keyed_rows::WrittenValues;
 use crate::order_clock::OrderClock;
-use crate::transaction_table::{NONE, RegisterState, TransactionTable};
+use crate::transaction_table::{RegisterState, TransactionTable};
 
 /// The models that such an order proves: must reads be of committed values, and which order does it follow?
 const MODELS: [(&str, bool, &str); 6] = [
@@ -27,18 +28,19 @@ pub(super) fn replay(table: &TransactionTable, model: &str, order: &[u64]) -> Re
     let &(_, is_committed, time) =
         row.ok_or_else(|| format!("this proves nothing about {model}"))?;
     let order = table.at_all(order)?;
-    let mut places = vec![NONE; table.len()];
+    let mut places: Vec<Option<OrderPlace>> = vec![None; table.len()];
     let mut clock = OrderClock::new(table, time);
     for (place, &number) in order.iter().enumerate() {
         let one = &table.one(number);
-        if std::mem::replace(&mut places[number as usize], place as u32) != NONE || one.is_fail() {
+        let before = places[number as usize].replace(OrderPlace::new(place as u32));
+        if before.is_some() || one.is_fail() {
             return Err(format!("op {} failed, or takes place again", one.index));
         }
         clock.end(one)?;
         clock.begin(one);
     }
     let mut all = table.all().zip(&places);
-    if all.any(|(one, &place)| one.is_ok() && place == NONE) {
+    if all.any(|(one, &place)| one.is_ok() && place.is_none()) {
         return Err("not all transactions are in the order".into());
     }
     let written = WrittenValues::new(table, |_| true);
@@ -57,7 +59,9 @@ pub(super) fn replay(table: &TransactionTable, model: &str, order: &[u64]) -> Re
                     let mut before = events[..at].iter().rev().filter(|it| it.key == event.key);
                     return !is_committed || before.any(|it| it.written() == Some(value));
                 }
-                let is_before = places[found.transaction as usize] < places[number as usize];
+                // The reader succeeded, so it is in the order; a writer that is not was not committed before it.
+                let (written, read) = (places[found.transaction as usize], places[number as usize]);
+                let is_before = written.is_some() && written < read;
                 !is_committed || is_before && found.is_last
             });
             if !holds {

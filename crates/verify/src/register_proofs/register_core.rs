@@ -2,7 +2,8 @@
 
 use super::{RegisterConstraints, SourcedRead};
 use crate::certificate::Certificate;
-use crate::transaction_table::{NONE, TransactionTable};
+use crate::dense_number::TransactionNumber;
+use crate::transaction_table::TransactionTable;
 use crate::verifier::Unproven;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -177,7 +178,7 @@ impl<'a> CoreRefutation<'a> {
         for (key, writers) in writers {
             let start = trial.versions.len();
             for writer in std::iter::once(None).chain(writers.into_iter().map(Some)) {
-                let source = writer.map_or(NONE, |member| members[member]);
+                let source = writer.map(|member| TransactionNumber::new(members[member]));
                 let readers = readers
                     .remove(&SourcedRead { key, source })
                     .unwrap_or_default();
@@ -205,7 +206,7 @@ impl<'a> CoreRefutation<'a> {
         for (member, &number) in members.iter().enumerate().rev() {
             self.steps += reach.link(2 * member, 2 * member + 1);
             let sources = constraints.reads(number).iter();
-            let sources = sources.filter_map(|read| place(read.source));
+            let sources = sources.filter_map(|read| place(read.source?.get()));
             let others = (0..members.len()).rev();
             let others = others.filter(|&other| {
                 other != member && follows(constraints.table, relation, members[other], number)

@@ -1,13 +1,14 @@
 //! The replay of orders of transactions on registers: each read must see the current state.
 
+use crate::dense_number::{OrderPlace, TransactionNumber};
 use crate::order_clock::OrderClock;
-use crate::transaction_table::{MicroAccess, NONE, RegisterState, TransactionTable};
+use crate::transaction_table::{MicroAccess, RegisterState, TransactionTable};
 
 /// The state of a register.
 #[derive(Clone, Copy)]
 struct Register {
-    /// The transaction that wrote it; [`NONE`] for the initial state.
-    writer: u32,
+    /// The transaction that wrote it; `None` for the initial state.
+    writer: Option<TransactionNumber>,
     /// The place of that write in the order.
     place: u32,
     value: i64,
@@ -15,7 +16,7 @@ struct Register {
 
 impl Register {
     fn state(&self) -> RegisterState {
-        RegisterState((self.writer != NONE).then_some(self.value))
+        RegisterState(self.writer.map(|_| self.value))
     }
 }
 
@@ -25,9 +26,9 @@ struct RegisterReplay<'a> {
     /// By key: the last committed write.
     registers: Vec<Register>,
     /// By key: the last transaction that wrote it, committed or not, and the value.
-    own: Vec<(u32, i64)>,
-    /// By transaction: the place of its snapshot.
-    begun: Vec<u32>,
+    own: Vec<(Option<TransactionNumber>, i64)>,
+    /// By transaction: the place of its snapshot, once it took it.
+    begun: Vec<Option<OrderPlace>>,
     /// By transaction: did it commit?
     done: Vec<bool>,
     /// By transaction: was it read from?
@@ -53,9 +54,9 @@ pub(super) fn replay(
         if one.is_fail() {
             return Err(format!("op {index} failed, and stands in the order"));
         }
-        let is_first = registers.begun[number as usize] == NONE;
+        let is_first = registers.begun[number as usize].is_none();
         if is_first {
-            registers.begun[number as usize] = place;
+            registers.begun[number as usize] = Some(OrderPlace::new(place));
             registers.read(number, index, &events)?;
             clock.begin(&one);
         }
@@ -77,15 +78,15 @@ pub(super) fn replay(
 impl RegisterReplay<'_> {
     fn new(table: &TransactionTable) -> RegisterReplay<'_> {
         let initial = Register {
-            writer: NONE,
+            writer: None,
             place: 0,
             value: 0,
         };
         RegisterReplay {
             table,
             registers: vec![initial; table.key_count()],
-            own: vec![(NONE, 0); table.key_count()],
-            begun: vec![NONE; table.len()],
+            own: vec![(None, 0); table.key_count()],
+            begun: vec![None; table.len()],
             done: vec![false; table.len()],
             seen: vec![false; table.len()],
         }
@@ -93,20 +94,21 @@ impl RegisterReplay<'_> {
 
     /// Checks that each of its reads sees its own last write, otherwise the last committed one.
     fn read(&mut self, number: u32, index: u64, events: &[MicroAccess]) -> Result<(), String> {
+        let reader = Some(TransactionNumber::new(number));
         for event in events {
             let (writer, own) = self.own[event.key as usize];
             if let Some(value) = event.written() {
-                self.own[event.key as usize] = (number, value);
-            } else if writer == number && event.read() != Some(RegisterState(Some(own))) {
+                self.own[event.key as usize] = (reader, value);
+            } else if writer == reader && event.read() != Some(RegisterState(Some(own))) {
                 return Err(format!("op {index} contradicts itself"));
-            } else if writer != number {
+            } else if writer != reader {
                 let register = self.registers[event.key as usize];
                 if event.read() != Some(register.state()) {
                     let key = self.table.name(event.key);
                     return Err(format!("op {index} reads another version of key {key}"));
                 }
-                if register.writer != NONE {
-                    self.seen[register.writer as usize] = true;
+                if let Some(writer) = register.writer {
+                    self.seen[writer.get() as usize] = true;
                 }
             }
         }
@@ -119,7 +121,7 @@ impl RegisterReplay<'_> {
         let mut writes = events.iter().filter(|event| event.written().is_some());
         writes.any(|event| {
             let register = self.registers[event.key as usize];
-            register.writer != NONE && register.place > begun
+            register.writer.is_some() && Some(OrderPlace::new(register.place)) > begun
         })
     }
 
@@ -127,7 +129,7 @@ impl RegisterReplay<'_> {
         for event in events {
             if let Some(value) = event.written() {
                 self.registers[event.key as usize] = Register {
-                    writer,
+                    writer: Some(TransactionNumber::new(writer)),
                     place,
                     value,
                 };
@@ -141,12 +143,13 @@ impl RegisterReplay<'_> {
         assert!(
             self.registers
                 .iter()
-                .all(|one| one.writer == NONE || self.done[one.writer as usize]),
+                .filter_map(|one| one.writer)
+                .all(|writer| self.done[writer.get() as usize]),
             "a register has a version that was not committed"
         );
         for (number, one) in self.table.all().enumerate() {
             let index = one.index;
-            let has_begun = self.begun[number] != NONE;
+            let has_begun = self.begun[number].is_some();
             if has_begun != self.done[number] || one.is_ok() && !has_begun {
                 return Err(format!("op {index} is missing in the order"));
             }

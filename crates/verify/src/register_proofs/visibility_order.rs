@@ -1,9 +1,9 @@
 //! The replay of version orders for parallel snapshot isolation.
 
 use super::{RegisterConstraints, SourcedRead};
+use crate::dense_number::{OrderPlace, TransactionNumber};
 use crate::keyed_rows::KeyedRows;
 use crate::order_clock::OrderClock;
-use crate::transaction_table::NONE;
 use std::collections::BTreeSet;
 
 /// The transactions that each transaction sees directly: by place in the order, their places.
@@ -20,8 +20,8 @@ pub(super) fn visible(
     let places = constraints.places(&order)?;
     let mut clock = OrderClock::new(table, follows);
     // By key: the last version so far. By session: its last transaction so far.
-    let mut last = vec![NONE; table.key_count()];
-    let mut sessions = vec![NONE; table.session_count()];
+    let mut last = vec![None; table.key_count()];
+    let mut sessions = vec![None; table.session_count()];
     let mut seen = KeyedRows::with_capacity(order.len());
     // Reads of versions that were overwritten earlier in the order; later overwrites cannot be seen.
     let mut stale = Vec::new();
@@ -29,9 +29,15 @@ pub(super) fn visible(
         let one = &table.one(number);
         clock.end(one)?;
         clock.begin(one);
-        let mut see = |other: u32| {
-            if other != NONE {
-                seen.push(places[other as usize]);
+        let own = Some(TransactionNumber::new(number));
+        let mut see = |other: Option<TransactionNumber>| {
+            if let Some(other) = other {
+                let place = places[other.get() as usize];
+                seen.push(
+                    place
+                        .expect("each transaction that took place has one")
+                        .get(),
+                );
             }
         };
         for &read in constraints.reads(number) {
@@ -43,11 +49,11 @@ pub(super) fn visible(
         if follows == "process" {
             see(sessions[one.session as usize]);
             if one.is_ok() {
-                sessions[one.session as usize] = number;
+                sessions[one.session as usize] = own;
             }
         }
         for &key in constraints.writes(number) {
-            see(std::mem::replace(&mut last[key as usize], number));
+            see(std::mem::replace(&mut last[key as usize], own));
         }
         seen.end_key();
         if seen.of(place).iter().any(|&other| other >= place) {
@@ -62,7 +68,7 @@ pub(super) fn visible(
 /// Checks that no reader of a stale version sees the next version of the key.
 fn ensure_unseen(
     constraints: &RegisterConstraints<'_>,
-    (order, places): (&[u32], &[u32]),
+    (order, places): (&[u32], &[Option<OrderPlace>]),
     seen: &DirectlySeen,
     stale: Vec<(u32, SourcedRead)>,
 ) -> Result<(), String> {
@@ -78,9 +84,10 @@ fn ensure_unseen(
     });
     for (number, read) in stale {
         let versions = versions.of(read.key);
-        let source = (read.source != NONE).then(|| places[read.source as usize]);
-        let next = versions.partition_point(|&place| Some(place) <= source);
-        let reader = places[number as usize];
+        // The initial state comes before all places.
+        let source = read.source.and_then(|source| places[source.get() as usize]);
+        let next = versions.partition_point(|&place| Some(OrderPlace::new(place)) <= source);
+        let reader = places[number as usize].expect("a reader took place").get();
         if let Some(&overwrite) = versions.get(next)
             && overwrite != reader
             && seen.leads(reader, overwrite)

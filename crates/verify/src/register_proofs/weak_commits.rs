@@ -3,7 +3,7 @@
 mod commit_check;
 
 use super::{Evidence, RegisterConstraints};
-use crate::transaction_table::NONE;
+use crate::dense_number::{LineNumber, OrderPlace, TransactionNumber};
 use commit_check::CommitCheck;
 
 /// The models that such an order proves.
@@ -28,67 +28,64 @@ pub(super) struct WeakCommits<'a> {
     constraints: &'a RegisterConstraints<'a>,
     /// By transaction: its line, that is its session, or a line of its own if its outcome is unknown and the session
     /// continued.
-    lines: Vec<u32>,
+    lines: Vec<Option<LineNumber>>,
     line_count: usize,
-    /// By transaction: the one before it in its line; [`NONE`] for the first.
-    before: Vec<u32>,
+    /// By transaction: the one before it in its line; `None` for the first.
+    before: Vec<Option<TransactionNumber>>,
 }
 
 impl<'a> WeakCommits<'a> {
     pub(super) fn new(constraints: &'a RegisterConstraints<'a>) -> WeakCommits<'a> {
         let table = constraints.table;
         // By session: the last successful transaction.
-        let mut last = vec![NONE; table.session_count()];
+        let mut last = vec![None; table.session_count()];
         for number in constraints.all() {
             let one = &table.one(number);
             if one.is_ok() {
-                last[one.session as usize] = number;
+                last[one.session as usize] = Some(TransactionNumber::new(number));
             }
         }
         let count = table.len();
         let mut commits = WeakCommits {
             constraints,
-            lines: vec![NONE; count],
+            lines: vec![None; count],
             line_count: table.session_count(),
-            before: vec![NONE; count],
+            before: vec![None; count],
         };
-        let mut ends = vec![NONE; table.session_count()];
+        let mut ends = vec![None; table.session_count()];
         for number in constraints.all() {
             let one = &table.one(number);
             let session = one.session as usize;
-            if !one.is_ok() && last[session] != NONE && last[session] > number {
-                commits.lines[number as usize] = commits.line_count as u32;
+            let own = Some(TransactionNumber::new(number));
+            // Its session continued, so it is not known to come before what that did later.
+            if !one.is_ok() && last[session] > own {
+                let line = LineNumber::new(commits.line_count as u32);
+                commits.lines[number as usize] = Some(line);
                 commits.line_count += 1;
                 continue;
             }
-            commits.lines[number as usize] = one.session;
-            let before = std::mem::replace(&mut ends[session], number);
+            commits.lines[number as usize] = Some(LineNumber::new(one.session));
+            let before = std::mem::replace(&mut ends[session], own);
             commits.before[number as usize] = before;
-            assert!(
-                before == NONE || before < number,
-                "a line follows its session"
-            );
+            assert!(before < own, "a line follows its session");
         }
         assert!(
             constraints
                 .all()
-                .all(|number| commits.lines[number as usize] != NONE),
+                .all(|number| commits.lines[number as usize].is_some()),
             "a transaction that took place is in no line"
         );
         commits
     }
 
     fn before(&self, number: u32) -> Option<u32> {
-        let before = self.before[number as usize];
-        (before != NONE).then_some(before)
+        self.before[number as usize].map(TransactionNumber::get)
     }
 
     /// The transactions that it reads from.
     fn sources(&self, number: u32) -> impl Iterator<Item = u32> + Clone {
         let reads = self.constraints.reads(number).iter();
-        reads
-            .map(|read| read.source)
-            .filter(|&source| source != NONE)
+        reads.filter_map(|read| Some(read.source?.get()))
     }
 
     /// The transactions before it in its line, the last first.
@@ -120,14 +117,17 @@ impl<'a> WeakCommits<'a> {
     /// By read: is it of another version than the last one that was committed before its transaction? All that a
     /// transaction has seen was committed before it if each comes after those that it follows; so the other reads miss
     /// nothing at any model, and only stale ones must be looked at.
-    fn stale(&self, order: &[u32], places: &[u32]) -> Result<Vec<bool>, String> {
+    fn stale(&self, order: &[u32], places: &[Option<OrderPlace>]) -> Result<Vec<bool>, String> {
         let constraints = self.constraints;
         let mut stale = vec![false; constraints.reads.row_count()];
         // By key: the transaction that committed it last.
-        let mut last = vec![NONE; constraints.table.key_count()];
-        for (&number, place) in order.iter().zip(0..) {
+        let mut last = vec![None; constraints.table.key_count()];
+        for &number in order {
             let mut earlier = self.earlier(number);
-            if let Some(other) = earlier.find(|&other| places[other as usize] >= place) {
+            if let Some(other) = earlier.find(|&other| {
+                let other = places[other as usize];
+                other.is_none() || other >= places[number as usize]
+            }) {
                 let (one, other) = (constraints.index(number), constraints.index(other));
                 return Err(format!(
                     "op {one} comes before op {other}, which it follows"
@@ -138,7 +138,7 @@ impl<'a> WeakCommits<'a> {
                 *stale = last[read.key as usize] != read.source;
             }
             for &key in constraints.writes(number) {
-                last[key as usize] = number;
+                last[key as usize] = Some(TransactionNumber::new(number));
             }
         }
         assert_eq!(stale.len(), constraints.reads.row_count());
@@ -148,7 +148,7 @@ impl<'a> WeakCommits<'a> {
     /// Is the first before the second in a line?
     fn is_before(&self, one: u32, other: u32) -> bool {
         let [first, second] = [one, other].map(|number| self.lines[number as usize]);
-        first != NONE && first == second && one < other
+        first.is_some() && first == second && one < other
     }
 
     /// Had `reader` seen `other` at its read number `at`, by the definition of this model?
@@ -158,7 +158,7 @@ impl<'a> WeakCommits<'a> {
         match model {
             "axiomatic-read-committed" => {
                 let mut earlier = self.constraints.reads(reader)[..at].iter();
-                earlier.any(|read| read.source == other)
+                earlier.any(|read| read.source == Some(TransactionNumber::new(other)))
             }
             "axiomatic-read-atomic" => is_before(reader) || reads(reader),
             "read-your-writes" => is_before(reader),
@@ -217,11 +217,11 @@ impl<'a> WeakCommits<'a> {
             let holds = match step.relation.as_str() {
                 "process" => self.is_before(one, other),
                 "wr" => self.sources(other).any(|source| source == one),
-                "ww" if finding.anomaly != "causality-cycle" => readers
-                    .iter()
-                    .any(|&reader| self.is_missed(model, reader, one, other)),
+                "ww" if finding.anomaly != "causality-cycle" => readers.iter().any(|&reader| {
+                    self.is_missed(model, reader, one, Some(TransactionNumber::new(other)))
+                }),
                 "rw" => {
-                    is_unborn = self.is_missed(model, one, other, NONE);
+                    is_unborn = self.is_missed(model, one, other, None);
                     is_unborn
                 }
                 _ => false,
@@ -239,7 +239,13 @@ impl<'a> WeakCommits<'a> {
     }
 
     /// Does `reader` read a key from `source` that `writer` writes as well, and had it seen `writer`?
-    fn is_missed(&self, model: &str, reader: u32, writer: u32, source: u32) -> bool {
+    fn is_missed(
+        &self,
+        model: &str,
+        reader: u32,
+        writer: u32,
+        source: Option<TransactionNumber>,
+    ) -> bool {
         let mut reads = self.constraints.reads(reader).iter().enumerate();
         reads.any(|(at, read)| {
             read.source == source

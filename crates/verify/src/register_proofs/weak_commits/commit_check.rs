@@ -1,9 +1,9 @@
 //! The check of one order of commits at a weak level.
 
 use super::WeakCommits;
+use crate::dense_number::OrderPlace;
 use crate::keyed_rows::KeyedRows;
 use crate::register_proofs::SourcedRead;
-use crate::transaction_table::NONE;
 use std::collections::BTreeMap;
 
 /// Where lines wrote or read each key: at which transaction, and the latest place in the order of commits up to there.
@@ -102,7 +102,9 @@ impl SeenClocks {
             for (until, &other) in clock.iter_mut().zip(known) {
                 *until = other.max(*until);
             }
-            let until = &mut clock[commits.lines[earlier as usize] as usize];
+            let line = commits.lines[earlier as usize];
+            let line = line.expect("a transaction that is followed is in a line");
+            let until = &mut clock[line.get() as usize];
             *until = (*until).max(earlier + 1);
             assert!(
                 *uses > 0,
@@ -138,7 +140,7 @@ pub(super) struct CommitCheck<'a> {
     pub(super) commits: &'a WeakCommits<'a>,
     pub(super) order: &'a [u32],
     /// By transaction: its place in the order.
-    pub(super) places: &'a [u32],
+    pub(super) places: &'a [Option<OrderPlace>],
     /// By read: is it of another version than the last one committed?
     pub(super) stale: &'a [bool],
 }
@@ -174,11 +176,16 @@ impl CommitCheck<'_> {
     }
 
     fn line(&self, number: u32) -> u32 {
-        self.commits.lines[number as usize]
+        let line = self.commits.lines[number as usize];
+        line.expect("a transaction that took place is in a line")
+            .get()
     }
 
     fn place(&self, number: u32) -> u32 {
-        self.places[number as usize]
+        let place = self.places[number as usize];
+        place
+            .expect("a transaction that took place is in the order")
+            .get()
     }
 
     /// The transactions that it reads from, each once.
@@ -230,7 +237,7 @@ impl CommitCheck<'_> {
 
     /// Checks that a read does not miss a version at this place of the order, which its reader has seen.
     fn look(&self, reader: u32, read: SourcedRead, seen: Option<u32>) -> Result<(), String> {
-        let source = (read.source != NONE).then(|| self.place(read.source));
+        let source = read.source.map(|source| self.place(source.get()));
         let Some(place) = seen.filter(|_| seen > source) else {
             return Ok(());
         };
@@ -275,9 +282,9 @@ impl CommitCheck<'_> {
             let stale = self.stale(reader);
             let mut by_key: Vec<(u32, usize)> = stale.map(|(at, read)| (read.key, at)).collect();
             by_key.sort_unstable();
-            let mut sources: Vec<(u32, usize)> =
-                reads.iter().map(|it| it.source).zip(0..).collect();
-            sources.retain(|&(source, _)| source != NONE);
+            let sources = reads.iter().zip(0..);
+            let sources = sources.filter_map(|(read, at)| Some((read.source?.get(), at)));
+            let mut sources: Vec<(u32, usize)> = sources.collect();
             sources.sort_unstable();
             sources.dedup_by_key(|source| source.0);
             for (source, from) in sources {
