@@ -233,7 +233,7 @@ impl Process {
         })
     }
 
-    /// Reads the rates that it prints, and has it go on until there are enough.
+    /// Reads the rates that it prints, and lets it continue until there are enough.
     fn rates(&mut self, wanted: usize) -> Result<Vec<f64>> {
         let mut rates = Vec::new();
         while rates.len() < wanted {

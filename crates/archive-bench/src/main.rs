@@ -2,7 +2,7 @@
 //! `cargo run --release -p seatrial-archive-bench -- --against aeron`.
 //!
 //! Everything is measured in turns within a round, so that what else runs on the machine hits all alike, and rounds are
-//! repeated. Its downside: on a busy machine single iterations still differ by a factor; medians of many tell more.
+//! repeated. Its downside: on a busy machine single iterations still differ by a factor, so use medians of many.
 
 mod aeron;
 mod ours;
@@ -60,7 +60,7 @@ struct Arguments {
 
 /// Bytes that one iteration brings through Aeron's log, unless the number of messages is given.
 const ITERATION_LENGTH: u64 = 640_000_000;
-/// Messages tell their number in their first bytes; a block of ours, and a term of Aeron's, holds some of the longest.
+/// Messages have their number in their first bytes; a block of ours, and a term of Aeron's, holds some of the longest.
 const PAYLOAD_LENGTHS: RangeInclusive<usize> = 8..=65_536;
 
 /// One kind of message to measure with.

@@ -187,7 +187,7 @@ impl Table {
     }
 }
 
-/// What it was measured on, as far as the system tells.
+/// The machine on which it was measured, from `/proc`.
 fn machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let processors = read("/proc/cpuinfo");

@@ -183,7 +183,7 @@ pub struct SegmentDescription {
     pub is_detached: bool,
     /// The number of its first message; `None` when its first block is not whole.
     pub first_message: Option<u64>,
-    /// What is wrong with it, as far as its first block, its length and its neighbours tell.
+    /// Damage that its first block, its length or its neighbours show.
     pub problem: Option<String>,
 }
 
@@ -328,7 +328,7 @@ pub enum Answer {
     List {
         /// Those that were found.
         recordings: Vec<Description>,
-        /// Are there more behind the last?
+        /// Are there more after the last one?
         has_more: bool,
     },
     /// One recording.
@@ -339,7 +339,7 @@ pub enum Answer {
     Position(u64),
     /// The replay has begun.
     ReplayBegun {
-        /// Where it goes on: the position to ask for when it has to be asked for again before the first block came.
+        /// The position to resume from if the connection is lost before the first block.
         position: u64,
         /// The position of its end; `None` when that is not known.
         end: Option<u64>,
@@ -352,7 +352,7 @@ pub enum Answer {
     Segments {
         /// Those that were found.
         segments: Vec<SegmentDescription>,
-        /// Are there more behind the last?
+        /// Are there more after the last one?
         has_more: bool,
     },
 }

@@ -59,7 +59,7 @@ pub struct ReplayHandle(pub u64);
 pub enum ClientRequest {
     /// Anything but a replay. After [`Operation::Start`], [`Operation::Extend`] and [`Operation::Copy`] it may be recorded.
     Ask(Operation),
-    /// Records messages; answered by [`ClientReply::Recorded`] when the promise of the recording's level holds.
+    /// Records messages; answered by [`ClientReply::Recorded`] when the recording's durability level is satisfied.
     Record {
         /// The recording.
         recording: u64,
@@ -152,7 +152,7 @@ struct Session {
 ///
 /// A driver with real connections tells it about them ([`Peer`]).
 ///
-/// Its downside: what is replayed is handed over on demand, so a replay that nobody takes from keeps one window of memory.
+/// Its downside: replayed messages are taken on demand, so a replay that is not read keeps one window of memory.
 #[derive(Debug)]
 pub struct Client {
     options: ClientOptions,
@@ -581,7 +581,7 @@ impl Client {
     fn note(&mut self, operation: &Operation, answer: &Answer, out: &mut Vec<Output<ClientReply>>) {
         match (operation, answer) {
             (_, Answer::Claimed(claimed)) => {
-                // Already claimed: what is under way goes on.
+                // Already claimed: requests under way continue.
                 let recorder = Recorder::new(claimed);
                 self.recorders.entry(claimed.recording).or_insert(recorder);
             }
@@ -612,7 +612,7 @@ impl Client {
                 Err(lost) => lost,
             },
             Ok(_) => return,
-            // The session before may not have ended yet, as far as the server knows.
+            // The server may not have noticed the end of the previous session yet.
             Err(Refusal {
                 code: RefusalCode::Recording | RefusalCode::Overloaded,
                 ..

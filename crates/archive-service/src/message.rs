@@ -125,7 +125,7 @@ pub enum ClientMessage<'a> {
         version: u8,
         /// A number that no client has used before, or that of the session.
         token: u64,
-        /// The session to go on with on this connection; 0: a new one.
+        /// The session to resume on this connection; 0: a new one.
         session: u64,
     },
     /// Asks for something; answered by [`ServerMessage::Reply`].
@@ -154,7 +154,7 @@ pub enum ClientMessage<'a> {
         /// The messages.
         body: &'a [u8],
     },
-    /// Allows a replay to go on.
+    /// Allows a replay to send more.
     Credit {
         /// The session.
         session: u64,
@@ -355,7 +355,7 @@ pub struct BatchPlace {
     pub first_message: u64,
     /// The position of that message.
     pub position: u64,
-    /// The position behind its last message.
+    /// The position after its last message.
     pub end: u64,
 }
 
@@ -364,11 +364,11 @@ pub struct BatchPlace {
 pub struct Reached {
     /// The number that the next message gets.
     pub written_message: u64,
-    /// The position behind the last message written.
+    /// The position after the last written message.
     pub written_position: u64,
     /// Messages with lower numbers are durable.
     pub durable_message: u64,
-    /// The position behind the last durable message.
+    /// The position after the last durable message.
     pub durable_position: u64,
 }
 
@@ -381,7 +381,7 @@ pub enum ReplayState {
     Complete = 1,
     /// Everything was sent and the recording was stopped.
     Stopped = 2,
-    /// It cannot go on; the words say why.
+    /// It cannot continue, for this reason.
     Failed = 3,
     /// The server does not know it.
     Unknown = 4,
@@ -672,7 +672,7 @@ impl<'a> ServerMessage<'a> {
 /// Bytes of a data message in front of its blocks.
 pub const DATA_HEADER_LENGTH: usize = HEADER_LENGTH + 8;
 
-/// A data message without blocks: they are read in place behind it.
+/// A data message without its blocks, which follow it and are read in place.
 pub(crate) fn data_header(session: u64, replay: u64, offset: u64) -> Vec<u8> {
     let header = Header {
         kind: kind::DATA,

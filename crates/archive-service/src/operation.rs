@@ -131,7 +131,7 @@ pub enum Operation {
     List {
         /// Only those with higher numbers.
         after: u64,
-        /// At most so many; the server may answer with fewer, and says whether there are more.
+        /// At most this number; the server may return fewer, and whether there are more.
         count_max: u32,
         /// Which ones.
         filter: ListFilter,
@@ -212,15 +212,15 @@ pub enum Operation {
     Health,
     /// Sends a recording. The number of the request becomes that of the replay.
     Replay(ReplayRequest),
-    /// Begins a copy of another archive's recording or goes on with the one that is there, and claims it for this session.
+    /// Begins a copy of another archive's recording, or resumes an existing one, and claims it for this session.
     Copy(CopyRequest),
     /// Which files does a recording have?
     Segments {
         /// Which.
         recording: u64,
-        /// Only those that start at this position or behind it.
+        /// Only segments that start at or after this position.
         from: u64,
-        /// At most so many; the server may answer with fewer, and says whether there are more.
+        /// At most this number; the server may return fewer, and whether there are more.
         count_max: u32,
     },
 }

@@ -19,7 +19,7 @@ const UNDER_WAY_MAX: usize = 4 << 20;
 /// end: first it wants the last block that the copy has once more, and the service refuses the source if that is another
 /// one. Connections that are lost, and a service that starts again, are the client's business.
 ///
-/// Its downside: while nothing is appended, somebody has to call [`PushTarget::settle`] now and then, or the session ends.
+/// Its downside: while nothing is appended, the caller has to call [`PushTarget::settle`] now and then, or the session ends.
 #[derive(Debug)]
 pub struct PushTarget {
     recording: RecordingId,
@@ -63,7 +63,7 @@ impl PushTarget {
         let end = Position(claimed.position);
         if source.end.position < end && claimed.next_message > source.end.message {
             let reason = format!("the source ends there, the copy at {end}");
-            // Nobody writes there until this session ends otherwise.
+            // The claim blocks other writers until this session ends.
             remote.stop(recording.0).map_err(CopyError::Target)?;
             return Err(CopyError::Differs {
                 recording,
@@ -94,7 +94,7 @@ impl PushTarget {
         self.from
     }
 
-    /// Where the copy ends, as far as it is confirmed.
+    /// The confirmed end of the copy.
     pub fn end(&self) -> Position {
         self.end
     }

@@ -116,7 +116,7 @@ pub struct ArchiveService {
     tasks: BTreeMap<Ticket, Task>,
     tickets: u64,
     claims: u64,
-    /// When sessions are looked at next.
+    /// The time of the next check of sessions.
     expire_at: Option<Time>,
     closing: Option<Ticket>,
     health: Health,
@@ -389,7 +389,7 @@ impl ArchiveService {
 
     fn request(&mut self, now: Time, asker: Asker, operation: Operation, out: &mut Out) {
         if self.closing.is_some() {
-            return; // whoever serves next is asked again
+            return; // the next turn asks again
         }
         let (id, request) = asker;
         let Some(session) = self.sessions.get_mut(&id) else {

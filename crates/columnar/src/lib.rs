@@ -64,10 +64,10 @@ pub enum Target {
 /// Why a table cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ColumnError {
-    /// Arrow, or whoever takes its bytes, refuses.
+    /// An error of Arrow or of its output.
     #[error("Arrow")]
     Arrow(#[from] ArrowError),
-    /// Parquet, or whoever takes its bytes, refuses.
+    /// An error of Parquet or of its output.
     #[error("Parquet")]
     Parquet(#[from] ParquetError),
     /// Tables have signed indices.

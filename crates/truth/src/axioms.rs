@@ -48,7 +48,7 @@ pub(crate) struct Axioms<'a> {
     members: Set,
     /// By transaction its sources in order; nothing when a read is wrong at any level.
     sources: Option<Vec<Vec<Source>>>,
-    /// By transaction: those that follow it in its session, and those that read from it.
+    /// By transaction: later ones of its session, and those that read from it.
     sessions: Edges,
     reads: Edges,
 }
@@ -182,7 +182,7 @@ fn before(edges: Edges, number: usize) -> Set {
     (0..TRANSACTIONS_MAX).fold(0, |set, one| set | (edges[one] >> number & 1) << one)
 }
 
-/// What a transaction leaves behind at a key.
+/// The final write of a transaction to a key.
 fn last_write(txn: &Txn, key: u8) -> Option<u64> {
     let writes = txn.writes().filter(|write| write.0 == key);
     writes.last().map(|write| write.1)

@@ -59,7 +59,7 @@ impl Program {
         })
     }
 
-    /// The same program with so many kilobytes of address space.
+    /// The same program with a limit of its address space, in kilobytes.
     pub(crate) fn limited(&self, kilobytes: u64) -> Program {
         Program {
             address_space: Some(kilobytes),

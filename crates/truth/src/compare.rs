@@ -72,7 +72,7 @@ pub(crate) fn verify(history: &History, certificate: &Certificate) -> Result<(),
     verifier.with_bound(10_000_000).verify(certificate)
 }
 
-/// What is wrong with it.
+/// The disagreements of a checker's answer with the oracle.
 pub(crate) fn disagreements(judge: &Judge, said: &Said, oracle: &Oracle<'_>) -> Vec<Disagreement> {
     let mut found = Vec::new();
     let Judge { name, model, .. } = judge;

@@ -31,7 +31,7 @@ struct Outcome {
     found: u64,
     /// Did the program report damage, and repair it?
     is_repaired: bool,
-    /// What is wrong.
+    /// The problem.
     failure: Option<String>,
 }
 
@@ -99,7 +99,7 @@ fn usable(kind: &str, maker: &str) -> Result<()> {
 
 type Sums = BTreeMap<&'static str, Sum>;
 
-/// So many cuts on one kind of file system, on all threads.
+/// Runs `cuts` cuts on one kind of file system, on all threads.
 fn all(
     program: &Program,
     kind: &str,
@@ -180,7 +180,7 @@ fn cut(
         writer.milliseconds.start + rng.below(writer.milliseconds.end - writer.milliseconds.start);
     std::thread::sleep(std::time::Duration::from_millis(milliseconds));
     // Not what comes during the call: a sync that meets the shutdown may return success for bytes that it did not write
-    // (seen on ext4 of Linux 6.18), which a machine without power tells nobody.
+    // (seen on ext4 of Linux 6.18), which a machine without power does not report.
     let promise = running.promise()?;
     disk.cut(flush)?;
     running.end()?;

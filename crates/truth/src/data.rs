@@ -13,7 +13,7 @@ use seatrial_history::{History, Op, OpType, Process, Value};
 use seatrial_machine::Rng;
 use std::fmt::Write as _;
 
-/// What is promised.
+/// The data type, and with it the property to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Register,
@@ -176,7 +176,7 @@ fn is_linearizable(kind: Kind, all: &Operations, done: u32, state: &State) -> bo
     })
 }
 
-/// Is the promise kept? Nothing when the history says nothing.
+/// Does the model hold? `None` when the history does not decide it.
 fn is_kept(kind: Kind, all: &Operations) -> Option<bool> {
     let ok = |f: &'static str| {
         let named = all.iter().filter(move |one| one.f == f);

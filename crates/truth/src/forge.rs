@@ -267,7 +267,7 @@ impl Forger {
         let mut numbers: Vec<usize> = (0..case.txns.len())
             .filter(|&number| case.txns[number].outcome != Outcome::Fail)
             .collect();
-        // Those of unknown outcome that nobody saw take part now and then.
+        // Unread transactions of unknown outcome are included at random.
         let members = case.members();
         numbers.retain(|&number| members >> number & 1 == 1 || rng.chance(0.1));
         let mut orders = Vec::new();
@@ -383,7 +383,7 @@ const SNAPSHOTS: [(&str, Follows); 3] = [
     ("strong-snapshot-isolation", Follows::Time),
 ];
 
-/// Does it prove what is not so?
+/// Does the certificate prove a false claim?
 fn is_wrong(case: &Case, oracle: &Oracle<'_>, certificate: &Certificate) -> bool {
     let model = certificate.model.as_str();
     if model == "no-such-model" {

@@ -138,7 +138,7 @@ fn input(
     tally: &mut Tally,
 ) -> Result<()> {
     let mut rng = Rng::from_seed(options.seed ^ number).fork("fuzz");
-    // Those that serve take long to start; every other reader has the same share of numbers.
+    // Servers take long to start, so they get fewer inputs; all other readers get equal shares.
     let reader = &readers[(number % readers.len() as u64) as usize];
     let sample = &reader.samples[rng.index(reader.samples.len())];
     let damaged = sample.damaged[rng.index(sample.damaged.len())];

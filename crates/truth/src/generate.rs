@@ -18,7 +18,7 @@ enum Store {
     LostUpdates,
     /// The same, from an older state now and then.
     Stale,
-    /// Each read sees what is committed.
+    /// Each read sees the committed state.
     ReadCommitted,
     /// Writes are seen at once, and an abort leaves them.
     ReadUncommitted,
@@ -36,7 +36,7 @@ const STORES: [Store; 7] = [
     Store::Replicas,
 ];
 
-/// What is drawn for one case.
+/// Random parameters of one case.
 struct Shape {
     kind: Kind,
     store: Store,

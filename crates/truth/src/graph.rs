@@ -11,10 +11,10 @@ use crate::case::{
     Case, KEYS_MAX, Kind, Outcome, Set, TRANSACTIONS_MAX, Txn, elements, members_of,
 };
 
-/// Edges: by transaction the set of those that come after it.
+/// Edges: by transaction the set of its successors.
 pub(crate) type Edges = [Set; TRANSACTIONS_MAX];
 
-/// The models that are looked for, as bits of a mask.
+/// The models to decide, as bits of a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Phenomena {
@@ -61,7 +61,7 @@ impl Phenomena {
     }
 }
 
-/// Version orders that are looked at before the search gives up.
+/// Version orders that are tried before the search gives up.
 const STEPS_MAX: u32 = 200_000;
 
 /// The models of which some version order shows no forbidden phenomenon, as a mask; nothing when there are too many
@@ -302,7 +302,7 @@ impl Search<'_> {
             P::ReadCommitted | P::SessionReadCommitted | P::StrongReadCommitted => true,
             P::NoLostUpdate => !graph.lost_update,
             P::CursorStability => !graph.cursor,
-            // One anti-dependency, and back without any: nobody sees an overwrite of what it read.
+            // One anti-dependency, and back without any: no transaction sees an overwrite of its reads.
             P::ConsistentView | P::ParallelSnapshot | P::SessionParallelSnapshot => {
                 is_acyclic(then(reach, graph.rw))
             }

@@ -11,7 +11,7 @@ use crate::case::{Case, KEYS_MAX, Set, State, TRANSACTIONS_MAX, Txn, members_of}
 pub(crate) enum Rule {
     /// Each transaction takes place at one instant.
     Serializable,
-    /// Each reads from a snapshot and commits later, and nobody else commits a write of a key that it writes in between.
+    /// Each reads from a snapshot and commits later, and no other one commits a write to its written keys in between.
     Snapshot,
     /// Each reads from a snapshot and commits later.
     Prefix,
@@ -61,7 +61,7 @@ fn apply(case: &Case, txn: &Txn, state: &mut State) {
 
 /// Is there an order that explains the history?
 ///
-/// All orders of commits are tried, and for each commit all snapshots before it: the state after so many commits.
+/// All orders of commits are tried, and for each commit all snapshots before it, numbered by commits.
 pub(crate) fn is_explained(case: &Case, rule: Rule, follows: Follows) -> bool {
     let members = case.members();
     let mut search = Search {
@@ -85,9 +85,9 @@ struct Search<'a> {
     case: &'a Case,
     rule: Rule,
     members: Set,
-    /// By transaction: those that are committed when it begins.
+    /// By transaction: the set of transactions committed before it begins.
     before: [Set; TRANSACTIONS_MAX],
-    /// After so many commits.
+    /// States by number of commits.
     states: [State; TRANSACTIONS_MAX + 1],
     /// By transaction that is committed: how many were before.
     place: [usize; TRANSACTIONS_MAX],
@@ -118,7 +118,7 @@ impl Search<'_> {
         false
     }
 
-    /// Is there a snapshot from which it may commit after so many others?
+    /// Is there a snapshot from which it may commit after the first `count` others?
     fn can_commit(&self, number: usize, count: usize, written: &[usize; KEYS_MAX]) -> bool {
         let txn = &self.case.txns[number];
         let mut first = members_of(self.before[number])

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What to run.
+/// Options of a run.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(
     name = "cargo xtask truth",
@@ -71,7 +71,7 @@ impl Options {
 /// Histories that a thread takes at a time.
 const BATCH: u64 = 256;
 
-/// What is compared.
+/// A topic of comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Topic {
     /// Verdicts and certificates.
@@ -158,7 +158,7 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(is_clean)
 }
 
-/// So many histories of one topic, on all threads.
+/// Runs `histories` histories of one topic, on all threads.
 fn all_cases(topic: Topic, histories: u64, options: &Options) -> Result<Tally> {
     let threads = options.threads();
     let next = AtomicU64::new(options.first);

@@ -62,7 +62,7 @@ fn textbook_histories_stand_where_the_textbooks_say() {
     // Berenson and others 1995: write skew.
     let skew = registers(&["r0=0 r1=0 w0=1", "r0=0 r1=0 w1=1"]);
     assert_eq!(kept(&skew, &LADDER), LADDER[..6]);
-    // The same: lost update, nobody reads what came of it.
+    // The same: a lost update whose result is not read.
     let lost = registers(&["r0=0 w0=1", "r0=0 w0=2"]);
     assert_eq!(kept(&lost, &LADDER), LADDER[..2]);
     let lost = case(Kind::Lists, &["r0=0 w0=1", "r0=0 w0=2"]);
@@ -111,7 +111,7 @@ fn sessions_and_time_count_where_they_are_asked_for() {
         "read-your-writes",
     ];
     assert_eq!(kept(&stale, &weak), weak[..2]);
-    // Of an unknown outcome nobody knows when it took place.
+    // An operation of unknown outcome may take place at any later time.
     stale.txns[0].outcome = Outcome::Info;
     stale.txns[1].process = 1;
     assert_eq!(kept(&stale, &models), models);
@@ -326,7 +326,7 @@ fn a_checker_that_lies_is_found_out() {
         });
         let text = tally.disagreements();
         assert!(text.contains("liar serializable"), "{text}");
-        // What is left of it is small.
+        // The shrunk case is small.
         let smallest = tally.classes.values().map(|class| class.size.0);
         assert_eq!(smallest.min(), Some(1));
     }

@@ -12,7 +12,7 @@ use std::ops::Range;
 /// Which messages of the blocks are meant: those that meet every condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trim {
-    /// At or behind this position.
+    /// At or after this position.
     pub(crate) position: u64,
     /// With this number or a higher one.
     pub(crate) message: u64,
@@ -61,9 +61,9 @@ pub struct ReplayPiece {
 /// What the next block has to continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chain {
-    /// The position behind the block before.
+    /// The end of the previous block.
     pub(crate) end: u64,
-    /// Its number and the number of the message behind it.
+    /// Its number and the number of the message after it.
     pub(crate) last: Option<(u64, u64)>,
 }
 
@@ -94,7 +94,7 @@ impl ReplayPiece {
         })
     }
 
-    /// The blocks, in order. The first may begin before what was asked for, the last may end behind it.
+    /// The blocks, in order. The first may begin before the requested range, the last may end after it.
     pub fn blocks(&self) -> impl Iterator<Item = ReplayedBlock<'_>> {
         self.blocks.iter().filter_map(|(position, range)| {
             let bytes = &self.bytes[range.clone()];
@@ -141,14 +141,14 @@ impl ReplayPiece {
         self.blocks.iter().map(|(_, range)| range.len()).sum()
     }
 
-    /// The position behind the last block.
+    /// The position after the last block.
     pub fn end(&self) -> Option<u64> {
         let (position, range) = self.blocks.last()?;
         Some(position.wrapping_add(range.len() as u64))
     }
 }
 
-/// Checks the block whose position is at `at`, and goes on behind it.
+/// Checks the block at `at` and advances `at` to its end.
 fn check(bytes: &[u8], at: usize, chain: &mut Chain) -> Result<(u64, Range<usize>), Refusal> {
     let (position, rest) = bytes[at..]
         .split_first_chunk()
@@ -192,7 +192,7 @@ fn check(bytes: &[u8], at: usize, chain: &mut Chain) -> Result<(u64, Range<usize
 }
 
 impl Chain {
-    /// A block continues the one before, or begins a segment right behind it.
+    /// A block continues the previous one, or begins a segment directly after it.
     fn follow(
         &mut self,
         position: u64,

@@ -25,7 +25,7 @@ pub enum ReplayEnd {
         /// The end of the recording.
         position: u64,
     },
-    /// It could not go on.
+    /// It could not continue.
     Failed(Refusal),
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Player {
     limit: u64,
     chain: Chain,
     trim: Trim,
-    /// Where it goes on when it has to be asked for again.
+    /// The position to resume from after a lost connection.
     resume: Option<u64>,
     /// Each with the bytes that it took of the window.
     pieces: VecDeque<(u64, ReplayPiece)>,
@@ -58,7 +58,7 @@ pub(crate) struct Player {
     silent: u32,
 }
 
-/// After so many answers that tell of more than has come, there is a hole.
+/// Answers that announce more than was received before the replay is considered to have a hole.
 const SILENT_MAX: u32 = 2;
 
 impl Player {
@@ -204,7 +204,7 @@ impl Player {
         self.end = Some(ReplayEnd::Failed(refusal));
     }
 
-    /// Somebody wants the next piece. The one who waits already is told that it is taken.
+    /// A request for the next piece. An earlier request that still waits is answered as replaced.
     pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Ticket> {
         self.taker.replace(ticket)
     }

@@ -60,7 +60,7 @@ impl FrameBatch {
     }
 }
 
-/// Blocks of another archive's recording, one behind the other, to be appended to a copy of it as they are.
+/// Consecutive blocks of another archive's recording, to be appended to a copy unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockBatch {
     body: Vec<u8>,
@@ -183,7 +183,7 @@ impl Sent {
 
 /// What a client has under way for one recording that it has claimed. It gives every batch its number; batches are sent in order
 /// within the window, and again from the first one without a place when nothing has come back for a while. A batch is
-/// confirmed when its place is known and the promise of the recording's level holds.
+/// confirmed when its place is known and the recording's durability level is satisfied.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub(crate) recording: u64,
@@ -363,7 +363,7 @@ impl Recorder {
     pub(crate) fn expire(&mut self, now: Time) {
         if self.again_at.is_some_and(|at| at <= now) {
             self.again_at = None;
-            // Places that are known stay: those batches wait for a sync, or for the message that told of it.
+            // Known places stay: their batches wait for a sync, or for the message that reports it.
             self.sent = 0;
             if let Some(first) = self.unconfirmed.front_mut() {
                 first.place = None;

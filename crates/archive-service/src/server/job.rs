@@ -362,12 +362,12 @@ pub(crate) struct ReadJob {
     pub(crate) offset: u64,
     /// Bytes at which the message is sent.
     pub(crate) bytes: usize,
-    /// Blocks that start here or behind are not for this replay, or not yet.
+    /// Blocks that start at or after this position are not for this replay, or not yet.
     pub(crate) until: Position,
 }
 
 impl Read {
-    /// Where it goes on.
+    /// The position at which it continues.
     pub(crate) fn position(&self) -> Option<Position> {
         let held = self.held.as_ref().map(|held| held.position);
         held.or_else(|| Some(self.cursor.as_ref()?.position()))

@@ -184,7 +184,7 @@ impl ArchiveService {
         }
     }
 
-    /// A recording has come further, has been stopped, or goes on.
+    /// A recording has grown, was stopped, or is extended.
     pub(super) fn wake_replays(&mut self, recording: u64, out: &mut Out) {
         let replays = self.replays.iter();
         let woken = replays.filter(|(_, replay)| replay.recording.0 == recording);

@@ -127,7 +127,7 @@ impl ArchiveService {
         out: &mut Out,
     ) {
         if self.closing.is_some() {
-            return; // whoever serves next is told again
+            return; // the next turn reports again
         }
         let limits = &self.options.limits;
         let (window, longest) = (limits.record_window_bytes, limits.batch_bytes_max);
@@ -185,7 +185,7 @@ impl ArchiveService {
         self.send(session, &message, out);
     }
 
-    /// Tells whoever has the claim how far its recording has come.
+    /// Reports the progress of a recording to the session that has the claim.
     fn tell_track(
         &self,
         recording: u64,
@@ -305,7 +305,7 @@ impl ArchiveService {
             self.health.syncs += 1;
         }
         if written.refusal.is_some() {
-            // What came behind the batch that was refused would leave a gap.
+            // Batches after the refused one would leave a gap.
             track.pending.clear();
             track.pending_bytes = 0;
             track.expected = track.reached.written_message;

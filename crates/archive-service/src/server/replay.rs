@@ -43,7 +43,7 @@ pub(crate) struct Replay {
     /// Bytes sent, and allowed.
     pub(crate) offset: u64,
     pub(crate) limit: u64,
-    /// Messages at or behind it are not asked for.
+    /// Messages at or after it are not requested.
     pub(crate) until: Position,
     /// Where it is.
     pub(crate) position: Position,

@@ -8,17 +8,18 @@ use seatrial_archive::Progress;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Who asked: session and request.
+/// The session and number of a request.
 pub(crate) type Asker = (u64, u64);
 
-/// Boundaries that may wait to become durable; with more, some in between are forgotten.
+/// Boundaries that may wait to become durable; beyond that, one in the middle is dropped, and its messages are reported durable
+/// together with later ones.
 const BOUNDARIES_MAX: usize = 1_024;
 
 /// A recording that is being recorded: the claim on it, its writer (while no job has it), and the batches that wait for it.
 #[derive(Debug)]
 pub(crate) struct Track {
     pub(crate) claim: u64,
-    /// Who may write; `None` when that session has ended.
+    /// The session that may write; `None` when it has ended.
     pub(crate) session: Option<u64>,
     pub(crate) durability: Durability,
     pub(crate) lane: Option<Box<Lane>>,
@@ -26,22 +27,22 @@ pub(crate) struct Track {
     pub(crate) pending: VecDeque<Pending>,
     /// Bytes of frames in `pending`, and of those under way.
     pub(crate) pending_bytes: usize,
-    /// The number that the next message to come has.
+    /// The number of the next message expected.
     pub(crate) expected: u64,
     pub(crate) reached: Reached,
     boundaries: VecDeque<(Position, u64)>,
-    /// Who waits for a sync.
+    /// Requests that wait for a sync.
     pub(crate) flushes: Vec<Asker>,
-    /// Those for whom the job under way syncs.
+    /// Requests that the sync of the running job answers.
     pub(crate) flushing: Vec<Asker>,
-    /// It is to be stopped; perhaps somebody waits for that.
+    /// Is it to be stopped? [`Track::stoppers`] wait for that.
     pub(crate) is_stopping: bool,
     pub(crate) stoppers: Vec<Asker>,
-    /// Bytes of frames that the job under way writes.
+    /// Bytes of frames that the running job writes.
     pub(crate) under_way_bytes: usize,
-    /// Where it was claimed.
+    /// The position at which it was claimed.
     pub(crate) start: u64,
-    /// Was it there before?
+    /// Did the recording exist before the claim?
     pub(crate) is_extended: bool,
 }
 
@@ -81,7 +82,7 @@ impl Track {
         }
     }
 
-    /// Is there anything for a job to do?
+    /// Is there work for a job?
     pub(crate) fn has_work(&self, now: u64) -> bool {
         !self.pending.is_empty()
             || !self.flushes.is_empty()
@@ -89,12 +90,12 @@ impl Track {
             || self.sync_at().is_some_and(|at| at <= now)
     }
 
-    /// When its writer wants to sync: nanoseconds since 1970.
+    /// The time at which its writer has to sync: nanoseconds since 1970.
     pub(crate) fn sync_at(&self) -> Option<u64> {
         self.lane.as_ref()?.writer.sync_at()
     }
 
-    /// How far may be replayed?
+    /// The end of what may be replayed.
     pub(crate) fn visible(&self, is_eager: bool) -> Position {
         match self.durability {
             Durability::None => Position(self.reached.written_position),
@@ -103,7 +104,7 @@ impl Track {
         }
     }
 
-    /// Takes in how far a job has come.
+    /// Records the progress of a finished job.
     pub(crate) fn advance(
         &mut self,
         boundaries: Vec<(Position, u64)>,

@@ -65,12 +65,12 @@ pub(crate) struct Written {
     /// `None` when it was stopped or is out of use.
     pub(crate) lane: Option<Box<Lane>>,
     pub(crate) places: Vec<BatchPlace>,
-    /// Ends of what was written, with the number of the message that comes behind.
+    /// Ends of what was written, with the number of the message after each.
     pub(crate) boundaries: Vec<(Position, u64)>,
     pub(crate) next_message: u64,
     pub(crate) end: Position,
     pub(crate) durable: Position,
-    /// Why a batch was not taken; those behind it were dropped.
+    /// Why a batch was refused; later ones were dropped.
     pub(crate) refusal: Option<Refusal>,
     /// The writer takes nothing more.
     pub(crate) is_broken: bool,
@@ -350,7 +350,7 @@ impl Work {
         self.bytes += self.batch.frames().len() as u64;
         let appended = self.lane.writer.append_block(&mut self.batch, self.now)?;
         if self.batch.capacity() > seatrial_archive::BATCH_LENGTH {
-            self.batch = Batch::default(); // a long message leaves nothing behind
+            self.batch = Batch::default(); // frees the memory of a long message
         }
         for mark in self.marks.drain(..) {
             let position = appended.first.plus(mark.offset as u64).0;

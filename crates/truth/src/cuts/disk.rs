@@ -72,7 +72,7 @@ impl Disk {
         bail!("{} stays busy", self.point.display())
     }
 
-    /// From now on nothing reaches the device: as if the power were cut. What is in memory only is gone.
+    /// Cuts the power: from now on nothing reaches the device, and what is in memory only is lost.
     pub(super) fn cut(&self, flush: Flush) -> Result<()> {
         let folder = File::open(&self.point)?;
         let flags = match flush {

@@ -74,7 +74,7 @@ pub(super) const WRITERS: [Writer; 5] = [
 /// What was acknowledged before the cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Promise {
-    /// So many messages or appends are durable.
+    /// Number of durable messages or appends.
     Count(u64),
     /// The test had run for so long.
     Ran(Duration),

@@ -16,7 +16,7 @@ const EVENTS: &str = "400";
 pub(super) struct Sample {
     /// The files, by names inside the folder of one input.
     pub(super) files: Vec<(PathBuf, Vec<u8>)>,
-    /// Those that are damaged, one at a time.
+    /// The files to damage, one at a time.
     pub(super) damaged: Vec<usize>,
 }
 
@@ -28,14 +28,14 @@ pub(super) struct Reader {
     pub(super) samples: Vec<Sample>,
     /// Command lines; one is drawn for each input.
     pub(super) verbs: &'static [&'static [&'static str]],
-    /// Does it serve until it is told to end?
+    /// Is it a server, which runs until it gets a signal?
     pub(super) serves: bool,
 }
 
 /// Stands for the name of the damaged file.
 pub(super) const DAMAGED: &str = "FILE";
 
-/// What is run on a history `h`.
+/// Commands that are run on a history `h`.
 const HISTORY: [&[&str]; 6] = [
     &["check", "h"],
     &["check", "--json", "h"],
@@ -45,7 +45,7 @@ const HISTORY: [&[&str]; 6] = [
     &["export", "--to", "jsonl", "h", "--out", "out.jsonl"],
 ];
 
-/// What is run on a test file `h` besides.
+/// Further commands that are run on a test file `h`.
 const TEST_FILE: [&[&str]; 12] = [
     &["check", "h"],
     &["check", "--checker", "stats,g1", "h"],
