@@ -63,10 +63,9 @@ fn log_panics() {
         let thread = std::thread::current();
         let thread = thread.name().unwrap_or("without a name");
         let text = panic.payload_as_str().unwrap_or("no message");
-        match panic.location() {
-            Some(place) => tracing::error!("thread {thread} panicked at {place}: {text}"),
-            None => tracing::error!("thread {thread} panicked: {text}"),
-        }
+        let place = panic.location().map(|place| format!(" at {place}"));
+        let place = place.unwrap_or_default();
+        tracing::error!("thread {thread} panicked{place}: {text}");
         let backtrace = Backtrace::capture();
         if backtrace.status() == BacktraceStatus::Captured {
             tracing::error!("backtrace:\n{backtrace}");

@@ -25,7 +25,7 @@ use seatrial_host::Key;
 /// Carries the verb out.
 pub(crate) fn run(arguments: &ArchiveArguments) -> Result<Exit> {
     let key = arguments.key_file.as_deref();
-    let key = key.map(|path| Key::read_and_warn(path)).transpose()?;
+    let key = key.map(Key::read_and_warn).transpose()?;
     remote::use_key(key.clone());
     match &arguments.verb {
         ArchiveVerb::Record(arguments) => record::run(arguments),
