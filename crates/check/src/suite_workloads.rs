@@ -34,13 +34,16 @@ fn names<'a>(request: &Request, attributes: &'a Json) -> Option<(&'a str, &'a st
         .zip(attributes["workload"].as_str())
 }
 
+/// A workload's name and its checkers.
+type Named<'a> = (&'a str, Vec<Box<dyn Checker>>);
+
 /// The checkers of the suite that wrote the history, and its workload; `None` when the program has no such suite.
 ///
 /// The model is the one asked for, else that of the run where the workload has it, else the workload's usual one.
 pub(crate) fn of_suite<'a>(
     request: &Request,
     attributes: &'a Json,
-) -> Result<Option<(&'a str, Vec<Box<dyn Checker>>)>, UnknownName> {
+) -> Result<Option<Named<'a>>, UnknownName> {
     let Some((suites, (suite, workload))) = request.suites.as_ref().zip(names(request, attributes))
     else {
         return Ok(None);
