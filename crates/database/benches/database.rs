@@ -2,7 +2,7 @@
 //! `cargo test --benches`) everything runs once with tiny input. Rates count invocations and completions per second of
 //! processor time, the best of three rounds. Linux only.
 
-use seatrial_database::{Database, Options, Workload};
+use seatrial_database::{Database, DatabaseWorkload, Options};
 
 /// Seconds that this thread has run for, as the scheduler counts.
 fn processor_seconds() -> f64 {
@@ -16,7 +16,7 @@ fn processor_seconds() -> f64 {
 fn main() {
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     let operations = if is_bench { 2_000_000 } else { 2_000 };
-    for workload in Workload::ALL {
+    for workload in DatabaseWorkload::ALL {
         for &isolation in workload.levels().iter().rev() {
             let options = Options {
                 isolation: Some(isolation),

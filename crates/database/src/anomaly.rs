@@ -1,78 +1,78 @@
-//! Anomalies that can be put into a history, and what they look like.
+//! The anomalies that can be planted: their operations, and the weakest level that excludes each.
 
-use super::options::{Isolation, Workload};
+use super::options::{DatabaseWorkload, Isolation};
 
-/// An anomaly that is put into a history: a few operations that no store of the levels which exclude it could have
-/// answered. They share neither key nor process with anything else, so the rest of the history stays as it is, and
-/// the truth is known exactly.
+/// An anomaly to plant: a few operations that no store could have completed at a level that excludes the anomaly. They
+/// share neither keys nor processes with other operations, so the rest of the history stays valid, and the verdict is known
+/// exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Anomaly {
-    /// Two transactions write two keys in opposite orders.
+    /// Dirty write: two transactions write two keys in opposite orders.
     G0,
-    /// A read of what a failed transaction wrote.
+    /// Aborted read: a read of a write of a failed transaction.
     G1a,
-    /// A read of what its own transaction overwrote.
+    /// Intermediate read: a read of a value that its own transaction overwrote.
     G1b,
-    /// Two transactions that each read what the other wrote.
+    /// Circular information flow: two transactions read each other's writes.
     G1c,
     /// Read skew: one key from before a transaction, another from after it.
     GSingle,
-    /// A long fork: two readers that see two independent writes in opposite orders.
+    /// Long fork: two readers observe two independent writes in opposite orders.
     GNonadjacent,
-    /// Write skew: each of two transactions reads what the other is about to write.
+    /// Write skew: each of two transactions reads the key that the other writes, before the write.
     G2Item,
-    /// A process does not see what it wrote itself.
+    /// A process does not observe its own earlier write.
     GSingleProcess,
-    /// Two transactions read the same version, and both write on top of it.
+    /// Two transactions read the same version, and both overwrite it.
     LostUpdate,
-    /// A transaction does not see what it wrote itself.
+    /// A transaction does not observe its own earlier write.
     Internal,
-    /// A transaction sees what it writes only later.
+    /// A transaction observes its own later write.
     FutureRead,
-    /// A read of what nobody ever wrote.
+    /// A read of a value that was never written.
     GarbageRead,
     /// Two reads with the same elements in different orders.
     IncompatibleOrder,
-    /// An element that is there twice; of a queue: that is taken twice.
+    /// A list with the same element twice; of a queue: an element that is dequeued twice.
     DuplicateElements,
     /// A committed write on top of an aborted one.
     DirtyUpdate,
-    /// A read that misses a write which had been acknowledged before it began; a later one has it.
+    /// A read that misses a write acknowledged before it began; a later read observes the write.
     StaleRead,
-    /// An acknowledged write that nobody ever sees.
+    /// An acknowledged write that no read observes.
     LostWrite,
-    /// A transaction sees the second of two that a process ran, and after that the first.
+    /// A transaction observes the second of two transactions of a process, then the first.
     NonMonotonicRead,
 }
 
-/// A micro-operation of an operation that is put in: the key by number, and what is written or seen.
+/// A micro-operation of a planted operation: the key by number, and the value written or observed.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Planted {
+pub(super) enum PlantedMop {
     Write(u8, i64),
     Read(u8, &'static [i64]),
 }
 
-/// An operation that is put in.
+/// An operation of an anomaly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
-    /// All operations of a stage run at the same time; the next stage begins when all of them are over.
+    /// All operations of a stage are concurrent; the next stage begins when all of them have completed.
     pub(super) stage: u8,
-    /// Same number, same process; another number, another process.
+    /// Operations of the same role run in the same process.
     pub(super) role: u8,
     /// Does it fail?
     pub(super) fails: bool,
-    pub(super) micros: &'static [Planted],
+    pub(super) micros: &'static [PlantedMop],
 }
 
-/// Most operations of an anomaly.
+/// Maximum number of operations of an anomaly.
 pub(super) const MEMBERS_MAX: usize = 4;
-/// Most keys of an anomaly.
+/// Maximum number of keys of an anomaly.
 pub(super) const KEYS_MAX: usize = 2;
 
 const X: u8 = 0;
 const Y: u8 = 1;
 
-const fn ok(stage: u8, role: u8, micros: &'static [Planted]) -> Member {
+const fn ok(stage: u8, role: u8, micros: &'static [PlantedMop]) -> Member {
     Member {
         stage,
         role,
@@ -81,7 +81,7 @@ const fn ok(stage: u8, role: u8, micros: &'static [Planted]) -> Member {
     }
 }
 
-const fn fail(stage: u8, role: u8, micros: &'static [Planted]) -> Member {
+const fn fail(stage: u8, role: u8, micros: &'static [PlantedMop]) -> Member {
     Member {
         stage,
         role,
@@ -90,7 +90,7 @@ const fn fail(stage: u8, role: u8, micros: &'static [Planted]) -> Member {
     }
 }
 
-use Planted::{Read, Write};
+use PlantedMop::{Read, Write};
 
 const G0: &[Member] = &[
     ok(0, 0, &[Write(X, 1), Write(Y, 1)]),
@@ -163,18 +163,31 @@ const NON_MONOTONIC_READ: &[Member] = &[
     ok(1, 1, &[Read(Y, &[1, 2]), Read(X, &[1])]),
 ];
 
-/// Where a level or an anomaly stands: by what transactions may see of one another, and by how old that may be.
+/// The strength of a level in two dimensions, both from weak to strong: which writes of other transactions reads may
+/// observe, and how old the observed state may be.
+///
+/// ```text
+///   sight 5  serializable, eventual        strong session ser., sequential   strict ser., linearizable
+///         4  snapshot isolation            strong session SI                 strong SI
+///         3  prefix
+///         2  read atomic
+///         1  read committed
+///         0  read uncommitted
+///            age 0                         age 1                             age 2
+/// ```
+///
+/// An anomaly has a rank too: the weakest that excludes it, in one of the two dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rank {
+struct LevelRank {
     sight: u8,
     age: u8,
 }
 
-/// No level stands so high.
+/// Above all levels: a dimension in which no level excludes the anomaly.
 const NONE: u8 = u8::MAX;
 
 impl Isolation {
-    const fn rank(self) -> Rank {
+    const fn rank(self) -> LevelRank {
         let (sight, age) = match self {
             Isolation::ReadUncommitted => (0, 0),
             Isolation::ReadCommitted => (1, 0),
@@ -187,22 +200,23 @@ impl Isolation {
             Isolation::StrongSessionSerializable | Isolation::Sequential => (5, 1),
             Isolation::StrictSerializable | Isolation::Linearizable => (5, 2),
         };
-        Rank { sight, age }
+        LevelRank { sight, age }
     }
 }
 
-/// Every anomaly with its name, its operations, and the weakest rank that excludes it.
-type Row = (Anomaly, &'static str, &'static [Member], Rank);
+/// An anomaly with its name, its operations, and the weakest rank that excludes it.
+type AnomalyRow = (Anomaly, &'static str, &'static [Member], LevelRank);
 
-const fn sight(sight: u8) -> Rank {
-    Rank { sight, age: NONE }
+const fn sight(sight: u8) -> LevelRank {
+    LevelRank { sight, age: NONE }
 }
 
-const fn age(age: u8) -> Rank {
-    Rank { sight: NONE, age }
+const fn age(age: u8) -> LevelRank {
+    LevelRank { sight: NONE, age }
 }
 
-const ROWS: [Row; 18] = [
+/// All anomalies, in the order of their declaration: [`Anomaly::row`] indexes this table.
+const ROWS: [AnomalyRow; 18] = [
     (Anomaly::G0, "G0", G0, sight(0)),
     (Anomaly::G1a, "G1a", G1A, sight(1)),
     (Anomaly::G1b, "G1b", G1B, sight(1)),
@@ -254,11 +268,16 @@ impl Anomaly {
         ROWS.iter().map(|row| row.0)
     }
 
-    fn row(self) -> &'static Row {
-        &ROWS[self as usize]
+    fn row(self) -> &'static AnomalyRow {
+        let row = &ROWS[self as usize];
+        debug_assert!(
+            row.0 == self,
+            "the table is not in the order of the declaration"
+        );
+        row
     }
 
-    /// Its name; the checkers use the same, but for stale reads, lost writes and non-monotonic reads.
+    /// The name, which is also that of the checkers, except for stale reads, lost writes and non-monotonic reads.
     pub fn name(self) -> &'static str {
         self.row().1
     }
@@ -268,36 +287,36 @@ impl Anomaly {
         Anomaly::all().find(|one| one.name() == name)
     }
 
-    /// The operations that are put in.
+    /// The operations to plant, in the order of their stages.
     pub(super) fn members(self) -> &'static [Member] {
         self.row().2
     }
 
-    /// How many processes it takes.
+    /// Number of processes of its operations.
     pub fn processes(self) -> u32 {
         let roles = self.members().iter().map(|member| u32::from(member.role));
         1 + roles.max().unwrap_or_default()
     }
 
-    /// Can a store of this level show it?
+    /// Does this level allow it?
     pub fn is_admitted_by(self, isolation: Isolation) -> bool {
         let (level, excluded) = (isolation.rank(), self.row().3);
         level.sight < excluded.sight && level.age < excluded.age
     }
 
-    /// Can the operations of this workload show it?
-    pub fn is_seen_in(self, workload: Workload) -> bool {
+    /// Can operations of this workload show it?
+    pub fn is_seen_in(self, workload: DatabaseWorkload) -> bool {
         match workload {
-            Workload::ListAppend => true,
-            // The order of blind writes to a register is not known.
-            Workload::RwRegister => !matches!(
+            DatabaseWorkload::ListAppend => true,
+            // Reads of registers do not show the order of blind writes.
+            DatabaseWorkload::RwRegister => !matches!(
                 self,
                 Anomaly::G0
                     | Anomaly::IncompatibleOrder
                     | Anomaly::DuplicateElements
                     | Anomaly::DirtyUpdate
             ),
-            Workload::Register | Workload::Set => matches!(
+            DatabaseWorkload::Register | DatabaseWorkload::Set => matches!(
                 self,
                 Anomaly::G1a
                     | Anomaly::GSingleProcess
@@ -305,7 +324,7 @@ impl Anomaly {
                     | Anomaly::StaleRead
                     | Anomaly::LostWrite
             ),
-            Workload::Queue => matches!(
+            DatabaseWorkload::Queue => matches!(
                 self,
                 Anomaly::GarbageRead | Anomaly::DuplicateElements | Anomaly::LostWrite
             ),

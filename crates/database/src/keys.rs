@@ -1,35 +1,35 @@
-//! Which keys the clients use.
+//! The keys in use, with their probabilities and retirement.
 
 use super::options::Options;
-use super::store::Store;
+use super::store::VersionStore;
 use seatrial_generator::Places;
 use seatrial_machine::Rng;
 use std::ops::RangeInclusive;
 
-/// Draws after which the first place that will do is taken.
+/// Draws of a place that is not taken; then the first such place is used.
 const MISSES_MAX: usize = 64;
 
-/// A place with the key that is there now.
+/// The key at one place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Live {
-    /// Where the store has it.
+pub(super) struct LiveKey {
+    /// Its slot in the store.
     pub(super) slot: u32,
-    /// Writes handed out so far.
+    /// Number of writes drawn so far.
     written: u32,
-    /// Writes after which it gives its place to another.
+    /// Number of writes after which it retires.
     limit: u32,
 }
 
-/// The keys in use, each at a place that says how often it is taken.
+/// The keys in use. Each has a place, which determines its probability.
 #[derive(Debug)]
 pub(super) struct LiveKeys {
-    live: Vec<Live>,
+    live: Vec<LiveKey>,
     places: Places,
     writes: RangeInclusive<u32>,
 }
 
 impl LiveKeys {
-    pub(super) fn new(options: &Options, store: &mut Store, rng: &mut Rng) -> LiveKeys {
+    pub(super) fn new(options: &Options, store: &mut VersionStore, rng: &mut Rng) -> LiveKeys {
         let mut keys = LiveKeys {
             live: Vec::new(),
             places: Places::new(options.keys as usize, options.distribution),
@@ -42,34 +42,35 @@ impl LiveKeys {
         keys
     }
 
-    /// A key to read, or to write; with what, each value once per key.
+    /// Draws a key to read, or a key to write with the value, which is unique for the key.
     pub(super) fn draw(
         &mut self,
-        store: &mut Store,
+        store: &mut VersionStore,
         is_write: bool,
         rng: &mut Rng,
-    ) -> (Live, Option<i64>) {
+    ) -> (LiveKey, Option<i64>) {
         let place = self.places.draw(rng);
         self.take(store, place, is_write, rng)
     }
 
-    /// A place that is not among these, of which there are fewer than places.
+    /// Draws a place that is not in `taken`, which must be shorter than the number of places.
     pub(super) fn other(&self, taken: &[usize], rng: &mut Rng) -> usize {
         let drawn = (0..MISSES_MAX).map(|_| self.places.draw(rng));
         let found = { drawn }.find(|place| !taken.contains(place));
-        // Some places are hardly ever drawn.
+        // The remaining places may all be very unlikely.
+        debug_assert!(taken.len() < self.places.count());
         let first = || (0..self.places.count()).find(|place| !taken.contains(place));
         found.or_else(first).unwrap_or_default()
     }
 
-    /// The key at a place, to read or to write; with what.
+    /// The key at a place, to read, or to write with the value. A key with all its writes is replaced first.
     pub(super) fn take(
         &mut self,
-        store: &mut Store,
+        store: &mut VersionStore,
         place: usize,
         is_write: bool,
         rng: &mut Rng,
-    ) -> (Live, Option<i64>) {
+    ) -> (LiveKey, Option<i64>) {
         if !is_write {
             return (self.live[place], None);
         }
@@ -82,10 +83,10 @@ impl LiveKeys {
         (*live, Some(i64::from(live.written)))
     }
 
-    /// A key at the beginning of its time.
-    fn fresh(&self, slot: u32, rng: &mut Rng) -> Live {
+    /// A fresh key, with a random limit of writes.
+    fn fresh(&self, slot: u32, rng: &mut Rng) -> LiveKey {
         let (low, high) = (*self.writes.start(), *self.writes.end());
-        Live {
+        LiveKey {
             slot,
             written: 0,
             limit: low + rng.below(u64::from(high - low) + 1) as u32,

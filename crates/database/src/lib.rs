@@ -1,21 +1,44 @@
-//! Simulated databases that write histories of any length whose truth is known.
+//! Simulated databases that write histories of any length with a known verdict.
 //!
-//! A [`Database`] is a store with clients in virtual time: they invoke operations, the store carries them out step by
-//! step as its [`Isolation`] says, and they complete, fail, or time out. What comes out is what a recorder would have
-//! written. Nothing is kept of the past but what a client may still see, so a history of 10^9 operations needs no more
-//! memory than one of 10^6.
+//! A [`Database`] is a store with clients in virtual time: they invoke operations, the store carries them out step by step
+//! at its [`Isolation`] level, and they complete, fail, or time out. The result is the history that a recorder would have
+//! written. Only versions that a client may still read are stored, so a history of 10^9 operations needs no more memory
+//! than one of 10^6.
 //!
 //! ```
-//! use seatrial_database::{Database, Options, Workload};
+//! use seatrial_database::{Database, Options, DatabaseWorkload};
 //!
-//! let database = Database::new(&Options::new(Workload::ListAppend, 1_000))?;
+//! let database = Database::new(&Options::new(DatabaseWorkload::ListAppend, 1_000))?;
 //! let ops: Vec<_> = database.collect();
 //! assert_eq!(ops.len(), 1_000);
 //! # Ok::<(), seatrial_database::OptionsError>(())
 //! ```
 //!
-//! What is absent: no clock, thread or file (time is virtual), and no checker: what a history violates is known because it was
-//! planted.
+//! An anomaly is planted as a few operations on keys and processes of their own, so the verdict of the rest stays known:
+//!
+//! ```
+//! use seatrial_database::{Anomaly, Database, DatabaseWorkload, Options};
+//!
+//! let options = Options {
+//!     anomalies: vec![Anomaly::G1c],
+//!     anomaly_rate: 0.01,
+//!     ..Options::new(DatabaseWorkload::ListAppend, 10_000)
+//! };
+//! assert!(!options.is_valid());
+//! let mut database = Database::new(&options)?;
+//! assert_eq!(database.by_ref().count(), 10_000);
+//! let [(Anomaly::G1c, count)] = database.anomalies()[..] else {
+//!     panic!("another anomaly");
+//! };
+//! assert!(count > 10);
+//! # Ok::<(), seatrial_database::OptionsError>(())
+//! ```
+//!
+//! Files in reading order: `options.rs` and `anomaly.rs` (what can be simulated, and which level excludes what), this file
+//! (clients and events), `system.rs` with the stores `transactions.rs`, `objects.rs` and `queue.rs`, and `planting.rs`.
+//!
+//! What is absent: this crate has no clock, thread or file (time is virtual), and calls no checker. Which model a history
+//! violates is known because the violation was planted.
 
 mod anomaly;
 mod keys;
@@ -29,86 +52,86 @@ mod system;
 mod transactions;
 
 pub use anomaly::Anomaly;
-pub use options::{Isolation, Options, OptionsError, Workload};
+pub use options::{DatabaseWorkload, Isolation, Options, OptionsError};
 
-use planting::{Part, Planting};
+use planting::{Planting, PlantingTurn};
 use seatrial_history::Stamps;
 use seatrial_history::{Extra, Op, OpType, Process, Symbol, Value};
 use seatrial_machine::Rng;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use step::{Plan, Step, exponential};
-use system::System;
+use step::{OperationFate, StepResult, exponential};
+use system::StoreSystem;
 
-/// Nanoseconds that a request or a reply is under way at least.
+/// Minimum latency of a request or a reply, in nanoseconds.
 const NETWORK_NS_MIN: u64 = 100_000;
-/// Nanoseconds that it takes on top, on average.
+/// Mean additional latency of a request or a reply, in nanoseconds.
 const NETWORK_NS: u64 = 900_000;
-/// Nanoseconds between two operations of a client, on average.
+/// Mean time between two operations of a client, in nanoseconds.
 const PAUSE_NS: u64 = 100_000;
-/// Nanoseconds after which a client gives up.
+/// Timeout of an operation, in nanoseconds.
 const TIMEOUT_NS: u64 = 1_000_000_000;
-/// Nanoseconds after which a client that waits for others looks again.
+/// Interval at which a client that waits for others polls, in nanoseconds.
 const WAIT_NS: u64 = 100_000;
-/// When a client that has nothing more to do does it.
+/// The time of the next event of a client without further operations.
 const NEVER: u64 = u64::MAX;
 
-/// What a client does next.
+/// The next event of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ClientPhase {
     Invoke,
     Step,
     Complete(OpType),
-    /// An operation of an anomaly, by number, is under way.
+    /// A planted operation, by number, waits until the other operations of its stage have begun.
     Plant(usize),
-    /// It is to end.
+    /// The planted operation completes.
     EndPlanted(usize),
 }
 
 /// A client of the database.
 #[derive(Debug)]
-struct Client {
+struct SimulatedClient {
     process: u64,
-    phase: Phase,
-    plan: Plan,
+    phase: ClientPhase,
+    fate: OperationFate,
     /// When its operation times out.
     deadline: u64,
     f: Symbol,
 }
 
-/// A simulated database with its clients. Iterating gives the operations of its history, with index and time.
+/// A simulated database with its clients. An iterator over the operations of its history, with index and time.
 ///
-/// Its loop: every client has exactly one event ahead, its next one; the earliest of all takes place, and says when
-/// that client's next one is due. So the queue never grows, and same options, same history, byte for byte.
+/// Its loop: every client has exactly one pending event; the earliest of all events takes place and yields the time of
+/// that client's next one. So the event queue has a fixed size, and equal options yield equal histories, byte for byte.
 ///
-/// Its downside: one thread. Whoever encodes and writes the operations should do that on another one.
+/// It runs on one thread; encode and write the operations on another one.
 #[derive(Debug)]
 pub struct Database {
     options: Options,
     rng: Rng,
-    clients: Vec<Client>,
-    /// The time of each client's next event; among equals the lower client comes first.
+    clients: Vec<SimulatedClient>,
+    /// The time of each client's next event; of events at the same time the lower client comes first.
     events: BinaryHeap<Reverse<(u64, u32)>>,
-    system: System,
+    system: StoreSystem,
     planting: Planting,
-    /// Clients between invocation and completion.
+    /// Number of clients between invocation and completion.
     busy: u32,
-    /// Operations written and owed: an invocation owes its completion.
+    /// Number of operations written or due: an invocation reserves its completion too.
     reserved: u64,
     written: u64,
     counts: [u64; 4],
 }
 
 impl Database {
-    /// The database that `options` describe.
+    /// A database of these options, before its first operation; an error when the options are invalid.
     pub fn new(options: &Options) -> Result<Database, OptionsError> {
         options.check()?;
         let mut rng = Rng::from_seed(options.seed);
-        let system = System::new(options, &mut rng);
-        let clients = (0..u64::from(options.concurrency)).map(|process| Client {
+        let system = StoreSystem::new(options, &mut rng);
+        let clients = (0..u64::from(options.concurrency)).map(|process| SimulatedClient {
             process,
-            phase: Phase::Invoke,
-            plan: Plan::Answer,
+            phase: ClientPhase::Invoke,
+            fate: OperationFate::Complete,
             deadline: NEVER,
             f: Symbol::new("txn"),
         });
@@ -128,20 +151,20 @@ impl Database {
         })
     }
 
-    /// How many operations of each type there were so far: invoke, ok, fail, info.
+    /// Number of operations of each type so far: invoke, ok, fail, info.
     pub const fn counts(&self) -> [u64; 4] {
         self.counts
     }
 
-    /// The anomalies that were put in, and how many of each are complete so far.
+    /// The planted anomalies, and the number of complete instances of each so far.
     pub fn anomalies(&self) -> Vec<(Anomaly, u64)> {
-        if self.options.workload == Workload::Queue {
+        if self.options.workload == DatabaseWorkload::Queue {
             return self.system.anomalies();
         }
         self.planting.counts().collect()
     }
 
-    /// An operation at the end of the history so far.
+    /// The next operation of the history.
     fn record(&mut self, time: u64, client: u32, kind: OpType, value: Value) -> Op {
         let index = self.written;
         self.written += 1;
@@ -163,122 +186,129 @@ impl Database {
         }
     }
 
-    /// How long a message is under way.
+    /// Draws the latency of a message.
     fn network(&mut self) -> u64 {
         NETWORK_NS_MIN + exponential(&mut self.rng, NETWORK_NS)
     }
 
-    fn plan(&mut self) -> Plan {
+    /// Draws the fate of an operation.
+    fn fate(&mut self) -> OperationFate {
         let unit = self.rng.unit();
         let Options { fail, info, .. } = self.options;
         if unit < fail {
-            Plan::Abort
+            OperationFate::Abort
         } else if unit >= fail + info {
-            Plan::Answer
+            OperationFate::Complete
         } else if unit < fail + info / 2.0 {
-            Plan::LoseRequest
+            OperationFate::LoseRequest
         } else {
-            Plan::LoseReply
+            OperationFate::LoseReply
         }
     }
 
-    /// A client invokes its next operation, if there is to be one.
+    /// A client invokes its next operation, unless the history is complete. Returns the time of its next event.
     fn invoke(&mut self, now: u64, client: u32) -> (u64, Option<Op>) {
         let left = self.options.operations - self.reserved;
         let system = &mut self.system;
         let key = || system.foreign_key();
         self.reserved += self.planting.begin(left, &mut self.rng, key);
-        match self.planting.part(client) {
-            Part::None => {}
-            Part::Wait => return (now + WAIT_NS, None),
-            Part::Invoke(number) => return self.plant(now, client, number),
+        match self.planting.turn(client) {
+            PlantingTurn::None => {}
+            PlantingTurn::Wait => return (now + WAIT_NS, None),
+            PlantingTurn::Invoke(number) => return self.plant(now, client, number),
         }
         let left = self.options.operations - self.reserved;
-        // A queue is drained when all is over.
-        let is_last = self.options.workload == Workload::Queue && left == 2;
+        // The last operation drains the queue, when all others have completed.
+        let is_last = self.options.workload == DatabaseWorkload::Queue && left == 2;
         if self.planting.is_busy() && left == 0 || is_last && self.busy > 0 {
             return (now + WAIT_NS, None);
         }
         if left == 0 {
             return (NEVER, None);
         }
-        // The last invocation of an odd number never completes.
+        // With an odd number of operations, the last invocation never completes.
         self.reserved += left.min(2);
+        debug_assert!(self.reserved <= self.options.operations);
         let (f, value) = self.system.begin(client, is_last, &mut self.rng);
-        let plan = if is_last { Plan::Answer } else { self.plan() };
+        let fate = if is_last {
+            OperationFate::Complete
+        } else {
+            self.fate()
+        };
         let one = &mut self.clients[client as usize];
         one.f = f;
-        one.plan = plan;
+        one.fate = fate;
         one.deadline = now + TIMEOUT_NS;
-        one.phase = Phase::Step;
+        one.phase = ClientPhase::Step;
         let op = self.record(now, client, OpType::Invoke, value);
-        if plan == Plan::LoseRequest {
-            self.system.give_up(client);
+        if fate == OperationFate::LoseRequest {
+            self.system.abandon(client);
             let one = &mut self.clients[client as usize];
-            one.phase = Phase::Complete(OpType::Info);
+            one.phase = ClientPhase::Complete(OpType::Info);
             return (one.deadline, Some(op));
         }
         (now + self.network(), Some(op))
     }
 
-    /// The store works for a client.
+    /// The store carries out a step of a client's operation. Returns the time of the client's next event.
     fn step(&mut self, now: u64, client: u32) -> u64 {
-        let plan = self.clients[client as usize].plan;
-        match self.system.step(client, plan, &mut self.rng) {
-            Step::Again(after) => now + after,
-            Step::Done(kind) => {
+        let fate = self.clients[client as usize].fate;
+        match self.system.step(client, fate, &mut self.rng) {
+            StepResult::Again(after) => now + after,
+            StepResult::Done(kind) => {
                 let reply = now + self.network();
                 let one = &mut self.clients[client as usize];
-                let is_late = plan == Plan::LoseReply || reply >= one.deadline;
+                let is_late = fate == OperationFate::LoseReply || reply >= one.deadline;
                 if is_late {
-                    one.phase = Phase::Complete(OpType::Info);
+                    one.phase = ClientPhase::Complete(OpType::Info);
                     return one.deadline.max(now);
                 }
-                one.phase = Phase::Complete(kind);
+                one.phase = ClientPhase::Complete(kind);
                 reply
             }
         }
     }
 
-    /// A client invokes an operation of an anomaly.
+    /// A client invokes a planted operation.
     fn plant(&mut self, now: u64, client: u32, number: usize) -> (u64, Option<Op>) {
         let (f, value) = self.planting.invocation(number);
         let is_first = self.planting.ends_of_process(number).0;
         let one = &mut self.clients[client as usize];
         if is_first {
-            // An anomaly's processes do nothing else, so nothing else depends on it.
+            // The processes of an anomaly run no other operation, so no session order leads out of it.
             one.process += u64::from(self.options.concurrency);
         }
         one.f = f;
-        one.phase = Phase::Plant(number);
+        one.phase = ClientPhase::Plant(number);
         let op = self.record(now, client, OpType::Invoke, value);
         (now + self.network(), Some(op))
     }
 
-    /// An operation of an anomaly waits until all that belong to it run.
+    /// A planted operation waits until all operations of its stage have begun.
     fn wait(&mut self, now: u64, client: u32, number: usize) -> u64 {
         if !self.planting.may_end(number) {
             return now + WAIT_NS;
         }
-        self.clients[client as usize].phase = Phase::EndPlanted(number);
+        self.clients[client as usize].phase = ClientPhase::EndPlanted(number);
         now + self.network()
     }
 
-    /// An operation of an anomaly is over.
+    /// A planted operation completes.
     fn end_planted(&mut self, now: u64, client: u32, number: usize) -> (u64, Option<Op>) {
         let is_last = self.planting.ends_of_process(number).1;
         let (kind, value) = self.planting.end(number);
         let mut op = self.record(now, client, kind, value);
         self.stamp(&mut op, None);
         let one = &mut self.clients[client as usize];
-        one.phase = Phase::Invoke;
+        one.phase = ClientPhase::Invoke;
         if is_last {
             one.process += u64::from(self.options.concurrency);
         }
         (now + exponential(&mut self.rng, PAUSE_NS), Some(op))
     }
 
-    /// Adds the timestamps of a success, if they are told; `None`: of one that the store never saw.
+    /// Adds timestamps to an `ok`, if the options request them. `client` is `None` for a planted operation, which the store
+    /// did not run.
     fn stamp(&mut self, op: &mut Op, client: Option<u32>) {
         if self.options.timestamps && op.kind == OpType::Ok {
             let stamps = self.system.stamps(client);
@@ -286,7 +316,7 @@ impl Database {
         }
     }
 
-    /// A client's operation is over.
+    /// A client's operation completes.
     fn complete(&mut self, now: u64, client: u32, kind: OpType) -> (u64, Option<Op>) {
         let value = match kind {
             OpType::Ok => self.system.result(client),
@@ -295,9 +325,9 @@ impl Database {
         let mut op = self.record(now, client, kind, value);
         self.stamp(&mut op, Some(client));
         let one = &mut self.clients[client as usize];
-        one.phase = Phase::Invoke;
+        one.phase = ClientPhase::Invoke;
         if kind == OpType::Info {
-            // Nobody knows what this process is doing; its thread goes on under another number.
+            // The process has crashed: its operation stays open. The thread continues as a new process.
             one.process += u64::from(self.options.concurrency);
         }
         (now + exponential(&mut self.rng, PAUSE_NS), Some(op))
@@ -311,12 +341,13 @@ impl Iterator for Database {
         while self.written < self.options.operations {
             let &Reverse((now, client)) = self.events.peek()?;
             let (next, op) = match self.clients[client as usize].phase {
-                Phase::Invoke => self.invoke(now, client),
-                Phase::Step => (self.step(now, client), None),
-                Phase::Complete(kind) => self.complete(now, client, kind),
-                Phase::Plant(number) => (self.wait(now, client, number), None),
-                Phase::EndPlanted(number) => self.end_planted(now, client, number),
+                ClientPhase::Invoke => self.invoke(now, client),
+                ClientPhase::Step => (self.step(now, client), None),
+                ClientPhase::Complete(kind) => self.complete(now, client, kind),
+                ClientPhase::Plant(number) => (self.wait(now, client, number), None),
+                ClientPhase::EndPlanted(number) => self.end_planted(now, client, number),
             };
+            debug_assert!(next >= now, "an event goes back in time");
             if let Some(mut first) = self.events.peek_mut() {
                 *first = Reverse((next, client));
             }

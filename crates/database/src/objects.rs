@@ -1,61 +1,61 @@
-//! Registers and sets, each key an object of its own.
+//! A store of registers or sets: each key is an independent object.
 
 use super::keys::LiveKeys;
-use super::options::{Isolation, Options, Workload};
-use super::step::{Plan, Step};
-use super::store::{LAG_COMMITS_MAX, Store};
+use super::options::{DatabaseWorkload, Isolation, Options};
+use super::step::{OperationFate, StepResult};
+use super::store::{LAG_COMMITS_MAX, VersionStore};
 use seatrial_history::{Key, OpType, Symbol, Value};
 use seatrial_machine::Rng;
 use std::sync::Arc;
 
-/// What an operation does to its object.
+/// The action of an operation on its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+enum ObjectAction {
     Read,
-    /// Writes a register, or adds to a set.
+    /// A write of a register, or an addition to a set.
     Write(i64),
     Cas(i64, i64),
 }
 
-/// A client's operation.
+/// The open operation of a client.
 #[derive(Debug)]
-struct Running {
+struct OpenOp {
     slot: u32,
     key: i64,
-    action: Action,
+    action: ObjectAction,
     result: Value,
-    /// The last commit that the client saw or made.
+    /// The last commit that the client observed or made.
     seen: u64,
 }
 
-/// A store of independent registers or sets. Writes take place one after another; reads are served by the store, or
-/// by a replica that lags behind.
+/// A store of independent registers or sets. Writes take place one after another; reads are served by the store, or by a
+/// lagging replica.
 ///
-/// Its downside: a set is read as a whole, so the cost of a read grows with the writes per key.
+/// A read returns a whole set, so its cost is linear in the writes per key.
 #[derive(Debug)]
-pub(super) struct Objects {
+pub(super) struct ObjectStore {
     is_set: bool,
     isolation: Isolation,
-    pub(super) store: Store,
+    pub(super) store: VersionStore,
     keys: LiveKeys,
-    running: Vec<Running>,
-    /// By slot the key and the version of it that was read last; all reads of that version share it.
+    running: Vec<OpenOp>,
+    /// By slot: the key, and the version of it that was read last; all reads of one version share its allocation.
     sets: Vec<(i64, Arc<[Value]>)>,
 }
 
-impl Objects {
-    pub(super) fn new(options: &Options, rng: &mut Rng) -> Objects {
-        let mut store = Store::default();
+impl ObjectStore {
+    pub(super) fn new(options: &Options, rng: &mut Rng) -> ObjectStore {
+        let mut store = VersionStore::default();
         let keys = LiveKeys::new(options, &mut store, rng);
-        let running = (0..options.concurrency).map(|_| Running {
+        let running = (0..options.concurrency).map(|_| OpenOp {
             slot: 0,
             key: 0,
-            action: Action::Read,
+            action: ObjectAction::Read,
             result: Value::Nil,
             seen: 0,
         });
-        Objects {
-            is_set: options.workload == Workload::Set,
+        ObjectStore {
+            is_set: options.workload == DatabaseWorkload::Set,
             isolation: options.store(),
             store,
             keys,
@@ -70,23 +70,23 @@ impl Objects {
         let (live, written) = self.keys.draw(&mut self.store, choice >= 3, rng);
         let slot = live.slot;
         let action = match written {
-            None => Action::Read,
-            Some(value) if choice < 7 => Action::Write(value),
+            None => ObjectAction::Read,
+            Some(value) if choice < 7 => ObjectAction::Write(value),
             Some(value) => {
                 let elements = &self.store.at(slot).elements;
                 let now = elements.last().copied().unwrap_or_default();
                 let expected = if rng.below(2) == 0 { now } else { now - 1 };
-                Action::Cas(expected.max(0), value)
+                ObjectAction::Cas(expected.max(0), value)
             }
         };
         let key = self.store.take(slot);
         let running = &mut self.running[client as usize];
         (running.slot, running.key, running.action) = (slot, key, action);
         let f = match action {
-            Action::Read => "read",
-            Action::Write(_) if self.is_set => "add",
-            Action::Write(_) => "write",
-            Action::Cas(..) => "cas",
+            ObjectAction::Read => "read",
+            ObjectAction::Write(_) if self.is_set => "add",
+            ObjectAction::Write(_) => "write",
+            ObjectAction::Cas(..) => "cas",
         };
         (Symbol::new(f), self.invoked(client))
     }
@@ -99,48 +99,48 @@ impl Objects {
     pub(super) fn invoked(&self, client: u32) -> Value {
         let running = &self.running[client as usize];
         let value = match running.action {
-            Action::Read => Value::Nil,
-            Action::Write(value) => Value::Int(value),
-            Action::Cas(from, to) => Value::Cas(from, to),
+            ObjectAction::Read => Value::Nil,
+            ObjectAction::Write(value) => Value::Int(value),
+            ObjectAction::Cas(from, to) => Value::Cas(from, to),
         };
-        Objects::keyed(running.key, value)
+        ObjectStore::keyed(running.key, value)
     }
 
     /// The value of an `ok` completion.
     pub(super) fn result(&mut self, client: u32) -> Value {
         let running = &mut self.running[client as usize];
-        if running.action != Action::Read {
+        if running.action != ObjectAction::Read {
             return self.invoked(client);
         }
-        Objects::keyed(running.key, std::mem::take(&mut running.result))
+        ObjectStore::keyed(running.key, std::mem::take(&mut running.result))
     }
 
-    /// A client's operation takes place.
-    pub(super) fn step(&mut self, client: u32, plan: Plan, rng: &mut Rng) -> Step {
-        let kind = if plan == Plan::Abort {
+    /// Carries out a client's operation, in one step.
+    pub(super) fn step(&mut self, client: u32, fate: OperationFate, rng: &mut Rng) -> StepResult {
+        let kind = if fate == OperationFate::Abort {
             OpType::Fail
         } else {
             self.run(client, rng)
         };
         self.end(client);
-        Step::Done(kind)
+        StepResult::Done(kind)
     }
 
     fn run(&mut self, client: u32, rng: &mut Rng) -> OpType {
         let now = self.store.commits;
-        let Running {
+        let OpenOp {
             slot, action, seen, ..
         } = self.running[client as usize];
         let (kind, seen) = match action {
-            Action::Read => {
+            ObjectAction::Read => {
                 let snapshot = self.snapshot(seen, rng);
                 self.running[client as usize].result = self.read(slot, snapshot);
                 (OpType::Ok, snapshot)
             }
-            Action::Cas(from, _) if self.store.at(slot).elements.last() != Some(&from) => {
+            ObjectAction::Cas(from, _) if self.store.at(slot).elements.last() != Some(&from) => {
                 (OpType::Fail, now)
             }
-            Action::Write(value) | Action::Cas(_, value) => {
+            ObjectAction::Write(value) | ObjectAction::Cas(_, value) => {
                 self.store.commits = now + 1;
                 self.store.at_mut(slot).push(value, now + 1);
                 (OpType::Ok, now + 1)
@@ -150,7 +150,7 @@ impl Objects {
         kind
     }
 
-    /// The last commit that a read sees.
+    /// The last commit in the snapshot of a read.
     fn snapshot(&self, seen: u64, rng: &mut Rng) -> u64 {
         let now = self.store.commits;
         if self.isolation == Isolation::Linearizable || rng.below(2) == 0 {
@@ -183,7 +183,7 @@ impl Objects {
         Value::Set(shared.clone())
     }
 
-    /// The client's operation needs the store no more.
+    /// Releases the key of a client's operation.
     pub(super) fn end(&mut self, client: u32) {
         self.store.release(self.running[client as usize].slot);
     }

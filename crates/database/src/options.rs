@@ -1,12 +1,12 @@
-//! What to simulate.
+//! Options of a simulated database: workload, isolation, anomalies, sizes and rates; and their validation.
 
 use super::anomaly::Anomaly;
 use seatrial_generator::KeyDistribution;
 use std::ops::RangeInclusive;
 
-/// What the clients do.
+/// The operations of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Workload {
+pub enum DatabaseWorkload {
     /// Transactions of appends to lists and reads of them.
     ListAppend,
     /// Transactions of writes to registers and reads of them.
@@ -15,42 +15,44 @@ pub enum Workload {
     Register,
     /// Additions to independent sets and reads of them.
     Set,
-    /// Elements go into one queue and out of it; a last operation drains it.
+    /// Enqueues and dequeues of one queue; the last operation drains it.
     Queue,
 }
 
-impl Workload {
+impl DatabaseWorkload {
     /// All workloads.
-    pub const ALL: [Workload; 5] = [
-        Workload::ListAppend,
-        Workload::RwRegister,
-        Workload::Register,
-        Workload::Set,
-        Workload::Queue,
+    pub const ALL: [DatabaseWorkload; 5] = [
+        DatabaseWorkload::ListAppend,
+        DatabaseWorkload::RwRegister,
+        DatabaseWorkload::Register,
+        DatabaseWorkload::Set,
+        DatabaseWorkload::Queue,
     ];
 
-    /// The name that histories and checkers know it by.
+    /// The name in histories, which selects the checker.
     pub const fn name(self) -> &'static str {
         match self {
-            Workload::ListAppend => "list-append",
-            Workload::RwRegister => "rw-register",
-            Workload::Register => "register",
-            Workload::Set => "set",
-            Workload::Queue => "queue",
+            DatabaseWorkload::ListAppend => "list-append",
+            DatabaseWorkload::RwRegister => "rw-register",
+            DatabaseWorkload::Register => "register",
+            DatabaseWorkload::Set => "set",
+            DatabaseWorkload::Queue => "queue",
         }
     }
 
     /// The workload of this name.
-    pub fn by_name(name: &str) -> Option<Workload> {
-        Workload::ALL.into_iter().find(|one| one.name() == name)
+    pub fn by_name(name: &str) -> Option<DatabaseWorkload> {
+        DatabaseWorkload::ALL
+            .into_iter()
+            .find(|one| one.name() == name)
     }
 
     /// The levels that a store of this workload can have, from weak to strong.
     pub const fn levels(self) -> &'static [Isolation] {
         match self {
-            Workload::ListAppend | Workload::RwRegister => &Isolation::TRANSACTIONS,
-            Workload::Register | Workload::Set => &Isolation::OBJECTS,
-            Workload::Queue => &[Isolation::Linearizable],
+            DatabaseWorkload::ListAppend | DatabaseWorkload::RwRegister => &Isolation::TRANSACTIONS,
+            DatabaseWorkload::Register | DatabaseWorkload::Set => &Isolation::OBJECTS,
+            DatabaseWorkload::Queue => &[Isolation::Linearizable],
         }
     }
 
@@ -60,37 +62,36 @@ impl Workload {
     }
 }
 
-/// How the simulated store isolates its clients from one another: what it does, of which its promise follows.
+/// The isolation level of the simulated store, each described by the mechanism that provides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isolation {
-    /// Writes go into the store at once, under a lock until their transaction ends; an abort leaves them there; reads
-    /// take what is there.
+    /// Writes take effect at once, under a lock that is held until the end of the transaction, and remain after an abort;
+    /// reads return the newest value.
     ReadUncommitted,
-    /// Writes wait for the commit, under a lock; each read takes what is committed at its moment.
+    /// Writes take effect at the commit, under a lock; each read returns the newest committed value.
     ReadCommitted,
-    /// Reads take the newest committed versions, but of each transaction all or nothing (as RAMP: Bailis et al. 2014);
-    /// writes are not checked.
+    /// Reads return the newest committed versions, but of each transaction all or nothing (as RAMP: Bailis et al. 2014);
+    /// writes are not checked for conflicts.
     ReadAtomic,
-    /// Reads take a snapshot, as a rule of a replica that lags behind; writes are not checked.
+    /// Reads are from a snapshot, half of the time of a lagging replica; writes are not checked for conflicts.
     Prefix,
-    /// Snapshots, as a rule of a replica that lags behind; the first committer wins.
+    /// Reads are from a snapshot, half of the time of a lagging replica; the first committer wins.
     SnapshotIsolation,
-    /// The same, but a client's snapshot has all that the client has seen and done.
+    /// The same, but a client's snapshot contains all that the client has observed and written.
     StrongSessionSnapshotIsolation,
-    /// Snapshots of the present; the first committer wins.
+    /// Reads are from a snapshot of the present; the first committer wins.
     StrongSnapshotIsolation,
-    /// Transactions take place one after another; but those that only read are, half of the time, served by a replica
-    /// that lags behind.
+    /// Transactions run one after another; read-only transactions are served by a lagging replica half of the time.
     Serializable,
-    /// The same, but the replica has all that the client has seen and done.
+    /// The same, but the replica contains all that the client has observed and written.
     StrongSessionSerializable,
-    /// Transactions take place one after another, each at one moment between its invocation and its completion.
+    /// Transactions run one after another, each at one instant between its invocation and its completion.
     StrictSerializable,
-    /// Writes take place one after another; reads are, half of the time, served by a replica that lags behind.
+    /// Writes take place one after another; reads are served by a lagging replica half of the time.
     Eventual,
-    /// The same, but the replica has all that the client has seen and done.
+    /// The same, but the replica contains all that the client has observed and written.
     Sequential,
-    /// Operations take place one after another, each at one moment between its invocation and its completion.
+    /// Operations take place one after another, each at one instant between its invocation and its completion.
     Linearizable,
 }
 
@@ -116,7 +117,7 @@ impl Isolation {
         Isolation::StrictSerializable,
     ];
 
-    /// The name that the checkers know it by.
+    /// The name of the consistency model in the checkers.
     pub const fn name(self) -> &'static str {
         match self {
             Isolation::ReadUncommitted => "read-uncommitted",
@@ -144,58 +145,55 @@ impl Isolation {
     }
 }
 
-/// What to simulate.
+/// Options of a simulated database.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "switches that mean nothing to one another"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Options {
-    /// What the clients do.
-    pub workload: Workload,
-    /// Invocations and completions together.
+    /// The operations of the clients.
+    pub workload: DatabaseWorkload,
+    /// Number of invocations and completions together.
     pub operations: u64,
-    /// How the store isolates them, and what the history keeps; `None`: as strictly as can be, but for the anomalies.
+    /// Isolation level of the store; `None`: the strongest level, except for the planted anomalies.
     pub isolation: Option<Isolation>,
-    /// What goes wrong besides, in turn.
+    /// Anomalies to plant, in turn.
     pub anomalies: Vec<Anomaly>,
-    /// Share of operations with which an anomaly begins; there is at most one at a time.
+    /// Fraction of operations at which an anomaly begins; at most one is planted at a time.
     pub anomaly_rate: f64,
-    /// Instead: each anomaly once, from when this share of the history is written.
+    /// Plant each anomaly once instead, after this fraction of the history.
     pub anomaly_at: Option<f64>,
-    /// Same seed and options, same history.
+    /// Seed: equal options yield equal histories.
     pub seed: u64,
     /// Number of clients, 1 to 65,535.
     pub concurrency: u32,
-    /// Keys in use at a time, 1 to 1,048,576.
+    /// Number of keys in use at a time, 1 to 1,048,576.
     pub keys: u32,
-    /// Which of them a client takes.
+    /// Probability of each of them.
     pub distribution: KeyDistribution,
-    /// Micro-operations of a transaction, 1 to 64.
+    /// Number of micro-operations of a transaction, 1 to 64.
     pub transaction_length: RangeInclusive<u32>,
-    /// Are all these lengths equally likely? Else those in the middle are likelier.
+    /// Are all these lengths equally likely? Otherwise medium lengths are likelier.
     pub even_lengths: bool,
-    /// Share of a transaction's micro-operations that read.
+    /// Fraction of a transaction's micro-operations that are reads.
     pub reads: f64,
-    /// Does a transaction read each key before it writes it, besides?
+    /// Does a transaction also read each key before it writes it?
     pub read_before_write: bool,
-    /// Does a transaction draw no key twice?
+    /// Are the keys of a transaction distinct?
     pub no_key_twice: bool,
     /// Do completions carry the database's timestamps of snapshot and commit
     /// ([`Stamps`](seatrial_history::Stamps))?
     pub timestamps: bool,
-    /// After how many writes a key gives its place to a fresh one, 1 to 65,536 (of registers in transactions:
-    /// 1,073,741,824); drawn for each key.
+    /// Number of writes after which a key retires, drawn for each key: 1 to 65,536 (for registers in transactions 1 to
+    /// 1,073,741,824).
     pub writes_per_key: RangeInclusive<u32>,
-    /// Share of operations that fail and certainly did not take place.
+    /// Fraction of operations that fail and definitely did not take place.
     pub fail: f64,
-    /// Share of operations whose outcome stays unknown; half of them took place.
+    /// Fraction of operations whose outcome stays unknown; half of them took place.
     pub info: f64,
 }
 
 impl Options {
-    /// So many operations of a workload on a store of the strongest level, with what else is usual.
-    pub fn new(workload: Workload, operations: u64) -> Options {
+    /// `operations` operations of a workload on a store of the strongest level, with defaults for all other options.
+    pub fn new(workload: DatabaseWorkload, operations: u64) -> Options {
         Options {
             workload,
             operations,
@@ -224,13 +222,13 @@ impl Options {
         self.isolation.unwrap_or_else(|| self.workload.strongest())
     }
 
-    /// Does the history keep the level of the store?
+    /// Does the history satisfy the level of the store? False when an anomaly is planted that the level excludes.
     pub fn is_valid(&self) -> bool {
         let mut anomalies = self.anomalies.iter();
         anomalies.all(|anomaly| anomaly.is_admitted_by(self.store()))
     }
 
-    /// Can this be simulated?
+    /// Checks that the options are consistent and within bounds.
     pub fn check(&self) -> Result<(), OptionsError> {
         self.check_numbers()?;
         self.check_transactions()?;
@@ -263,7 +261,7 @@ impl Options {
                     levels: admit.map(|level| level.name()).collect(),
                 });
             }
-            if anomaly.processes() > self.concurrency && workload != Workload::Queue {
+            if anomaly.processes() > self.concurrency && workload != DatabaseWorkload::Queue {
                 return Err(OptionsError::Processes {
                     anomaly: anomaly.name(),
                     processes: anomaly.processes(),
@@ -275,7 +273,7 @@ impl Options {
     }
 
     fn check_numbers(&self) -> Result<(), OptionsError> {
-        if self.workload == Workload::Queue && self.operations % 2 == 1 {
+        if self.workload == DatabaseWorkload::Queue && self.operations % 2 == 1 {
             return Err(OptionsError::Odd {
                 operations: self.operations,
             });
@@ -297,8 +295,8 @@ impl Options {
         within("transaction length", *length.start(), *length.end(), 64)?;
         let writes = &self.writes_per_key;
         let most = match self.workload {
-            Workload::RwRegister => 1 << 30,
-            // A list is as long as its key has writes.
+            DatabaseWorkload::RwRegister => 1 << 30,
+            // Every read copies up to this many elements.
             _ => 1 << 16,
         };
         within("writes per key", *writes.start(), *writes.end(), most)?;
@@ -320,19 +318,22 @@ impl Options {
         Ok(())
     }
 
-    /// Do the workload and its store know what is asked of transactions?
+    /// Checks the options that only some workloads and levels support.
     fn check_transactions(&self) -> Result<(), OptionsError> {
         let workload = self.workload;
-        let is_timed = self.anomaly_at.is_some() && workload == Workload::Queue;
-        let has_transactions = matches!(workload, Workload::ListAppend | Workload::RwRegister);
+        let is_timed = self.anomaly_at.is_some() && workload == DatabaseWorkload::Queue;
+        let has_transactions = matches!(
+            workload,
+            DatabaseWorkload::ListAppend | DatabaseWorkload::RwRegister
+        );
         let is_shaped = self.read_before_write || self.no_key_twice || self.timestamps;
         if is_timed || is_shaped && !has_transactions {
-            return Err(OptionsError::Untold {
+            return Err(OptionsError::Unsupported {
                 workload: workload.name(),
                 what: if is_timed {
-                    "puts its anomalies in at a rate alone"
+                    "supports anomalies only at a rate"
                 } else {
-                    "has no transactions to shape or to stamp"
+                    "has no transactions, so options of transactions do not apply"
                 },
             });
         }
@@ -344,123 +345,123 @@ impl Options {
             });
         }
         if self.timestamps && !self.store().has_snapshots() {
-            return Err(OptionsError::Untold {
+            return Err(OptionsError::Unsupported {
                 workload: self.store().name(),
-                what: "takes no snapshots, so there are no timestamps of them",
+                what: "has no snapshots, so there are no timestamps",
             });
         }
         Ok(())
     }
 }
 
-/// Why something cannot be simulated.
+/// Why options are invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum OptionsError {
-    /// The workload has no such level.
-    #[error("{workload} has no isolation {isolation}; it has {}", levels.join(", "))]
+    /// The workload does not have this level.
+    #[error("{workload} has no isolation {isolation} (available: {})", levels.join(", "))]
     Isolation {
         /// The workload.
         workload: &'static str,
-        /// The level that was asked for.
+        /// The level given.
         isolation: &'static str,
-        /// Those that it has.
+        /// The levels of the workload.
         levels: Vec<&'static str>,
     },
-    /// A number is too small or too large, or a range is empty.
-    #[error("a {name} of {low} to {high}: it must lie between 1 and {most}, the lower end first")]
+    /// A number is out of bounds, or a range is empty.
+    #[error("{name} {low} to {high} must be between 1 and {most}, the lower end first")]
     Bounds {
-        /// Of what.
+        /// The quantity.
         name: &'static str,
         /// The lower end.
         low: u32,
         /// The upper end.
         high: u32,
-        /// The largest possible.
+        /// The maximum.
         most: u32,
     },
-    /// Shares outside 0 to 1.
-    #[error("{fail} fail and {info} info: both are shares of all operations, together at most 1")]
+    /// Fractions outside 0 to 1.
+    #[error("{fail} fail and {info} info must be fractions of all operations, together at most 1")]
     Rates {
-        /// The share that fails.
+        /// The fraction that fails.
         fail: f64,
-        /// The share that stays unknown.
+        /// The fraction with an unknown outcome.
         info: f64,
     },
-    /// The share of reads is none.
-    #[error("{rate} reads: it is a share of micro-operations, from 0 to 1")]
+    /// The fraction of reads is out of bounds.
+    #[error("reads must be a fraction of micro-operations from 0 to 1, found {rate}")]
     Reads {
-        /// What was asked for.
+        /// The fraction given.
         rate: f64,
     },
-    /// The workload or its store cannot do what was asked.
+    /// The workload or level does not support an option.
     #[error("{workload} {what}")]
-    Untold {
-        /// Which one.
+    Unsupported {
+        /// The workload or level.
         workload: &'static str,
-        /// What it does not do.
+        /// Why the option does not apply.
         what: &'static str,
     },
-    /// Too few keys for a transaction that takes none twice.
-    #[error("{length} micro-operations that take no key twice, and {keys} keys")]
+    /// Too few keys for a transaction with distinct keys.
+    #[error("{length} micro-operations on distinct keys need as many keys, found {keys}")]
     Keys {
-        /// Of a transaction.
+        /// Maximum number of micro-operations of a transaction.
         length: u32,
-        /// Those in use at a time.
+        /// Number of keys in use at a time.
         keys: u32,
     },
-    /// The share of anomalies is none.
-    #[error("anomalies at {rate}: it is a share of all operations, from 0 to 1")]
+    /// The fraction of anomalies is out of bounds.
+    #[error("anomalies must be a fraction of all operations from 0 to 1, found {rate}")]
     AnomalyRate {
-        /// What was asked for.
+        /// The fraction given.
         rate: f64,
     },
     /// The workload's operations cannot show the anomaly.
-    #[error("{workload} cannot show {anomaly}; it can show {}", anomalies.join(", "))]
+    #[error("{workload} cannot show {anomaly} (available: {})", anomalies.join(", "))]
     Unseen {
         /// The workload.
         workload: &'static str,
-        /// The anomaly that was asked for.
+        /// The anomaly given.
         anomaly: &'static str,
-        /// Those that it can show.
+        /// The anomalies that the workload can show.
         anomalies: Vec<&'static str>,
     },
-    /// The level does not have the anomaly.
+    /// The level excludes the anomaly.
     #[error(
-        "{isolation} excludes {anomaly}; {}. Without a level the store is strict but for the anomaly",
+        "{isolation} excludes {anomaly}; {}. Without a level the store is strict except for the anomaly",
         admitting(levels)
     )]
     Excluded {
-        /// The anomaly that was asked for.
+        /// The anomaly given.
         anomaly: &'static str,
-        /// The level that was asked for.
+        /// The level given.
         isolation: &'static str,
-        /// Those that have it.
+        /// The levels that allow the anomaly.
         levels: Vec<&'static str>,
     },
     /// Too few clients for the anomaly.
-    #[error("{anomaly} takes {processes} processes, and there are {concurrency}")]
+    #[error("{anomaly} needs {processes} processes, found a concurrency of {concurrency}")]
     Processes {
-        /// The anomaly that was asked for.
+        /// The anomaly given.
         anomaly: &'static str,
-        /// How many processes it takes.
+        /// Number of processes of the anomaly.
         processes: u32,
-        /// How many there are.
+        /// Number of clients.
         concurrency: u32,
     },
     /// The drain at the end of a queue must complete.
     #[error(
-        "{operations} operations of a queue: the number must be even, so that the last one completes"
+        "the operations of a queue must be even in number, so that the last one completes, found {operations}"
     )]
     Odd {
-        /// How many were asked for.
+        /// Number of operations given.
         operations: u64,
     },
 }
 
-/// Which levels have the anomaly, in words.
+/// The levels that allow an anomaly, for a message.
 fn admitting(levels: &[&str]) -> String {
     match levels {
         [] => "every level does".to_owned(),
-        levels => format!("those that have it are {}", levels.join(", ")),
+        levels => format!("levels that allow it: {}", levels.join(", ")),
     }
 }

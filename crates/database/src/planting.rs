@@ -1,54 +1,61 @@
-//! Putting anomalies into a history.
+//! Planting of anomalies: when one begins, and which client runs which of its operations.
 
-use super::anomaly::{Anomaly, KEYS_MAX, MEMBERS_MAX, Member, Planted};
-use super::options::{Options, Workload};
+use super::anomaly::{Anomaly, KEYS_MAX, MEMBERS_MAX, Member, PlantedMop};
+use super::options::{DatabaseWorkload, Options};
 use seatrial_history::{Key, Mop, Observed, OpType, Symbol, Value};
 use seatrial_machine::Rng;
 use std::sync::Arc;
 
-/// An anomaly on its way.
+/// The anomaly that is being planted.
 #[derive(Debug)]
-struct Current {
+struct CurrentAnomaly {
     anomaly: Anomaly,
     keys: [i64; KEYS_MAX],
-    /// Which client plays which role.
+    /// By role: its client, once assigned.
     clients: [Option<u32>; MEMBERS_MAX],
     stage: u8,
-    /// Bits of the members that were invoked.
+    /// Bitmap of the members that were invoked.
     invoked: u8,
-    /// Bits of the members that are over.
+    /// Bitmap of the members that have completed; a subset of `invoked`.
     done: u8,
 }
 
-/// What a client that could invoke something is to do.
+/// The part of a free client in the current anomaly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// Whatever it likes.
+pub(super) enum PlantingTurn {
+    /// None: it runs an operation of its own.
     None,
-    /// This operation of the anomaly.
+    /// It invokes this member of the anomaly.
     Invoke(usize),
-    /// Wait for the others.
+    /// It waits for other members.
     Wait,
 }
 
-/// Chooses when anomalies begin and hands their operations to clients. There is at most one at a time.
+/// Decides when anomalies begin, and assigns their operations to clients. At most one anomaly is planted at a time.
+///
+/// ```text
+///   stage 0            │ stage 1                 members of a stage run concurrently: each completes
+///   role 0  ├─ w x ─┤  │                         only when all of its stage were invoked
+///   role 1  ├── w x ─┤ │
+///   role 2             │ ├─ r x ─┤               the next stage begins when all have completed
+/// ```
 #[derive(Debug)]
 pub(super) struct Planting {
-    workload: Workload,
+    workload: DatabaseWorkload,
     anomalies: Vec<Anomaly>,
     rate: f64,
-    /// Operations that are left when each anomaly comes once, instead of at a rate.
+    /// Number of operations left at which each anomaly begins once; `None`: anomalies begin at the rate.
     due: Option<u64>,
-    current: Option<Current>,
+    current: Option<CurrentAnomaly>,
     begun: usize,
-    /// How many of each came to their end.
+    /// Number of complete instances of each anomaly.
     counts: Vec<u64>,
 }
 
 impl Planting {
     pub(super) fn new(options: &Options) -> Planting {
-        // A queue's anomalies are its own: it has one key.
-        let is_queue = options.workload == Workload::Queue;
+        // A queue has one key, so its store produces the anomalies itself.
+        let is_queue = options.workload == DatabaseWorkload::Queue;
         Planting {
             workload: options.workload,
             anomalies: options.anomalies.clone(),
@@ -62,18 +69,19 @@ impl Planting {
         }
     }
 
-    /// The anomalies and how many of each are complete.
+    /// The anomalies, with the number of complete instances of each.
     pub(super) fn counts(&self) -> impl Iterator<Item = (Anomaly, u64)> {
         let counts = self.counts.iter().copied();
         self.anomalies.iter().copied().zip(counts)
     }
 
-    /// Is an anomaly on its way?
+    /// Is an anomaly being planted?
     pub(super) const fn is_busy(&self) -> bool {
         self.current.is_some()
     }
 
-    /// Begins an anomaly now and then, if it fits into as many operations as are left; how many it takes.
+    /// Begins an anomaly, at the rate or when it is due, if it fits into `left` operations. Returns the number of
+    /// operations that it reserves.
     pub(super) fn begin(&mut self, left: u64, rng: &mut Rng, mut key: impl FnMut() -> i64) -> u64 {
         if self.anomalies.is_empty() || self.is_busy() {
             return 0;
@@ -91,7 +99,7 @@ impl Planting {
             return 0;
         }
         self.begun += 1;
-        self.current = Some(Current {
+        self.current = Some(CurrentAnomaly {
             anomaly,
             keys: std::array::from_fn(|_| key()),
             clients: [None; MEMBERS_MAX],
@@ -102,10 +110,10 @@ impl Planting {
         operations
     }
 
-    /// What this client is to do.
-    pub(super) fn part(&mut self, client: u32) -> Part {
+    /// The part of this client, which is free.
+    pub(super) fn turn(&mut self, client: u32) -> PlantingTurn {
         let Some(current) = &mut self.current else {
-            return Part::None;
+            return PlantingTurn::None;
         };
         let role = current.clients.iter().position(|one| *one == Some(client));
         let members = current.anomaly.members().iter().enumerate();
@@ -120,14 +128,15 @@ impl Planting {
             Some((number, member)) => {
                 current.clients[usize::from(member.role)] = Some(client);
                 current.invoked |= 1 << number;
-                Part::Invoke(number)
+                PlantingTurn::Invoke(number)
             }
-            None if role.is_some() => Part::Wait,
-            None => Part::None,
+            // A client with a role runs nothing else until the anomaly is complete.
+            None if role.is_some() => PlantingTurn::Wait,
+            None => PlantingTurn::None,
         }
     }
 
-    /// May this operation of the anomaly end? All of its stage must have begun.
+    /// May this planted operation complete? All of its stage must have been invoked.
     pub(super) fn may_end(&self, number: usize) -> bool {
         self.current.as_ref().is_some_and(|current| {
             let members = current.anomaly.members();
@@ -140,7 +149,7 @@ impl Planting {
         })
     }
 
-    /// Is this operation of the anomaly the first of its process, and is it the last?
+    /// Is this planted operation the first of its process, and is it the last?
     pub(super) fn ends_of_process(&self, number: usize) -> (bool, bool) {
         let Some(current) = &self.current else {
             return (true, true);
@@ -153,20 +162,21 @@ impl Planting {
         )
     }
 
-    /// The invocation of an operation of the anomaly.
+    /// The `f` and value of the invocation of a planted operation.
     pub(super) fn invocation(&self, number: usize) -> (Symbol, Value) {
         self.operation(number, false)
             .unwrap_or((Symbol::new("txn"), Value::Nil))
     }
 
-    /// Ends an operation of the anomaly: how, and with what.
+    /// Ends a planted operation; returns the type and value of its completion.
     pub(super) fn end(&mut self, number: usize) -> (OpType, Value) {
-        let fails = |current: &Current| current.anomaly.members()[number].fails;
+        let fails = |current: &CurrentAnomaly| current.anomaly.members()[number].fails;
         let fails = self.current.as_ref().is_some_and(fails);
         let value = self.operation(number, !fails);
         let value = value.map_or(Value::Nil, |operation| operation.1);
         if let Some(current) = &mut self.current {
             current.done |= 1 << number;
+            debug_assert_eq!(current.done & !current.invoked, 0, "completed, not invoked");
             let mut members = current.anomaly.members().iter().enumerate();
             let next = members.find(|(number, _)| current.done & (1 << number) == 0);
             if let Some((_, next)) = next {
@@ -181,28 +191,33 @@ impl Planting {
         (if fails { OpType::Fail } else { OpType::Ok }, value)
     }
 
-    /// The `f` and value of an operation, before or after it took place.
+    /// The `f` and value of a planted operation: of its completion if `is_done`, else of its invocation.
     fn operation(&self, number: usize, is_done: bool) -> Option<(Symbol, Value)> {
         let current = self.current.as_ref()?;
         let micros = current.anomaly.members()[number].micros;
         let key = |number: u8| current.keys[usize::from(number)];
-        if matches!(self.workload, Workload::ListAppend | Workload::RwRegister) {
+        if matches!(
+            self.workload,
+            DatabaseWorkload::ListAppend | DatabaseWorkload::RwRegister
+        ) {
             let mops: Arc<[Mop]> = micros
                 .iter()
                 .map(|micro| self.mop(micro, key, is_done))
                 .collect();
             return Some((Symbol::new("txn"), Value::Txn(mops)));
         }
-        // These workloads have one micro-operation each.
+        // Operations of the other workloads consist of one micro-operation.
         let (name, number, value) = match (micros[0], self.workload) {
-            (Planted::Write(number, value), Workload::Set) => ("add", number, Value::Int(value)),
-            (Planted::Write(number, value), _) => ("write", number, Value::Int(value)),
-            (Planted::Read(number, _), _) if !is_done => ("read", number, Value::Nil),
-            (Planted::Read(number, seen), Workload::Set) => {
+            (PlantedMop::Write(number, value), DatabaseWorkload::Set) => {
+                ("add", number, Value::Int(value))
+            }
+            (PlantedMop::Write(number, value), _) => ("write", number, Value::Int(value)),
+            (PlantedMop::Read(number, _), _) if !is_done => ("read", number, Value::Nil),
+            (PlantedMop::Read(number, seen), DatabaseWorkload::Set) => {
                 let seen = seen.iter().copied().map(Value::Int);
                 ("read", number, Value::Set(seen.collect()))
             }
-            (Planted::Read(number, seen), _) => {
+            (PlantedMop::Read(number, seen), _) => {
                 let last = seen.last().copied();
                 ("read", number, last.map_or(Value::Nil, Value::Int))
             }
@@ -211,10 +226,10 @@ impl Planting {
         Some((Symbol::new(name), value))
     }
 
-    fn mop(&self, micro: &Planted, key: impl Fn(u8) -> i64, is_done: bool) -> Mop {
-        let is_register = self.workload == Workload::RwRegister;
+    fn mop(&self, micro: &PlantedMop, key: impl Fn(u8) -> i64, is_done: bool) -> Mop {
+        let is_register = self.workload == DatabaseWorkload::RwRegister;
         match *micro {
-            Planted::Write(number, value) => {
+            PlantedMop::Write(number, value) => {
                 let key = Key::Int(key(number));
                 if is_register {
                     return Mop::Write { key, value };
@@ -224,7 +239,7 @@ impl Planting {
                     element: value,
                 }
             }
-            Planted::Read(number, seen) => Mop::Read {
+            PlantedMop::Read(number, seen) => Mop::Read {
                 key: Key::Int(key(number)),
                 observed: match seen.last() {
                     Some(&last) if is_done && is_register => Observed::Register(last),

@@ -1,44 +1,44 @@
-//! A queue.
+//! A store of one first-in first-out queue.
 
 use super::anomaly::Anomaly;
 use super::options::Options;
-use super::step::{Plan, Step};
+use super::step::{OperationFate, StepResult};
 use seatrial_history::{OpType, Symbol, Value};
 use seatrial_machine::Rng;
 use std::collections::VecDeque;
 
-/// A queue that is longer takes no more.
+/// Length at which clients only dequeue.
 const LENGTH_MAX: usize = 1_024;
 
-/// What a client does.
+/// The operation of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+enum QueueAction {
     Enqueue(i64),
     Dequeue,
     Drain,
 }
 
-/// First in, first out. An element whose delivery is not acknowledged stays where it is. At the very end one client
-/// drains what is left, so that an element that nobody took is lost.
+/// A first-in first-out queue. An element whose delivery is not acknowledged stays in the queue. The last operation drains
+/// the queue, so an element that no operation returned is definitely lost.
 ///
-/// Its anomalies are faults of the queue itself: an element that is acknowledged and dropped, that is delivered and
-/// kept, or that nobody ever put in.
+/// The store itself produces the anomalies: an element that is acknowledged and dropped, that is delivered and kept, or
+/// that was never enqueued.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct QueueStore {
     elements: VecDeque<i64>,
     next: i64,
-    /// The next element that nobody puts in: below zero.
+    /// The next element that is never enqueued: below zero.
     garbage: i64,
-    running: Vec<(Action, Value)>,
+    running: Vec<(QueueAction, Value)>,
     anomalies: Vec<Anomaly>,
     rate: f64,
     counts: Vec<u64>,
 }
 
-impl Queue {
-    pub(super) fn new(options: &Options) -> Queue {
-        let running = (0..options.concurrency).map(|_| (Action::Dequeue, Value::Nil));
-        Queue {
+impl QueueStore {
+    pub(super) fn new(options: &Options) -> QueueStore {
+        let running = (0..options.concurrency).map(|_| (QueueAction::Dequeue, Value::Nil));
+        QueueStore {
             elements: VecDeque::new(),
             next: 1,
             garbage: -1,
@@ -49,7 +49,7 @@ impl Queue {
         }
     }
 
-    /// The anomalies and how many of each there are.
+    /// The anomalies, with the number of instances of each.
     pub(super) fn counts(&self) -> impl Iterator<Item = (Anomaly, u64)> {
         let counts = self.counts.iter().copied();
         self.anomalies.iter().copied().zip(counts)
@@ -59,18 +59,18 @@ impl Queue {
     pub(super) fn begin(&mut self, client: u32, is_last: bool, rng: &mut Rng) -> (Symbol, Value) {
         let is_full = self.elements.len() >= LENGTH_MAX;
         let action = if is_last {
-            Action::Drain
+            QueueAction::Drain
         } else if is_full || rng.below(2) == 0 {
-            Action::Dequeue
+            QueueAction::Dequeue
         } else {
             self.next += 1;
-            Action::Enqueue(self.next - 1)
+            QueueAction::Enqueue(self.next - 1)
         };
         self.running[client as usize] = (action, Value::Nil);
         let f = match action {
-            Action::Enqueue(_) => "enqueue",
-            Action::Dequeue => "dequeue",
-            Action::Drain => "drain",
+            QueueAction::Enqueue(_) => "enqueue",
+            QueueAction::Dequeue => "dequeue",
+            QueueAction::Drain => "drain",
         };
         (Symbol::new(f), self.invoked(client))
     }
@@ -78,69 +78,71 @@ impl Queue {
     /// The value of a completion that is not `ok`: as it was invoked.
     pub(super) fn invoked(&self, client: u32) -> Value {
         match self.running[client as usize].0 {
-            Action::Enqueue(element) => Value::Int(element),
-            Action::Dequeue | Action::Drain => Value::Nil,
+            QueueAction::Enqueue(element) => Value::Int(element),
+            QueueAction::Dequeue | QueueAction::Drain => Value::Nil,
         }
     }
 
     /// The value of an `ok` completion.
     pub(super) fn result(&mut self, client: u32) -> Value {
         match &mut self.running[client as usize] {
-            (Action::Enqueue(element), _) => Value::Int(*element),
+            (QueueAction::Enqueue(element), _) => Value::Int(*element),
             (_, result) => std::mem::take(result),
         }
     }
 
-    /// A client's operation takes place.
-    pub(super) fn step(&mut self, client: u32, plan: Plan, rng: &mut Rng) -> Step {
+    /// Carries out a client's operation, in one step.
+    pub(super) fn step(&mut self, client: u32, fate: OperationFate, rng: &mut Rng) -> StepResult {
         let action = self.running[client as usize].0;
-        if plan == Plan::Abort {
-            return Step::Done(OpType::Fail);
+        if fate == OperationFate::Abort {
+            return StepResult::Done(OpType::Fail);
         }
-        let fault = match plan {
-            Plan::Answer if !self.anomalies.is_empty() => self.fault(action, rng),
+        let fault = match fate {
+            OperationFate::Complete if !self.anomalies.is_empty() => self.fault(action, rng),
             _ => None,
         };
         let result = match action {
-            Action::Enqueue(element) => {
+            QueueAction::Enqueue(element) => {
                 if fault.is_none() {
                     self.elements.push_back(element);
                 }
                 Some(Value::Nil)
             }
-            Action::Dequeue if fault == Some(Anomaly::GarbageRead) => {
+            QueueAction::Dequeue if fault == Some(Anomaly::GarbageRead) => {
                 self.garbage -= 1;
                 Some(Value::Int(self.garbage + 1))
             }
-            // Whoever loses the reply cannot acknowledge it.
-            Action::Dequeue if fault.is_some() || plan == Plan::LoseReply => {
+            // A client that does not receive the reply cannot acknowledge the element.
+            QueueAction::Dequeue if fault.is_some() || fate == OperationFate::LoseReply => {
                 self.elements.front().copied().map(Value::Int)
             }
-            Action::Dequeue => self.elements.pop_front().map(Value::Int),
-            Action::Drain => Some(Value::List(
+            QueueAction::Dequeue => self.elements.pop_front().map(Value::Int),
+            QueueAction::Drain => Some(Value::List(
                 self.elements.drain(..).map(Value::Int).collect(),
             )),
         };
         let Some(result) = result else {
-            // It is empty.
-            return Step::Done(OpType::Fail);
+            // The queue is empty.
+            return StepResult::Done(OpType::Fail);
         };
         self.running[client as usize].1 = result;
-        Step::Done(OpType::Ok)
+        StepResult::Done(OpType::Ok)
     }
 
-    /// What goes wrong, now and then.
-    fn fault(&mut self, action: Action, rng: &mut Rng) -> Option<Anomaly> {
+    /// Draws an anomaly for this operation, at the configured rate.
+    fn fault(&mut self, action: QueueAction, rng: &mut Rng) -> Option<Anomaly> {
         if !rng.chance(self.rate) {
             return None;
         }
         let place = rng.index(self.anomalies.len());
         let anomaly = self.anomalies[place];
         let fits = match action {
-            Action::Enqueue(_) => anomaly == Anomaly::LostWrite,
-            Action::Dequeue if anomaly == Anomaly::DuplicateElements => !self.elements.is_empty(),
-            Action::Dequeue => anomaly == Anomaly::GarbageRead,
-            Action::Drain => false,
+            QueueAction::Enqueue(_) => anomaly == Anomaly::LostWrite,
+            QueueAction::Dequeue if anomaly == Anomaly::DuplicateElements => {
+                !self.elements.is_empty()
+            }
+            QueueAction::Dequeue => anomaly == Anomaly::GarbageRead,
+            QueueAction::Drain => false,
         };
         if !fits {
             return None;

@@ -1,32 +1,32 @@
-//! How far an operation got, and how long things take.
+//! The fate of an operation, the result of one step of it, and random durations.
 
 use seatrial_history::OpType;
 use seatrial_machine::Rng;
 
-/// What will become of an operation.
+/// The fate of an operation, drawn when it is invoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Plan {
-    /// The client learns how it ended.
-    Answer,
-    /// It is aborted.
+pub(super) enum OperationFate {
+    /// The client receives the outcome.
+    Complete,
+    /// The store aborts it.
     Abort,
-    /// The request never arrives.
+    /// The request is lost: it does not take place, and times out.
     LoseRequest,
-    /// The reply never arrives.
+    /// The reply is lost: it takes place, and times out.
     LoseReply,
 }
 
-/// What one step of a client's operation led to.
+/// The result of one step of a client's operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// There is more to do, after so many nanoseconds.
+pub(super) enum StepResult {
+    /// The operation continues after this many nanoseconds.
     Again(u64),
-    /// It ended like this.
+    /// The operation ended with this type.
     Done(OpType),
 }
 
-/// Nanoseconds with about this mean, distributed almost exponentially: a geometric number of halvings, uniform within
-/// each. In integers, so that it is the same on every machine.
+/// A random duration in nanoseconds with about this mean, almost exponentially distributed: a geometric number of halvings,
+/// uniform within each. In integers, so that it is the same on every machine.
 pub(super) fn exponential(rng: &mut Rng, mean: u64) -> u64 {
     let word = rng.word();
     let halvings = u64::from(word.leading_zeros()).min(16);

@@ -1,50 +1,51 @@
-//! The versions of the keys.
+//! The store of all versions of all keys.
 
 use seatrial_history::Observed;
 use std::sync::Arc;
 
-/// Commits that a replica lags behind at most.
+/// Maximum number of commits by which a replica lags.
 pub(super) const LAG_COMMITS_MAX: u64 = 32;
-/// Versions of a register from which on those are forgotten that nobody can read.
+/// Number of versions of a register at which versions that can no longer be read are dropped.
 const VERSIONS_MAX: usize = 8_192;
-/// Nobody's lock.
-const NOBODY: u32 = u32::MAX;
+/// The holder of a lock that is free.
+const UNLOCKED: u32 = u32::MAX;
 
-/// One key: its elements in order, each with the number of the commit that brought it. The value of a register is its
-/// last element, that of a list is all of them, and an older version is a prefix.
+/// The versions of one key: its elements in order, each with the number of its commit. The value of a register is the last
+/// element, that of a list is all elements, and an older version is a prefix.
 #[derive(Debug)]
-pub(super) struct Versions {
-    /// Its name.
+pub(super) struct KeyVersions {
+    /// The key.
     pub(super) key: i64,
     pub(super) elements: Vec<i64>,
-    /// Never falling.
+    /// By element: the number of its commit; never decreasing.
     pub(super) commits: Vec<u64>,
-    /// A prefix that was read; all reads of that version share it.
+    /// The version read last; all reads of one version share its allocation.
     shared: Arc<[i64]>,
-    /// Which client holds the lock.
+    /// The client that holds the lock, or [`UNLOCKED`].
     lock: u32,
-    /// Micro-operations of transactions that still run.
+    /// Number of micro-operations of running transactions that access it.
     uses: u32,
-    /// Will nobody take it any more?
+    /// Was the key replaced, so that no new operation accesses it?
     is_retired: bool,
 }
 
-impl Versions {
-    /// How many elements were there after this commit.
+impl KeyVersions {
+    /// Number of elements after this commit. Linear in the number of later elements, of which there are few.
     pub(super) fn length_at(&self, commit: u64) -> usize {
         let later = self.commits.iter().rev();
         self.commits.len() - later.take_while(|&&one| one > commit).count()
     }
 
-    /// One more element.
+    /// Appends an element.
     pub(super) fn push(&mut self, element: i64, commit: u64) {
+        debug_assert!(self.commits.last().is_none_or(|&last| last <= commit));
         self.elements.push(element);
         self.commits.push(commit);
     }
 
-    /// Only what a replica may still serve is kept, of a key that is written for ever; the values of registers, which are
-    /// read one at a time.
-    pub(super) fn forget(&mut self, now: u64) {
+    /// Drops the versions of a register that are too old for any replica, so that a key with many writes needs bounded
+    /// memory.
+    pub(super) fn drop_old(&mut self, now: u64) {
         if self.elements.len() >= VERSIONS_MAX {
             let seen = self.length_at(now.saturating_sub(LAG_COMMITS_MAX));
             let old = seen.saturating_sub(1);
@@ -64,101 +65,104 @@ impl Versions {
         Observed::List(self.shared.clone())
     }
 
-    /// The list of the first `length` elements and these behind.
+    /// The list of the first `length` elements, followed by `own`.
     pub(super) fn list_with(&self, length: usize, own: &[i64]) -> Observed {
         let first = &self.elements[..length];
         Observed::List([first, own].concat().into())
     }
 
-    /// Takes the lock, or has it already.
+    /// Acquires the lock for this client; false when another client holds it.
     pub(super) fn lock(&mut self, client: u32) -> bool {
-        if self.lock == NOBODY {
+        if self.lock == UNLOCKED {
             self.lock = client;
         }
         self.lock == client
     }
 
-    /// Lets the lock go, if this client has it.
+    /// Releases the lock, if this client holds it.
     pub(super) fn unlock(&mut self, client: u32) {
         if self.lock == client {
-            self.lock = NOBODY;
+            self.lock = UNLOCKED;
         }
     }
 }
 
-/// All keys that somebody may still use. What is retired and used by nobody is forgotten, so that the memory does not
-/// grow with the history.
+/// The versions of all keys in use, in slots. The slot of a retired key is reused once no operation accesses it, so memory
+/// does not grow with the history.
 #[derive(Debug, Default)]
-pub(super) struct Store {
-    slots: Vec<Versions>,
+pub(super) struct VersionStore {
+    slots: Vec<KeyVersions>,
     free: Vec<u32>,
     next_key: i64,
     /// The number of the last commit.
     pub(super) commits: u64,
 }
 
-impl Store {
-    /// A key that nobody used before.
+impl VersionStore {
+    /// The slot of a new key.
     pub(super) fn fresh(&mut self) -> u32 {
         let key = self.next_key;
         self.next_key += 1;
         if let Some(slot) = self.free.pop() {
             let versions = &mut self.slots[slot as usize];
+            debug_assert!(versions.elements.is_empty() && versions.uses == 0);
+            debug_assert_eq!(versions.lock, UNLOCKED, "a free slot is locked");
             versions.key = key;
             versions.is_retired = false;
             return slot;
         }
-        self.slots.push(Versions {
+        self.slots.push(KeyVersions {
             key,
             elements: Vec::new(),
             commits: Vec::new(),
             shared: Arc::new([]),
-            lock: NOBODY,
+            lock: UNLOCKED,
             uses: 0,
             is_retired: false,
         });
         self.slots.len() as u32 - 1
     }
 
-    /// The name of a key that is never stored here.
+    /// A new key that is never stored here.
     pub(super) fn foreign_key(&mut self) -> i64 {
         self.next_key += 1;
         self.next_key - 1
     }
 
-    pub(super) fn at(&self, slot: u32) -> &Versions {
+    pub(super) fn at(&self, slot: u32) -> &KeyVersions {
         &self.slots[slot as usize]
     }
 
-    pub(super) fn at_mut(&mut self, slot: u32) -> &mut Versions {
+    pub(super) fn at_mut(&mut self, slot: u32) -> &mut KeyVersions {
         &mut self.slots[slot as usize]
     }
 
-    /// A micro-operation that will need this key; its name.
+    /// Counts a micro-operation that will access this slot; returns the key.
     pub(super) fn take(&mut self, slot: u32) -> i64 {
         let versions = self.at_mut(slot);
         versions.uses += 1;
         versions.key
     }
 
-    /// Nobody will take this key any more.
+    /// Retires the key of this slot: no new operation will access it.
     pub(super) fn retire(&mut self, slot: u32) {
         self.at_mut(slot).is_retired = true;
         self.sweep(slot);
     }
 
-    /// A micro-operation that needed this key is over.
+    /// Counts off a micro-operation that has ended.
     pub(super) fn release(&mut self, slot: u32) {
         self.at_mut(slot).uses -= 1;
         self.sweep(slot);
     }
 
-    /// Places for keys, used or free.
+    /// Number of slots, used or free.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 
+    /// Frees the slot of a retired key without accesses.
     fn sweep(&mut self, slot: u32) {
         let versions = &mut self.slots[slot as usize];
         if versions.is_retired && versions.uses == 0 {

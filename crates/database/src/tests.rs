@@ -3,7 +3,7 @@ use seatrial_generator::KeyDistribution;
 use seatrial_history::{Mop, Observed};
 use std::collections::{BTreeMap, BTreeSet};
 
-fn options(workload: Workload, operations: u64, seed: u64) -> Options {
+fn options(workload: DatabaseWorkload, operations: u64, seed: u64) -> Options {
     Options {
         seed,
         ..Options::new(workload, operations)
@@ -12,9 +12,13 @@ fn options(workload: Workload, operations: u64, seed: u64) -> Options {
 
 #[test]
 fn same_seed_same_history() {
-    let objects = [Workload::Register, Workload::Set, Workload::Queue];
+    let objects = [
+        DatabaseWorkload::Register,
+        DatabaseWorkload::Set,
+        DatabaseWorkload::Queue,
+    ];
     let objects = objects.map(|workload| (workload, workload.strongest()));
-    let transactions = Isolation::TRANSACTIONS.map(|level| (Workload::ListAppend, level));
+    let transactions = Isolation::TRANSACTIONS.map(|level| (DatabaseWorkload::ListAppend, level));
     for (workload, isolation) in transactions.into_iter().chain(objects) {
         let options = Options {
             isolation: Some(isolation),
@@ -34,9 +38,9 @@ fn same_seed_same_history() {
 /// Any options at all.
 fn random_options(seed: u64) -> Options {
     let mut rng = Rng::from_seed(seed);
-    let workload = *rng.pick(&Workload::ALL);
+    let workload = *rng.pick(&DatabaseWorkload::ALL);
     let low = 1 + rng.below(4) as u32;
-    let odd = if workload == Workload::Queue {
+    let odd = if workload == DatabaseWorkload::Queue {
         0
     } else {
         rng.below(2)
@@ -55,7 +59,10 @@ fn random_options(seed: u64) -> Options {
         reads: rng.unit(),
         ..options(workload, 2 + 2 * rng.below(1_000) + odd, seed)
     };
-    let is_transactional = matches!(workload, Workload::ListAppend | Workload::RwRegister);
+    let is_transactional = matches!(
+        workload,
+        DatabaseWorkload::ListAppend | DatabaseWorkload::RwRegister
+    );
     if is_transactional {
         options.read_before_write = rng.chance(0.3);
         options.no_key_twice = rng.chance(0.5) && *options.transaction_length.end() <= options.keys;
@@ -123,7 +130,7 @@ fn histories_are_well_formed() {
 /// The strongest store against a model that replays completions: every list that is read is a prefix of the longest.
 #[test]
 fn lists_of_a_strict_store_grow_at_their_ends() {
-    let options = options(Workload::ListAppend, 20_000, 3);
+    let options = options(DatabaseWorkload::ListAppend, 20_000, 3);
     let mut longest: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     let (mut reads, mut lengths) = (0, 0);
     for op in Database::new(&options).unwrap().filter(Op::is_ok) {
@@ -162,7 +169,7 @@ fn transactions_have_the_shape_that_is_asked_for() {
             reads: 0.25,
             no_key_twice: true,
             writes_per_key: 1..=3,
-            ..options(Workload::RwRegister, 8_000, 2)
+            ..options(DatabaseWorkload::RwRegister, 8_000, 2)
         };
         let (mut lengths, mut writes) = ([0_u32; 16], 0);
         for op in Database::new(&options).unwrap().filter(Op::is_invoke) {
@@ -182,7 +189,7 @@ fn transactions_have_the_shape_that_is_asked_for() {
     let options = Options {
         read_before_write: true,
         keys: 3,
-        ..options(Workload::RwRegister, 4_000, 2)
+        ..options(DatabaseWorkload::RwRegister, 4_000, 2)
     };
     let mut reads_besides = 0;
     for op in Database::new(&options).unwrap() {
@@ -207,7 +214,7 @@ fn an_anomaly_can_come_once_and_late() {
         let options = Options {
             anomalies: anomalies.clone(),
             anomaly_at: Some(0.9),
-            ..options(Workload::RwRegister, 20_000, 4)
+            ..options(DatabaseWorkload::RwRegister, 20_000, 4)
         };
         let mut database = Database::new(&options).unwrap();
         let others = |op: &Op| matches!(op.process, Process::Client(number) if number >= 100);
@@ -223,7 +230,7 @@ fn an_anomaly_can_come_once_and_late() {
             anomalies: vec![Anomaly::G1c],
             anomaly_at: at,
             info: 0.0,
-            ..options(Workload::RwRegister, 20_000, 4)
+            ..options(DatabaseWorkload::RwRegister, 20_000, 4)
         };
         let mut database = Database::new(&options).unwrap();
         let is_part = |op: &Op| matches!(op.process, Process::Client(number) if number >= 100);
@@ -241,7 +248,7 @@ fn a_key_may_be_written_for_ever() {
             isolation: Some(isolation),
             keys: 1,
             writes_per_key: 1 << 30..=1 << 30,
-            ..options(Workload::RwRegister, 20_000, 5)
+            ..options(DatabaseWorkload::RwRegister, 20_000, 5)
         };
         let mut database = Database::new(&options).unwrap();
         let mut written = BTreeSet::new();
@@ -259,7 +266,7 @@ fn a_key_may_be_written_for_ever() {
             }
         }
         assert!(written.len() > 20_000);
-        let System::Transactions(transactions) = &database.system else {
+        let StoreSystem::Transactions(transactions) = &database.system else {
             panic!("transactions");
         };
         assert!(transactions.store.at(0).elements.len() < 10_000);
@@ -274,11 +281,11 @@ fn memory_does_not_grow_with_the_history() {
             isolation: Some(isolation),
             writes_per_key: 4..=16,
             info: 0.05,
-            ..options(Workload::RwRegister, 40_000, 5)
+            ..options(DatabaseWorkload::RwRegister, 40_000, 5)
         };
         let mut database = Database::new(&options).unwrap();
         assert_eq!(database.by_ref().count(), 40_000);
-        let System::Transactions(transactions) = &mut database.system else {
+        let StoreSystem::Transactions(transactions) = &mut database.system else {
             panic!("transactions");
         };
         let keys = transactions.store.foreign_key();
@@ -292,48 +299,48 @@ fn memory_does_not_grow_with_the_history() {
 
 /// Why a history with this change cannot be made.
 fn told(change: fn(&mut Options)) -> String {
-    let mut options = options(Workload::ListAppend, 10, 1);
+    let mut options = options(DatabaseWorkload::ListAppend, 10, 1);
     change(&mut options);
     Database::new(&options).err().unwrap().to_string()
 }
 
 #[test]
-fn what_cannot_be_simulated_is_told() {
+fn invalid_options_are_errors() {
     assert_eq!(
         told(|options| options.concurrency = 0),
-        "a concurrency of 0 to 0: it must lie between 1 and 65535, the lower end first"
+        "concurrency 0 to 0 must be between 1 and 65535, the lower end first"
     );
     assert_eq!(
         told(|options| (options.fail, options.info) = (0.8, 0.3)),
-        "0.8 fail and 0.3 info: both are shares of all operations, together at most 1"
+        "0.8 fail and 0.3 info must be fractions of all operations, together at most 1"
     );
     assert_eq!(
         told(|options| {
             options.anomalies = vec![Anomaly::G2Item];
             options.isolation = Some(Isolation::Serializable);
         }),
-        "serializable excludes G2-item; those that have it are read-uncommitted, read-committed, read-atomic, \
+        "serializable excludes G2-item; levels that allow it: read-uncommitted, read-committed, read-atomic, \
          prefix, snapshot-isolation, strong-session-snapshot-isolation, strong-snapshot-isolation. Without a level \
-         the store is strict but for the anomaly"
+         the store is strict except for the anomaly"
     );
     assert_eq!(
         told(|options| {
-            options.workload = Workload::Queue;
+            options.workload = DatabaseWorkload::Queue;
             options.anomalies = vec![Anomaly::G0];
         }),
-        "queue cannot show G0; it can show garbage-read, duplicate-elements, lost-write"
+        "queue cannot show G0 (available: garbage-read, duplicate-elements, lost-write)"
     );
     assert_eq!(
         told(|options| {
             options.concurrency = 3;
             options.anomalies = vec![Anomaly::GNonadjacent];
         }),
-        "G-nonadjacent takes 4 processes, and there are 3"
+        "G-nonadjacent needs 4 processes, found a concurrency of 3"
     );
     assert_eq!(
         told(|options| options.isolation = Some(Isolation::Linearizable)),
         format!(
-            "list-append has no isolation linearizable; it has {}",
+            "list-append has no isolation linearizable (available: {})",
             Isolation::TRANSACTIONS.map(Isolation::name).join(", ")
         )
     );
@@ -341,43 +348,43 @@ fn what_cannot_be_simulated_is_told() {
     let reversed = told(|options| options.transaction_length = 3..=2);
     assert_eq!(
         reversed,
-        "a transaction length of 3 to 2: it must lie between 1 and 64, the lower end first"
+        "transaction length 3 to 2 must be between 1 and 64, the lower end first"
     );
 }
 
 #[test]
-fn a_shape_that_cannot_be_is_told() {
+fn inconsistent_transaction_options_are_errors() {
     assert_eq!(
         told(|options| (options.no_key_twice, options.keys) = (true, 7)),
-        "8 micro-operations that take no key twice, and 7 keys"
+        "8 micro-operations on distinct keys need as many keys, found 7"
     );
     assert_eq!(
         told(|options| {
             options.timestamps = true;
             options.isolation = Some(Isolation::ReadCommitted);
         }),
-        "read-committed takes no snapshots, so there are no timestamps of them"
+        "read-committed has no snapshots, so there are no timestamps"
     );
     assert_eq!(
         told(|options| {
-            options.workload = Workload::Set;
+            options.workload = DatabaseWorkload::Set;
             options.read_before_write = true;
         }),
-        "set has no transactions to shape or to stamp"
+        "set has no transactions, so options of transactions do not apply"
     );
     assert_eq!(
         told(|options| {
-            options.workload = Workload::Queue;
+            options.workload = DatabaseWorkload::Queue;
             options.anomaly_at = Some(0.9);
         }),
-        "queue puts its anomalies in at a rate alone"
+        "queue supports anomalies only at a rate"
     );
     assert_eq!(
         told(|options| options.anomaly_at = Some(1.5)),
-        "anomalies at 1.5: it is a share of all operations, from 0 to 1"
+        "anomalies must be a fraction of all operations from 0 to 1, found 1.5"
     );
     assert_eq!(
         told(|options| options.reads = -0.5),
-        "-0.5 reads: it is a share of micro-operations, from 0 to 1"
+        "reads must be a fraction of micro-operations from 0 to 1, found -0.5"
     );
 }

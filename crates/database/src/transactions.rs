@@ -1,50 +1,50 @@
-//! Transactions over lists and registers, isolated as the level says.
+//! A store of transactions on lists or registers, at any isolation level.
 
 use super::keys::LiveKeys;
-use super::options::{Isolation, Options, Workload};
-use super::step::{Plan, Step, exponential};
-use super::store::{LAG_COMMITS_MAX, Store, Versions};
+use super::options::{DatabaseWorkload, Isolation, Options};
+use super::step::{OperationFate, StepResult, exponential};
+use super::store::{KeyVersions, LAG_COMMITS_MAX, VersionStore};
 use seatrial_history::{Key, Mop, Observed, OpType, Symbol, Value};
 use seatrial_history::{Stamp, Stamps};
 use seatrial_machine::Rng;
 use std::sync::Arc;
 
-/// Nanoseconds of store that the clients ask for at once, so that about one transaction runs at a time whatever their
-/// number: fewer would seldom meet, more would get in each other's way.
+/// VersionStore time per round of all clients, in nanoseconds. It keeps about one transaction running at a time for any number of
+/// clients: with fewer there were hardly any conflicts, with more too many.
 const WORK_NS: u64 = 1_600_000;
-/// How often a transaction waits for locks in one attempt before it gives the attempt up.
+/// Waits for locks in one attempt of a transaction; then the attempt is abandoned.
 const WAITS_MAX: u32 = 8;
-/// How often a transaction that lost against others is begun; then it fails.
+/// Attempts of a transaction that loses conflicts; then it fails.
 const ATTEMPTS_MAX: u32 = 16;
 
-/// How transactions are kept apart.
+/// How the store executes transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Execution {
-    /// Writes go into the store at once.
+    /// Writes take effect at once.
     InPlace,
-    /// Writes wait for the commit; reads take what is committed.
+    /// Writes take effect at the commit; reads return committed values.
     Committed,
-    /// Writes wait for the commit; reads take what is committed, of each commit all or nothing.
+    /// Writes take effect at the commit; reads return committed values, of each commit all or nothing.
     Untorn,
-    /// Writes wait for the commit; reads take a snapshot.
+    /// Writes take effect at the commit; reads are from a snapshot.
     Snapshot { first_committer_wins: bool },
     /// One transaction after another.
     Serial,
 }
 
-/// Who serves snapshots.
+/// The replica that serves snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replica {
     /// The store itself.
     Present,
-    /// Half of the time a replica that lags behind.
+    /// A lagging replica, half of the time.
     Lagging,
-    /// The same, but never behind what the client has seen.
+    /// The same, but it contains all that the client has observed and written.
     LaggingInSession,
 }
 
 impl Isolation {
-    /// Do its transactions read from snapshots, or run one after another?
+    /// Does a transaction at this level have one snapshot (serial execution included)?
     pub(super) fn has_snapshots(self) -> bool {
         let (execution, _) = self.mechanism();
         matches!(execution, Execution::Snapshot { .. } | Execution::Serial)
@@ -71,86 +71,86 @@ impl Isolation {
     }
 }
 
-/// One micro-operation as the store sees it.
+/// One micro-operation, resolved to a slot of the store.
 #[derive(Clone, Copy, Debug)]
-struct Micro {
+struct SlotMop {
     slot: u32,
     key: i64,
-    /// What is written; `None` for a read.
+    /// The element to write; `None` for a read.
     element: Option<i64>,
 }
 
-/// A client's transaction.
+/// The open transaction of a client.
 #[derive(Debug, Default)]
-struct Running {
-    micros: Vec<Micro>,
-    /// As the invocation has them.
+struct OpenTxn {
+    micros: Vec<SlotMop>,
+    /// The micro-operations of the invocation.
     mops: Option<Arc<[Mop]>>,
-    /// What the reads so far saw.
+    /// The results of the reads so far.
     observed: Vec<Observed>,
-    /// The next micro-operation.
+    /// Index of the next micro-operation.
     at: usize,
-    /// The last commit that its snapshot has.
+    /// The last commit in its snapshot.
     snapshot: u64,
-    /// Slots that were read, and how many elements of them are visible to it.
+    /// Slots that were read, with the number of elements visible to the transaction.
     reads: Vec<(u32, usize)>,
-    /// The same of slots whose list was read with the transaction's own elements behind: it must win there.
-    looked: Vec<(u32, usize)>,
+    /// The same for lists that were read with the transaction's own appends at the end. That read is right only if no
+    /// other transaction appends in between, which the commit checks.
+    own_reads: Vec<(u32, usize)>,
     waits: u32,
     attempts: u32,
-    /// The last commit that the client saw or made.
+    /// The last commit that the client observed or made.
     seen: u64,
-    /// The last commit that its snapshot has, and its own commit; the same number when it wrote nothing.
+    /// The last commit in its snapshot, and its own commit; equal for a transaction without writes.
     stamps: (u64, u64),
 }
 
-impl Running {
-    /// Begins the attempt again.
+impl OpenTxn {
+    /// Begins a new attempt.
     fn restart(&mut self) {
         self.observed.clear();
         self.reads.clear();
-        self.looked.clear();
+        self.own_reads.clear();
         self.at = 0;
         self.waits = 0;
     }
 }
 
-/// A store of lists or registers and the transactions that run on it.
+/// A store of lists or registers, and the transactions that run on it.
 ///
-/// Its loop: each [`Transactions::step`] carries out one micro-operation of one client, or its commit, so transactions
-/// interleave as finely as their clients' times do; a store that runs one transaction after another carries out all of
-/// one in one step.
+/// Its loop: each [`TxnStore::step`] carries out one micro-operation of one client, or its commit, so transactions
+/// interleave as finely as the times of their clients. A serial store carries out a whole transaction in one step.
 ///
-/// Its downside: a list is read as a whole, so the cost of a read grows with the writes per key.
+/// A read returns a whole list, so its cost is linear in the writes per key.
 #[derive(Debug)]
-pub(super) struct Transactions {
-    workload: Workload,
+pub(super) struct TxnStore {
+    workload: DatabaseWorkload,
     execution: Execution,
     replica: Replica,
-    /// Nanoseconds of one micro-operation, on average.
+    /// Mean duration of one micro-operation, in nanoseconds.
     micro_operation_ns: u64,
-    /// Micro-operations that every transaction has, and that it may have on top.
+    /// Minimum number of micro-operations of a transaction, and the maximum number of further ones.
     length: (u32, u32),
     /// Are all lengths equally likely?
     even_lengths: bool,
     reads: f64,
     read_before_write: bool,
     no_key_twice: bool,
-    /// Places of keys that the transaction which is drawn has.
+    /// Places of the keys of the transaction that is being drawn.
     taken: Vec<usize>,
-    pub(super) store: Store,
+    pub(super) store: VersionStore,
     keys: LiveKeys,
-    running: Vec<Running>,
+    running: Vec<OpenTxn>,
 }
 
-impl Transactions {
-    pub(super) fn new(options: &Options, rng: &mut Rng) -> Transactions {
+impl TxnStore {
+    pub(super) fn new(options: &Options, rng: &mut Rng) -> TxnStore {
         let (execution, replica) = options.store().mechanism();
-        let mut store = Store::default();
+        let mut store = VersionStore::default();
         let keys = LiveKeys::new(options, &mut store, rng);
         let (low, high) = options.transaction_length.clone().into_inner();
-        let running = (0..options.concurrency).map(|_| Running::default());
-        Transactions {
+        let running = (0..options.concurrency).map(|_| OpenTxn::default());
+        TxnStore {
             workload: options.workload,
             execution,
             replica,
@@ -194,8 +194,8 @@ impl Transactions {
         (Symbol::new("txn"), Value::Txn(mops))
     }
 
-    /// Draws a micro-operation, and a read before it if it is a write that needs one.
-    fn draw(&mut self, micros: &mut Vec<Micro>, rng: &mut Rng) {
+    /// Draws a micro-operation; with `read_before_write`, a write is preceded by a read of its key.
+    fn draw(&mut self, micros: &mut Vec<SlotMop>, rng: &mut Rng) {
         let is_write = rng.chance(1.0 - self.reads);
         let (live, element) = if self.no_key_twice {
             let place = self.keys.other(&self.taken, rng);
@@ -208,27 +208,27 @@ impl Transactions {
         let read = (is_write && self.read_before_write).then_some(None);
         for element in read.into_iter().chain([element]) {
             let key = self.store.take(slot);
-            micros.push(Micro { slot, key, element });
+            micros.push(SlotMop { slot, key, element });
         }
     }
 
-    /// The timestamps of a client's last transaction: commits are counted, and a snapshot stands behind the last commit
-    /// that it has. Whoever wrote nothing is committed at the instant of its snapshot.
+    /// The timestamps of a client's last transaction, which are numbers of commits. A snapshot follows the last commit in
+    /// it; a transaction without writes commits at the instant of its snapshot.
     pub(super) fn stamps(&self, client: u32) -> Stamps {
         let (snapshot, commit) = self.running[client as usize].stamps;
         stamps(snapshot, commit)
     }
 
-    /// Timestamps for a transaction that the store never saw: as if it took place now, by itself.
+    /// Timestamps for a planted transaction, which the store did not run: as if it ran now, alone.
     pub(super) fn foreign_stamps(&mut self) -> Stamps {
         self.store.commits += 1;
         stamps(self.store.commits - 1, self.store.commits)
     }
 
-    fn mop(&self, micro: &Micro, observed: impl FnOnce() -> Observed) -> Mop {
+    fn mop(&self, micro: &SlotMop, observed: impl FnOnce() -> Observed) -> Mop {
         let key = Key::Int(micro.key);
         match (micro.element, self.workload) {
-            (Some(value), Workload::RwRegister) => Mop::Write { key, value },
+            (Some(value), DatabaseWorkload::RwRegister) => Mop::Write { key, value },
             (Some(element), _) => Mop::Append { key, element },
             (None, _) => Mop::Read {
                 key,
@@ -258,28 +258,28 @@ impl Transactions {
         Value::Txn(mops)
     }
 
-    /// A client's transaction takes a step.
-    pub(super) fn step(&mut self, client: u32, plan: Plan, rng: &mut Rng) -> Step {
-        let aborts = plan == Plan::Abort;
+    /// Carries out a step of a client's transaction.
+    pub(super) fn step(&mut self, client: u32, fate: OperationFate, rng: &mut Rng) -> StepResult {
+        let aborts = fate == OperationFate::Abort;
         let step = if self.execution == Execution::Serial {
             if aborts {
-                Step::Done(OpType::Fail)
+                StepResult::Done(OpType::Fail)
             } else {
                 self.run(client, rng);
-                Step::Done(OpType::Ok)
+                StepResult::Done(OpType::Ok)
             }
         } else if self.running[client as usize].at < self.running[client as usize].micros.len() {
             self.micro_operation(client, rng)
         } else {
             self.commit(client, aborts, rng)
         };
-        if let Step::Done(_) = step {
+        if let StepResult::Done(_) = step {
             self.end(client);
         }
         step
     }
 
-    /// The client's transaction needs the store no more.
+    /// Releases the keys of a client's transaction.
     pub(super) fn end(&mut self, client: u32) {
         for micro in &self.running[client as usize].micros {
             self.store.release(micro.slot);
@@ -296,7 +296,7 @@ impl Transactions {
             self.store.commits += 1;
             self.store.commits
         };
-        let is_register = self.workload == Workload::RwRegister;
+        let is_register = self.workload == DatabaseWorkload::RwRegister;
         let running = &mut self.running[client as usize];
         running.seen = commit;
         running.stamps = (commit - u64::from(!is_read), commit);
@@ -305,7 +305,7 @@ impl Transactions {
             if let Some(element) = micro.element {
                 versions.push(element, commit);
                 if is_register {
-                    versions.forget(commit);
+                    versions.drop_old(commit);
                 }
             } else {
                 let length = versions.length_at(commit);
@@ -316,10 +316,10 @@ impl Transactions {
         }
     }
 
-    /// The last commit that a snapshot has.
-    fn snapshot(&self, running: &Running, rng: &mut Rng) -> u64 {
+    /// Draws the last commit in a transaction's snapshot.
+    fn snapshot(&self, running: &OpenTxn, rng: &mut Rng) -> u64 {
         let now = self.store.commits;
-        // Whoever lost against others asks the store itself.
+        // A retry reads from the store itself: an old snapshot would lose again.
         if self.replica == Replica::Present || running.attempts > 0 || rng.below(2) == 0 {
             return now;
         }
@@ -330,8 +330,8 @@ impl Transactions {
         }
     }
 
-    /// Carries out the next micro-operation of a transaction that runs among others.
-    fn micro_operation(&mut self, client: u32, rng: &mut Rng) -> Step {
+    /// Carries out the next micro-operation of a concurrent transaction.
+    fn micro_operation(&mut self, client: u32, rng: &mut Rng) -> StepResult {
         let running = &self.running[client as usize];
         if running.at == 0 {
             let snapshot = self.snapshot(running, rng);
@@ -346,30 +346,30 @@ impl Transactions {
         let running = &mut self.running[client as usize];
         if is_done {
             running.at += 1;
-            return Step::Again(exponential(rng, self.micro_operation_ns));
+            return StepResult::Again(exponential(rng, self.micro_operation_ns));
         }
         let is_torn = micro.element.is_none();
         running.waits += 1;
         if !is_torn && running.waits <= WAITS_MAX {
-            return Step::Again(exponential(rng, 2 * self.micro_operation_ns));
+            return StepResult::Again(exponential(rng, 2 * self.micro_operation_ns));
         }
         self.lose(client, rng)
     }
 
-    /// The transaction lost against others: it begins again, or fails.
-    fn lose(&mut self, client: u32, rng: &mut Rng) -> Step {
+    /// The transaction lost a conflict: it begins a new attempt, or fails.
+    fn lose(&mut self, client: u32, rng: &mut Rng) -> StepResult {
         self.unlock(client);
         let running = &mut self.running[client as usize];
         running.attempts += 1;
-        // What is in the store already cannot be written again.
+        // Writes in place cannot be repeated: an element would be in the list twice.
         if self.execution == Execution::InPlace || running.attempts >= ATTEMPTS_MAX {
-            return Step::Done(OpType::Fail);
+            return StepResult::Done(OpType::Fail);
         }
         running.restart();
-        Step::Again(exponential(rng, 2 * self.micro_operation_ns))
+        StepResult::Again(exponential(rng, 2 * self.micro_operation_ns))
     }
 
-    /// Writes; not if somebody else holds the lock that this needs.
+    /// Carries out a write; false if another client holds the lock that it needs.
     fn write(&mut self, client: u32, slot: u32, element: i64) -> bool {
         let commit = self.store.commits;
         let versions = self.store.at_mut(slot);
@@ -386,7 +386,7 @@ impl Transactions {
         }
     }
 
-    /// Reads; not if the visible versions would be torn.
+    /// Carries out a read; false if no version of the key is consistent with the earlier reads ([`Execution::Untorn`]).
     fn read(&mut self, client: u32, slot: u32) -> bool {
         let running = &self.running[client as usize];
         let versions = self.store.at(slot);
@@ -409,7 +409,7 @@ impl Transactions {
             running.reads.push((slot, length));
         }
         if !own.is_empty() && self.execution != Execution::Committed {
-            running.looked.push((slot, length));
+            running.own_reads.push((slot, length));
         }
         let versions = self.store.at_mut(slot);
         let observed = observe(self.workload, versions, length, &own);
@@ -417,9 +417,9 @@ impl Transactions {
         true
     }
 
-    /// How many elements of a key a transaction may see so that, with what it has read, it sees of each commit all or
-    /// nothing; `None` when no number will do.
-    fn untorn(&self, running: &Running, slot: u32) -> Option<usize> {
+    /// The number of elements of a key that a transaction may observe such that, with its earlier reads, it observes all or
+    /// nothing of each commit; `None` when there is no such number.
+    fn untorn(&self, running: &OpenTxn, slot: u32) -> Option<usize> {
         if let Some(&(_, length)) = running.reads.iter().find(|read| read.0 == slot) {
             return Some(length);
         }
@@ -443,25 +443,25 @@ impl Transactions {
         (!is_torn).then_some(length)
     }
 
-    /// Ends a transaction that runs among others.
-    fn commit(&mut self, client: u32, aborts: bool, rng: &mut Rng) -> Step {
+    /// Commits or aborts a concurrent transaction.
+    fn commit(&mut self, client: u32, aborts: bool, rng: &mut Rng) -> StepResult {
         if aborts || self.execution == Execution::InPlace {
             self.unlock(client);
-            return Step::Done(if aborts { OpType::Fail } else { OpType::Ok });
+            return StepResult::Done(if aborts { OpType::Fail } else { OpType::Ok });
         }
         let running = &self.running[client as usize];
         let first_committer_wins = self.execution
             == Execution::Snapshot {
                 first_committer_wins: true,
             };
-        let is_stale = |micro: &Micro| {
+        let is_stale = |micro: &SlotMop| {
             let last = self.store.at(micro.slot).commits.last();
             micro.element.is_some() && last.is_some_and(|&last| last > running.snapshot)
         };
         let is_passed =
             |&(slot, length): &(u32, usize)| self.store.at(slot).elements.len() > length;
         if first_committer_wins && running.micros.iter().any(is_stale)
-            || running.looked.iter().any(is_passed)
+            || running.own_reads.iter().any(is_passed)
         {
             return self.lose(client, rng);
         }
@@ -481,7 +481,7 @@ impl Transactions {
             }
         }
         self.unlock(client);
-        Step::Done(OpType::Ok)
+        StepResult::Done(OpType::Ok)
     }
 
     fn unlock(&mut self, client: u32) {
@@ -493,7 +493,7 @@ impl Transactions {
     }
 }
 
-/// The stamps of a transaction whose snapshot has commits up to one and which has the number of the other.
+/// The timestamps of a transaction with this last commit in its snapshot, and this commit number.
 fn stamps(snapshot: u64, commit: u64) -> Stamps {
     let stamp = |commit: u64, logical| Stamp {
         physical: commit.cast_signed(),
@@ -505,9 +505,14 @@ fn stamps(snapshot: u64, commit: u64) -> Stamps {
     }
 }
 
-/// What a read of the first `length` elements and the transaction's own sees.
-fn observe(workload: Workload, versions: &mut Versions, length: usize, own: &[i64]) -> Observed {
-    if workload == Workload::RwRegister {
+/// The result of a read of the first `length` elements and of the transaction's own earlier writes.
+fn observe(
+    workload: DatabaseWorkload,
+    versions: &mut KeyVersions,
+    length: usize,
+    own: &[i64],
+) -> Observed {
+    if workload == DatabaseWorkload::RwRegister {
         let before = length.checked_sub(1).map(|last| versions.elements[last]);
         let value = own.last().copied().or(before);
         return value.map_or(Observed::Nil, Observed::Register);

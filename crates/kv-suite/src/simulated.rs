@@ -9,8 +9,8 @@ use seatrial_kv::{Bug, Client, ClientOptions, Outcome, Store, StoreOptions, Tran
 use seatrial_machine::{DataFolder, FaultKind, Input, LogName, Machine, NodeId, Output, Rng, Time};
 use seatrial_sim::Booted;
 use seatrial_suite::{
-    BootMachine, SimulatedRun, SimulatedSystem, Simulation, Simulator, Step, SuiteError, Timing,
-    simulate,
+    BootMachine, ClientStep, SimulatedRun, SimulatedSystem, Simulation, Simulator, SuiteError,
+    Timing, simulate,
 };
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ impl SimulatedSystem for KvWorld {
         })
     }
 
-    fn begin(&mut self, thread: Thread, op: &Op) -> Step<(Process, Operation), Transaction> {
+    fn begin(&mut self, thread: Thread, op: &Op) -> ClientStep<(Process, Operation), Transaction> {
         // A new process begins with nothing.
         let fresh = || (op.process, Consumer::default());
         let kept = self.consumers.entry(thread).or_insert_with(fresh);
@@ -96,7 +96,7 @@ impl SimulatedSystem for KvWorld {
         thread: Thread,
         (process, mut operation): (Process, Operation),
         outcome: Outcome,
-    ) -> Step<(Process, Operation), Transaction> {
+    ) -> ClientStep<(Process, Operation), Transaction> {
         // A reply to a process that was given up changes nothing that its successor knows.
         let mut lost = Consumer::default();
         let consumer = match self.consumers.get_mut(&thread) {
@@ -108,10 +108,10 @@ impl SimulatedSystem for KvWorld {
     }
 }
 
-fn step<C>(call: C, action: Action) -> Step<C, Transaction> {
+fn step<C>(call: C, action: Action) -> ClientStep<C, Transaction> {
     match action {
-        Action::Ask(transaction) => Step::Ask(call, transaction),
-        Action::Complete(op) => Step::Done(op),
+        Action::Ask(transaction) => ClientStep::Ask(call, transaction),
+        Action::Complete(op) => ClientStep::Done(op),
     }
 }
 

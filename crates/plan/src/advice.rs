@@ -1,4 +1,4 @@
-//! What is allowed, but hardly meant.
+//! Warnings about plans that are valid but probably not intended.
 
 use super::Problem;
 use super::node::{Child, Keys, Kind, Node, Times};
@@ -55,7 +55,7 @@ impl Node {
         }
     }
 
-    /// Does it go on for ever, as far as can be told?
+    /// Is the node endless, as far as the plan shows?
     fn is_endless(&self) -> bool {
         let modifiers = &self.modifiers;
         let is_cut = modifiers.limit.is_some()

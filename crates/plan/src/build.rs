@@ -57,7 +57,7 @@ impl Builder {
         counter
     }
 
-    /// Draws so many places.
+    /// The sampler of `count` places; shared between nodes with the same distribution and count.
     pub(super) fn places(&self, distribution: KeyDistribution, count: usize) -> Arc<Places> {
         let mut known = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let same = known
@@ -104,7 +104,7 @@ impl Builder {
         phases([whole, self.healing(kinds)]).boxed()
     }
 
-    /// Ends after so many operations of clients, and keeps to their rate.
+    /// Applies the limits of the whole test: number and rate of client operations.
     fn limited(generator: Built, rng: &Rng, limits: Limits) -> Built {
         let mut generator = generator;
         if let Some(interval) = limits.interval {
@@ -121,7 +121,8 @@ impl Builder {
         generator
     }
 
-    /// A node inside another, or the whole plan. Where the parts of a plan run on different threads, each is told where.
+    /// A node inside another, or the whole plan. Where the children of a node run on different threads, each is restricted
+    /// to its own.
     fn node(self: &Arc<Builder>, node: &Child, rng: &Rng, around: Who) -> Built {
         let generator = self.modified(node, rng, Limits::default());
         match (around, node.who) {
@@ -359,9 +360,9 @@ impl Builder {
 }
 
 impl Node {
-    /// On whose threads the nodes inside run, unless they are told.
+    /// The default threads of the nodes inside.
     fn who_inside(&self) -> Who {
-        // Told by `on`, or clients beside faults: they run there, whatever they are.
+        // Restricted by `on`, or clients beside faults: the nodes inside have no default of their own.
         if self.modifiers.on.is_some() || self.modifiers.faults.is_some() {
             return Who::Anyone;
         }
@@ -511,7 +512,7 @@ impl Generator for Operations {
     }
 }
 
-/// At most so many operations of clients; those of the nemesis do not count, but end with them.
+/// Limits the number of client operations. Operations of the nemesis do not count, but end with them.
 struct ClientLimit {
     remaining: u64,
     /// Was the last answer a client's?

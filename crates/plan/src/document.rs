@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// Lists and tables that may be open at once.
+/// Maximum nesting of lists and tables.
 pub const DEPTH_MAX: usize = 80;
 
-/// Longest text of a plan in bytes.
+/// Maximum length of the text of a plan, in bytes.
 pub const TEXT_LENGTH_MAX: usize = 1 << 20;
 
 /// A value of a document and its position.
@@ -13,11 +13,11 @@ pub const TEXT_LENGTH_MAX: usize = 1 << 20;
 pub struct Entry {
     /// Byte offset in the text.
     pub at: usize,
-    /// What is there.
+    /// The value.
     pub shape: Shape,
 }
 
-/// What an [`Entry`] is.
+/// The value of an [`Entry`].
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// A truth value.
@@ -44,7 +44,7 @@ pub struct Name {
 }
 
 impl Shape {
-    /// What it is, in words for messages.
+    /// The type of the value, for messages.
     pub const fn kind(&self) -> &'static str {
         match self {
             Shape::Bool(_) => "a truth value",
@@ -57,7 +57,7 @@ impl Shape {
     }
 }
 
-/// Two documents say the same, wherever it stands and in whichever order the names come.
+/// Equality of values: positions and the order of names do not matter.
 impl PartialEq for Entry {
     fn eq(&self, other: &Entry) -> bool {
         match (&self.shape, &other.shape) {
@@ -78,7 +78,7 @@ impl PartialEq for Entry {
     }
 }
 
-/// Short, for messages: the value itself if it is small, else what it is.
+/// Short, for messages: the value if it is small, else its type.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const CHARACTERS_MAX: usize = 60;

@@ -25,7 +25,7 @@ pub(super) struct FaultsDraw {
     pub(super) nodes: Option<Vec<NodeId>>,
     /// They end so long after the node's beginning; `None`: with the node.
     pub(super) duration: Option<Duration>,
-    /// When the faults end by time, the node goes on for so long.
+    /// Time for which the node continues after the end of the faults.
     pub(super) recovery: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Reads tables of a document word by word, and says exactly what is wrong with them.
+//! Typed access to the values of a document, with problems that name path, position, expected and found value.
 
 use super::document::{Entry, Name, Shape};
 use seatrial_machine::nearest;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// What is wrong with a plan, where, and what would be right.
+/// A problem of a plan: where, and what was expected and found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{reason}", Prefix(path))]
 pub struct Problem {
@@ -14,7 +14,7 @@ pub struct Problem {
     pub at: usize,
     /// The place in the document: `phases[1].mix[0].weight`; empty for the document itself.
     pub path: String,
-    /// What is wrong and what was expected.
+    /// The problem, with the expected value.
     pub reason: String,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Field<'e> {
     pub(super) path: String,
 }
 
-/// Longest time that a plan may name: a year.
+/// Maximum duration in a plan: a year.
 const DURATION_MAX: Duration = Duration::from_hours(365 * 24);
 
 /// Names of times, and how many nanoseconds each is.
@@ -72,7 +72,7 @@ impl<'e> Field<'e> {
         }
     }
 
-    /// The problem that this is not what it must be.
+    /// The problem that this value is not the expected one.
     pub(super) fn wrong(&self, expected: &str) -> Problem {
         self.problem(format!("must be {expected}, not {}", self.entry))
     }
@@ -104,7 +104,7 @@ impl<'e> Field<'e> {
         }
     }
 
-    /// A count: a whole number that may be as great as it likes.
+    /// A count: a whole number without a maximum.
     pub(super) fn count(&self) -> Result<u64> {
         self.whole(0..=i64::MAX).map(i64::cast_unsigned)
     }
@@ -182,7 +182,7 @@ impl<'e> Field<'e> {
     }
 }
 
-/// The time that a text with a unit says.
+/// The nanoseconds of a text with a number and a unit.
 fn nanoseconds_of(text: &str) -> Option<f64> {
     let begin = text.find(|c: char| c.is_alphabetic())?;
     let (number, unit) = text.split_at(begin);
@@ -236,7 +236,7 @@ impl<'e> Fields<'e> {
         })
     }
 
-    /// The first word that nobody knows.
+    /// The first word that no reader has asked for.
     pub(super) fn stranger(&self) -> Option<Problem> {
         let known = |name: &Name| self.known.iter().any(|word| *word == name.text);
         let (name, _) = self.entries.iter().find(|(name, _)| !known(name))?;
@@ -247,7 +247,7 @@ impl<'e> Fields<'e> {
         })
     }
 
-    /// Nothing must be left that nobody asked for.
+    /// Fails if the table contains a word that no reader has asked for.
     pub(super) fn finish(self) -> Result<()> {
         self.stranger().map_or(Ok(()), Err)
     }
@@ -265,7 +265,7 @@ impl<'e> Fields<'e> {
 pub(super) fn unknown(what: &str, text: &str, known: &[&'static str]) -> String {
     /// More words than this are not listed.
     const LISTED_MAX: usize = 16;
-    /// Longer texts are not what somebody meant to type.
+    /// A longer word is not a misspelling of a known one.
     const LENGTH_MAX: usize = 40;
     let short: String = text.chars().take(LENGTH_MAX).collect();
     let said = format!("there is no {what} {short:?} here");

@@ -1,10 +1,44 @@
-//! Plans: whole tests as data, for people who do not write Rust. A plan is a tree of nodes, each a table with one word
-//! that says what it does and others that say how often, how fast and where. It is written in TOML, which `seatrial-runner`
-//! reads; here it is a [`document`] of entries with their positions.
+//! Plans: whole tests as data. A plan becomes a generator, without Rust.
 //!
-//! Every word is explained in `docs/guide/plans.md`.
+//! A plan is a tree of nodes. Each node is a table with one word for its kind (an operation, a workload, `phases`, `mix`,
+//! `any`, …) and further words that modify it (`limit`, `delay`, `on`, `faults`, …); the words are those of the combinators of
+//! `seatrial-generator`. Plans are written in TOML, which `seatrial-runner` parses. This crate reads the result, a
+//! [`document`] whose values carry their positions, so that every message names line and column.
 //!
-//! What is absent: no file and no parser of a text; nothing is run, and no system under test is named but by its vocabulary.
+//! ```text
+//!   TOML ──► Entry ──decode──► Plan ──generator──► Box<dyn Generator>
+//!            (runner)     │      ├─► outline (a tree to print)
+//!                         │      └─► advice (valid, but probably not intended)
+//!                         └─► Problem (path, offset, expected and found)
+//! ```
+//!
+//! ```
+//! use seatrial_plan::document::{Entry, Name, Shape};
+//! use seatrial_plan::{Plan, Vocabulary};
+//!
+//! // f = "read", limit = 10
+//! let name = |text: &str| Name { at: 0, text: text.into() };
+//! let entry = |shape| Entry { at: 0, shape };
+//! let table = |last: &str, value| {
+//!     let f = (name("f"), entry(Shape::Text("read".into())));
+//!     entry(Shape::Table(vec![f, (name(last), entry(value))]))
+//! };
+//! let vocabulary = Vocabulary { workloads: &["register"], functions: None };
+//!
+//! let plan = Plan::decode(&table("limit", Shape::Int(10)), &vocabulary)?;
+//! assert!(plan.has_own_operations() && plan.fault_kinds().is_empty());
+//!
+//! let problem = Plan::decode(&table("limmit", Shape::Int(10)), &vocabulary).unwrap_err();
+//! assert!(problem.to_string().contains("limmit"));
+//! # Ok::<(), seatrial_plan::Problem>(())
+//! ```
+//!
+//! Files in reading order: `document.rs` and `fields.rs` (typed access with positions), `node.rs`, `value.rs`, `fault.rs` and
+//! `options.rs` (the tree, decoded), `build.rs` (the tree as a generator), `outline.rs`, `advice.rs`. `docs/guide/plans.md`
+//! explains every word.
+//!
+//! What is absent: this crate opens no file, parses no text and runs nothing. It knows a system under test only by its
+//! [`Vocabulary`].
 
 mod advice;
 mod build;
@@ -29,13 +63,13 @@ use seatrial_machine::{FaultKind, NodeId, Rng};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Greatest weight of a node in a mix.
+/// Maximum weight of a node in a mix.
 const WEIGHT_MAX: i64 = 1_000_000_000;
 
-/// Most nodes of a system.
+/// Maximum number of nodes of a system.
 const SERVERS_MAX: i64 = fault::SERVERS_MAX;
 
-/// What the system under test has words for.
+/// The names that a plan of a system may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Vocabulary<'v> {
     /// Names of workloads.
@@ -50,15 +84,15 @@ pub type MakeWorkload = dyn Fn(&str, &Rng, &WorkloadOptions) -> Option<Workload>
 /// Limits for a whole test.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// The test ends so long after its first operation; then everything is mended.
+    /// Time from the first operation to the end of the test; healing follows.
     pub time: Option<Duration>,
-    /// Operations of clients.
+    /// Maximum number of client operations.
     pub ops: Option<u64>,
     /// Mean time between two operations, over all clients.
     pub interval: Option<Duration>,
 }
 
-/// Where a plan is carried out.
+/// The environment of a plan: the system, the clients, and the overrides of the command line.
 #[derive(Clone)]
 pub struct Surroundings {
     /// Every random choice is drawn from forks of this.
@@ -69,13 +103,13 @@ pub struct Surroundings {
     pub clients: Vec<NodeId>,
     /// Makes named workloads.
     pub workloads: Arc<MakeWorkload>,
-    /// What is broken wherever the plan draws faults, in place of what it says.
+    /// Overrides the kinds of faults wherever the plan draws faults.
     pub kinds: Option<Vec<FaultKind>>,
-    /// How often, in place of what it says.
+    /// Overrides the interval of faults.
     pub interval: Option<Duration>,
-    /// How the kinds take turns, in place of what it says.
+    /// Overrides the order of faults.
     pub order: Option<seatrial_generator::FaultOrder>,
-    /// When the test ends at the latest.
+    /// Limits of the whole test.
     pub limits: Limits,
 }
 
@@ -88,7 +122,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Reads a plan; the first thing that is wrong with it.
+    /// Decodes a plan, or returns the first problem.
     pub fn decode(document: &Entry, vocabulary: &Vocabulary<'_>) -> Result<Plan> {
         let mut fields = Field::root(document).table("a table")?;
         let description = fields.read("description", |field| {
@@ -117,22 +151,22 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What the plan is called.
+    /// The plan's name.
     pub fn name(&self) -> Option<&str> {
         self.root.name.as_deref()
     }
 
-    /// What it is for.
+    /// The plan's description.
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
 
-    /// What it says about the test as a whole.
+    /// The options of the whole test.
     pub const fn options(&self) -> &PlanOptions {
         &self.options
     }
 
-    /// All nodes, each before those inside of it.
+    /// All nodes in preorder.
     fn nodes(&self) -> Vec<&Child> {
         let mut nodes = Vec::new();
         let mut rest = vec![&self.root];
@@ -151,7 +185,7 @@ impl Plan {
         })
     }
 
-    /// The named workloads in it, each once, in the order of the text.
+    /// The names of its workloads, without duplicates, in the order of the text.
     pub fn workloads(&self) -> Vec<&'static str> {
         let mut names: Vec<&'static str> = Vec::new();
         for node in self.nodes() {
@@ -164,17 +198,17 @@ impl Plan {
         names
     }
 
-    /// Does it have operations besides those of named workloads?
+    /// Does it contain operations that are not part of a workload?
     pub fn has_own_operations(&self) -> bool {
         self.operations().next().is_some()
     }
 
-    /// The families of faults that it can break, as they are without options of the command line.
+    /// The kinds of faults that it can inject, without overrides.
     pub fn fault_kinds(&self) -> Vec<FaultKind> {
         self.kinds(None)
     }
 
-    /// The same when others are drawn.
+    /// The kinds of faults that it can inject when `drawn` overrides the kinds that it draws.
     fn kinds(&self, drawn: Option<&[FaultKind]>) -> Vec<FaultKind> {
         let mut kinds: Vec<FaultKind> = Vec::new();
         for node in self.nodes() {
@@ -189,7 +223,7 @@ impl Plan {
         known.filter(|kind| kinds.contains(kind)).collect()
     }
 
-    /// The generator that does what the plan says, on clients and nemesis.
+    /// The plan as a generator for all threads. Healing follows if it injects faults.
     pub fn generator(&self, surroundings: Surroundings) -> Box<dyn Generator> {
         let kinds = self.kinds(surroundings.kinds.as_deref());
         let heal = self
@@ -199,13 +233,13 @@ impl Plan {
         Builder::new(surroundings).plan(&self.root, &kinds, heal)
     }
 
-    /// What is allowed, but hardly meant: a phase without end that others follow, an operation that a mix has only once.
+    /// Warnings about what is valid but probably not intended: an endless phase before others, a single operation in a mix.
     pub fn advice(&self) -> Vec<Problem> {
         let options = &self.options;
         advice::advice(&self.root, options.time.is_some() || options.ops.is_some())
     }
 
-    /// The plan as a tree, for people.
+    /// The plan as a tree, to print.
     pub fn outline(&self) -> Tree {
         outline::outline(&self.root)
     }

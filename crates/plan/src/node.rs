@@ -1,4 +1,4 @@
-//! The tree of a plan: what is done, as data.
+//! The tree of a plan: kinds of nodes and their modifiers, decoded from a document.
 
 use super::document::Shape;
 use super::fault::{FaultsDraw, fault, healing};
@@ -74,7 +74,7 @@ pub(super) struct Node {
     pub(super) name: Option<String>,
     pub(super) kind: Kind,
     pub(super) modifiers: Modifiers,
-    /// On whose threads it runs, unless it is told.
+    /// The threads that it runs on without `on`.
     pub(super) who: Who,
 }
 
@@ -137,7 +137,7 @@ pub(super) enum Keys {
     List(Vec<Key>),
 }
 
-/// What is put around a node.
+/// The modifiers of a node: combinators around it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Modifiers {
     pub(super) repeat: Option<Times>,
@@ -181,7 +181,7 @@ pub(super) enum Who {
     Clients,
     /// Its operations are faults.
     Nemesis,
-    /// Whoever is free.
+    /// Any free process.
     Anyone,
     /// Its parts know.
     Parts,
@@ -399,7 +399,7 @@ impl Decoder<'_> {
         })
     }
 
-    /// The name of a workload and what is asked of it.
+    /// The name of a workload and its options.
     fn workload(
         &self,
         field: &Field<'_>,

@@ -1,14 +1,14 @@
-//! What a plan says about the test as a whole.
+//! The table `test` of a plan: options of the whole test.
 
 use super::SERVERS_MAX;
 use super::fields::{Field, Problem, Result};
 use seatrial_generator::THREADS_MAX;
 use std::time::Duration;
 
-/// Something and where it stands, so that whoever uses it can say what is wrong with it.
+/// A value with its position, so that a later check of the value can report a [`Problem`].
 #[derive(Clone, Debug)]
 pub struct Located<T> {
-    /// What is there.
+    /// The value.
     pub value: T,
     at: usize,
     path: String,
@@ -23,7 +23,7 @@ impl<T> Located<T> {
         }
     }
 
-    /// The problem that this is wrong, for this reason.
+    /// A problem with this value.
     pub fn problem(&self, reason: impl Into<String>) -> Problem {
         Problem {
             at: self.at,
@@ -33,28 +33,28 @@ impl<T> Located<T> {
     }
 }
 
-/// The table `test` of a plan: what the options of the command line say as well. Everything may be missing.
+/// The table `test` of a plan. Every option is optional; command-line options override the plan.
 #[derive(Clone, Debug, Default)]
 pub struct PlanOptions {
-    /// Fixes the schedule.
+    /// Seed of the schedule.
     pub seed: Option<u64>,
-    /// Client threads.
+    /// Number of client threads.
     pub concurrency: Option<u32>,
-    /// Nodes of the system.
+    /// Number of nodes of the system.
     pub nodes: Option<Located<u32>>,
-    /// The test ends so long after its first operation.
+    /// Time from the first operation to the end of the test.
     pub time: Option<Duration>,
-    /// Operations of clients.
+    /// Maximum number of client operations.
     pub ops: Option<u64>,
     /// Operations per second over all clients.
     pub rate: Option<f64>,
-    /// When a client gives an operation up.
+    /// Timeout of an operation.
     pub timeout: Option<Duration>,
-    /// The promise to hold the system to.
+    /// Consistency model to check.
     pub model: Option<Located<String>>,
-    /// Who judges.
+    /// Checkers to run.
     pub checkers: Option<Vec<Located<String>>>,
-    /// Is a history without anomalies accepted although questions stayed open?
+    /// Is an undecided verdict accepted as success?
     pub accept_undecided: Option<Located<bool>>,
     /// Does the first violation end the test?
     pub stop_on_violation: Option<Located<bool>>,

@@ -71,7 +71,7 @@ fn title(kind: &Kind) -> String {
     }
 }
 
-/// What is asked of a workload.
+/// The options of a workload.
 fn wishes(options: &WorkloadOptions) -> String {
     let wishes = [
         options.key_count.map(|count| format!(", {count} keys")),
@@ -122,7 +122,7 @@ fn times(word: &str, times: Times) -> String {
     }
 }
 
-/// What is around a node, the innermost first.
+/// The modifiers of a node, the innermost first.
 fn notes(modifiers: &Modifiers) -> Vec<String> {
     let symbols = |names: &[seatrial_history::Symbol]| {
         let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();

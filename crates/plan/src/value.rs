@@ -56,7 +56,7 @@ pub(super) enum Draw {
 #[derive(Clone, Debug)]
 pub(super) struct Txn {
     mops: Vec<MopDraw>,
-    /// So many of the micro-operations, each drawn; `None`: all of them, in order.
+    /// Number of micro-operations to draw; `None`: all of them, in order.
     length: Option<(u64, u64)>,
 }
 
@@ -372,7 +372,7 @@ impl Drawer {
         }
     }
 
-    /// The same of what is a number.
+    /// The same for numbers.
     fn number(&self, rng: &mut Rng) -> i64 {
         match self {
             Drawer::Int(low, high) => {
@@ -390,7 +390,7 @@ impl Drawer {
         }
     }
 
-    /// The same of what is a key.
+    /// The same for keys.
     pub(super) fn key(&self, rng: &mut Rng) -> Key {
         match self.draw(rng) {
             Value::Text(text) => Key::Text(text),

@@ -1,11 +1,53 @@
-//! What a system under test tells seatrial about itself: the [`Suite`] trait, and what its methods take and return.
+//! The trait [`Suite`], by which a system under test is known to the program, and simulated tests of any system.
 //!
-//! The binary `seatrial` is `seatrial::main` with a list of suites. Its verbs `test`, `sim`, `node` and `plan`, their help
-//! texts and completions know a system only by this trait, so a suite outside of this repository has the same command line
-//! as the bundled one (`docs/guide/suites.md`, `examples/register`).
+//! The binary `seatrial` is `seatrial::main` with a list of suites. Its commands `test`, `sim`, `node` and `plan`, their help
+//! texts and completions know a system only by this trait, so a suite outside this repository has the same command line as
+//! the bundled one (`docs/guide/suites.md`, `examples/register`).
 //!
-//! A suite names its nodes ([`Suite::deploy`], [`Suite::run_node`]), options, workloads, clients, faults, planted bugs and,
-//! if it has one, its simulated world ([`Simulator`]; [`simulate`] runs one).
+//! | a suite declares | by | used by |
+//! | --- | --- | --- |
+//! | workloads and their checkers | [`Suite::workloads`], [`Suite::workload`], [`Suite::checkers`] | all commands |
+//! | nodes and clients | [`Suite::deploy`], [`Suite::run_node`] | `test`, `node` |
+//! | faults that work on its nodes | [`Suite::faults`], [`Suite::omitted_faults`] | `test` |
+//! | options of its own | [`Suite::options`] | `test`, `sim`, `node` |
+//! | planted bugs | [`Suite::bugs`] | `--bug` |
+//! | a simulated world | [`Suite::simulator`] | `sim` |
+//!
+//! ```
+//! use seatrial_suite::{known_workload, Deployment, Setup, Suite, SuiteError};
+//!
+//! struct Cache;
+//!
+//! impl Suite for Cache {
+//!     fn name(&self) -> &'static str {
+//!         "cache"
+//!     }
+//!
+//!     fn about(&self) -> &'static str {
+//!         "a cache of one node"
+//!     }
+//!
+//!     fn workloads(&self) -> &'static [&'static str] {
+//!         &["register", "set"]
+//!     }
+//!
+//!     fn deploy(&self, _setup: &Setup<'_>) -> Result<Deployment, SuiteError> {
+//!         Err("start the nodes and open the clients here".into())
+//!     }
+//! }
+//!
+//! assert_eq!(Cache.default_workload(), "register");
+//! assert_eq!(Cache.node_count(None)?, 1);
+//! assert!(Cache.checkers("set", None).is_ok());
+//! let error = known_workload(&Cache, "sett").unwrap_err();
+//! assert!(error.to_string().contains("unknown workload `sett`"));
+//! # Ok::<(), SuiteError>(())
+//! ```
+//!
+//! A suite with a [`Simulator`] implements [`SimulatedSystem`]; [`simulate`] runs its machines, the interpreter and a world
+//! with faults in one thread, from one seed.
+//!
+//! What is absent: this crate knows no system by name, and opens no process, socket or file; [`Suite::deploy`] does.
 
 mod option;
 mod setup;
@@ -14,7 +56,8 @@ mod simulation;
 pub use option::{OptionValues, SuiteOption, Verb};
 pub use setup::{Deployment, NodeSetup, Report, Setup};
 pub use simulation::{
-    BootMachine, SimulatedRun, SimulatedSystem, Simulation, Simulator, Step, Timing, Work, simulate,
+    BootMachine, ClientStep, SimulatedRun, SimulatedSystem, Simulation, Simulator, Timing, Work,
+    simulate,
 };
 
 use seatrial_check::{UnknownName, for_workload};
@@ -25,17 +68,17 @@ use seatrial_plan::{MakeWorkload, Vocabulary};
 use std::error::Error;
 use std::sync::Arc;
 
-/// Why a suite cannot do what it was asked for.
+/// An error of a suite.
 pub type SuiteError = Box<dyn Error + Send + Sync>;
 
 /// A bug that can be planted in a system, so that it can be shown that a test finds it.
 #[derive(Clone, Copy, Debug)]
 pub struct PlantedBug {
-    /// What `--bug` takes.
+    /// The name, as in `--bug`.
     pub name: &'static str,
     /// One line for help texts.
     pub about: &'static str,
-    /// Seeds that `sim` may need to find it.
+    /// Number of seeds within which `sim` finds it.
     pub seeds_max: u64,
 }
 
@@ -86,7 +129,7 @@ pub trait Suite: Send + Sync {
         None
     }
 
-    /// The checkers of a workload for the model that was asked for, if one was.
+    /// The checkers of a workload, for the given consistency model or the workload's default.
     fn checkers(
         &self,
         workload: &str,
@@ -95,7 +138,7 @@ pub trait Suite: Send + Sync {
         for_workload(workload, model)
     }
 
-    /// The number of nodes: the one asked for by `--nodes` or a plan, if the system can have so many.
+    /// The number of nodes: `asked`, from `--nodes` or a plan, if the system supports it.
     fn node_count(&self, asked: Option<u32>) -> Result<u32, SuiteError> {
         match asked {
             None | Some(1) => Ok(1),
@@ -103,7 +146,7 @@ pub trait Suite: Send + Sync {
         }
     }
 
-    /// Options of its own, which `test`, `sim` and `node` take besides those of every suite.
+    /// Options of its own, which `test`, `sim` and `node` accept in addition to the common ones.
     fn options(&self) -> &'static [SuiteOption] {
         &[]
     }
@@ -113,9 +156,8 @@ pub trait Suite: Send + Sync {
         &[FaultKind::Kill, FaultKind::Pause, FaultKind::Partition]
     }
 
-    /// Names of faults that are never drawn, because they cannot be injected into its real nodes. By default those that
-    /// processes cannot be given without root: their disks can neither be slowed down nor made to fail, and what was written
-    /// but not synced stays with the kernel.
+    /// Names of faults that are never drawn, because they cannot be injected into its real nodes. By default the faults of
+    /// disks that need root for a process: slow disks, errors, and the loss of unsynced writes, which the kernel keeps.
     fn omitted_faults(&self) -> &'static [&'static str] {
         &["slow-disk", "write-errors", "read-errors", "lose-unsynced"]
     }
@@ -125,19 +167,19 @@ pub trait Suite: Send + Sync {
         &[]
     }
 
-    /// Runs one node in this process until it is told to end ([`seatrial_host::terminated`]): the verb `node`. Systems with
-    /// a program of their own have none.
+    /// Runs one node in this process until termination is requested ([`seatrial_host::terminated`]): the command `node`.
+    /// Systems with a program of their own do not support it.
     fn run_node(&self, _setup: &NodeSetup<'_>) -> Result<(), SuiteError> {
         Err(format!("the nodes of {} are no part of this program", self.name()).into())
     }
 
-    /// Its simulated world, if it has one: the verb `sim`.
+    /// Its simulated world, if it has one: the command `sim`.
     fn simulator(&self) -> Option<&dyn Simulator> {
         None
     }
 }
 
-/// What plans of this suite may say.
+/// The names that plans of this suite may use.
 pub fn vocabulary(suite: &dyn Suite) -> Vocabulary<'static> {
     Vocabulary {
         workloads: suite.workloads(),
@@ -145,7 +187,7 @@ pub fn vocabulary(suite: &dyn Suite) -> Vocabulary<'static> {
     }
 }
 
-/// Makes the workloads of this suite's plans.
+/// The constructor of the workloads of this suite's plans.
 pub fn planned_workloads(suite: &'static dyn Suite) -> Arc<MakeWorkload> {
     Arc::new(|name: &str, rng: &Rng, options: &WorkloadOptions| {
         suite.planned_workload(name, rng, options).ok()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// A verb that takes options of suites.
+/// A command that accepts options of suites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// `seatrial test`.
@@ -18,24 +18,24 @@ pub enum Verb {
 /// One option of a suite: `--NAME VALUE`.
 #[derive(Clone, Copy, Debug)]
 pub struct SuiteOption {
-    /// Its name without hyphens in front.
+    /// Its name, without leading hyphens.
     pub name: &'static str,
-    /// What the help text calls its value, such as `FILE`.
+    /// The placeholder of its value in help texts, such as `FILE`.
     pub value_name: &'static str,
     /// One line for the help text, without the default.
     pub about: &'static str,
-    /// The value that the help text says is the default, if there is one.
+    /// The default value in the help text, if there is one.
     pub default: Option<&'static str>,
-    /// The verbs that take it.
+    /// The commands that accept it.
     pub verbs: &'static [Verb],
 }
 
-/// The options of a suite that were given. What is not given has no entry, whatever its default.
+/// The options of a suite given on the command line. An option that is not given has no entry, even if it has a default.
 #[derive(Clone, Debug, Default)]
 pub struct OptionValues(BTreeMap<&'static str, OsString>);
 
 impl OptionValues {
-    /// Notes an option that was given.
+    /// Adds an option that was given.
     pub fn insert(&mut self, name: &'static str, value: OsString) {
         self.0.insert(name, value);
     }
@@ -45,12 +45,12 @@ impl OptionValues {
         self.0.get(name).map(OsString::as_os_str)
     }
 
-    /// The same as the name of a file.
+    /// The value of the option `name` as a path.
     pub fn path(&self, name: &str) -> Option<&Path> {
         self.get(name).map(Path::new)
     }
 
-    /// The same as a whole number in this range; `default` when it is not given.
+    /// The value of the option `name` as a whole number in this range; `default` when it is not given.
     pub fn number(
         &self,
         name: &str,
@@ -69,7 +69,7 @@ impl OptionValues {
         })
     }
 
-    /// All of them by name, as words of a command line.
+    /// All options with their values, by name.
     pub fn words(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
         self.0
             .iter()

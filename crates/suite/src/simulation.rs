@@ -1,4 +1,4 @@
-//! A test in a simulated world: the interpreter and a world of machines side by side, in one thread, from one seed.
+//! Simulated tests: the interpreter and a world of machines side by side, in one thread, from one seed.
 
 use crate::{OptionValues, PlantedBug, Suite, SuiteError, planned_workloads};
 use seatrial_generator::workload::WorkloadOptions;
@@ -32,17 +32,17 @@ pub trait Simulator: Send + Sync {
 /// One simulated test.
 #[derive(Clone, Debug)]
 pub struct Simulation {
-    /// Fixes everything.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// What is done.
+    /// The workload or plan.
     pub work: Work,
-    /// What is broken, and the servers; the interval is drawn.
+    /// The faults to inject, and the servers; the interval is drawn.
     pub faults: FaultOptions,
-    /// How the kinds of faults take turns, in place of what a plan says.
+    /// Overrides the order of faults of a plan.
     pub order: Option<FaultOrder>,
-    /// Client operations.
+    /// Number of client operations.
     pub operations: u64,
-    /// Client threads.
+    /// Number of client threads.
     pub concurrency: u32,
     /// Mean time between operations; drawn unless given.
     pub operation_interval: Option<Duration>,
@@ -52,7 +52,7 @@ pub struct Simulation {
     pub options: OptionValues,
 }
 
-/// What is done in a simulated test.
+/// The operations of a simulated test.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// A workload of the suite, with faults beside it.
@@ -61,17 +61,17 @@ pub enum Work {
     Planned {
         /// The plan.
         plan: Box<Plan>,
-        /// What people call it.
+        /// Its name in messages.
         label: String,
-        /// Are the kinds of faults those of the command line, in place of the plan's?
+        /// Do the kinds of faults of the command line override those of the plan?
         other_kinds: bool,
-        /// When it ends at the latest.
+        /// Maximum length of the test.
         time: Duration,
     },
 }
 
 impl Work {
-    /// What people call it.
+    /// Its name in messages.
     pub fn label(&self) -> &str {
         match self {
             Work::Named(name, _) => name,
@@ -79,7 +79,7 @@ impl Work {
         }
     }
 
-    /// The workload; empty when a plan says what is done.
+    /// The workload; empty for a plan.
     pub const fn workload(&self) -> &'static str {
         match self {
             Work::Named(name, _) => name,
@@ -88,16 +88,16 @@ impl Work {
     }
 }
 
-/// What a simulated test left.
+/// The result of a simulated test.
 #[derive(Debug)]
 pub struct SimulatedRun {
-    /// What happened.
+    /// The recorded history.
     pub history: Arc<History>,
-    /// How rough the world was, in one line.
+    /// The options of the world, in one line.
     pub world: String,
-    /// Turns of all machines, the interpreter's included.
+    /// Number of turns of all machines, including the interpreter.
     pub turns: u64,
-    /// Changes with every event of the world.
+    /// Hash of all events of the world.
     pub fingerprint: u64,
     /// Nodes that could not start again, and why.
     pub boot_failures: Vec<String>,
@@ -105,15 +105,19 @@ pub struct SimulatedRun {
 
 /// A system as machines of one simulated world: its servers, and one client machine for each client thread.
 ///
-/// [`simulate`] owns the world, the clock and the interpreter, and calls these methods for what only the system knows:
-/// how its machines boot, and how an operation of a test becomes requests to a client's machine.
+/// [`simulate`] owns the world, the clock and the interpreter. These methods define what only the system knows: how its
+/// machines boot, and how an operation of a test becomes requests to a client's machine.
+///
+/// ```text
+///   Invoke(thread, op) ─► begin ─► Ask(call, request) ─► client machine ─► reply ─► resume ─► Ask … or Done(completion)
+/// ```
 pub trait SimulatedSystem {
     /// A server or a client: a world has machines of one type.
     type Machine: Machine + 'static;
     /// An operation in progress.
     type Call;
 
-    /// What boots an endpoint of the world: a server from its disk, a client from nothing.
+    /// The function that boots an endpoint of the world: a server from its disk, a client from an empty state.
     fn boot(&self, timing: Timing, rng: Rng) -> BootMachine<Self::Machine>;
 
     /// Begins an operation of this thread.
@@ -127,7 +131,7 @@ pub trait SimulatedSystem {
         reply: <Self::Machine as Machine>::Reply,
     ) -> StepOf<Self>;
 
-    /// Who belongs to the system and who leads it, as its nodes see it: for faults of membership.
+    /// The members and primaries as its nodes report them, for faults of membership.
     fn view(&self, servers: &[NodeId]) -> Membership {
         let all: BTreeSet<NodeId> = servers.iter().copied().collect();
         Membership {
@@ -137,30 +141,31 @@ pub trait SimulatedSystem {
     }
 }
 
-/// Boots a machine; an error (in words) leaves its node down.
+/// Boots a machine; an error message leaves its node down.
 pub type BootMachine<M> = Box<dyn FnMut(NodeId, &DataFolder) -> Result<Booted<M>, String>>;
 
 /// The step of a system's operation.
 type StepOf<S> =
-    Step<<S as SimulatedSystem>::Call, <<S as SimulatedSystem>::Machine as Machine>::Request>;
+    ClientStep<<S as SimulatedSystem>::Call, <<S as SimulatedSystem>::Machine as Machine>::Request>;
 
-/// What an operation does next.
+/// The next step of a client's operation.
 #[derive(Debug)]
-pub enum Step<C, R> {
-    /// Ask the thread's client machine this, and resume the call with the reply.
+pub enum ClientStep<C, R> {
+    /// Send this request to the thread's client machine, and resume the call with the reply.
     Ask(C, R),
-    /// It ends with this completion.
+    /// The operation ends with this completion.
     Done(Op),
 }
 
-/// The pace of a simulated test. It fits the world: slow networks get more time, so that operations and faults still meet.
+/// Durations of a simulated test. They depend on the world: in a slow network the test is longer, so that operations and
+/// faults still overlap.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// Mean time between operations.
     pub interval: Duration,
-    /// How long faults happen.
+    /// Length of the fault phase.
     pub duration: Duration,
-    /// When a client gives up.
+    /// Timeout of an operation.
     pub timeout: Duration,
 }
 
@@ -218,7 +223,7 @@ pub fn simulate<S: SimulatedSystem>(
     let mut interpreter = InterpreterOptions::new(simulation.concurrency, rng.fork("interpreter"));
     interpreter.drain_timeout = timing.timeout * 4;
     let boot = system.boot(timing, rng.fork("clients"));
-    let mut test = Driver {
+    let mut test = SimulationDriver {
         world: World::new(rng.fork("world").word(), options.clone(), boot),
         interpreter: Interpreter::new(generator, &interpreter),
         system,
@@ -230,16 +235,16 @@ pub fn simulate<S: SimulatedSystem>(
         out: Vec::new(),
         turns: 0,
         boot_failures: Vec::new(),
-        mistake: None,
+        failure: None,
         is_over: false,
     };
     for endpoint in servers.into_iter().chain(clients) {
         test.world.add(endpoint);
     }
     test.run();
-    if let Some(mistake) = test.mistake {
+    if let Some(failure) = test.failure {
         let label = simulation.work.label();
-        return Err(format!("the generator of {label} made a mistake: {mistake}").into());
+        return Err(format!("{label}: {failure}").into());
     }
     Ok(SimulatedRun {
         history: Arc::new(History::from_ops(test.ops)),
@@ -250,7 +255,7 @@ pub fn simulate<S: SimulatedSystem>(
     })
 }
 
-/// A workload with faults beside it, enough of them that they meet.
+/// The phases of a test of a workload, with 2 to 15 faults.
 fn phases(
     suite: &dyn Suite,
     simulation: &Simulation,
@@ -282,26 +287,28 @@ fn phases(
     Ok(phases.with_final(workload.last, last_limit).boxed())
 }
 
-/// Runs interpreter and world side by side: whichever is due first has its turn.
-struct Driver<S: SimulatedSystem> {
+/// Runs the interpreter and the world side by side: the one that is due first takes its turn. Of equal times the world is
+/// first, so that completions precede new invocations.
+struct SimulationDriver<S: SimulatedSystem> {
     world: World<S::Machine>,
     interpreter: Interpreter<Box<dyn Generator>>,
     system: S,
     servers: Vec<NodeId>,
-    /// Operations that wait for a reply: the thread that asked, and its call.
+    /// Operations that wait for a reply: their thread and call.
     open: BTreeMap<Ticket, (Thread, S::Call)>,
     tickets: u64,
-    /// Completions that the interpreter has not seen yet.
+    /// Completions not passed to the interpreter yet.
     completed: VecDeque<(Thread, Op)>,
     ops: Vec<Op>,
     out: Vec<Output<Instruction>>,
     turns: u64,
     boot_failures: Vec<String>,
-    mistake: Option<String>,
+    /// The failure of the generator.
+    failure: Option<String>,
     is_over: bool,
 }
 
-impl<S: SimulatedSystem> Driver<S> {
+impl<S: SimulatedSystem> SimulationDriver<S> {
     fn run(&mut self) {
         while !self.is_over {
             let wake = self.interpreter.wake_at().unwrap_or(Time::MAX);
@@ -336,14 +343,14 @@ impl<S: SimulatedSystem> Driver<S> {
                     self.follow(thread, step);
                 }
                 Instruction::Log(_) => {}
-                Instruction::Failed(failure) => self.mistake = Some(failure.to_string()),
+                Instruction::Failed(failure) => self.failure = Some(failure.to_string()),
                 Instruction::Done => self.is_over = true,
             }
         }
         self.out = out;
     }
 
-    /// Brings replies of the clients to the interpreter, then asks it for more.
+    /// Passes the replies of client machines on: an operation continues, or its completion goes to the interpreter.
     fn collect(&mut self) {
         let replies: Vec<_> = self.world.drain_replies().collect();
         for (_, ticket, reply) in replies {
@@ -363,17 +370,17 @@ impl<S: SimulatedSystem> Driver<S> {
         }
     }
 
-    /// Carries out what an operation does next.
+    /// Carries out the next step of an operation.
     fn follow(&mut self, thread: Thread, step: StepOf<S>) {
         match step {
-            Step::Ask(call, request) => {
+            ClientStep::Ask(call, request) => {
                 self.tickets += 1;
                 let ticket = Ticket(self.tickets);
                 self.open.insert(ticket, (thread, call));
                 let client = NodeId::client(thread.0);
                 self.world.request(client, ticket, request);
             }
-            Step::Done(op) => {
+            ClientStep::Done(op) => {
                 let node = self.servers[thread.0 as usize % self.servers.len()];
                 let op = op.with("node", Value::text(node.to_string()));
                 self.completed.push_back((thread, op));

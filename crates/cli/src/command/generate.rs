@@ -7,7 +7,7 @@ use crate::output::{complain, say};
 use crate::place::Place;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use seatrial_database::{Anomaly, Database, Isolation, Options, Workload};
+use seatrial_database::{Anomaly, Database, DatabaseWorkload, Isolation, Options};
 use seatrial_generator::KeyDistribution;
 use seatrial_history::{Codec, HistoryWriter, Op, WriterOptions};
 use seatrial_interchange::export;
@@ -99,8 +99,8 @@ fn rehearse(options: &Options) -> Result<()> {
 
 /// What the arguments ask for.
 fn options(arguments: &GenerateArguments) -> Result<Options> {
-    let workload = Workload::by_name(&arguments.workload).with_context(|| {
-        let known = Workload::ALL.map(Workload::name);
+    let workload = DatabaseWorkload::by_name(&arguments.workload).with_context(|| {
+        let known = DatabaseWorkload::ALL.map(DatabaseWorkload::name);
         unknown_name("workload", &arguments.workload, known)
     })?;
     let mut options = Options::new(workload, arguments.events);

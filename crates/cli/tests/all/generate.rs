@@ -4,7 +4,7 @@ use crate::{Scratch, error, json, run, stderr, stdout};
 use seatrial_checker::linear::{Linearizable, Model};
 use seatrial_checker::{Checker, Validity, Verdict};
 use seatrial_cycles::Level;
-use seatrial_database::{Anomaly, Database, Isolation, Options, Workload};
+use seatrial_database::{Anomaly, Database, DatabaseWorkload, Isolation, Options};
 use seatrial_history::{History, Op, OpType, Process, Value};
 use seatrial_inference::{Inference, ListAppend, RwRegister};
 use seatrial_isolation::{Isolation as Isolated, Model as Axioms};
@@ -16,7 +16,7 @@ use std::path::Path;
 /// Seeds for each level and workload.
 const SEEDS: u64 = 24;
 
-fn options(workload: Workload, isolation: Isolation, seed: u64) -> Options {
+fn options(workload: DatabaseWorkload, isolation: Isolation, seed: u64) -> Options {
     Options {
         isolation: Some(isolation),
         seed,
@@ -28,9 +28,9 @@ fn options(workload: Workload, isolation: Isolation, seed: u64) -> Options {
     }
 }
 
-fn verdict(workload: Workload, level: Level, history: &History) -> Verdict {
+fn verdict(workload: DatabaseWorkload, level: Level, history: &History) -> Verdict {
     match workload {
-        Workload::RwRegister => RwRegister::new(level).check(history),
+        DatabaseWorkload::RwRegister => RwRegister::new(level).check(history),
         _ => ListAppend::new(level).check(history),
     }
 }
@@ -60,24 +60,24 @@ fn stronger(isolation: Isolation) -> &'static [Level] {
 }
 
 /// Levels of lists between two that are decided, for which no complete method is known.
-const OPEN: [(Workload, Level); 2] = [
-    (Workload::ListAppend, Level::ReadAtomic),
-    (Workload::ListAppend, Level::Prefix),
+const OPEN: [(DatabaseWorkload, Level); 2] = [
+    (DatabaseWorkload::ListAppend, Level::ReadAtomic),
+    (DatabaseWorkload::ListAppend, Level::Prefix),
 ];
 
 /// The same of histories with anomalies that the level admits: reads that contradict each other leave the order of appends
 /// open, and without the order of sessions read atomic is not decided.
-const OPEN_BESIDE_ANOMALIES: [(Workload, Level); 2] = [
-    (Workload::ListAppend, Level::ReadUncommitted),
-    (Workload::RwRegister, Level::ReadAtomic),
+const OPEN_BESIDE_ANOMALIES: [(DatabaseWorkload, Level); 2] = [
+    (DatabaseWorkload::ListAppend, Level::ReadUncommitted),
+    (DatabaseWorkload::RwRegister, Level::ReadAtomic),
 ];
 
 /// The verdict, in which an open question is accepted of these levels.
 fn settled(
-    workload: Workload,
+    workload: DatabaseWorkload,
     level: Level,
     history: &History,
-    open: &[(Workload, Level)],
+    open: &[(DatabaseWorkload, Level)],
 ) -> Verdict {
     let mut verdict = verdict(workload, level, history);
     if open.contains(&(workload, level)) {
@@ -88,7 +88,7 @@ fn settled(
 
 #[test]
 fn open_levels_are_those_that_nothing_decides() {
-    for workload in [Workload::ListAppend, Workload::RwRegister] {
+    for workload in [DatabaseWorkload::ListAppend, DatabaseWorkload::RwRegister] {
         for isolation in Isolation::TRANSACTIONS {
             let level = level(isolation);
             let is_unknown = |seed| {
@@ -111,7 +111,7 @@ fn open_levels_are_those_that_nothing_decides() {
 
 #[test]
 fn a_level_holds_and_the_next_does_not() {
-    for workload in [Workload::ListAppend, Workload::RwRegister] {
+    for workload in [DatabaseWorkload::ListAppend, DatabaseWorkload::RwRegister] {
         for isolation in Isolation::TRANSACTIONS {
             let mut broken: BTreeSet<Level> = BTreeSet::new();
             for seed in 0..SEEDS {
@@ -147,10 +147,11 @@ fn found_as(anomaly: Anomaly) -> &'static str {
 
 #[test]
 fn an_anomaly_is_found_and_named() {
-    for workload in [Workload::ListAppend, Workload::RwRegister] {
+    for workload in [DatabaseWorkload::ListAppend, DatabaseWorkload::RwRegister] {
         // Nothing says which write of a register came first, unless something is taken for granted.
-        let is_inferred =
-            |one: &Anomaly| workload == Workload::ListAppend || *one != Anomaly::NonMonotonicRead;
+        let is_inferred = |one: &Anomaly| {
+            workload == DatabaseWorkload::ListAppend || *one != Anomaly::NonMonotonicRead
+        };
         let seen = Anomaly::all().filter(|one| one.is_seen_in(workload));
         for anomaly in seen.filter(is_inferred) {
             for seed in 0..6 {
@@ -180,7 +181,7 @@ fn an_anomaly_is_found_and_named() {
 /// A level that admits an anomaly is kept although the anomaly is there.
 #[test]
 fn an_anomaly_that_a_level_admits_leaves_it_whole() {
-    for workload in [Workload::ListAppend, Workload::RwRegister] {
+    for workload in [DatabaseWorkload::ListAppend, DatabaseWorkload::RwRegister] {
         for isolation in Isolation::TRANSACTIONS {
             let forbidden = level(isolation).forbidden();
             let fits = |one: &Anomaly| one.is_seen_in(workload) && one.is_admitted_by(isolation);
@@ -229,7 +230,7 @@ fn timestamps_are_those_of_the_store() {
             Isolation::Serializable => TimestampLevel::Serializable,
             _ => TimestampLevel::StrongSessionSerializable,
         };
-        for workload in [Workload::ListAppend, Workload::RwRegister] {
+        for workload in [DatabaseWorkload::ListAppend, DatabaseWorkload::RwRegister] {
             for seed in 0..6 {
                 let mut options = Options {
                     timestamps: true,
@@ -259,7 +260,11 @@ fn timestamps_are_those_of_the_store() {
 #[test]
 fn a_non_monotonic_read_breaks_the_weakest_axioms() {
     for seed in 0..6 {
-        let mut options = options(Workload::RwRegister, Isolation::StrictSerializable, seed);
+        let mut options = options(
+            DatabaseWorkload::RwRegister,
+            Isolation::StrictSerializable,
+            seed,
+        );
         options.anomalies = vec![Anomaly::NonMonotonicRead];
         options.anomaly_at = Some(0.9);
         options.isolation = None;
@@ -304,7 +309,7 @@ fn assumptions_that_hold_raise_no_alarm() {
     for isolation in Isolation::TRANSACTIONS {
         let checker = RwRegister::new(level(isolation)).with_inference(assumptions(isolation));
         for seed in 0..SEEDS {
-            let options = options(Workload::RwRegister, isolation, seed);
+            let options = options(DatabaseWorkload::RwRegister, isolation, seed);
             let history = History::strict(Database::new(&options).unwrap().collect()).unwrap();
             let kept = checker.check(&history);
             let context = format!("{isolation:?} seed {seed}: {:?}", kept.findings);
@@ -322,13 +327,17 @@ fn assumptions_that_hold_raise_no_alarm() {
 fn with_linearizable_keys_anomalies_have_the_same_names() {
     let inference = assumptions(Isolation::StrictSerializable);
     let checker = RwRegister::default().with_inference(inference);
-    for anomaly in Anomaly::all().filter(|one| one.is_seen_in(Workload::RwRegister)) {
+    for anomaly in Anomaly::all().filter(|one| one.is_seen_in(DatabaseWorkload::RwRegister)) {
         for seed in 0..4 {
             let options = Options {
                 isolation: None,
                 anomalies: vec![anomaly],
                 anomaly_rate: 0.01,
-                ..options(Workload::RwRegister, Isolation::StrictSerializable, seed)
+                ..options(
+                    DatabaseWorkload::RwRegister,
+                    Isolation::StrictSerializable,
+                    seed,
+                )
             };
             let mut database = Database::new(&options).unwrap();
             let history = History::strict(database.by_ref().collect()).unwrap();
@@ -419,7 +428,7 @@ fn registers_are_as_strict_as_their_level() {
     let mut found: BTreeMap<Isolation, (bool, bool)> = BTreeMap::new();
     for isolation in Isolation::OBJECTS {
         for seed in 0..SEEDS {
-            let mut options = options(Workload::Register, isolation, seed);
+            let mut options = options(DatabaseWorkload::Register, isolation, seed);
             if isolation == Isolation::Sequential {
                 // It admits them, and is kept all the same.
                 options.anomalies = vec![Anomaly::StaleRead, Anomaly::LostWrite];
@@ -445,13 +454,13 @@ fn registers_are_as_strict_as_their_level() {
 
 #[test]
 fn anomalies_of_registers_are_nonlinearizable() {
-    for anomaly in Anomaly::all().filter(|one| one.is_seen_in(Workload::Register)) {
+    for anomaly in Anomaly::all().filter(|one| one.is_seen_in(DatabaseWorkload::Register)) {
         for seed in 0..6 {
             let options = Options {
                 isolation: None,
                 anomalies: vec![anomaly],
                 anomaly_rate: 0.01,
-                ..options(Workload::Register, Isolation::Linearizable, seed)
+                ..options(DatabaseWorkload::Register, Isolation::Linearizable, seed)
             };
             let mut database = Database::new(&options).unwrap();
             let history = History::strict(database.by_ref().collect()).unwrap();
@@ -508,7 +517,7 @@ fn sets_are_what_their_truth_says() {
     for isolation in Isolation::OBJECTS {
         let mut late_total = 0;
         for seed in 0..SEEDS {
-            let options = options(Workload::Set, isolation, seed);
+            let options = options(DatabaseWorkload::Set, isolation, seed);
             let ops: Vec<Op> = Database::new(&options).unwrap().collect();
             let history = History::strict(ops).unwrap();
             for spans in spans(&history).values() {
@@ -519,12 +528,12 @@ fn sets_are_what_their_truth_says() {
         }
         assert_eq!(late_total == 0, isolation == Isolation::Linearizable);
     }
-    for anomaly in Anomaly::all().filter(|one| one.is_seen_in(Workload::Set)) {
+    for anomaly in Anomaly::all().filter(|one| one.is_seen_in(DatabaseWorkload::Set)) {
         let options = Options {
             isolation: None,
             anomalies: vec![anomaly],
             anomaly_rate: 0.02,
-            ..options(Workload::Set, Isolation::Linearizable, 1)
+            ..options(DatabaseWorkload::Set, Isolation::Linearizable, 1)
         };
         let mut database = Database::new(&options).unwrap();
         let history = History::strict(database.by_ref().collect()).unwrap();
@@ -576,7 +585,7 @@ fn queue_contradictions(spans: &[Span<'_>]) -> [usize; 4] {
 #[test]
 fn queues_are_what_their_truth_says() {
     for seed in 0..SEEDS {
-        let options = options(Workload::Queue, Isolation::Linearizable, seed);
+        let options = options(DatabaseWorkload::Queue, Isolation::Linearizable, seed);
         let ops: Vec<Op> = Database::new(&options).unwrap().collect();
         let history = History::strict(ops).unwrap();
         assert_eq!(history.ops().last().unwrap().f, "drain");
@@ -596,7 +605,7 @@ fn queues_are_what_their_truth_says() {
                 isolation: None,
                 anomalies: vec![anomaly],
                 anomaly_rate: 0.05,
-                ..options(Workload::Queue, Isolation::Linearizable, seed)
+                ..options(DatabaseWorkload::Queue, Isolation::Linearizable, seed)
             };
             let mut database = Database::new(&options).unwrap();
             let history = History::strict(database.by_ref().collect()).unwrap();
@@ -710,7 +719,7 @@ fn the_verb_refuses_what_cannot_be() {
     refuse(
         &[&level[..], &["--anomaly", "G2-item"]].concat(),
         &[
-            "serializable excludes G2-item; those that have it are",
+            "serializable excludes G2-item; levels that allow it:",
             "snapshot-isolation",
         ],
     );

@@ -2,13 +2,13 @@
 
 use seatrial_check::by_name;
 use seatrial_checker::{Validity, Verdict};
-use seatrial_database::{Anomaly, Database, Isolation, Options, Workload};
+use seatrial_database::{Anomaly, Database, DatabaseWorkload, Isolation, Options};
 use seatrial_history::History;
 
 /// Seeds for each case.
 const SEEDS: u64 = 6;
 
-fn options(workload: Workload, seed: u64) -> Options {
+fn options(workload: DatabaseWorkload, seed: u64) -> Options {
     Options {
         seed,
         fail: 0.05,
@@ -32,8 +32,8 @@ fn run(options: &Options) -> (History, Vec<(Anomaly, u64)>) {
 fn sound_sets_and_queues_are_valid() {
     for seed in 0..SEEDS {
         for (workload, checkers) in [
-            (Workload::Set, ["set", "set-full"]),
-            (Workload::Queue, ["queue", "total-queue"]),
+            (DatabaseWorkload::Set, ["set", "set-full"]),
+            (DatabaseWorkload::Queue, ["queue", "total-queue"]),
         ] {
             let (history, _) = run(&options(workload, seed));
             for checker in checkers {
@@ -64,7 +64,7 @@ fn weak_sets_are_stale_and_no_worse() {
         for isolation in [Isolation::Sequential, Isolation::Eventual] {
             let options = Options {
                 isolation: Some(isolation),
-                ..options(Workload::Set, seed)
+                ..options(DatabaseWorkload::Set, seed)
             };
             let (history, _) = run(&options);
             let verdict = judge("set-full", None, &history);
@@ -89,12 +89,12 @@ fn planted_anomalies_of_sets_are_found() {
         Anomaly::GSingleProcess | Anomaly::StaleRead | Anomaly::LostWrite => &["stale", "lost"],
         other => panic!("{other:?}"),
     };
-    for anomaly in Anomaly::all().filter(|one| one.is_seen_in(Workload::Set)) {
+    for anomaly in Anomaly::all().filter(|one| one.is_seen_in(DatabaseWorkload::Set)) {
         for seed in 0..SEEDS {
             let options = Options {
                 anomalies: vec![anomaly],
                 anomaly_rate: 0.01,
-                ..options(Workload::Set, seed)
+                ..options(DatabaseWorkload::Set, seed)
             };
             let (history, planted) = run(&options);
             let verdict = judge("set-full", None, &history);
@@ -125,7 +125,7 @@ fn planted_anomalies_of_queues_are_found() {
                 anomalies: vec![anomaly],
                 anomaly_rate: 0.01,
                 info: 0.0,
-                ..options(Workload::Queue, seed)
+                ..options(DatabaseWorkload::Queue, seed)
             };
             let (history, planted) = run(&options);
             let verdict = judge(checker, None, &history);
